@@ -1,0 +1,35 @@
+// One error type for everything a user can get wrong, and the two functions that throw it.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace orrery {
+
+// Form of a message: operation, colon, sentence, values, semicolon, hint.
+//   matmul: inner sizes differ: (4, 16, 64) x (32, 64); did you mean transpose_b?
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The parts, one after the other, as `<<` prints them.
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw Error(text(parts...));
+}
+
+template <class... Parts>
+void check(bool holds, const Parts&... parts) {
+  if (!holds) fail(parts...);
+}
+
+}  // namespace orrery

@@ -1,0 +1,40 @@
+// Batched matrix products with transposes, several outputs, an epilogue, and accumulation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "engine/device.h"
+
+namespace orrery {
+
+// C (m, n) = A (m, k) B (k, n), `batch` times; all dense row-major.
+struct Product {
+  int64_t m, n, k;
+  bool transpose_a = false;  // A is stored (k, m)
+  bool transpose_b = false;  // B is stored (n, k)
+  int64_t batch = 1;
+  bool share_a = false, share_b = false;  // the same A or B for the whole batch
+  bool accumulate = false;                // C += A B
+  // C may be several dense matrices, side by side in the columns of the product: their numbers of columns, which add up
+  // to n.  All zero: one matrix.
+  std::array<int64_t, 4> part_columns = {};
+};
+
+// What is done to a tile of C as soon as it is complete, while it is in the cache: an object and a function of
+// (row of C counted over the batch, first column, columns, the elements).  The column counts within its part.
+template <class T>
+struct Epilogue {
+  const void* object = nullptr;
+  void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, T* c) = nullptr;
+};
+
+// T is float or double.  The grid of tiles depends on the sizes only, and so do the bits of the result.
+template <class T>
+void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c, Epilogue<T> epilogue = {});
+
+std::string blas_description();  // library, version and the kernels it chose for this processor
+
+}  // namespace orrery

@@ -1,0 +1,182 @@
+// Element by element with broadcasting.  With z = f(a, b): da = dz df/da, db = dz df/db, each summed over the axes along
+// which its operand was repeated.
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/ops.h"
+#include "engine/ops/broadcast.h"
+
+namespace orrery {
+namespace {
+
+struct AddValue {
+  template <class T>
+  HOST_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct SubtractValue {
+  template <class T>
+  HOST_DEVICE T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct MultiplyValue {
+  template <class T>
+  HOST_DEVICE T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct DivideValue {
+  template <class T>
+  HOST_DEVICE T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+struct MaximumValue {
+  template <class T>
+  HOST_DEVICE T operator()(T a, T b) const {
+    return b > a ? b : a;
+  }
+};
+struct NotSmaller {  // 1 where a >= b
+  template <class T>
+  HOST_DEVICE T operator()(T a, T b) const {
+    return b > a ? T(0) : T(1);
+  }
+};
+struct AffineValue {  // factor x + offset
+  double factor, offset;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return T(factor) * x + T(offset);
+  }
+};
+
+template <class F>
+Tensor elementwise(const char* operation, const F& f, const Tensor& a, const Tensor& b) {
+  check_same_kind(operation, a, b);
+  const Shape shape = a.shape() == b.shape() ? a.shape() : broadcast_shape(operation, a.shape(), b.shape());
+  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  dispatch(a.dtype(), operation, [&]<class T>() {
+    if (a.shape() == b.shape())
+      map(a.device(), y.count(), f, y.mutable_data<T>(), a.data<T>(), b.data<T>());
+    else
+      map(a.device(), fold_axes<2>(shape, {&a.shape(), &b.shape()}), f, y.mutable_data<T>(), a.data<T>(), b.data<T>());
+  });
+  return y;
+}
+Tensor affine(const char* operation, const Tensor& x, double factor, double offset) {
+  const Tensor y = Tensor::empty_like(x);
+  dispatch(x.dtype(), operation, [&]<class T>() {
+    map(x.device(), x.count(), AffineValue{factor, offset}, y.mutable_data<T>(), x.data<T>());
+  });
+  return y;
+}
+
+struct Add {
+  static constexpr const char* name = "add";
+  Shape a_shape, b_shape;
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const { return elementwise(name, AddValue{}, a, b); }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    return {saved.needs(0) ? sum_to(dy, a_shape) : Tensor(), saved.needs(1) ? sum_to(dy, b_shape) : Tensor()};
+  }
+};
+struct Subtract {
+  static constexpr const char* name = "subtract";
+  Shape a_shape, b_shape;
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const { return elementwise(name, SubtractValue{}, a, b); }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    return {saved.needs(0) ? sum_to(dy, a_shape) : Tensor(), saved.needs(1) ? sum_to(-dy, b_shape) : Tensor()};
+  }
+};
+struct Multiply {  // da = dy b, db = dy a
+  static constexpr const char* name = "multiply";
+  Shape a_shape, b_shape;
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    saved.keep(saved.needs(1) ? a : Tensor(), saved.needs(0) ? b : Tensor());
+    return elementwise(name, MultiplyValue{}, a, b);
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    return {saved.needs(0) ? sum_to(multiply(dy, saved[1]), a_shape) : Tensor(),
+            saved.needs(1) ? sum_to(multiply(dy, saved[0]), b_shape) : Tensor()};
+  }
+};
+struct Divide {  // y = a / b: da = dy / b, db = -dy y / b
+  static constexpr const char* name = "divide";
+  Shape a_shape, b_shape;
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    const Tensor y = elementwise(name, DivideValue{}, a, b);
+    saved.keep(b, saved.needs(1) ? y : Tensor());
+    return y;
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor da = divide(dy, saved[0]);
+    return {saved.needs(0) ? sum_to(da, a_shape) : Tensor(),
+            saved.needs(1) ? sum_to(-multiply(da, saved[1]), b_shape) : Tensor()};
+  }
+};
+struct Maximum {  // the gradient follows the larger operand, a where they are equal
+  static constexpr const char* name = "maximum";
+  Shape a_shape, b_shape;
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    saved.keep(a, b);
+    return elementwise(name, MaximumValue{}, a, b);
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor to_a = multiply(dy, elementwise(name, NotSmaller{}, saved[0], saved[1]));
+    return {saved.needs(0) ? sum_to(to_a, a_shape) : Tensor(), saved.needs(1) ? sum_to(dy - to_a, b_shape) : Tensor()};
+  }
+};
+struct Scale {
+  static constexpr const char* name = "scale";
+  double factor;
+  Tensor forward(Saved&, const Tensor& x) const { return affine(name, x, factor, 0); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {scale(dy, factor)}; }
+};
+struct Shift {
+  static constexpr const char* name = "shift";
+  double offset;
+  Tensor forward(Saved&, const Tensor& x) const { return affine(name, x, 1, offset); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {dy}; }
+};
+
+}  // namespace
+
+Shape broadcast_shape(const char* operation, const Shape& a, const Shape& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  Shape out;
+  for (int axis = 0; axis < rank; ++axis) {
+    const int in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
+    const int64_t m = in_a >= 0 ? a[in_a] : 1, n = in_b >= 0 ? b[in_b] : 1;
+    check(m == n || m == 1 || n == 1, operation, ": shapes do not broadcast: ", a, " and ", b);
+    out.append(m == 1 ? n : m);
+  }
+  return out;
+}
+
+Tensor sum_to(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  const int extra = dy.shape().rank() - shape.rank();
+  std::vector<int> axes;
+  for (int axis = 0; axis < dy.shape().rank(); ++axis)
+    if (axis < extra || (shape[axis - extra] == 1 && dy.size(axis) != 1)) axes.push_back(axis);
+  return sum(dy, axes, true).reshape(shape);
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return record(Add{a.shape(), b.shape()}, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return record(Subtract{a.shape(), b.shape()}, a, b); }
+Tensor multiply(const Tensor& a, const Tensor& b) { return record(Multiply{a.shape(), b.shape()}, a, b); }
+Tensor divide(const Tensor& a, const Tensor& b) { return record(Divide{a.shape(), b.shape()}, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return record(Maximum{a.shape(), b.shape()}, a, b); }
+Tensor scale(const Tensor& x, double factor) { return record(Scale{factor}, x); }
+Tensor shift(const Tensor& x, double offset) { return record(Shift{offset}, x); }
+
+void add_in_place(const Tensor& to, const Tensor& x) {
+  check_same_kind("add_in_place", to, x);
+  check(to.shape() == x.shape(), "add_in_place: shapes differ: ", to.shape(), " and ", x.shape());
+  dispatch(to.dtype(), "add_in_place", [&]<class T>() {
+    map(to.device(), to.count(), AddValue{}, to.mutable_data<T>(), to.data<T>(), x.data<T>());
+  });
+}
+
+}  // namespace orrery

@@ -1,0 +1,51 @@
+// Between dtypes and devices.  The gradient travels back the same way.
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+
+namespace orrery {
+namespace {
+
+template <class To>
+struct Convert {
+  template <class T>
+  HOST_DEVICE Arithmetic<To> operator()(T x) const {
+    return static_cast<Arithmetic<To>>(x);
+  }
+};
+
+struct Cast {
+  static constexpr const char* name = "cast";
+  Dtype before, after;
+  Tensor forward(Saved&, const Tensor& x) const {
+    const Tensor y = Tensor::empty(x.shape(), after, x.device());
+    dispatch_any(before, name, [&]<class From>() {
+      dispatch_any(after, name, [&]<class To>() {
+        map(x.device(), x.count(), Convert<To>{}, y.mutable_data<To>(), x.data<From>());
+      });
+    });
+    return y;
+  }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {cast(dy, before)}; }
+};
+
+struct Move {
+  static constexpr const char* name = "move";
+  Device before, after;
+  Tensor forward(Saved&, const Tensor& x) const {
+    const Tensor y = Tensor::empty(x.shape(), x.dtype(), after);
+    copy_bytes(after, y.mutable_raw(), before, x.raw(), x.bytes());
+    return y;
+  }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {move(dy, before)}; }
+};
+
+}  // namespace
+
+Tensor cast(const Tensor& x, Dtype dtype) {
+  return record(Cast{x.dtype(), dtype}, is_floating(dtype) ? x : x.detach());
+}
+Tensor move(const Tensor& x, Device device) { return record(Move{x.device(), device}, x); }
+
+}  // namespace orrery

@@ -1,0 +1,178 @@
+// The elementary functions that references are written in.  Each is a formula with its slope, from x or from y.
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/ops.h"
+#include "engine/ops/broadcast.h"
+#include "engine/scalar.h"
+
+namespace orrery {
+namespace {
+
+// A formula: value(x), and slope(x, y) where y = value(x).
+struct Exp {
+  static constexpr const char* name = "exp";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return scalar::exp(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope(T, T y) const {
+    return y;
+  }
+};
+struct Log {
+  static constexpr const char* name = "log";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return scalar::log(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope(T x, T) const {
+    return 1 / x;
+  }
+};
+struct Sqrt {
+  static constexpr const char* name = "sqrt";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return scalar::sqrt(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope(T, T y) const {
+    return T(0.5) / y;
+  }
+};
+struct Tanh {
+  static constexpr const char* name = "tanh";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return scalar::tanh(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope(T, T y) const {
+    return 1 - y * y;
+  }
+};
+struct Erf {
+  static constexpr const char* name = "erf";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return scalar::erf(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope(T x, T) const {
+    return T(1.1283791670955125739) * scalar::exp(-x * x);  // 2 / sqrt(pi)
+  }
+};
+struct Reciprocal {
+  static constexpr const char* name = "reciprocal";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return 1 / x;
+  }
+  template <class T>
+  HOST_DEVICE T slope(T, T y) const {
+    return -y * y;
+  }
+};
+struct Absolute {
+  static constexpr const char* name = "absolute";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x < 0 ? -x : x;
+  }
+  template <class T>
+  HOST_DEVICE T slope(T x, T) const {
+    return x > 0 ? T(1) : x < 0 ? T(-1) : T(0);
+  }
+};
+struct Step {
+  static constexpr const char* name = "step";
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x > 0 ? T(1) : T(0);
+  }
+  template <class T>
+  HOST_DEVICE T slope(T, T) const {
+    return 0;
+  }
+};
+
+template <class F>
+struct Value {
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return f.value(x);
+  }
+};
+template <class F>
+struct Pullback {  // dx = dy f'(x)
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T x, T y, T dy) const {
+    return dy * f.slope(x, y);
+  }
+};
+
+template <class F>
+struct Pointwise {
+  static constexpr const char* name = F::name;
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    const Tensor y = Tensor::empty_like(x);
+    dispatch(x.dtype(), name, [&]<class T>() { map(x.device(), x.count(), Value<F>{}, y.mutable_data<T>(), x.data<T>()); });
+    saved.keep(x, y);
+    return y;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &y = saved[1], dx = Tensor::empty_like(x);
+    dispatch(x.dtype(), name, [&]<class T>() {
+      map(x.device(), x.count(), Pullback<F>{}, dx.mutable_data<T>(), x.data<T>(), y.data<T>(), dy.data<T>());
+    });
+    return {dx};
+  }
+};
+
+struct Choose {
+  template <class T>
+  HOST_DEVICE T operator()(T condition, T a, T b) const {
+    return condition != 0 ? a : b;
+  }
+};
+Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_same_kind("where", condition, a);
+  check_same_kind("where", a, b);
+  const Shape shape = broadcast_shape("where", broadcast_shape("where", condition.shape(), a.shape()), b.shape());
+  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  dispatch(a.dtype(), "where", [&]<class T>() {
+    map(a.device(), fold_axes<3>(shape, {&condition.shape(), &a.shape(), &b.shape()}), Choose{}, y.mutable_data<T>(),
+        condition.data<T>(), a.data<T>(), b.data<T>());
+  });
+  return y;
+}
+struct Where {  // the gradient goes where the value came from; selected, not multiplied, so that a NaN stays behind
+  static constexpr const char* name = "where";
+  Shape a_shape, b_shape;
+  Tensor forward(Saved& saved, const Tensor& condition, const Tensor& a, const Tensor& b) const {
+    saved.keep(condition);
+    return choose(condition, a, b);
+  }
+  Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor zero = Tensor::zeros(Shape{1}, dy.dtype(), dy.device());
+    return {Tensor(), sum_to(choose(saved[0], dy, zero), a_shape), sum_to(choose(saved[0], zero, dy), b_shape)};
+  }
+};
+
+}  // namespace
+
+Tensor exp(const Tensor& x) { return record(Pointwise<Exp>{}, x); }
+Tensor log(const Tensor& x) { return record(Pointwise<Log>{}, x); }
+Tensor sqrt(const Tensor& x) { return record(Pointwise<Sqrt>{}, x); }
+Tensor tanh(const Tensor& x) { return record(Pointwise<Tanh>{}, x); }
+Tensor erf(const Tensor& x) { return record(Pointwise<Erf>{}, x); }
+Tensor reciprocal(const Tensor& x) { return record(Pointwise<Reciprocal>{}, x); }
+Tensor absolute(const Tensor& x) { return record(Pointwise<Absolute>{}, x); }
+Tensor step(const Tensor& x) { return record(Pointwise<Step>{}, x); }
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) { return record(Where{a.shape(), b.shape()}, condition, a, b); }
+
+}  // namespace orrery

@@ -1,0 +1,44 @@
+#include "engine/profile.h"
+
+namespace orrery {
+namespace {
+bool profiling = false;
+Profile table;
+thread_local double open_flops = 0;
+}  // namespace
+
+void start_profile() {
+  table.clear();
+  profiling = true;
+}
+Profile stop_profile() {
+  profiling = false;
+  return std::move(table);
+}
+void count_flops(double flops) {
+  if (profiling) open_flops += flops;
+}
+
+ProfileSpan::ProfileSpan(const char* operation, const char* direction) : active_(profiling) {
+  if (!active_) return;
+  operation_ = operation;
+  direction_ = direction;
+  outer_flops_ = std::exchange(open_flops, 0);
+  start_ = std::chrono::steady_clock::now();
+}
+ProfileSpan::~ProfileSpan() {
+  if (!active_) return;
+  ProfileRow& row = table[{operation_, direction_}];
+  row.calls += 1;
+  row.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  row.flops += std::exchange(open_flops, outer_flops_);
+  row.bytes += row_.bytes;
+  row.kept_bytes += row_.kept_bytes;
+}
+void ProfileSpan::work(std::span<const Tensor* const> read, std::span<const Tensor> written, int64_t kept_bytes) {
+  for (const Tensor* x : read) row_.bytes += *x ? static_cast<double>(x->bytes()) : 0;
+  for (const Tensor& y : written) row_.bytes += y ? static_cast<double>(y.bytes()) : 0;
+  row_.kept_bytes += kept_bytes;
+}
+
+}  // namespace orrery

@@ -1,0 +1,45 @@
+// What `train --profile` adds up: time, work and kept bytes of every operation, forward and backward.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "engine/tensor.h"
+
+namespace orrery {
+
+struct ProfileRow {
+  int64_t calls = 0;
+  double seconds = 0;
+  double flops = 0;         // multiplications and additions, where the operation counts them
+  double bytes = 0;         // read and written: the operands and the results
+  int64_t kept_bytes = 0;   // held for backward, summed over calls
+};
+using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // by operation and "forward" or "backward"
+
+void start_profile();
+Profile stop_profile();
+void count_flops(double flops);  // added to the span that is open on this thread
+
+class ProfileSpan {
+ public:
+  ProfileSpan(const char* operation, const char* direction);
+  ~ProfileSpan();
+  ProfileSpan(const ProfileSpan&) = delete;
+  bool active() const { return active_; }
+  void work(std::span<const Tensor* const> read, std::span<const Tensor> written, int64_t kept_bytes);
+
+ private:
+  bool active_;
+  const char* operation_ = nullptr;
+  const char* direction_ = nullptr;
+  ProfileRow row_;
+  double outer_flops_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,102 @@
+// Tensors: dense arrays of numbers with a shape, an element type and a device.
+// Everything here is checked as it runs: a wrong number ends the program with an error.
+#include <cmath>
+#include <iostream>
+
+#include "engine/check.h"
+#include "engine/ops.h"
+
+using namespace orrery;
+
+namespace {
+
+void making_them() {
+  const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
+  std::cout << "a = " << a << "\n";
+  check(a.count() == 6 && a.size(0) == 2 && a.size(-1) == 3, "01: the shape of a");  // -1 is the last axis
+  check(a.dtype() == Dtype::f32 && a.device() == Device::cpu, "01: f32 on the CPU unless asked otherwise");
+
+  // A Tensor is a handle: a copy shares the numbers, clone() makes new ones.
+  const Tensor same = a, other = a.clone();
+  a.mutable_data<float>()[0] = 10;
+  check(same.to_vector()[0] == 10 && other.to_vector()[0] == 1, "01: handles share, clones do not");
+  check(!Tensor().defined(), "01: a Tensor without numbers stands for 'absent'");
+}
+
+void arithmetic() {
+  const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor row = Tensor::from(Shape{3}, {10, 20, 30}), column = Tensor::from(Shape{2, 1}, {100, 200});
+  // Shapes are aligned at their last axes; an axis of size 1 is repeated.
+  const Tensor b = a + row + column;
+  std::cout << "a + row + column = " << b << "\n";
+  check(b.to_vector() == std::vector<double>{111, 122, 133, 214, 225, 236}, "01: broadcasting");
+
+  // (2, 3) x (3, 2); the transpose of the second operand is a flag, not a copy.
+  const Tensor c = matmul(a, a, {.b = true});
+  std::cout << "a a^T = " << c << "\n";
+  check(c.to_vector() == std::vector<double>{14, 32, 32, 77}, "01: matmul");
+}
+
+void layout() {
+  const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
+  // Numbers lie row by row, without gaps.  A reshape and the rows of a leading slice are therefore free ...
+  const Tensor flat = a.reshape(Shape{6}), second = a[1];
+  check(flat.raw() == a.raw(), "01: reshape copies nothing");
+  check(second.raw() == a.data<float>() + 3, "01: a row is a place inside its matrix");
+  // ... and any other order is a copy.
+  const Tensor t = transpose(a);
+  std::cout << "a^T = " << t << "\n";
+  check(t.shape() == Shape{3, 2} && t.to_vector() == std::vector<double>{1, 4, 2, 5, 3, 6}, "01: transpose");
+}
+
+void softmax_by_hand() {
+  const Tensor scores = Tensor::from(Shape{2, 3}, {1, 2, 3, 1000, 1000, 1000});
+  const Tensor raised = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) would be infinite
+  const Tensor weights = raised / sum(raised, {-1}, true);
+  std::cout << "softmax = " << weights << "\n";
+  for (const double total : sum(weights, {-1}).to_vector()) check(std::abs(total - 1) < 1e-6, "01: rows sum to 1, not ", total);
+}
+
+void looking_up() {
+  // What an embedding is: row t of a table, for each token t.
+  const Tensor table = Tensor::from(Shape{4, 2}, {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5});
+  const std::vector<int32_t> tokens = {3, 1, 1};
+  const Tensor rows = gather_rows(table, Tensor::from(Shape{3}, tokens));
+  std::cout << "rows 3, 1, 1 = " << rows << "\n";
+  check(rows.to_vector() == std::vector<double>{3, 3.5, 1, 1.5, 1, 1.5}, "01: gather_rows");
+}
+
+void element_types() {
+  // bf16 is the upper half of an f32: the same range, eight bits of precision.  f64 is there for strict checks.
+  const Tensor x = Tensor::from(Shape{2}, {1.0 / 3, 1e30});
+  const std::vector<double> exact = x.to_vector(), rounded = x.to(Dtype::bf16).to_vector();
+  for (size_t i = 0; i < 2; ++i) {
+    const double error = std::abs(rounded[i] / exact[i] - 1);
+    std::cout << exact[i] << " in bf16: " << rounded[i] << ", relative error " << error << "\n";
+    check(error < 1.0 / 256, "01: bf16 keeps eight bits");
+  }
+}
+
+void errors() {
+  // A mistake is an exception with a sentence: the operation, the values, the way out.
+  try {
+    matmul(Tensor::zeros(Shape{4, 16}), Tensor::zeros(Shape{32, 16}));
+  } catch (const Error& error) {
+    std::cout << "error: " << error.what() << "\n";
+    return;
+  }
+  fail("01: a product of (4, 16) and (32, 16) went through");
+}
+
+}  // namespace
+
+int main() {
+  making_them();
+  arithmetic();
+  layout();
+  softmax_by_hand();
+  looking_up();
+  element_types();
+  errors();
+  std::cout << "all as it should be; next: 02_differentiation.cpp\n";
+}

@@ -1,0 +1,130 @@
+// Differentiation: operations that are recorded, and gradients that travel back through the record.
+#include <cmath>
+#include <iostream>
+
+#include "engine/autograd.h"
+#include "engine/check.h"
+#include "engine/gradient_check.h"
+#include "engine/ops.h"
+
+using namespace orrery;
+
+namespace {
+
+void first_gradient() {
+  const Tensor x = Tensor::from(Shape{3}, {1, 2, 3});
+  x.set_requires_grad();  // a leaf: its gradient is wanted
+  sum(x * x).backward();  // d/dx of the sum of squares
+  std::cout << "gradient of sum(x x) = " << x.grad() << "\n";
+  check(x.grad().to_vector() == std::vector<double>{2, 4, 6}, "02: 2 x");
+
+  // A second backward adds to what is there; forget_grad() lets the next one start anew.
+  sum(x).backward();
+  check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: gradients add up");
+  x.forget_grad();
+  backward(x * 2.0, Tensor::from(Shape{3}, {1, 0, -1}));  // of a result with many elements: <y, dy> is differentiated
+  check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: backward with a given dy");
+}
+
+// An operation of our own: every row divided by its length.
+//   y = x / r,  r = |x|          per row
+//   dx = (dy - y <y, dy>) / r    because dr = <x, dx> / r = <y, dx>
+// Forward and backward are neighbours, and the comment above derives one from the other.
+struct UnitRows {
+  static constexpr const char* name = "unit_rows";
+
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    const Tensor r = sqrt(sum(x * x, {-1}, true));  // nothing in here is recorded: the operation is one step
+    const Tensor y = x / r;
+    saved.keep(y, r);  // held until backward, and nothing else is
+    return y;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &y = saved[0], &r = saved[1];
+    return {(dy - y * sum(y * dy, {-1}, true)) / r};
+  }
+};
+Tensor unit_rows(const Tensor& x) { return record(UnitRows{}, x); }
+
+// The same from recorded steps: slower, but nobody has to derive anything.  It is the witness.
+Tensor unit_rows_reference(const Tensor& x) { return x / sqrt(sum(x * x, {-1}, true)); }
+
+GradientCase unit_rows_case(GradientCase::Function fast) {
+  const Tensor x = Tensor::from(Shape{2, 3}, {0.3, -1.2, 0.7, 2, 0.1, -0.4}, Dtype::f64);
+  return {{{"x", x}}, std::move(fast), [](const auto& in) { return unit_rows_reference(in[0]); }};
+}
+
+void own_operation() {
+  const GradientReport report = check_gradients(unit_rows_case([](const auto& in) { return unit_rows(in[0]); }));
+  std::cout << "unit_rows: explicit against reference " << report.rows[0].against_reference << ", against the difference quotient "
+            << report.rows[0].against_quotient << "\n";
+  check(report.passed, "02: the derivative of unit_rows");
+
+  // A wrong derivative does not slip through: here the term of r is missing.
+  struct Wrong : UnitRows {
+    Gradients<1> backward(const Saved& saved, const Tensor& dy) const { return {dy / saved[1]}; }
+  };
+  const GradientReport wrong = check_gradients(unit_rows_case([](const auto& in) { return record(Wrong{}, in[0]); }));
+  std::cout << "without the term of r: at element " << wrong.rows[0].worst_element << " explicit " << wrong.rows[0].worst_explicit
+            << ", quotient " << wrong.rows[0].worst_quotient << "\n";
+  check(!wrong.passed, "02: a wrong derivative was not noticed");
+}
+
+void without_recording() {
+  const Tensor x = Tensor::full(Shape{2}, 3);
+  x.set_requires_grad();
+  {
+    const NoGrad guard;  // for evaluation: nothing is kept
+    check(!(x * x).requires_grad(), "02: nothing is recorded under NoGrad");
+  }
+  // checkpoint keeps its input only and computes the rest again in backward: memory for time, the same gradient.
+  const auto f = [](const Tensor& t) { return exp(t) * tanh(t) + t; };
+  sum(f(x)).backward();
+  const std::vector<double> plain = x.grad().to_vector();
+  x.forget_grad();
+  sum(checkpoint(f, x)).backward();
+  check(x.grad().to_vector() == plain, "02: checkpoint changes nothing but memory");
+}
+
+void misuse() {
+  const Tensor x = Tensor::full(Shape{2}, 3);
+  x.set_requires_grad();
+  const Tensor y = exp(x), loss = sum(y * y);
+  y.mutable_data<float>()[0] = 0;  // backward needs this number
+  try {
+    loss.backward();
+  } catch (const Error& error) {
+    std::cout << "error: " << error.what() << "\n";
+    return;
+  }
+  fail("02: backward used a value that had been changed");
+}
+
+// Descent: find w in y = X w from examples.
+void descent() {
+  const Tensor inputs = Tensor::from(Shape{4, 2}, {1, 0, 0, 1, 1, 1, 2, -1}, Dtype::f64);
+  const Tensor truth = Tensor::from(Shape{2, 1}, {3, -2}, Dtype::f64), targets = matmul(inputs, truth);
+  const Tensor w = Tensor::zeros(Shape{2, 1}, Dtype::f64);
+  w.set_requires_grad();
+  double loss = 0;
+  for (int step = 0; step < 200; ++step) {
+    const Tensor miss = matmul(inputs, w) - targets, error = mean(miss * miss);
+    loss = error.item();
+    w.forget_grad();
+    error.backward();
+    add_in_place(w, w.grad() * -0.2);
+  }
+  std::cout << "after 200 steps: loss " << loss << ", w = " << w.detach() << "\n";
+  check(loss < 1e-12 && std::abs(w.to_vector()[0] - 3) < 1e-5, "02: descent finds w");
+}
+
+}  // namespace
+
+int main() {
+  first_gradient();
+  own_operation();
+  without_recording();
+  misuse();
+  descent();
+  std::cout << "all as it should be; next: 03_new_activation.cpp\n";
+}

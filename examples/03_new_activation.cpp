@@ -1,0 +1,118 @@
+// A new activation in one file.  The struct below is all that has to be written: put it into a file in nn/activations/
+// and the program knows it; here it stands in an example, and this program knows it.
+//
+// SmeLU: a ReLU whose corner is a parabola, so that the slope has no jump.  Shamir et al. 2022, arXiv:2202.06499.
+//   f(x)  = 0 for x < -b,   (x + b)^2 / (4 b) for |x| <= b,   x for x > b
+//   f'(x) = 0 for x < -b,   (x + b) / (2 b)   for |x| <= b,   1 for x > b
+// At x = -b and x = b the values and slopes of the pieces agree: 0 and 0, b and 1.
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "engine/check.h"
+#include "engine/ops.h"
+#include "nn/activation_kernels.h"
+#include "nn/feed_forward.h"
+#include "nn/optimizer.h"
+
+using namespace orrery;
+
+namespace {
+
+struct Smelu {
+  static inline const nn::ActivationInfo info{
+      .name = "smelu",
+      .formula = "0 below -b, (x + b)^2 / (4 b) within, x above b",
+      .source = "Shamir et al. 2022, arXiv:2202.06499",
+      .constants = {{"b", 1, above(0)}},  // name, default, range: the only members are the constants
+      .kinks = {-1, 1},                   // where the second derivative jumps: difference quotients keep away
+      .limits = {0, nn::ActivationInfo::infinity},
+  };
+  double b = 1;
+
+  // T is float or double; for a GPU, nvcc compiles the same lines.
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    const T c = T(b), bent = (x + c) * (x + c) / (4 * c);
+    return x < -c ? T(0) : x > c ? x : bent;  // written so that NaN falls through
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    const T c = T(b), bent = (x + c) / (2 * c);
+    return x < -c ? T(0) : x > c ? T(1) : bent;
+  }
+};
+REGISTER_ACTIVATION(Smelu);
+
+void by_name() {
+  const nn::Activation plain("smelu"), narrow("smelu(0.25)");
+  std::cout << "smelu(0.5) = " << plain.value(0.5) << ", with b = 0.25: " << narrow.value(0.5) << "\n";
+  check(plain.value(0.5) == 0.5625 && narrow.value(0.5) == 0.5, "03: the values of smelu");
+  try {
+    nn::Activation("smelo");
+  } catch (const Error& error) {  // a typo is answered with the nearest name, and the constant's range is kept
+    std::cout << "error: " << std::string(error.what()).substr(0, 50) << "...\n";
+  }
+  try {
+    nn::Activation("smelu(b=-1)");
+  } catch (const Error& error) {
+    std::cout << "error: " << error.what() << "\n";
+    return;
+  }
+  fail("03: a negative b went through");
+}
+
+// What `orrery gradcheck` and the tests do for every registered activation.
+void witnesses() {
+  const nn::Activation f("smelu");
+  std::cout << "     x    slope  by dual numbers  by quotient\n";
+  for (const double x : {-1.5, -0.7, 0.0, 0.4, 2.0}) {
+    constexpr double h = 1e-4;
+    const double slope = f.derivative(x), dual = f.derivative_by_dual(x), quotient = (f.value(x + h) - f.value(x - h)) / (2 * h);
+    std::printf("%6.2f %8.5f %16.5f %12.5f\n", x, slope, dual, quotient);
+    check(std::abs(slope - dual) < 1e-14 && std::abs(slope - quotient) < 1e-8, "03: the slope of smelu at ", x);
+  }
+}
+
+void on_tensors() {
+  const Tensor x = Tensor::from(Shape{4}, {-2, -0.5, 0.5, 2}).set_requires_grad();
+  const Tensor y = nn::Activation("smelu")(x);
+  sum(y).backward();
+  std::cout << "y = " << y.detach() << "\ndy/dx = " << x.grad() << "\n";
+  check(x.grad().to_vector() == std::vector<double>{0, 0.25, 0.75, 1}, "03: the gradient on a tensor");
+}
+
+// Fused into a feed-forward layer, which learns to swap the two halves of its input.
+void in_a_layer() {
+  constexpr int64_t width = 8, rows = 64;
+  const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .inner = 32});
+  nn::initialize(*layer, 1);
+  nn::FlatParameters parameters(*layer);
+  const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0)"), parameters);
+  const Tensor x = Tensor::empty(Shape{rows, width});
+  nn::fill(x, nn::normal(1), RandomKey{7, 0});
+  const std::vector<Tensor> halves = split(x, 2, -1);
+  const Tensor target = concatenate({halves[1], halves[0]}, -1);
+  double first = 0, last = 0;
+  for (int step = 0; step < 300; ++step) {
+    parameters.forget_gradients();
+    nn::Pass pass;
+    const Tensor miss = (*layer)(x, pass) - target, loss = mean(miss * miss);
+    last = loss.item();
+    if (step == 0) first = last;
+    loss.backward();
+    optimizer->step(1e-2);
+  }
+  std::cout << "dense(smelu(0.5)): loss " << first << " before, " << last << " after 300 steps\n";
+  check(last < 0.05 * first, "03: the layer does not learn: ", first, " to ", last);
+}
+
+}  // namespace
+
+int main() {
+  by_name();
+  witnesses();
+  on_tensors();
+  in_a_layer();
+  std::cout << "all as it should be; next: orrery train --feed_forward=\"dense(gelu)\"\n";
+}

@@ -1,0 +1,34 @@
+# What quickstart.sh and the scripts of the tests share; sourced, not run.
+
+# install_missing PACKAGE...: asks the system for those packages that it does not have yet.  A tool that is there from
+# another source (a newer cmake in the path) counts as installed.
+install_missing() {
+  missing=
+  for package; do
+    case $package in
+      g++ | cmake | make | git | debootstrap | ccache) command -v "$package" > /dev/null && continue ;;
+    esac
+    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
+      *' installed') ;;
+      *) missing="$missing $package" ;;
+    esac
+  done
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get > /dev/null; then
+    echo "no apt-get here: install what Debian calls$missing, then run this again" >&2
+    return 1
+  fi
+  root=
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo > /dev/null || { echo "run as root, or install sudo, or install yourself:$missing" >&2; return 1; }
+    root=sudo
+  fi
+  echo "installing:$missing"
+  # Twice, because a mirror may drop a connection.
+  $root apt-get update -qq || $root apt-get update -qq || return 1
+  # shellcheck disable=SC2086
+  set -- $root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing
+  "$@" > /dev/null || "$@"
+}
+
+library_packages="g++ cmake make libopenblas-pthread-dev libtbb-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev"

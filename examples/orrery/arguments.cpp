@@ -1,0 +1,63 @@
+#include "examples/orrery/arguments.h"
+
+#include <algorithm>
+
+#include "examples/orrery/table.h"
+
+namespace orrery::program {
+namespace {
+
+const Setting* find(std::span<const Setting> settings, std::string_view key) {
+  const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.key == key; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
+                                std::span<const Setting> settings) {
+  ParsedArguments parsed;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("-")) {
+      parsed.words.push_back(argument);
+      continue;
+    }
+    check(argument.starts_with("--") && argument.size() > 2, command, ": '", argument,
+          "' is not of the form --key=value; orrery ", command, " --help lists the keys");
+    if (const size_t equals = argument.find('='); equals != std::string::npos) {
+      parsed.assignments.emplace_back(argument.substr(2, equals - 2), argument.substr(equals + 1));
+      continue;
+    }
+    const std::string key = argument.substr(2);
+    const Setting* const setting = find(settings, key);
+    const bool value_follows = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
+    if (setting && std::holds_alternative<bool*>(setting->value)) {
+      parsed.assignments.emplace_back(key, "yes");
+    } else if (value_follows) {
+      parsed.assignments.emplace_back(key, arguments[++i]);
+    } else {
+      check(!setting, command, ": --", key, " needs a value, as in --", key, "=", setting ? print_value(*setting) : "");
+      parsed.assignments.emplace_back(key, "");
+    }
+  }
+  return parsed;
+}
+
+std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
+                                        std::span<const Setting> settings) {
+  const ParsedArguments parsed = parse_arguments(command, arguments, settings);
+  for (const auto& [key, value] : parsed.assignments) set_setting(settings, command, key, value);
+  return parsed.words;
+}
+
+std::string describe(std::span<const Setting> settings) {
+  Table table({"", "default", ""}, "lll");
+  for (const Setting& setting : settings) {
+    const std::string value = print_value(setting);
+    table.add({"--" + setting.key, value.empty() ? "-" : value, setting.help});
+  }
+  return table.print();
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,119 @@
+// orrery bench: our side of the comparison with PyTorch.
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/parallel.h"
+#include "engine/registry.h"
+#include "engine/version.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/bench.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/table.h"
+
+namespace orrery::program {
+namespace {
+
+struct BenchSettings {
+  std::string only, precision = "highest", device = "cpu";
+  int64_t threads = 0;
+  double seconds = 2;
+  bool json = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("only", only, "run only the cases whose name contains this text");
+    v("precision", precision, "of products: highest (f32), high or medium (bf16)", one_of({"highest", "high", "medium"}));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("threads", threads, "cores to use; 0: all", at_least(0));
+    v("seconds", seconds, "time to spend on one figure", above(0));
+    v("json", json, "one JSON object a line, as compare.py reads them");
+  }
+};
+
+struct Group {
+  std::string name, content;
+  std::vector<BenchCase> (*cases)();
+};
+const std::vector<Group>& groups() {
+  static const std::vector<Group> all = {
+      {"gemm", "matrix products", gemm_cases},
+      {"rows", "operations on the rows of a 4096 x 1024 matrix, forward and with backward", row_cases},
+      {"attention", "fused attention, forward and backward", attention_cases},
+      {"train", "whole training steps: forward, backward, clipping, AdamW", train_cases},
+  };
+  return all;
+}
+const Group& group_at(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Group& group : groups()) {
+    if (group.name == name) return group;
+    names.push_back(group.name);
+  }
+  const std::string meant = nearest(name, names);
+  fail("bench: no group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names));
+}
+
+double rounded(double x) { return std::round(x * 1e3) / 1e3; }
+
+std::string json_line(const BenchCase& c, const BenchFigure& figure, const BenchSettings& s) {
+  nlohmann::ordered_json line = {{"case", c.name},
+                                 {"backend", "orrery-" + build().version},
+                                 {"dtype", "f32-" + s.precision},
+                                 {"threads", thread_count()},
+                                 {"ms", rounded(figure.time.best * 1e3)},
+                                 {"ms_median", rounded(figure.time.median * 1e3)},
+                                 {"rate", rounded(c.work / figure.time.best)},
+                                 {"unit", c.unit}};
+  for (const auto& [key, value] : figure.extra) line[key] = nlohmann::ordered_json::parse(value);
+  return line.dump();
+}
+
+std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
+  const auto padded = [](std::string s, size_t width, bool left) {
+    const std::string space(s.size() < width ? width - s.size() : 0, ' ');
+    return left ? s + space : space + s;
+  };
+  std::string line = padded(c.name, 36, true) + padded(fixed(figure.time.best * 1e3, 3), 11, false) +
+                     padded(fixed(figure.time.median * 1e3, 3), 11, false) + padded(fixed(c.work / figure.time.best, 1), 11, false) +
+                     "  " + padded(c.unit, 9, true);
+  for (const auto& [key, value] : figure.extra) line += "  " + key + " " + value;
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+}  // namespace
+
+std::string bench_help() {
+  BenchSettings settings;
+  Table names({"", ""}, "ll");
+  for (const Group& group : groups()) names.add({group.name, group.content});
+  return "orrery bench GROUP... [--key value ...], with the groups\n" + names.print() + "and the keys\n" +
+         describe(settings_of(settings)) + "\nExample: orrery bench rows train --only gpt-char --threads 2";
+}
+
+int bench(const Arguments& arguments) {
+  BenchSettings s;
+  const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
+  check(!words.empty(), "bench: no group given; there are gemm, rows, attention and train");
+  check(s.device == "cpu", "bench: device 'cuda' is not available in this version; use --device=cpu");
+  check(s.precision == "highest", "bench: precision '", s.precision,
+        "' is not available on the CPU in this version; use --precision=highest");
+  std::vector<BenchCase> cases;
+  for (const std::string& word : words)
+    for (BenchCase& c : group_at(word).cases())
+      if (c.name.find(s.only) != std::string::npos) cases.push_back(std::move(c));
+  // In JSON no case is no line: compare.py may ask for one that only PyTorch has.
+  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "'; leave --only out to see all");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  if (!s.json)
+    std::cout << "case                                       ms best  ms median       rate  unit         ("
+              << thread_count() << " threads)" << std::endl;
+  for (const BenchCase& c : cases) {
+    const BenchFigure figure = c.run(s.seconds);
+    std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace orrery::program

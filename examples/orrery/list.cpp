@@ -1,0 +1,71 @@
+// orrery list: the catalogue.
+#include <algorithm>
+#include <iostream>
+
+#include "engine/registry.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "models/catalogue.h"
+
+namespace orrery::program {
+namespace {
+
+struct ListSettings {
+  bool markdown = false;
+  template <class V>
+  void visit(V& v) {
+    v("markdown", markdown, "as the README's catalogue, between its markers");
+  }
+};
+
+bool called(const models::CatalogueEntry& entry, const std::string& word) {
+  return entry.name == word || std::find(entry.aliases.begin(), entry.aliases.end(), word) != entry.aliases.end();
+}
+
+void print_matches(const std::string& word) {
+  bool found = false;
+  std::vector<std::string> known;
+  for (const models::CatalogueFamily& family : models::catalogue()) {
+    known.push_back(family.name);
+    if (family.name == word) {
+      std::cout << models::catalogue_text(family);
+      found = true;
+    }
+    for (const models::CatalogueEntry& entry : family.entries) {
+      known.push_back(entry.name);
+      if (!called(entry, word)) continue;
+      std::cout << family.name << ":\n" << models::catalogue_text(entry);
+      found = true;
+    }
+  }
+  if (found) return;
+  const std::string meant = nearest(word, known);
+  fail("list: no family or name '", word, "'; ", meant.empty() ? "orrery list shows all" : "did you mean '" + meant + "'?");
+}
+
+}  // namespace
+
+std::string list_help() {
+  ListSettings settings;
+  std::string families;
+  for (const models::CatalogueFamily& family : models::catalogue()) families += " " + family.name;
+  return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, and source; of activations also the kinks, the value\n"
+         "and slope at 0, the minimum and the limits at -infinity and infinity.  Families:" +
+         families + "\n" + describe(settings_of(settings));
+}
+
+int list(const Arguments& arguments) {
+  ListSettings settings;
+  const std::vector<std::string> words = read_arguments("list", arguments, settings_of(settings));
+  check(!settings.markdown || words.empty(), "list: --markdown prints the whole catalogue; leave '", words.empty() ? "" : words[0], "' out");
+  if (settings.markdown) {
+    std::cout << models::catalogue_markdown();
+    return 0;
+  }
+  for (const std::string& word : words) print_matches(word);
+  if (words.empty())
+    for (const models::CatalogueFamily& family : models::catalogue()) std::cout << models::catalogue_text(family) << "\n";
+  return 0;
+}
+
+}  // namespace orrery::program

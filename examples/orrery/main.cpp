@@ -1,0 +1,76 @@
+// The program orrery: train, generate, gradcheck, list, bench.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "engine/attend.h"
+#include "engine/check.h"
+#include "engine/matmul.h"
+#include "engine/registry.h"
+#include "engine/version.h"
+#include "examples/orrery/commands.h"
+
+namespace orrery::program {
+namespace {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = {
+      {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
+      {"generate", "write text with a trained model", generate_help, generate},
+      {"gradcheck", "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
+      {"list", "the catalogue: every registered name with its formula and source", list_help, list},
+      {"bench", "time the work that the comparison with PyTorch times", bench_help, bench},
+  };
+  return all;
+}
+
+std::string version_text() {
+  const Build b = build();
+  return text("orrery ", b.version, "\ncompiler          ", b.compiler, "\nflags             ", b.flags, "\ncompiled for      ",
+              b.instruction_sets, "\nthis processor    ", processor_instruction_sets(), "\nfused attention   ",
+              attend_instruction_set(), "\nBLAS              ", blas_description(), "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DCUDA=ON)");
+}
+
+int run(int count, char** words) {
+  CLI::App app("A tensor engine that trains a GPT on real text, one readable concept per file.", "orrery");
+  app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
+  app.require_subcommand(0, 1);
+  app.allow_extras();
+  app.footer("orrery COMMAND --help lists the arguments of a command.");
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    CLI::App* const sub = app.add_subcommand(command.name, command.summary);
+    sub->allow_extras();
+    sub->footer(command.help);
+    names.push_back(command.name);
+  }
+  try {
+    app.parse(count, words);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    fail(error.what());
+  }
+  for (const Command& command : commands())
+    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) return command.run(sub->remaining());
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) {
+    std::cout << app.help();
+    return 0;
+  }
+  const std::string meant = nearest(extras[0], names);
+  fail("no command '", extras[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names));
+}
+
+}  // namespace
+}  // namespace orrery::program
+
+int main(int count, char** words) {
+  try {
+    return orrery::program::run(count, words);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "orrery: out of memory; try a smaller batch, context or model\n";
+  } catch (const std::exception& error) {
+    std::cerr << "orrery: " << error.what() << "\n";
+  }
+  return 1;
+}

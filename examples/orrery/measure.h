@@ -1,0 +1,31 @@
+// How long a piece of work takes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace orrery::program {
+
+struct Measured {
+  double best, median;  // seconds
+};
+
+// Calls f twice, then times it again and again for `seconds`, at least three times.
+template <class F>
+Measured measure(const F& f, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto now = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
+  f(), f();
+  std::vector<double> times;
+  for (const double end = now() + seconds; now() < end || times.size() < 3;) {
+    const double start = now();
+    f();
+    times.push_back(now() - start);
+  }
+  std::sort(times.begin(), times.end());
+  const size_t half = times.size() / 2;
+  return {times.front(), times.size() % 2 ? times[half] : (times[half - 1] + times[half]) / 2};
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,33 @@
+// What the user sees while a model learns: one line that is redrawn on a terminal, plain lines now and then in a pipe.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "models/training/trainer.h"
+
+namespace orrery::program {
+
+class Progress {
+ public:
+  Progress();
+  ~Progress();  // leaves the last step's line standing
+  Progress(const Progress&) = delete;
+
+  void step(const models::StepReport& report);
+  void say(const std::string& sentence);  // a line of its own
+
+ private:
+  void draw(const std::string& line);
+  using Clock = std::chrono::steady_clock;
+  bool terminal_;
+  bool live_ = false;  // the cursor stands on the live line
+  std::string last_;   // the newest step's line, if it has not been printed for good
+  Clock::time_point drawn_;
+};
+
+std::string step_line(const models::StepReport& report);
+// Steps between two lines in a pipe: a round number that gives about twenty lines.
+int64_t line_interval(int64_t steps);
+
+}  // namespace orrery::program

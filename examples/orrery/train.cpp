@@ -1,0 +1,114 @@
+// orrery train: a model learns a text.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+
+#include "engine/parallel.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/profile_table.h"
+#include "examples/orrery/progress.h"
+#include "examples/orrery/table.h"
+#include "models/settings_file.h"
+#include "models/training/trainer.h"
+
+namespace orrery::program {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first signal asks the run to end after this step, with a checkpoint; the second one kills.
+void ask_to_stop(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+// Files first, whatever their place among the arguments; then the keys in the order given.
+models::TrainSettings read_train_settings(const Arguments& arguments) {
+  models::TrainSettings known;
+  const ParsedArguments parsed = parse_arguments("train", arguments, settings_of(known));
+  check(parsed.words.empty(), "train: '", parsed.words.empty() ? "" : parsed.words[0],
+        "' is not of the form --key=value; orrery train --help lists the keys");
+  std::vector<std::pair<std::string, std::string>> assignments;
+  for (const auto& [key, value] : parsed.assignments) {
+    if (key != "config") continue;
+    check(!value.empty(), "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
+    for (auto& assignment : models::read_settings_file(value, settings_of(known), models::familiar_names()))
+      assignments.push_back(std::move(assignment));
+  }
+  for (const auto& assignment : parsed.assignments)
+    if (assignment.first != "config") assignments.push_back(assignment);
+  return models::make_settings(assignments);
+}
+
+void print_settings(const models::TrainSettings& settings) {
+  constexpr size_t columns = 100;
+  std::string line = "settings:";
+  for (const auto& [key, value] : list_settings(settings)) {
+    const std::string item = " " + key + "=" + value;
+    if (line.size() + item.size() > columns) {
+      std::cout << line << "\n";
+      line = "         ";
+    }
+    line += item;
+  }
+  std::cout << line << "\n";
+}
+
+void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  for (const char* name : {"settings.toml", "metrics.jsonl"}) files.push_back(fs::path(settings.out) / name);
+  if (!checkpoint.empty())
+    for (const auto& entry : fs::directory_iterator(checkpoint)) files.push_back(entry.path());
+  std::sort(files.begin() + 2, files.end());
+  std::cout << "files:\n";
+  for (const fs::path& file : files)
+    if (fs::exists(file)) std::cout << "  " << file.string() << "\n";
+}
+
+}  // namespace
+
+std::string train_help() {
+  models::TrainSettings settings;
+  settings.gpt = models::make_settings({}).gpt;
+  return "Arguments are --key=value; files of them (--config) count first, later keys win.\n"
+         "  --config=FILE.toml  settings from a file, in the same words\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
+}
+
+int train(const Arguments& arguments) {
+  models::Trainer trainer(read_train_settings(arguments));
+  const models::TrainSettings& settings = trainer.settings();
+  print_settings(settings);
+  std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; text: "
+            << grouped(static_cast<int64_t>(trainer.text().train().size())) << " tokens to learn, "
+            << grouped(static_cast<int64_t>(trainer.text().held_out().size())) << " held out; " << thread_count() << " threads"
+            << std::endl;
+  if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << std::endl;
+
+  interrupted = 0;
+  std::signal(SIGINT, ask_to_stop);
+  std::signal(SIGTERM, ask_to_stop);
+  models::TrainingResult result;
+  {
+    Progress progress;
+    models::TrainingEvents events;
+    events.step = [&](const models::StepReport& report) { progress.step(report); };
+    events.validation = [&](int64_t step, double loss) {
+      progress.say(text("step ", step, ": validation loss ", fixed(loss, 4)));
+    };
+    events.checkpoint = [&](const std::string& path) { progress.say(text("checkpoint: ", path)); };
+    events.stop = [] { return interrupted != 0; };
+    result = trainer.run(events);
+  }
+  if (interrupted) std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume\n";
+  if (settings.profile) std::cout << profile_table(result.profile);
+  print_files(settings, result.checkpoint);
+  std::cout << "validation loss " << fixed(result.validation_loss, 4) << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

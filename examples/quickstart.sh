@@ -1,0 +1,48 @@
+#!/bin/sh
+# sh examples/quickstart.sh [--key=value...]: installs what is missing, builds the program orrery, trains a small GPT on
+# Shakespeare, and prints what it writes.  Further arguments go to `orrery train`, for instance --steps=50.
+set -eu
+cd "$(dirname "$0")/.."
+. examples/install.sh
+
+echo "1. the system's packages"
+install_missing $library_packages
+
+echo "2. building the program (a few minutes the first time)"
+build=build
+options=-DTESTS=OFF
+if command -v nvcc > /dev/null && command -v nvidia-smi > /dev/null && nvidia-smi > /dev/null 2>&1; then
+  build=build/cuda
+  options="$options -DCUDA=ON"
+fi
+# A folder that is configured already keeps its settings: there the tests may be on, for tests/run.sh.
+[ -f "$build/CMakeCache.txt" ] && options=
+mkdir -p "$build"
+# shellcheck disable=SC2086
+cmake -S . -B "$build" $options > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 1; }
+cmake --build "$build" --target orrery --parallel "$(nproc)"
+
+echo "3. training"
+# A folder that holds a run is never overwritten, so each call takes the next free name, unless one is given.
+out=
+previous=
+for argument; do
+  case $argument in --out=*) out=${argument#--out=} ;; esac
+  [ "$previous" != --out ] || out=$argument
+  previous=$argument
+done
+number=1
+while [ -z "$out" ]; do
+  out=runs/quickstart-$number
+  [ ! -e "$out" ] || { out= && number=$((number + 1)); }
+done
+"$build/orrery" train --config=examples/configs/quickstart.toml --out="$out" "$@"
+
+echo
+echo "4. what it writes"
+"$build/orrery" generate --checkpoint="$out" --tokens=400 --seed=1
+
+echo
+echo "The files of this run, in $out:"
+find "$out" -type f | sort
+echo "To see what else there is: $build/orrery --help"

@@ -1,0 +1,230 @@
+#include "models/catalogue.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+#include "engine/registry.h"
+#include "models/data/tokenizer.h"
+#include "models/gpt.h"
+#include "nn/activation.h"
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+
+namespace orrery::models {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// Four digits; noise of the last bits counts as zero.
+std::string short_number(double x) {
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  if (std::abs(x) < 1e-12) return "0";
+  char digits[32];
+  std::snprintf(digits, sizeof(digits), "%.4g", x);
+  return digits;
+}
+
+// The least value, at one of the limits or between them.
+double minimum(const std::function<double(double)>& f, const std::array<double, 2>& limits) {
+  constexpr double reach = 16;
+  constexpr int points = 4096;
+  double best = 0, least = INFINITY;
+  for (int i = -points; i <= points; ++i) {
+    const double x = reach * i / points, y = f(x);
+    if (y < least) best = x, least = y;
+  }
+  double low = best - reach / points, high = best + reach / points;  // one valley lies between: shrink it by thirds
+  for (int i = 0; i < 60; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    (f(a) < f(b) ? high : low) = f(a) < f(b) ? b : a;
+  }
+  least = std::min(least, f((low + high) / 2));
+  for (const double limit : limits)
+    if (limit < least + 1e-5) least = limit;  // a function that falls towards its limit comes close, but not there
+  return least;
+}
+
+Pairs shape_of(const nn::ActivationInfo& info, const std::function<double(double)>& value, double slope_at_zero) {
+  std::vector<std::string> kinks;
+  for (const double kink : info.kinks) kinks.push_back(short_number(kink));
+  const auto limit = [](double x) { return std::isnan(x) ? std::string("none") : short_number(x); };
+  return {{"kinks", kinks.empty() ? "none" : join(kinks)},
+          {"F(0)", short_number(value(0))},
+          {"F'(0)", short_number(slope_at_zero)},
+          {"minimum", short_number(minimum(value, info.limits))},
+          {"limits", limit(info.limits[0]) + ", " + limit(info.limits[1])}};
+}
+
+CatalogueEntry entry_of(const nn::ActivationInfo& info) {
+  CatalogueEntry entry{std::string(info.name), {}, std::string(info.formula), std::string(info.source), {}, {}};
+  for (const std::string_view alias : info.aliases) entry.aliases.emplace_back(alias);
+  for (const nn::ActivationConstant& constant : info.constants)
+    entry.settings.emplace_back(constant.name, print_number(constant.value));
+  return entry;
+}
+CatalogueEntry plain_activation(const std::string& name) {
+  const nn::Activation f(name);
+  CatalogueEntry entry = entry_of(f.info());
+  entry.facts = shape_of(f.info(), [&](double x) { return f.value(x); }, f.derivative(0));
+  return entry;
+}
+CatalogueEntry learned_activation(const std::string& name) {
+  const nn::LearnedActivation f(name);
+  const std::vector<double> p = f.initial_parameters();
+  CatalogueEntry entry = entry_of(f.info());
+  std::vector<std::string> parameters;
+  for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(f.info().parameters[i], " from ", short_number(p[i])));
+  entry.facts = shape_of(f.info(), [&](double x) { return f.value(x, p); }, f.derivative(0, p));
+  entry.facts.insert(entry.facts.begin(), {"learned", join(parameters)});
+  return entry;
+}
+
+template <class Entry>
+CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name) {
+  const Entry& e = registry.at(name);
+  CatalogueEntry entry{name, registry.aliases(name), std::string(e.formula), std::string(e.source), {}, {}};
+  if constexpr (requires { e.settings; })
+    entry.settings = e.settings;
+  return entry;
+}
+
+CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers().at(name).description, {}, {}, {}}; }
+
+CatalogueEntry model(const std::string& name) {
+  const Preset& p = presets().at(name);
+  CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
+  GptSettings settings = p.settings;
+  for (const char* key : {"layers", "heads", "width", "context"})
+    for (const Setting& setting : settings_of(settings))
+      if (setting.key == key) entry.settings.emplace_back(key, print_value(setting));
+  entry.facts = {{"parameters", std::to_string(p.parameters)}, {"vocabulary", std::to_string(p.vocabulary)}};
+  return entry;
+}
+
+// Layers that stand in every model need no registry, but a row each.
+CatalogueEntry layer(const std::string& name) {
+  static const std::vector<CatalogueEntry> all = {
+      {"dropout", {}, "x m / (1 - share), m = 0 for a share of the elements, else 1", "Srivastava et al. 2014", {}, {}},
+      {"embedding", {}, "row t of a table, for token t", "Bengio et al. 2003", {}, {}},
+      {"linear", {}, "x W^T + b", "Rosenblatt 1958", {}, {}},
+      {"linear_split", {}, "x W^T + b in several parts: queries, keys and values", "as linear", {}, {}},
+  };
+  for (const CatalogueEntry& entry : all)
+    if (entry.name == name) return entry;
+  return {name, {}, {}, {}, {}, {}};
+}
+
+struct FamilyForm {
+  std::string name, title, description;
+  CatalogueEntry (*entry)(const std::string& name);
+};
+const std::vector<FamilyForm>& forms() {
+  using Name = const std::string&;
+  static const std::vector<FamilyForm> all = {
+      {"activation", "Activations", "F, applied to every element; also what `dense(F)` takes.", plain_activation},
+      {"learned_activation", "Learned activations", "F(x; p) with parameters p that training changes; facts are for the initial p.",
+       learned_activation},
+      {"attention", "Attentions", "How a block reads its context.", [](Name n) { return registered(nn::attentions(), n); }},
+      {"feed_forward", "Feed-forward layers", "How a block reads its weights.", [](Name n) { return registered(nn::feed_forwards(), n); }},
+      {"normalization", "Normalizations", "Over the channels of each token.", [](Name n) { return registered(nn::normalizations(), n); }},
+      {"position", "Positions", "How a token knows where it stands.", [](Name n) { return registered(nn::positions(), n); }},
+      {"layer", "Further layers", "Parts of every model.", layer},
+      {"loss", "Losses", "z are the logits.", [](Name n) { return registered(nn::losses(), n); }},
+      {"optimizer", "Optimizers", "One step for the parameters p with gradients g.", [](Name n) { return registered(nn::optimizers(), n); }},
+      {"schedule", "Schedules", "Learning rate after the warm-up, at progress p from 0 to 1.",
+       [](Name n) { return registered(nn::schedules(), n); }},
+      {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer},
+      {"model", "Models", "Presets, which further settings change.", model},
+  };
+  return all;
+}
+
+std::vector<nn::Family> named_families() {
+  std::vector<nn::Family> all = nn::families();
+  const auto add = [&](const std::string& name, std::vector<std::string> members) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const nn::Family& f) { return f.name == name; });
+    if (!known) all.push_back({name, std::move(members)});
+  };
+  add("learned_activation", nn::learned_activation_names());
+  add("tokenizer", tokenizers().names());
+  add("model", presets().names());
+  return all;
+}
+
+std::string listed(const Pairs& pairs, const std::string& between) {
+  std::vector<std::string> items;
+  for (const auto& [key, value] : pairs) items.push_back(key + between + value);
+  return join(items);
+}
+
+std::string cell(std::string text) {  // of a Markdown table
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+}  // namespace
+
+std::vector<CatalogueFamily> catalogue() {
+  const std::vector<nn::Family> named = named_families();
+  std::vector<CatalogueFamily> all;
+  for (const FamilyForm& form : forms()) {
+    CatalogueFamily family{form.name, form.title, form.description, {}};
+    for (const nn::Family& f : named)
+      if (f.name == form.name)
+        for (const std::string& member : f.members) family.entries.push_back(form.entry(member));
+    all.push_back(std::move(family));
+  }
+  return all;
+}
+
+std::string catalogue_text(const CatalogueEntry& entry) {
+  std::string all = "  " + entry.name + (entry.aliases.empty() ? "" : " (" + join(entry.aliases) + ")") + "\n";
+  const auto line = [&](const std::string& content) {
+    if (!content.empty()) all += "      " + content + "\n";
+  };
+  line(entry.formula);
+  if (!entry.settings.empty()) line("settings: " + listed(entry.settings, "="));
+  line(listed(entry.facts, " "));
+  line(entry.source);
+  return all;
+}
+
+std::string catalogue_text(const CatalogueFamily& family) {
+  std::string all = family.name + ": " + family.description + "\n";
+  for (const CatalogueEntry& entry : family.entries) all += catalogue_text(entry);
+  return all;
+}
+
+std::string catalogue_markdown() {
+  std::string all;
+  for (const CatalogueFamily& family : catalogue()) {
+    const auto any = [&](const auto& wanted) { return std::any_of(family.entries.begin(), family.entries.end(), wanted); };
+    const bool with_settings = any([](const CatalogueEntry& e) { return !e.settings.empty(); });
+    const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
+    const bool with_formulas = family.name != "tokenizer" && family.name != "model";
+    if (family.entries.empty()) continue;
+    all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
+    std::vector<std::string> header = {"name", with_formulas ? "formula" : "what it is"};
+    if (with_settings) header.push_back("settings");
+    for (const auto& [fact, value] : family.entries[0].facts) header.push_back(fact);
+    if (with_source) header.push_back("source");
+    std::string rule = "|";
+    for (size_t i = 0; i < header.size(); ++i) rule += " --- |";
+    all += "| " + join(header, " | ") + " |\n" + rule + "\n";
+    for (const CatalogueEntry& e : family.entries) {
+      all += "| `" + e.name + "`" + (e.aliases.empty() ? "" : ", `" + join(e.aliases, "`, `") + "`") + " | " + cell(e.formula);
+      if (with_settings) all += " | " + cell(listed(e.settings, "="));
+      for (const auto& [fact, value] : e.facts) all += " | " + cell(value);
+      if (with_source) all += " | " + cell(e.source);
+      all += " |\n";
+    }
+  }
+  return all;
+}
+
+}  // namespace orrery::models

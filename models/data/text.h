@@ -1,0 +1,52 @@
+// Text as tokens: a training and a held-out part, random crops of the one, consecutive windows over the other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/random.h"
+#include "engine/tensor.h"
+#include "models/data/tokenizer.h"
+
+namespace orrery::models {
+
+struct Batch {
+  Tensor inputs, targets;  // (B, T) i32; targets are the inputs one token later
+};
+
+class Text {
+ public:
+  // The first tokens of the file are for training; the last `held_out`, a share in [0, 1), for validation.  Errors: a
+  // file that cannot be read or is empty, a share outside, what the tokenizer refuses.
+  Text(const std::string& path, const Tokenizer& tokenizer, double held_out = 0.1);
+  std::span<const int32_t> train() const { return std::span(tokens_).first(split_); }
+  std::span<const int32_t> held_out() const { return std::span(tokens_).subspan(split_); }
+  // An Error with the numbers if training has no crop of `context` tokens and the token after it, or if there is a
+  // held-out part without two tokens.
+  void check_context(int64_t context) const;
+
+ private:
+  std::string path_;
+  std::vector<int32_t> tokens_;
+  size_t split_;
+};
+
+class TextBatches {  // random crops; which ones depends on (seed, step, micro-batch) alone, so that resuming agrees
+ public:
+  // The tokens must outlive it.
+  TextBatches(std::span<const int32_t> tokens, int64_t batch, int64_t context, uint64_t seed);
+  Batch at(int64_t step, int64_t micro_batch = 0) const;  // each tensor (batch, context)
+
+ private:
+  std::span<const int32_t> tokens_;
+  int64_t batch_, context_;
+  RandomKey key_;
+};
+
+// Every token but the first is a target exactly once.  Windows of `context` tokens, up to `batch` at a time; what is
+// left over at the end is a batch of one shorter window.
+std::vector<Batch> consecutive_windows(std::span<const int32_t> tokens, int64_t context, int64_t batch);
+
+}  // namespace orrery::models

@@ -1,0 +1,68 @@
+#include "models/gpt.h"
+
+#include "engine/ops.h"
+#include "nn/linear.h"
+
+namespace orrery::models {
+namespace {
+
+GptSettings checked(GptSettings s) {
+  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads, ", width ", s.width,
+        " and context ", s.context, " must all be at least 1");
+  check(s.vocabulary >= 1, "gpt: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
+  if (s.inner == 0) s.inner = 4 * s.width;
+  return s;
+}
+
+}  // namespace
+
+Gpt::Gpt(const GptSettings& settings)
+    : settings_(checked(settings)),
+      embedding_(settings_.vocabulary, settings_.width),
+      position_(nn::make_position(settings_.position, {settings_.context, settings_.width})),
+      embedding_dropout_(settings_.dropout),
+      norm_(nn::make_normalization(settings_.normalization, {settings_.width, settings_.normalization_bias})) {
+  const GptSettings& s = settings_;
+  for (int64_t i = 0; i < s.layers; ++i)
+    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width, .heads = s.heads, .inner = s.inner, .attention = s.attention,
+                                                           .feed_forward = s.feed_forward, .normalization = s.normalization,
+                                                           .bias = s.bias, .normalization_bias = s.normalization_bias,
+                                                           .dropout = s.dropout, .layers = s.layers}));
+  nn::name_paths(*this);
+}
+
+Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
+  check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context, "gpt: tokens of shape ", tokens.shape(),
+        "; they must be (batch, time) with at most ", settings_.context, " (the context) in time");
+  Tensor x = embedding_(tokens, pass);
+  if (position_) x = (*position_)(x, pass);
+  x = embedding_dropout_(x, pass);
+  for (const auto& block : blocks_) x = (*block)(x, pass);
+  return nn::linear((*norm_)(x, pass), embedding_.weight.value);
+}
+
+void Gpt::visit(nn::Visitor& v) {
+  v("token_embedding", embedding_);
+  v("position_embedding", position_);
+  v("embedding_dropout", embedding_dropout_);
+  for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("norm", norm_);
+}
+
+const Registry<Preset>& presets() {
+  static Registry<Preset> all("model");
+  static const bool filled = [] {
+    GptSettings small, medium, gpt2;
+    small.layers = 4, small.heads = 4, small.width = 128, small.context = 64;
+    medium.layers = 6, medium.heads = 6, medium.width = 384, medium.context = 256;
+    gpt2.layers = 12, gpt2.heads = 12, gpt2.width = 768, gpt2.context = 1024, gpt2.vocabulary = 50257, gpt2.bias = true;
+    all.add({"gpt-char-small", "characters, trains in about a minute on a CPU", small, 805248, 65});
+    all.add({"gpt-char-medium", "characters, nanoGPT's Shakespeare model", medium, 10750080, 65});
+    all.add({"gpt2-124m", "the smallest GPT-2", gpt2, 124439808, 50257});
+    return true;
+  }();
+  static_cast<void>(filled);
+  return all;
+}
+
+}  // namespace orrery::models

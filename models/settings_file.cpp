@@ -1,0 +1,151 @@
+#include "models/settings_file.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/files.h"
+
+namespace orrery::models {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// toml++ orders a table by its keys; the file's order is the one that was meant.
+std::vector<std::pair<std::string, const toml::node*>> in_order(const toml::table& table) {
+  std::vector<std::pair<std::string, const toml::node*>> members;
+  for (const auto& [key, node] : table) members.emplace_back(key.str(), &node);
+  std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) {
+    const toml::source_position x = a.second->source().begin, y = b.second->source().begin;
+    return x.line != y.line ? x.line < y.line : x.column < y.column;
+  });
+  return members;
+}
+
+class Reader {
+ public:
+  Reader(const std::string& path, std::span<const Setting> scratch, std::span<const KeyHint> hints)
+      : path_(path), scratch_(scratch), hints_(hints) {}
+
+  Pairs read() {
+    const std::string text = read_file(path_);
+    try {
+      members(toml::parse(text, path_), "");
+    } catch (const toml::parse_error& error) {
+      fail(path_, ":", error.source().begin.line, ": ", error.description());
+    }
+    return std::move(pairs_);
+  }
+
+ private:
+  void members(const toml::table& table, const std::string& prefix) {
+    for (const auto& [key, node] : in_order(table)) {
+      const toml::table* const inner = node->as_table();
+      if (inner && !inner->contains("name")) {
+        members(*inner, prefix + key + ".");
+        continue;
+      }
+      const std::string value = node->is_string() ? node->as_string()->get() : plain(*node);
+      set_setting(scratch_, place(*node), prefix + key, value, hints_);
+      pairs_.emplace_back(prefix + key, value);
+    }
+  }
+
+  std::string plain(const toml::node& node) const {
+    if (const auto* const list = node.as_array()) {
+      std::string numbers;
+      for (const toml::node& each : *list) numbers.append(numbers.empty() ? "" : ", ").append(number(each));
+      return numbers;
+    }
+    return node.is_table() ? print(spec(*node.as_table())) : number(node);
+  }
+
+  std::string number(const toml::node& node) const {
+    if (const auto* const whole = node.as_integer()) return std::to_string(whole->get());
+    if (const auto* const real = node.as_floating_point()) return print_number(real->get());
+    if (const auto* const flag = node.as_boolean()) return flag->get() ? "yes" : "no";
+    fail(place(node), ": a value must be a number, true, false or text in quotes");
+  }
+
+  Spec spec(const toml::table& table) const {
+    const auto* const name = table.get("name")->as_string();
+    check(name != nullptr, place(*table.get("name")), ": name must be text in quotes");
+    Spec whole = parse(*name, name->get());
+    for (const auto& [key, node] : in_order(table))
+      if (key != "name") set_item(whole, key, item(*node));
+    return whole;
+  }
+  Spec item(const toml::node& node) const {
+    if (const auto* const text = node.as_string()) return parse(node, text->get());
+    if (const auto* const list = node.as_array())
+      return parse(node, list->empty() ? "list" : "list(" + plain(node) + ")");
+    const auto* const table = node.as_table();
+    check(!table || table->contains("name"), place(node), ": a table inside a table with a name needs a name as well");
+    return parse(node, plain(node));
+  }
+  Spec parse(const toml::node& node, const std::string& text) const {
+    try {
+      return parse_spec(text);
+    } catch (const Error& error) {
+      fail(place(node), ": ", error.what());
+    }
+  }
+
+  std::string place(const toml::node& node) const { return text(path_, ":", node.source().begin.line); }
+
+  const std::string& path_;
+  std::span<const Setting> scratch_;
+  std::span<const KeyHint> hints_;
+  Pairs pairs_;
+};
+
+std::string in_quotes(const std::string& value) {
+  std::string quoted = "\"";
+  for (const char c : value) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      static constexpr char digits[] = "0123456789ABCDEF";
+      quoted.append("\\u00").append(1, digits[c >> 4]).append(1, digits[c & 15]);
+      continue;
+    }
+    if (c == '"' || c == '\\') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+// Without quotes only if reading gives the same text again.
+std::string as_toml(const std::string& value) {
+  if (value == "yes") return "true";
+  if (value == "no") return "false";
+  const char *const begin = value.data(), *const end = begin + value.size();
+  int64_t whole = 0;
+  if (std::from_chars(begin, end, whole).ptr == end && std::to_string(whole) == value) return value;
+  double real = 0;
+  const bool form =
+      value.find_first_of(".e") != std::string::npos && value.find_first_not_of("0123456789.e+-") == std::string::npos;
+  if (form && std::from_chars(begin, end, real).ptr == end && print_number(real) == value) return value;
+  return in_quotes(value);
+}
+
+std::string as_key(const std::string& key) {
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+  return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
+}
+
+}  // namespace
+
+Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch, std::span<const KeyHint> hints) {
+  return Reader(path, scratch, hints).read();
+}
+
+void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings) {
+  std::string toml;
+  for (const auto& [key, value] : settings) toml.append(as_key(key)).append(" = ").append(as_toml(value)).append("\n");
+  write_file_atomically(path, toml);
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,25 @@
+#include "models/training/evaluation.h"
+
+#include <algorithm>
+
+#include "engine/autograd.h"
+#include "engine/check.h"
+#include "models/data/text.h"
+#include "nn/loss.h"
+
+namespace orrery::models {
+
+double evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch) {
+  const NoGrad guard;
+  double total = 0;
+  int64_t count = 0;
+  for (const Batch& window : consecutive_windows(tokens, context, batch)) {
+    nn::Pass pass;
+    const int64_t here = window.targets.count();
+    total += nn::cross_entropy(model(window.inputs, pass), window.targets).item() * static_cast<double>(here);
+    count += here;
+  }
+  return total / static_cast<double>(std::max<int64_t>(1, count));
+}
+
+}  // namespace orrery::models

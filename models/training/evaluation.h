@@ -1,0 +1,14 @@
+// The loss on held-out text.
+#pragma once
+
+#include <span>
+
+#include "nn/module.h"
+
+namespace orrery::models {
+
+// Mean negative log-likelihood in nats of every token but the first, each predicted once, over consecutive windows of
+// `context` tokens.
+double evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch = 16);
+
+}  // namespace orrery::models

@@ -1,0 +1,54 @@
+#include "models/training/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/autograd.h"
+#include "engine/check.h"
+#include "engine/random.h"
+
+namespace orrery::models {
+namespace {
+
+// Draws from softmax(logits / temperature) over the `top_k` largest; a uniform number decides.
+int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t kept = s.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(s.top_k)) : logits.size();
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const double x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), likelier);
+  if (s.temperature == 0) return order[0];
+  std::vector<double> weight(kept);
+  double total = 0;
+  for (size_t i = 0; i < kept; ++i)
+    total += weight[i] = std::exp((logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]) / s.temperature);
+  double left = uniform * total;
+  for (size_t i = 0; i < kept; ++i)
+    if ((left -= weight[i]) < 0) return order[i];
+  return order[kept - 1];
+}
+
+}  // namespace
+
+std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const SamplingSettings& s, const std::function<void(int32_t)>& each) {
+  check(!tokens.empty(), "generate: the prompt is empty; give at least one token");
+  check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature, " must not be negative");
+  check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must not be negative");
+  const NoGrad guard;
+  const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    const auto seen = std::min<int64_t>(static_cast<int64_t>(tokens.size()), model.settings().context);
+    nn::Pass pass;
+    const Tensor logits = model(Tensor::from(Shape{1, seen}, std::span<const int32_t>(tokens).last(static_cast<size_t>(seen))), pass);
+    const int32_t next = draw(logits[0][seen - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
+    tokens.push_back(next);
+    if (each) each(next);
+  }
+  return tokens;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,23 @@
+// metrics.jsonl: one JSON object a line, for steps and for validations.
+#pragma once
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orrery::models {
+
+class Metrics {
+ public:
+  // Opens `folder`/metrics.jsonl; rows of steps beyond `step` are removed first (they will be computed again).
+  Metrics(const std::string& folder, int64_t step);
+  // {"step": 12, "loss": 2.5, ...}; numbers that are whole are written as such.  Flushed at once.
+  void write(int64_t step, const std::vector<std::pair<std::string, double>>& values);
+
+ private:
+  std::string path_;
+  std::ofstream out_;
+};
+
+}  // namespace orrery::models

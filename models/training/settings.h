@@ -1,0 +1,62 @@
+// Everything that a run of `train` depends on: the model's settings and the training's, as one flat list of keys.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/config.h"
+#include "models/gpt.h"
+
+namespace orrery::models {
+
+struct TrainSettings {
+  std::string model = "gpt-char-small";
+  GptSettings gpt;  // of the preset, then changed key by key
+  std::string data, out = "runs/latest", tokenizer = "character", schedule = "cosine", device = "cpu";
+  double held_out = 0.1;
+  int64_t steps = 2000, batch = 12, accumulate = 1;
+  double rate = 1e-3, final_rate = 1e-4;
+  int64_t warm_up = 100;
+  Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)");
+  double clip = 1;
+  int64_t seed = 1337, threads = 0;
+  int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
+  bool resume = false, profile = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("model", model, "preset that the keys below change");
+    gpt.visit(v);
+    v("data", data, "text file to learn (UTF-8)");
+    v("tokenizer", tokenizer, "character or byte", one_of({"character", "byte"}));
+    v("held_out", held_out, "share of the text, at its end, that is kept for validation", between(0.001, 0.9));
+    v("out", out, "folder for checkpoints, metrics and settings");
+    v("steps", steps, "updates in all", at_least(1));
+    v("batch", batch, "sequences of a micro-batch", at_least(1));
+    v("accumulate", accumulate, "micro-batches of an update", at_least(1));
+    v("rate", rate, "learning rate at its peak", above(0));
+    v("final_rate", final_rate, "learning rate at the last step, for schedules that fall", at_least(0));
+    v("warm_up", warm_up, "steps of linear rise to the peak", at_least(0));
+    v("schedule", schedule, "constant, linear or cosine");
+    v("optimizer", optimizer, "adamw(...) or sgd(...)");
+    v("clip", clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
+    v("seed", seed, "same seed, same bits", at_least(0));
+    v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", at_least(0));
+    v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));
+    v("keep", keep, "checkpoints that stay; older ones are removed; 0: all", at_least(0));
+    v("resume", resume, "go on from the last checkpoint in the folder");
+    v("profile", profile, "print a table of the operations at the end");
+  }
+};
+
+// Names that nanoGPT's users have in their fingers, and ours.
+std::span<const KeyHint> familiar_names();
+
+// The preset named by the last "model" among the assignments, changed by all of them in order.  Each is {key, value}.
+TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
+
+}  // namespace orrery::models

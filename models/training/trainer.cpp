@@ -1,0 +1,132 @@
+#include "models/training/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "engine/autograd.h"
+#include "engine/files.h"
+#include "engine/ops.h"
+#include "engine/parallel.h"
+#include "models/settings_file.h"
+#include "models/training/checkpoint.h"
+#include "models/training/evaluation.h"
+#include "models/training/metrics.h"
+#include "nn/loss.h"
+
+namespace orrery::models {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+void check_settings(const TrainSettings& s) {
+  check(!s.data.empty(), "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
+  check(s.device == "cpu", "train: device '", s.device, "' is not available in this version; use --device=cpu");
+  check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out, " already holds a run; add --resume=yes to go on with it, or choose another --out");
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
+  TrainSettings& s = settings_;
+  check_settings(s);
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
+  check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out, "; leave --resume out to begin a run");
+  tokenizer_ = resumed.empty() ? make_tokenizer(s.tokenizer, s.data) : restore_tokenizer(read_state(resumed).tokenizer);
+  if (s.gpt.vocabulary == 0) s.gpt.vocabulary = tokenizer_->size();
+  check(s.gpt.vocabulary >= tokenizer_->size(), "train: vocabulary ", s.gpt.vocabulary, " is too small for the tokenizer's ", tokenizer_->size(),
+        " tokens; leave it out or raise it");
+  text_ = std::make_unique<Text>(s.data, *tokenizer_, s.held_out);
+  text_->check_context(s.gpt.context);
+  batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
+  model_ = std::make_unique<Gpt>(s.gpt);
+  nn::initialize(*model_, static_cast<uint64_t>(s.seed));
+  parameters_ = std::make_unique<nn::FlatParameters>(*model_);
+  optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
+  schedule_ = std::make_unique<nn::Schedule>(
+      s.schedule, nn::ScheduleOptions{.rate = s.rate, .final_rate = s.final_rate, .warm_up = s.warm_up, .steps = s.steps});
+  if (resumed.empty()) return;
+  const CheckpointState state = read_state(resumed);
+  load_weights(resumed, *model_);
+  load_optimizer(resumed, *optimizer_);
+  step_ = state.step, validation_loss_ = state.validation_loss;
+  optimizer_->set_steps_done(step_);
+}
+
+double Trainer::update(double* gradient_norm) {
+  parameters_->forget_gradients();
+  double loss = 0;
+  for (int64_t micro = 0; micro < settings_.accumulate; ++micro) {
+    const Batch batch = batches_->at(step_, micro);
+    nn::Pass pass;
+    pass.training = true;
+    pass.key = RandomKey{static_cast<uint64_t>(settings_.seed), 0}.derive("train").derive(static_cast<uint64_t>(step_)).derive(static_cast<uint64_t>(micro));
+    const Tensor share = scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets), 1.0 / static_cast<double>(settings_.accumulate));
+    loss += share.item();
+    share.backward();
+  }
+  const bool finite = optimizer_->step(schedule_->rate(step_), settings_.clip, gradient_norm);
+  if (!finite || !std::isfinite(loss)) {
+    const std::string last = latest_checkpoint(settings_.out);
+    fail("train: the loss is not finite at step ", step_ + 1, " (loss ", loss, ", gradient norm ", *gradient_norm, "); ",
+         last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last, "; try a lower --rate or --clip=1");
+  }
+  ++step_;
+  return loss;
+}
+
+std::string Trainer::save() {
+  CheckpointState state{.step = step_, .tokenizer = tokenizer_->save(), .settings = list_settings(settings_), .validation_loss = validation_loss_};
+  const std::string path = write_checkpoint(settings_.out, state, *model_, *optimizer_);
+  remove_old_checkpoints(settings_.out, settings_.keep);
+  return path;
+}
+
+TrainingResult Trainer::run(const TrainingEvents& events) {
+  const TrainSettings& s = settings_;
+  std::error_code problem;
+  std::filesystem::create_directories(s.out, problem);
+  check(!problem, "train: cannot make the folder ", s.out, ": ", problem.message());
+  write_settings_file(s.out + "/settings.toml", list_settings(s));
+  Metrics metrics(s.out, step_);
+  TrainingResult result;
+  const auto start = Clock::now();
+  const int64_t first = step_;
+  double stepping = 0;  // seconds spent in updates
+  const auto validate = [&] {
+    validation_loss_ = evaluate(*model_, text_->held_out(), s.gpt.context);
+    metrics.write(step_, {{"validation_loss", validation_loss_}});
+    if (events.validation) events.validation(step_, validation_loss_);
+  };
+  if (s.profile) start_profile();
+  bool stopped = false;
+  while (step_ < s.steps && !stopped) {
+    const auto began = Clock::now();
+    const double rate = schedule_->rate(step_);
+    double norm = 0;
+    const double loss = update(&norm), seconds = seconds_since(began);
+    stepping += seconds;
+    const double tokens = static_cast<double>(s.batch * s.accumulate * s.gpt.context);
+    const int64_t memory = memory_use(Device::cpu).peak;
+    metrics.write(step_, {{"loss", loss}, {"gradient_norm", norm}, {"rate", rate}, {"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
+    if (events.step)
+      events.step({step_, s.steps, loss, norm, rate, seconds * 1e3, tokens / seconds, memory,
+                   stepping / static_cast<double>(step_ - first) * static_cast<double>(s.steps - step_)});
+    stopped = events.stop && events.stop();
+    const bool last = step_ == s.steps || stopped;
+    if (last && s.profile) result.profile = stop_profile();
+    if (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0)) validate();
+    if (last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0)) {
+      result.checkpoint = save();
+      if (events.checkpoint) events.checkpoint(result.checkpoint);
+    }
+  }
+  result.steps_done = step_;
+  result.validation_loss = validation_loss_;
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+}  // namespace orrery::models

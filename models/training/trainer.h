@@ -1,0 +1,72 @@
+// Training: batches, steps, validation, checkpoints, metrics.  Nothing here prints.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/profile.h"
+#include "models/data/text.h"
+#include "models/data/tokenizer.h"
+#include "models/training/settings.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+
+namespace orrery::models {
+
+struct StepReport {  // after each update
+  int64_t step;      // updates done, from 1
+  int64_t steps;
+  double loss, gradient_norm, rate;
+  double milliseconds;       // of this step
+  double tokens_per_second;  // of this step; evaluation and checkpoints are not counted
+  int64_t memory;            // bytes, the most that tensors have held
+  double seconds_left;
+};
+
+struct TrainingEvents {  // all optional
+  std::function<void(const StepReport&)> step;
+  std::function<void(int64_t step, double validation_loss)> validation;
+  std::function<void(const std::string& path)> checkpoint;
+  std::function<bool()> stop;  // asked after each step: true ends the run early, with a checkpoint
+};
+
+struct TrainingResult {
+  int64_t steps_done = 0;
+  double validation_loss = 0;
+  std::string checkpoint;   // the last one written
+  Profile profile;          // filled if settings.profile
+  double seconds = 0;
+};
+
+class Trainer {
+ public:
+  // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do not
+  // fit each other, a folder that already holds a run (unless resume).
+  explicit Trainer(const TrainSettings& settings);
+
+  TrainingResult run(const TrainingEvents& events = {});
+
+  Gpt& model() { return *model_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const TrainSettings& settings() const { return settings_; }
+  int64_t steps_done() const { return step_; }
+  const Text& text() const { return *text_; }
+
+ private:
+  double update(double* gradient_norm);  // one step; returns the mean loss of its micro-batches
+  std::string save();
+
+  TrainSettings settings_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Text> text_;
+  std::unique_ptr<TextBatches> batches_;
+  std::unique_ptr<Gpt> model_;
+  std::unique_ptr<nn::FlatParameters> parameters_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  std::unique_ptr<nn::Schedule> schedule_;
+  int64_t step_ = 0;
+  double validation_loss_ = 0;
+};
+
+}  // namespace orrery::models

@@ -1,0 +1,41 @@
+// GELU by tanh: the approximation of GELU that GPT-2, BERT and flax use.
+//   f(x)  = x (1 + tanh(u)) / 2 = x s,     u = sqrt(2 / pi) (x + 0.044715 x^3),   s = sigmoid(2 u)
+//   f'(x) = s + x s (1 - s) 2 u',          u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
+// since (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative x.  It differs from gelu by up to 5e-4.
+#include "nn/activation_kernels.h"
+
+namespace orrery::nn {
+namespace {
+
+struct GeluTanh {
+  static inline const ActivationInfo info{
+      .name = "gelu_tanh",
+      .formula = "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2",
+      .source = "Hendrycks and Gimpel 2016, arXiv:1606.08415",
+      .aliases = {"gelu_new"},
+      .limits = {0, ActivationInfo::infinity},
+  };
+
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x * share(x);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    const T s = share(x), slope_of_2u = T(root) * (1 + T(3 * cubic) * x * x);
+    return s + x * s * (1 - s) * slope_of_2u;
+  }
+
+ private:
+  static constexpr double root = 1.5957691216057307117598;  // 2 sqrt(2 / pi)
+  static constexpr double cubic = 0.044715;
+
+  template <class T>
+  HOST_DEVICE static T share(T x) {
+    return scalar::sigmoid(T(root) * (x + T(cubic) * x * x * x));
+  }
+};
+REGISTER_ACTIVATION(GeluTanh);
+
+}  // namespace
+}  // namespace orrery::nn

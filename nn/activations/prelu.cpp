@@ -1,0 +1,42 @@
+// PReLU: a leaky rectifier that learns its slope, usually one for each channel.
+//   f(x; a)  = x if x > 0, else a x
+//   df/dx    = 1 if x > 0, else a
+//   df/da    = 0 if x > 0, else x
+// Kink: 0, where the slope jumps from a to 1 and is a.  a starts at 0.25.
+#include "nn/activation_kernels.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Prelu {
+  static inline const ActivationInfo info{
+      .name = "prelu",
+      .formula = "x if x > 0 else a * x",
+      .source = "He et al. 2015, arXiv:1502.01852",
+      .constants = {{"initial", 0.25}},
+      .parameters = {"a"},
+      .kinks = {0},
+      .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
+  };
+  static constexpr int parameters = 1;
+  double initial = 0.25;
+
+  void initial_parameters(double* p) const { p[0] = initial; }
+  template <class T>
+  HOST_DEVICE T value(T x, const T* p) const {
+    return x > 0 ? x : p[0] * x;
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x, const T* p) const {
+    return x > 0 ? T(1) : p[0];
+  }
+  template <class T>
+  HOST_DEVICE void parameter_derivatives(T x, const T* p, T* out) const {
+    (void)p;
+    out[0] = x > 0 ? T(0) : x;
+  }
+};
+REGISTER_LEARNED_ACTIVATION(Prelu);
+
+}  // namespace
+}  // namespace orrery::nn

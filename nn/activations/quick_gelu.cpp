@@ -1,0 +1,30 @@
+// Quick GELU: GELU by one sigmoid, as CLIP uses it.
+//   f(x)  = x s,                  s = sigmoid(1.702 x)
+//   f'(x) = s (1 + 1.702 x (1 - s))        product rule with s' = 1.702 s (1 - s)
+#include "nn/activation_kernels.h"
+
+namespace orrery::nn {
+namespace {
+
+struct QuickGelu {
+  static inline const ActivationInfo info{
+      .name = "quick_gelu",
+      .formula = "x * sigmoid(1.702 * x)",
+      .source = "Hendrycks and Gimpel 2016, arXiv:1606.08415",
+      .limits = {0, ActivationInfo::infinity},
+  };
+
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x * scalar::sigmoid(T(1.702) * x);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    const T s = scalar::sigmoid(T(1.702) * x);
+    return s * (1 + T(1.702) * x * (1 - s));
+  }
+};
+REGISTER_ACTIVATION(QuickGelu);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,33 @@
+// Squared ReLU: as sparse as ReLU, with a slope that starts at 0 instead of jumping.
+//   f(x)  = max(x, 0)^2
+//   f'(x) = 2 max(x, 0)                    chain rule
+// Kink: 0, where the second derivative jumps from 0 to 2; the slope is 0 there.
+#include "nn/activation_kernels.h"
+
+namespace orrery::nn {
+namespace {
+
+struct ReluSquared {
+  static inline const ActivationInfo info{
+      .name = "relu_squared",
+      .formula = "max(x, 0)^2",
+      .source = "So et al. 2021 (Primer), arXiv:2109.08668",
+      .aliases = {"squared_relu"},
+      .kinks = {0},
+      .limits = {0, ActivationInfo::infinity},
+  };
+
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    const T r = x < 0 ? T(0) : x;
+    return r * r;
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return 2 * (x < 0 ? T(0) : x);
+  }
+};
+REGISTER_ACTIVATION(ReluSquared);
+
+}  // namespace
+}  // namespace orrery::nn

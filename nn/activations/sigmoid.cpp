@@ -1,0 +1,35 @@
+// Sigmoid: the logistic function.
+//   f(x)  = 1 / (1 + exp(-x))
+//   f'(x) = y (1 - y) = z / (1 + z)^2,     z = exp(-|x|), which is accurate in both tails
+#include "nn/activation_kernels.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Sigmoid {
+  static inline const ActivationInfo info{
+      .name = "sigmoid",
+      .formula = "1 / (1 + exp(-x))",
+      .source = "Verhulst 1845; Rumelhart et al. 1986",
+      .aliases = {"logistic"},
+      .limits = {0, 1},
+  };
+
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return scalar::sigmoid(x);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    const T z = scalar::exp(-scalar::abs(x)), d = 1 + z;
+    return z / (d * d);
+  }
+  template <class T>
+  HOST_DEVICE T derivative_from_output(T y) const {
+    return y * (1 - y);
+  }
+};
+REGISTER_ACTIVATION(Sigmoid);
+
+}  // namespace
+}  // namespace orrery::nn

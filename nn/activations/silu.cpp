@@ -1,0 +1,33 @@
+// SiLU, also called swish: a gate that opens itself.
+//   f(x)  = x s,                  s = sigmoid(beta x) = 1 / (1 + exp(-beta x))
+//   f'(x) = s (1 + beta x (1 - s))         product rule with s' = beta s (1 - s)
+#include "nn/activation_kernels.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Silu {
+  static inline const ActivationInfo info{
+      .name = "silu",
+      .formula = "x * sigmoid(beta * x)",
+      .source = "Elfwing et al. 2017, arXiv:1702.03118; Ramachandran et al. 2017, arXiv:1710.05941",
+      .constants = {{"beta", 1}},
+      .aliases = {"swish"},
+      .limits = {0, ActivationInfo::infinity},
+  };
+  double beta = 1;
+
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x * scalar::sigmoid(T(beta) * x);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    const T s = scalar::sigmoid(T(beta) * x);
+    return s * (1 + T(beta) * x * (1 - s));
+  }
+};
+REGISTER_ACTIVATION(Silu);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,23 @@
+// Embedding:  y[r] = W[index[r]],   dW[v] = sum of dy[r] over the r with index[r] = v.
+// The operation is gather_rows (engine/ops/indexing.cpp); kept for backward: the indices.
+#include "nn/embedding.h"
+
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+
+namespace orrery::nn {
+namespace {
+
+GradientCase gradient_case(const CaseTensors& random) {
+  const std::vector<int32_t> at = {2, 0, 2, 4, 1, 2};
+  return {{{"weight", random({5, 3})}, {"indices", Tensor::from(Shape{2, 3}, at)}},
+          [](const auto& in) { return gather_rows(in[0], in[1]); },
+          [](const auto& in) { return matmul(one_hot(in[1], 5, Dtype::f64), in[0]); }};
+}
+REGISTER_GRADIENT_CASE("layer", "embedding", gradient_case);
+
+}  // namespace
+
+Tensor Embedding::forward(const Tensor& indices, Pass&) { return gather_rows(weight.value, indices); }
+
+}  // namespace orrery::nn

@@ -1,0 +1,39 @@
+// How a family lists what belongs to it.  Every member is a class with
+//   static inline const Info info{.name = ..., .formula = ..., .source = ...};
+//   struct Settings { ... visit ... };            if its spec takes settings
+//   Type(const Spec& spec, Arguments...)
+// and one line, REGISTER_<FAMILY>(Type).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/registry.h"
+
+namespace orrery::nn {
+
+struct Info {
+  std::string_view name, formula, source;
+};
+
+template <class Product, class... Arguments>
+struct Entry {
+  std::string name, formula, source;
+  std::vector<std::pair<std::string, std::string>> settings;  // of the spec, with their defaults
+  std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
+};
+
+template <class Type, class Product, class... Arguments>
+bool register_type(Registry<Entry<Product, Arguments...>>& family) {
+  Entry<Product, Arguments...> entry{std::string(Type::info.name), std::string(Type::info.formula), std::string(Type::info.source), {}, nullptr};
+  if constexpr (requires { typename Type::Settings; }) entry.settings = list_settings(typename Type::Settings{});
+  entry.make = [](const Spec& spec, Arguments... arguments) -> std::unique_ptr<Product> { return std::make_unique<Type>(spec, arguments...); };
+  family.add(std::move(entry));
+  return true;
+}
+
+}  // namespace orrery::nn

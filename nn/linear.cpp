@@ -1,0 +1,229 @@
+// Linear layer.
+//   y = x W^T + b + r          x (R, C), W (N, C), b (N), r (R, N)
+//   dx = dy W,   dW = dy^T x,   db = sum of the rows of dy,   dr = dy
+// Kept for backward: x and W (both live anyway), no bytes of its own.  The bias and the residual are added by the
+// product's epilogue, while a tile of y is in the cache.
+#include "nn/linear.h"
+
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/matmul.h"
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct AddBias {  // an epilogue: c += bias + residual
+  const T* bias = nullptr;
+  const T* residual = nullptr;
+  int64_t row_size = 0;  // of the residual
+  std::array<int64_t, 4> first = {};  // column of each part in the bias
+
+  static void row(const void* object, int part, int64_t row, int64_t column, int64_t columns, T* c) {
+    const AddBias& my = *static_cast<const AddBias*>(object);
+    if (my.bias) {
+      const T* const b = my.bias + my.first[static_cast<size_t>(part)] + column;
+      for (int64_t i = 0; i < columns; ++i) c[i] += b[i];
+    }
+    if (my.residual) {
+      const T* const r = my.residual + row * my.row_size + column;
+      for (int64_t i = 0; i < columns; ++i) c[i] += r[i];
+    }
+  }
+  Epilogue<T> epilogue() const { return bias || residual ? Epilogue<T>{this, row} : Epilogue<T>{}; }
+};
+
+template <class T>
+struct Element {
+  In<T> x;
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i) const { return x[i]; }
+};
+template <class T>
+struct ElementAndOld {  // a sum that goes on from what is there: the last row of the block is the old value
+  In<T> x, old;
+  int64_t count;
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i) const { return i < count ? x[i] : old[i - count]; }
+};
+
+void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_same_kind("linear", x, weight);
+  check(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.size(-1) == weight.size(1), "linear: input ", x.shape(),
+        " does not fit weight ", weight.shape(), "; the last axis must be ", weight.size(-1));
+  check(!bias || bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias ? bias.shape() : Shape(), " for weight ", weight.shape());
+}
+
+Tensor in_f32(const Tensor& x) { return x && x.dtype() == Dtype::bf16 ? x.to(Dtype::f32) : x; }
+
+struct LinearOperation {
+  static constexpr const char* name = "linear";
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) const {
+    saved.keep(saved.needs(1) ? x : Tensor(), saved.needs(0) ? weight : Tensor());
+    if (x.dtype() == Dtype::bf16)  // inputs as they are rounded, sums in f32
+      return product<float>(in_f32(x), in_f32(weight), in_f32(bias), in_f32(residual)).to(Dtype::bf16);
+    return x.dtype() == Dtype::f64 ? product<double>(x, weight, bias, residual) : product<float>(x, weight, bias, residual);
+  }
+  Gradients<4> backward(const Saved& saved, const Tensor& dy) const {
+    Gradients<4> d;
+    if (saved.needs(0)) d[0] = matmul(dy, saved[1]);
+    if (saved.needs(1)) d[1] = detail::weight_gradient(saved, 1, dy, saved[0]);
+    d[2] = detail::bias_gradient(saved, 2, dy);
+    if (saved.needs(3)) d[3] = dy;
+    return d;
+  }
+  template <class T>
+  static Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+    const int64_t n = weight.size(0);
+    const Tensor y = Tensor::empty(x.shape().with(-1, n), x.dtype(), x.device());
+    const AddBias<T> add{bias ? bias.data<T>() : nullptr, residual ? residual.data<T>() : nullptr, n, {}};
+    multiply<T>(x.device(), {.m = x.shape().rows(), .n = n, .k = x.size(-1), .transpose_b = true}, x.data<T>(), weight.data<T>(),
+                {y.mutable_data<T>()}, add.epilogue());
+    return y;
+  }
+};
+
+// y_i = x W_i^T + b_i for consecutive groups of rows W_i:  dx = sum dy_i W_i,  dW_i = dy_i^T x.
+struct LinearSplit {
+  static constexpr const char* name = "linear_split";
+  std::vector<int64_t> sizes;
+
+  std::vector<Tensor> forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    saved.keep(x, weight);
+    if (x.dtype() == Dtype::bf16) {
+      std::vector<Tensor> y = products<float>(in_f32(x), in_f32(weight), in_f32(bias));
+      for (Tensor& part : y) part = part.to(Dtype::bf16);
+      return y;
+    }
+    return x.dtype() == Dtype::f64 ? products<double>(x, weight, bias) : products<float>(x, weight, bias);
+  }
+  template <class T>
+  std::vector<Tensor> products(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    std::vector<Tensor> y;
+    Product p{.m = x.shape().rows(), .n = weight.size(0), .k = x.size(-1), .transpose_b = true};
+    AddBias<T> add{bias ? bias.data<T>() : nullptr, nullptr, 0, {}};
+    T* c[4] = {};
+    int64_t first = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      y.push_back(Tensor::empty(x.shape().with(-1, sizes[i]), x.dtype(), x.device()));
+      c[i] = y[i].template mutable_data<T>(), p.part_columns[i] = sizes[i], add.first[i] = first, first += sizes[i];
+    }
+    const T *const from = x.data<T>(), *const w = weight.data<T>();
+    if (sizes.size() == 2) multiply<T>(x.device(), p, from, w, {c[0], c[1]}, add.epilogue());
+    if (sizes.size() == 3) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2]}, add.epilogue());
+    if (sizes.size() == 4) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2], c[3]}, add.epilogue());
+    return y;
+  }
+  Gradients<3> backward(const Saved& saved, const std::vector<Tensor>& dy) const {
+    const Tensor &x = saved[0], &weight = saved[1];
+    if (x.dtype() == Dtype::bf16) return backward_by_concatenation(saved, dy);
+    return x.dtype() == Dtype::f64 ? backward_in_place<double>(saved, dy, x, weight) : backward_in_place<float>(saved, dy, x, weight);
+  }
+  template <class T>
+  Gradients<3> backward_in_place(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x, const Tensor& weight) const {
+    const int64_t rows = x.shape().rows(), width = x.size(-1);
+    Gradients<3> d;
+    if (saved.needs(0)) d[0] = Tensor::empty_like(x);
+    Saved::Place dw{{}, false};
+    if (saved.needs(1)) dw = saved.place(1, weight.shape(), weight.dtype(), weight.device()), d[1] = dw.gradient;
+    std::vector<Tensor> all = dy;
+    int64_t first = 0;
+    bool begun = false;
+    for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
+      if (!all[i]) all[i] = Tensor::zeros(x.shape().with(-1, sizes[i]), x.dtype(), x.device());  // nobody used this part
+      if (d[0])
+        multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(), weight.data<T>() + first * width,
+                    {d[0].mutable_data<T>()});
+      begun = true;
+      if (d[1])
+        multiply<T>(x.device(), {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate}, all[i].data<T>(),
+                    x.data<T>(), {d[1].mutable_data<T>() + first * width});
+    }
+    if (saved.needs(2)) d[2] = detail::bias_gradient(saved, 2, concatenate(all, -1));
+    return d;
+  }
+  Gradients<3> backward_by_concatenation(const Saved& saved, const std::vector<Tensor>& dy) const {
+    std::vector<Tensor> all = dy;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (!all[i]) all[i] = Tensor::zeros(saved[0].shape().with(-1, sizes[i]), saved[0].dtype(), saved[0].device());
+    const Tensor g = concatenate(all, -1);
+    return {saved.needs(0) ? matmul(g, saved[1]) : Tensor(), saved.needs(1) ? detail::weight_gradient(saved, 1, g, saved[0]) : Tensor(),
+            detail::bias_gradient(saved, 2, g)};
+  }
+};
+
+GradientCase linear_case(const CaseTensors& random) {
+  return {{{"x", random({2, 3, 5})}, {"weight", random({4, 5})}, {"bias", random({4})}, {"residual", random({2, 3, 4})}},
+          [](const auto& in) { return linear(in[0], in[1], in[2], in[3]); },
+          [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2] + in[3]; }};
+}
+REGISTER_GRADIENT_CASE("layer", "linear", linear_case);
+
+GradientCase split_case(const CaseTensors& random) {
+  return {{{"x", random({2, 3, 5})}, {"weight", random({7, 5})}, {"bias", random({7})}},
+          [](const auto& in) { return concatenate(linear_split(in[0], in[1], in[2], {4, 2, 1}), -1); },
+          [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2]; }};
+}
+REGISTER_GRADIENT_CASE("layer", "linear_split", split_case);
+
+}  // namespace
+
+namespace detail {
+
+Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
+  if (!saved.needs(input)) return {};
+  const int64_t n = g.size(-1), count = g.count();
+  const Saved::Place place = saved.place(input, Shape{n}, g.dtype(), g.device());
+  dispatch(g.dtype(), "linear", [&]<class T>() {
+    T* const out = place.gradient.mutable_data<T>();
+    if (!place.accumulate) return reduce(g.device(), 1, g.shape().rows(), n, Element<T>{{g.data<T>()}}, out);
+    reduce(g.device(), 1, g.shape().rows() + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, count}, out);
+  });
+  return place.gradient;
+}
+
+Tensor weight_gradient(const Saved& saved, int input, const Tensor& g, const Tensor& x) {
+  if (!saved.needs(input)) return {};
+  const int64_t rows = x.shape().rows(), n = g.size(-1), c = x.size(-1);
+  if (g.dtype() == Dtype::bf16) return matmul(g.reshape(Shape{rows, n}), x.reshape(Shape{rows, c}), {.a = true});
+  const Saved::Place place = saved.place(input, Shape{n, c}, g.dtype(), g.device());
+  const Product p{.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = place.accumulate};
+  if (g.dtype() == Dtype::f64)
+    multiply<double>(g.device(), p, g.data<double>(), x.data<double>(), {place.gradient.mutable_data<double>()});
+  else
+    multiply<float>(g.device(), p, g.data<float>(), x.data<float>(), {place.gradient.mutable_data<float>()});
+  return place.gradient;
+}
+
+}  // namespace detail
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+  check_operands(x, weight, bias);
+  check(!residual || residual.shape() == x.shape().with(-1, weight.size(0)), "linear: a residual of shape ",
+        residual ? residual.shape() : Shape(), " for a result of shape ", x.shape().with(-1, weight.size(0)));
+  return record(LinearOperation{}, x, weight, bias, residual);
+}
+std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& sizes) {
+  check_operands(x, weight, bias);
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  check(sizes.size() >= 2 && sizes.size() <= 4 && total == weight.size(0), "linear_split: ", sizes.size(), " sizes that add up to ", total,
+        " for weight ", weight.shape());
+  return record(LinearSplit{sizes}, x, weight, bias);
+}
+
+Linear::Linear(int64_t inputs, int64_t outputs, const Options& options)
+    : weight(Shape{outputs, inputs}, options.weight.value_or(uniform(1 / std::sqrt(static_cast<double>(inputs))))) {
+  if (options.bias) bias = Parameter(Shape{outputs}, options.weight ? constant(0) : uniform(1 / std::sqrt(static_cast<double>(inputs))));
+}
+Tensor Linear::forward(const Tensor& x, Pass&) { return linear(x, weight.value, bias.value); }
+void Linear::visit(Visitor& v) {
+  v("weight", weight);
+  v("bias", bias);
+}
+
+}  // namespace orrery::nn

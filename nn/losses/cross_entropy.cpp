@@ -1,0 +1,127 @@
+// Cross-entropy with the softmax inside.
+//   per row:  l = ln sum_v exp(z_v) - z_t,   computed as  m + ln sum_v exp(z_v - m) - z_t  with m = max z
+//   loss = (sum of l over the rows with a target) / N,   N = the number of such rows
+//   dz_v = (exp(z_v - lse) - [v = t]) dloss / N;   0 in rows without a target
+// Kept: the logits, the targets and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits with
+// their gradient if nobody else owns them, so a vocabulary of 50,000 is held once.
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "engine/scalar.h"
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct RowLoss {
+  using A = Arithmetic<T>;
+  In<T> logits;
+  const int32_t* target;
+  A *log_sum, *loss;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> z = logits.at(r * row.n);
+    const A top = row.max([&](int v) { return z[v]; });
+    const A total = row.sum([&](int v) { return scalar::exp(z[v] - top); });
+    const A lse = top + scalar::log(total);
+    log_sum[r] = lse;
+    loss[r] = target[r] < 0 ? A(0) : lse - z[target[r]];
+  }
+};
+template <class T>
+struct RowGradient {
+  using A = Arithmetic<T>;
+  In<T> logits;
+  Out<T> gradient;
+  const int32_t* target;
+  const A* log_sum;
+  In<T> dloss;
+  A share;  // 1 / N
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> z = logits.at(r * row.n);
+    const Out<T> dz = gradient.at(r * row.n);
+    const A lse = log_sum[r], g = target[r] < 0 ? A(0) : dloss[0] * share;
+    const int t = target[r];
+    row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - (v == t ? A(1) : A(0))) * g; });
+  }
+};
+template <class A>
+struct LossOfRow {
+  const A* loss;
+  HOST_DEVICE double operator()(int64_t r) const { return loss[r]; }
+};
+
+struct CrossEntropy {
+  static constexpr const char* name = "cross_entropy";
+  int64_t targets_counted;
+
+  Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
+    const Dtype arithmetic = logits.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    const Tensor log_sum = Tensor::empty(targets.shape(), arithmetic, logits.device()), loss = Tensor::empty_like(log_sum);
+    const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device());
+    dispatch(logits.dtype(), name, [&]<class T>() {
+      using A = Arithmetic<T>;
+      rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
+           RowLoss<T>{{logits.data<T>()}, targets.data<int32_t>(), log_sum.mutable_data<A>(), loss.mutable_data<A>()});
+      reduce(logits.device(), 1, targets.count(), 1, LossOfRow<A>{loss.data<A>()}, total.mutable_data<double>());
+    });
+    saved.keep(logits, targets, log_sum);
+    return scale(total, 1 / static_cast<double>(targets_counted)).to(logits.dtype());
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], dz = saved.take(0);
+    dispatch(logits.dtype(), name, [&]<class T>() {
+      using A = Arithmetic<T>;
+      rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
+           RowGradient<T>{{logits.data<T>()}, {dz.mutable_data<T>()}, targets.data<int32_t>(), log_sum.data<A>(), {dy.data<T>()},
+                          A(1) / static_cast<A>(targets_counted)});
+    });
+    return {dz, Tensor()};
+  }
+};
+
+Tensor reference(const Tensor& logits, const Tensor& targets) {
+  const Tensor top = max(logits, -1, true).detach();
+  const Tensor log_sum = log(sum(exp(logits - top), {-1}, true)) + top;
+  const Tensor known = Tensor::from(targets.shape(), [&] {
+    std::vector<double> v = targets.to_vector();
+    for (double& x : v) x = x >= 0;
+    return v;
+  }());
+  const Tensor mask = known.to(logits.dtype());
+  const Tensor chosen = gather_last(log_sum - logits, cast(maximum(targets.to(logits.dtype()), Tensor::zeros({1}, logits.dtype())), Dtype::i32));
+  return sum(chosen * mask) / sum(mask);
+}
+
+const bool registered = (losses().add({"cross_entropy", "ln sum exp(z) - z_target", "Bridle 1990"}), true);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  const std::vector<int32_t> at = {3, 0, -1, 6, 3};
+  return {{{"logits", random({5, 7})}, {"targets", Tensor::from(Shape{5}, at)}},
+          [](const auto& in) { return cross_entropy(in[0], in[1]); },
+          [](const auto& in) { return reference(in[0], in[1]); }};
+}
+REGISTER_GRADIENT_CASE("loss", "cross_entropy", gradient_case);
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
+  check(logits.shape().rank() >= 1 && targets.dtype() == Dtype::i32 && targets.shape() == logits.shape().without(-1), "cross_entropy: targets ",
+        targets.shape(), " ", name(targets.dtype()), " for logits ", logits.shape(), "; they must be i32 without the last axis");
+  int64_t counted = 0;
+  const Tensor host = targets.to(Device::cpu);
+  const int32_t* const t = host.data<int32_t>();
+  for (int64_t i = 0; i < targets.count(); ++i) {
+    check(t[i] >= -1 && t[i] < logits.size(-1), "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ", logits.size(-1) - 1,
+          " (-1 leaves a row out)");
+    counted += t[i] >= 0;
+  }
+  check(counted > 0, "cross_entropy: no row has a target");
+  return record(CrossEntropy{counted}, logits, targets);
+}
+
+}  // namespace orrery::nn

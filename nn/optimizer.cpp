@@ -1,0 +1,105 @@
+#include "nn/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+
+namespace orrery::nn {
+namespace {
+
+constexpr int64_t alignment = 16;  // elements: a segment begins on a cache line
+
+auto treatment(const Parameter& p) { return std::tuple(!p.decay, p.lowest, p.highest); }
+
+template <class T>
+struct Square {
+  In<T> g;
+  HOST_DEVICE double operator()(int64_t i) const {
+    const double x = static_cast<double>(g[i]);
+    return x * x;
+  }
+};
+
+}  // namespace
+
+FlatParameters::FlatParameters(Module& module) {
+  std::vector<NamedParameter> all = parameters_of(module);
+  check(!all.empty(), "optimizer: the model has no parameters");
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return treatment(*a.parameter) < treatment(*b.parameter); });
+  const Dtype dtype = all[0].parameter->value.dtype();
+  const Device device = all[0].parameter->value.device();
+  int64_t size = 0;
+  for (const NamedParameter& p : all) {
+    const Tensor& value = p.parameter->value;
+    check(value.dtype() == dtype && value.device() == device, "optimizer: ", p.path, " is ", name(value.dtype()), " on ", value.device(),
+          ", the first parameter ", name(dtype), " on ", device);
+    const int64_t end = size + value.count(), next = (end + alignment - 1) / alignment * alignment;
+    segments_.push_back({p.path, p.parameter, size, end});
+    if (!runs_.empty() && treatment(*p.parameter) == std::tuple(!runs_.back().decay, runs_.back().lowest, runs_.back().highest))
+      runs_.back().end = next;
+    else
+      runs_.push_back({size, next, p.parameter->decay, p.parameter->lowest, p.parameter->highest});
+    size = next;
+  }
+  values_ = Tensor::zeros(Shape{size}, dtype, device), gradients_ = Tensor::zeros(Shape{size}, dtype, device);
+  for (const Segment& s : segments_) {
+    const Tensor home = part(values_, s);
+    home.copy_from(s.parameter->value);
+    TensorBody& body = *s.parameter->value.body();
+    body.buffer = home.body()->buffer, body.offset = home.body()->offset;
+    body.gradient = part(gradients_, s);
+    body.gradient_at_home = true, body.stale = false;
+  }
+}
+Tensor FlatParameters::make_moments() const { return Tensor::zeros_like(values_); }
+Tensor FlatParameters::part(const Tensor& flat, const Segment& s) const {
+  return Tensor::view(flat.body()->buffer, s.begin, s.parameter->value.shape(), flat.dtype());
+}
+void FlatParameters::forget_gradients() {
+  for (const Segment& s : segments_) s.parameter->value.forget_grad();
+}
+void FlatParameters::settle_gradients() {
+  for (const Segment& s : segments_) s.parameter->value.grad();
+}
+
+Optimizer::Optimizer(FlatParameters& parameters)
+    : parameters_(parameters), control_(Tensor::zeros(Shape{4}, Dtype::f64, parameters.values().device())) {}
+
+double Optimizer::gradient_norm() {
+  parameters_.settle_gradients();
+  const Tensor& g = parameters_.gradients();
+  const Tensor total = Tensor::empty(Shape{}, Dtype::f64, g.device());
+  dispatch(g.dtype(), "gradient_norm", [&]<class T>() {
+    reduce(g.device(), 1, g.count(), 1, Square<T>{{g.data<T>()}}, total.mutable_data<double>());
+  });
+  return std::sqrt(total.item());
+}
+
+bool Optimizer::step(double rate, double clip, double* norm) {
+  check(std::isfinite(rate) && rate >= 0, "optimizer: the rate must be finite and not negative, not ", rate);
+  const double size = gradient_norm();
+  if (norm) *norm = size;
+  if (!std::isfinite(size)) return false;
+  ++steps_;
+  const auto [first, second] = corrections(steps_);
+  const double factor = clip > 0 && size > clip ? clip / size : 1.0;
+  control_.copy_from(Tensor::from(Shape{4}, {rate, factor, first, second}, Dtype::f64));
+  update(static_cast<const Control*>(control_.raw()));
+  return true;
+}
+std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1}; }
+
+Registry<OptimizerEntry>& optimizers() {
+  static Registry<OptimizerEntry> all("optimizer");
+  return all;
+}
+std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters) {
+  return optimizers().at(spec.name).make(spec, parameters);
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,84 @@
+// For tests of kernels: arrays on either device with guards around them, whole numbers, and what an error says.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda/runtime.h"
+#include "engine/dtype.h"
+#include "engine/storage.h"
+
+namespace orrery {
+
+// A CUDA build runs the same tests on a card; without one there is nothing to test.
+inline bool no_card() {
+  if (cuda::device_count() > 0) return false;
+  MESSAGE("no GPU here: nothing was run");
+  return true;
+}
+
+template <class F>
+std::string error_of(const F& f) {
+  try {
+    f();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+// Whole numbers in [-7, 7]: sums of them are exact in any order, products too.
+template <class T>
+std::vector<T> whole_numbers(int64_t n, uint32_t seed) {
+  std::vector<T> x(static_cast<size_t>(n));
+  for (T& element : x) {
+    seed = seed * 1664525u + 1013904223u;
+    element = static_cast<T>(static_cast<float>(static_cast<int>(seed >> 24) % 15 - 7));
+  }
+  return x;
+}
+
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray(Device device, const std::vector<T>& x) : count_(x.size()), buffer_(device, 2 * guard + bytes()) {
+    std::vector<std::byte> all(static_cast<size_t>(buffer_.bytes()), guard_byte);
+    std::copy_n(reinterpret_cast<const std::byte*>(x.data()), bytes(), all.data() + guard);
+    copy_bytes(device, buffer_.data(), Device::cpu, all.data(), buffer_.bytes());
+  }
+  DeviceArray(Device device, int64_t n) : DeviceArray(device, std::vector<T>(static_cast<size_t>(n), T{})) {}
+
+  T* data() { return reinterpret_cast<T*>(buffer_.data() + guard); }
+  const T* input() { return data(); }
+
+  // Every element as a double; one NaN if a guard was overwritten, which equals nothing.
+  std::vector<double> read() {
+    std::vector<std::byte> all(static_cast<size_t>(buffer_.bytes()));
+    copy_bytes(Device::cpu, all.data(), buffer_.device(), buffer_.data(), buffer_.bytes());
+    for (int64_t i = 0; i < guard; ++i)
+      if (all[static_cast<size_t>(i)] != guard_byte || all[all.size() - 1 - static_cast<size_t>(i)] != guard_byte)
+        return {std::numeric_limits<double>::quiet_NaN()};
+    const auto elements = reinterpret_cast<const T*>(all.data() + guard);
+    std::vector<double> x(count_);
+    for (size_t i = 0; i < count_; ++i) x[i] = static_cast<double>(static_cast<Arithmetic<T>>(elements[i]));
+    return x;
+  }
+
+ private:
+  static constexpr int64_t guard = 256;
+  static constexpr std::byte guard_byte{0x5a};
+  int64_t bytes() const { return static_cast<int64_t>(count_ * sizeof(T)); }
+
+  size_t count_;
+  Buffer buffer_;
+};
+
+}  // namespace orrery

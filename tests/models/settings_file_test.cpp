@@ -1,0 +1,170 @@
+#include "models/settings_file.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/files.h"
+
+namespace orrery::models {
+namespace {
+
+namespace fs = std::filesystem;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+struct Loss {
+  double weight = 0.5;
+  template <class V>
+  void visit(V& v) {
+    v("weight", weight, "of the extra loss");
+  }
+};
+
+struct Run {
+  int64_t steps = 100;
+  double rate = 1e-3;
+  bool bias = false;
+  std::string out = "run";
+  Spec attention = parse_spec("softmax"), optimizer = parse_spec("adamw(decay=0.1)");
+  std::vector<double> betas = {0.9, 0.99};
+  Loss loss;
+  template <class V>
+  void visit(V& v) {
+    v("steps", steps, "updates", at_least(1));
+    v("rate", rate, "step size");
+    v("bias", bias, "biases");
+    v("out", out, "folder");
+    v("attention", attention, "how it reads");
+    v("optimizer", optimizer, "how it learns");
+    v("betas", betas, "of the moments");
+    v.group("loss", loss);
+  }
+};
+
+class File {
+ public:
+  explicit File(const std::string& content = "")
+      : path_((fs::temp_directory_path() / ("orrery_settings_" + std::to_string(::getpid()) + ".toml")).string()) {
+    std::ofstream(path_) << content;
+  }
+  ~File() { fs::remove(path_); }
+  const std::string& path() const { return path_; }
+  Pairs read() const {
+    Run scratch;
+    static constexpr KeyHint hints[] = {{"max_iters", "steps"}};
+    return read_settings_file(path_, settings_of(scratch), hints);
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string error_of(const std::string& content) {  // without the file's path
+  const File file(content);
+  try {
+    file.read();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    return message.starts_with(file.path()) ? message.substr(file.path().size()) : message;
+  }
+  return "no error";
+}
+
+Run run_of(const std::string& content) {
+  Run run;
+  for (const auto& [key, value] : File(content).read()) set_setting(run, "train", key, value);
+  return run;
+}
+
+TEST_CASE("a settings file says what the command line says, in its order") {
+  const File file(
+      "# a run\n"
+      "steps = 2_000\n"
+      "rate = 6e-4   # peak\n"
+      "out = \"a \\\"new\\\" folder\"\n"
+      "bias = true\n"
+      "attention = { name = \"relu_former(relu)\", span = 64, gamma = 1.5, own = false, inner = { name = \"f\", x = 1 "
+      "} }\n"
+      "betas = [0.9, 1]\n"
+      "[optimizer]\n"
+      "decay = 0.05\n"
+      "beta2 = 0.99\n"
+      "[loss]\n"
+      "weight = 2\n");
+  const Pairs expected = {{"steps", "2000"},
+                          {"rate", "6e-4"},
+                          {"out", "a \"new\" folder"},
+                          {"bias", "yes"},
+                          {"attention", "relu_former(relu, span=64, gamma=1.5, own=no, inner=f(x=1))"},
+                          {"betas", "0.9, 1"},
+                          {"optimizer.decay", "0.05"},
+                          {"optimizer.beta2", "0.99"},
+                          {"loss.weight", "2"}};
+  const Pairs read = file.read();
+  REQUIRE(read.size() == expected.size());
+  for (size_t i = 0; i < read.size(); ++i) CHECK(read[i] == expected[i]);
+  Run run;
+  for (const auto& [key, value] : read) set_setting(run, "train", key, value);
+  CHECK(run.steps == 2000);
+  CHECK(run.rate == 6e-4);
+  CHECK(run.bias);
+  CHECK(run.betas == std::vector<double>{0.9, 1});
+  CHECK(run.loss.weight == 2);
+  CHECK(print(run.optimizer) == "adamw(decay=0.05, beta2=0.99)");
+  CHECK(print(run_of("attention = \"softmax(1, soft_cap=30)\"").attention) == "softmax(1, soft_cap=30)");
+  CHECK(print(run_of("attention = { name = \"f\", list = [1, 2], none = [] }").attention) ==
+        "f(list=list(1, 2), none=list)");
+  CHECK(print(run_of("[attention]\nname = \"f\"\nx = \"g(1)\"").attention) == "f(x=g(1))");
+  CHECK(run_of("betas = []").betas.empty());
+  CHECK(File("").read().empty());
+}
+
+TEST_CASE("errors name file and line") {
+  CHECK(error_of("steps = 1\n\nmax_iters = 5\n") == ":3: unknown key 'max_iters'; did you mean 'steps'?");
+  CHECK(error_of("\nstep = 5\n") == ":2: unknown key 'step'; did you mean 'steps'?");
+  CHECK(error_of("steps = \"many\"") == ":1: steps: 'many' is not a whole number");
+  CHECK(error_of("steps = 1.5") == ":1: steps: '1.5' is not a whole number");
+  CHECK(error_of("steps = 0") == ":1: steps: 0 must be at least 1");
+  CHECK(error_of("rate = 1\nsteps = 2026-01-01") == ":2: a value must be a number, true, false or text in quotes");
+  CHECK(error_of("betas = [[1]]") == ":1: a value must be a number, true, false or text in quotes");
+  CHECK(error_of("attention = \"softmax(\"") ==
+        ":1: attention: spec: 'softmax(' ends where a name or a number should stand");
+  CHECK(error_of("attention = { name = \"softmax(\" }") ==
+        ":1: spec: 'softmax(' ends where a name or a number should stand");
+  CHECK(error_of("attention = { name = 5 }") == ":1: name must be text in quotes");
+  CHECK(error_of("attention = { name = \"f\", x = { y = 1 } }") ==
+        ":1: a table inside a table with a name needs a name as well");
+  CHECK(error_of("[loss]\nwieght = 1") == ":2: unknown key 'loss.wieght'; did you mean 'loss.weight'?");
+  CHECK(error_of("steps = 1\nsteps = 2").starts_with(":2: "));
+  CHECK(error_of("steps = \n").starts_with(":1: "));
+  CHECK(error_of("steps = 1\n= 3").starts_with(":2: "));
+  Run scratch;
+  CHECK_THROWS_WITH_AS(read_settings_file("/nowhere/run.toml", settings_of(scratch)),
+                       "read: cannot read /nowhere/run.toml: No such file or directory", Error);
+}
+
+TEST_CASE("what is written reads back as the same settings") {
+  Run run;
+  run.rate = 0.1 + 0.2;
+  run.bias = true;
+  run.out = "tab\t\"quoted\\\" é 7";
+  run.attention = parse_spec("softmax(0.5, span=adaptive(1024, R=32))");
+  run.loss.weight = 1e-30;
+  for (const std::string& out :
+       {std::string(run.out), std::string("007"), std::string("1.50"), std::string("yes"), std::string(),
+        std::string("1e5"), std::string("-3"), std::string(".5"), std::string("inf")}) {
+    run.out = out;
+    const File file;
+    write_settings_file(file.path(), list_settings(run));
+    CHECK(file.read() == list_settings(run));
+  }
+  const File file;
+  write_settings_file(file.path(),
+                      Pairs{{"steps", "5"}, {"rate", "0.001"}, {"bias", "no"}, {"out", "x"}, {"loss.weight", "2"}});
+  CHECK(read_file(file.path()) == "steps = 5\nrate = 0.001\nbias = false\nout = \"x\"\n\"loss.weight\" = 2\n");
+}
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,267 @@
+// The rules that keep the tree readable, checked on its text: who includes whom, what a file may hold, what stands
+// where.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Strings = std::vector<std::string>;
+
+struct File {
+  std::string path;  // from the root of the tree, with /
+  std::string text;
+  std::string extension() const { return fs::path(path).extension().string(); }
+  bool below(const std::string& folder) const { return path.starts_with(folder + "/"); }
+  bool code() const {
+    static const std::set<std::string> extensions{".h", ".cpp", ".cuh", ".cu"};
+    return extensions.contains(extension());
+  }
+  bool header() const { return extension() == ".h" || extension() == ".cuh"; }
+};
+using Files = std::vector<File>;
+
+const fs::path root = ORRERY_SOURCE_DIR;
+const Strings layers{"cuda", "engine", "nn", "models", "examples"};  // each includes itself and what stands to its left
+
+File read(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return {fs::relative(path, root).generic_string(), text.str()};
+}
+
+const Files& tree() {
+  static const Files files = [] {
+    const std::set<std::string> written{".h", ".cpp", ".cuh", ".cu", ".sh", ".py", ".md", ".toml", ".cmake"};
+    Files found;
+    for (const char* folder : {"engine", "nn", "models", "cuda", "tests", "examples"})
+      if (fs::exists(root / folder))
+        for (const auto& entry : fs::recursive_directory_iterator(root / folder))
+          if (entry.is_regular_file() && written.contains(entry.path().extension().string()))
+            found.push_back(read(entry.path()));
+    for (const char* file : {"CMakeLists.txt", "README.md", ".ci/run"})
+      if (fs::exists(root / file)) found.push_back(read(root / file));
+    std::sort(found.begin(), found.end(), [](const File& a, const File& b) { return a.path < b.path; });
+    return found;
+  }();
+  return files;
+}
+
+Strings lines(const std::string& text) {
+  Strings result;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) result.push_back(line);
+  return result;
+}
+
+Strings includes(const File& file) {
+  static const std::regex form(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  Strings result;
+  for (const std::string& line : lines(file.text))
+    if (std::smatch match; std::regex_search(line, match, form)) result.push_back(match[1]);
+  return result;
+}
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+int layer_of(const std::string& path) {
+  const auto at = std::find(layers.begin(), layers.end(), folder_of(path));
+  return at == layers.end() || path.find('/') == std::string::npos ? -1 : static_cast<int>(at - layers.begin());
+}
+
+// Inside models: block, gpt and their like with data and exchange, then training, then inspection.
+int models_rank(const std::string& path) {
+  return path.starts_with("models/inspection/") ? 2 : path.starts_with("models/training/") ? 1 : 0;
+}
+
+// One rule: a sentence for each include that breaks it.
+Strings include_offences(const Files& files) {
+  static const std::set<std::string> seen_by_cuda{"engine/host_device.h", "engine/scalar.h", "engine/random.h",
+                                                  "engine/dtype.h"};
+  struct Owner {
+    std::regex header, users;
+    const char* rule;
+  };
+  static const std::vector<Owner> owners{
+      {std::regex("^(oneapi/)?tbb(/|\\.h)"), std::regex("^engine/parallel\\.cpp$"),
+       "only engine/parallel.cpp uses oneTBB"},
+      {std::regex("^(cblas|f77blas|lapacke?|openblas.*)\\.h$"), std::regex("^engine/matmul/blas\\.cpp$"),
+       "only engine/matmul/blas.cpp uses OpenBLAS"},
+      {std::regex("^(nlohmann/|toml\\+\\+/)"), std::regex("^(models|examples|tests)/"), "parsers stay out of the core"},
+      {std::regex("^CLI/"), std::regex("^examples/orrery/"), "only the program reads a command line"},
+      {std::regex("^doctest/"), std::regex("^tests/"), "only tests use doctest"},
+      {std::regex("^tests/"), std::regex("^tests/"), "nothing outside tests includes from tests"},
+      {std::regex("^iostream$"), std::regex("^(examples|tests)/"), "libraries do not print"}};
+  Strings result;
+  for (const File& file : files) {
+    if (!file.code()) continue;
+    const int layer = layer_of(file.path);
+    for (const std::string& header : includes(file)) {
+      const auto offence = [&](const std::string& rule) {
+        result.push_back(file.path + " includes " + header + ": " + rule);
+      };
+      const bool shared = file.below("cuda") && seen_by_cuda.contains(header);
+      if (layer >= 0 && layer_of(header) > layer && !shared)
+        offence(file.below("cuda") ? "cuda sees pointers and sizes" : "layers only look down");
+      if (file.below("models") && models_rank(header) > models_rank(file.path)) offence("models, training, inspection");
+      for (const Owner& owner : owners)
+        if (std::regex_search(header, owner.header) && !std::regex_search(file.path, owner.users)) offence(owner.rule);
+    }
+  }
+  return result;
+}
+
+// Files that reach engine/loops.h are compiled by nvcc; it parses neither vector extensions nor what models needs.
+Strings loop_offences(const Files& files) {
+  std::map<std::string, Strings> graph;
+  for (const File& file : files)
+    if (file.code()) graph[file.path] = includes(file);
+  std::map<std::string, bool> known;
+  const std::function<bool(const std::string&)> reaches = [&](const std::string& path) {
+    if (path == "engine/loops.h") return true;
+    if (const auto at = known.find(path); at != known.end()) return at->second;
+    known[path] = false;
+    for (const std::string& header : graph[path])
+      if (reaches(header)) return known[path] = true;
+    return false;
+  };
+  Strings result;
+  for (const File& file : files)
+    for (const char* plain : {"engine/matmul", "engine/attend", "models", "cuda", "examples/orrery"})
+      if (file.code() && file.below(plain) && reaches(file.path))
+        result.push_back(file.path + " reaches engine/loops.h, but is never compiled by nvcc");
+  return result;
+}
+
+// Patterns that a line must not hold, with the paths that the rule is for.
+Strings text_offences(const Files& files) {
+  struct Ban {
+    std::regex pattern, paths;
+    const char* rule;
+  };
+  static const std::regex everywhere(""), libraries("^(engine|nn|models|cuda)/.*\\.(h|cpp|cuh|cu)$");
+  static const std::vector<Ban> bans{
+      {std::regex("TO"
+                  "DO|FIX"
+                  "ME|XX"
+                  "X\\b"),
+       everywhere, "finish it or leave it out"},
+      {std::regex("(^|[^\\w./])/(wo"
+                  "rk|ro"
+                  "ot|ho"
+                  "me)/"),
+       everywhere, "a path of one machine"},
+      {std::regex("-ffast-math|-Ofast"), std::regex("CMakeLists|\\.(sh|cmake)$"),
+       "masks use infinities and tests use NaN"},
+      {std::regex("\\b(std::cout|std::cerr|printf|puts|fputs)\\b"), libraries, "libraries do not print"},
+      {std::regex("\\b(std::exit|std::abort|abort)\\s*\\("), libraries, "libraries do not end a program"},
+      {std::regex("\\bstd::(rand|random_device|mt19937)\\b"), libraries, "random numbers come from engine/random.h"},
+      {std::regex("^.{121,}$"), std::regex("\\.(h|cpp|cuh|cu|sh)$|CMakeLists"), "120 columns"},
+      {std::regex("\t"), libraries, "two spaces, no tabs"}};
+  Strings result;
+  for (const File& file : files) {
+    int number = 0;
+    for (const std::string& line : lines(file.text)) {
+      ++number;
+      for (const Ban& ban : bans)
+        if (std::regex_search(file.path, ban.paths) && std::regex_search(line, ban.pattern))
+          result.push_back(file.path + ":" + std::to_string(number) + ": " + ban.rule + ": " + line);
+    }
+  }
+  return result;
+}
+
+Strings form_offences(const Files& files) {
+  Strings result;
+  for (const File& file : files) {
+    const auto count = std::count(file.text.begin(), file.text.end(), '\n');
+    const bool library = layer_of(file.path) >= 0 && !file.below("examples");
+    if (file.code() && library && count > 400)
+      result.push_back(file.path + ": " + std::to_string(count) + " lines; at most 400");
+    if (file.header() && file.text.find("#pragma once\n") == std::string::npos)
+      result.push_back(file.path + ": a header without #pragma once");
+    const std::string name = fs::path(file.path).filename().string();
+    for (const char* refused : {"common.", "utils.", "util.", "helpers.", "misc."})
+      if (file.code() && name.starts_with(refused)) result.push_back(file.path + ": a name that says nothing");
+    if (!file.text.empty() && file.text.back() != '\n') result.push_back(file.path + ": the last line has no end");
+  }
+  return result;
+}
+
+void check_none(const Strings& offences) {
+  for (const std::string& offence : offences) FAIL_CHECK(offence);
+  CHECK(offences.empty());
+}
+
+}  // namespace
+
+TEST_CASE("rules: the tree is found") {
+  CHECK(tree().size() > 20);
+  CHECK(std::any_of(tree().begin(), tree().end(), [](const File& file) { return file.path == "engine/tensor.h"; }));
+}
+
+TEST_CASE("rules: layers only look down, and each library has one user") { check_none(include_offences(tree())); }
+
+TEST_CASE("rules: files with vector code stay away from the loops that nvcc compiles") {
+  check_none(loop_offences(tree()));
+}
+
+TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") { check_none(text_offences(tree())); }
+
+TEST_CASE("rules: files are short and named for what they hold") { check_none(form_offences(tree())); }
+
+TEST_CASE("rules: the top level is fixed") {
+  const std::set<std::string> allowed{"engine", "nn",       "models",         "cuda",
+                                      "tests",  "examples", "CMakeLists.txt", "README.md"};
+  for (const auto& entry : fs::directory_iterator(root)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') || name.starts_with("build") || name == "runs")
+      continue;  // the last two: git ignores them
+    CHECK_MESSAGE(allowed.contains(name), name, " stands at the top level");
+  }
+}
+
+TEST_CASE("rules: the rules notice what they forbid") {
+  const auto count = [](const auto& rule, const std::string& path, const std::string& text) {
+    return rule(Files{{path, text}}).size();
+  };
+  CHECK(count(include_offences, "engine/a.cpp", "#include \"nn/module.h\"\n") == 1);
+  CHECK(count(include_offences, "nn/a.cpp", "#include \"engine/tensor.h\"\n#include <vector>\n") == 0);
+  CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/tensor.h\"\n") == 1);
+  CHECK(count(include_offences, "cuda/a.cuh", "#include \"engine/scalar.h\"\n") == 0);
+  CHECK(count(include_offences, "nn/a.cpp", "  # include <oneapi/tbb/parallel_for.h>\n") == 1);
+  CHECK(count(include_offences, "engine/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
+  CHECK(count(include_offences, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
+  CHECK(count(include_offences, "engine/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
+  CHECK(count(include_offences, "models/data/text.h", "#include \"models/training/trainer.h\"\n") == 1);
+  CHECK(count(include_offences, "models/training/trainer.h", "#include \"models/data/text.h\"\n") == 0);
+
+  const File between{"nn/kernels.h", "#pragma once\n#include \"engine/loops.h\"\n"};
+  CHECK(loop_offences({between, {"models/a.cpp", "#include \"nn/kernels.h\"\n"}}).size() == 1);
+  CHECK(loop_offences({between, {"nn/a.cpp", "#include \"nn/kernels.h\"\n"}}).empty());
+
+  CHECK(count(text_offences, "nn/a.cpp",
+              "// TO"
+              "DO later\n") == 1);
+  CHECK(count(text_offences, "tests/a.py",
+              "open('/ro"
+              "ot/x')\n") == 1);
+  CHECK(count(text_offences, "nn/a.cpp", "printf(\"x\");\n") == 1);
+  CHECK(count(text_offences, "nn/a.cpp", "std::snprintf(text, 8, \"x\");\n") == 0);
+  CHECK(count(text_offences, "examples/01_tensors.cpp", "printf(\"x\");\n") == 0);
+  CHECK(count(text_offences, "nn/a.cpp", std::string(121, 'x') + "\n") == 1);
+  CHECK(count(form_offences, "nn/a.cpp", std::string(401, '\n')) == 1);
+  CHECK(count(form_offences, "nn/a.h", "int x;\n") == 1);
+  CHECK(count(form_offences, "nn/a.cpp", "int x;") == 1);
+}

@@ -1,0 +1,342 @@
+// The scheduler: one fiber per CUDA thread.
+//
+// Compiled without -fsanitize=thread.  To ThreadSanitizer each CUDA thread is a thread of its own, ordered against the
+// others by __syncthreads and __syncwarp alone; so it finds every race of a block that the inputs reach, in whatever
+// order the fibers happened to run.
+#include "tests/support/cuda_on_cpu.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "tests/support/fibers.h"
+#include "tests/support/workers.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr unsigned full_warp = ~0u;
+
+std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
+[[noreturn]] void stop(const std::string& message) { throw Fault(message); }
+
+std::atomic<bool> recording = false;
+std::mutex recorded_mutex;
+std::vector<Site> recorded;
+void record(Site site) {
+  const std::lock_guard lock(recorded_mutex);
+  if (std::find(recorded.begin(), recorded.end(), site) == recorded.end()) recorded.push_back(site);
+}
+bool is_dropped(Site site) {
+  if (recording) record(site);
+  return options.dropped.line == site.line && options.dropped == site;
+}
+
+// The block's shared memory: exactly what the launch asked for, NaN when a block starts, with a guard behind it.
+class SharedMemory {
+ public:
+  void prepare(size_t bytes) {
+    if (!data_ || bytes != bytes_) {
+      if (data_) allow(data_.get() + bytes_, guard);
+      void* memory = nullptr;
+      if (posix_memalign(&memory, 128, bytes + guard)) throw std::bad_alloc();
+      data_.reset(static_cast<unsigned char*>(memory));
+      bytes_ = bytes;
+      for (size_t i = 0; i < guard; ++i) data_.get()[bytes_ + i] = guard_byte(i);
+      forbidden_ = forbid(data_.get() + bytes_, guard);
+    }
+    std::fill_n(data_.get(), bytes_, static_cast<unsigned char>(0xff));
+  }
+  void* data(size_t wanted) const {
+    if (wanted > bytes_)
+      stop("shared memory: the kernel uses " + std::to_string(wanted) + " bytes, its launch asked for " +
+           std::to_string(bytes_));
+    return data_.get();
+  }
+  void check() {
+    if (forbidden_) return;
+    for (size_t i = 0; i < guard; ++i)
+      if (std::exchange(data_.get()[bytes_ + i], guard_byte(i)) != guard_byte(i))
+        stop("shared memory: written beyond the " + std::to_string(bytes_) + " bytes that the launch asked for");
+  }
+
+ private:
+  static constexpr size_t guard = 128;
+  static unsigned char guard_byte(size_t i) { return i % 4 == 3 ? 0xff : 0xcd; }  // 0xffcdcdcd, also a NaN
+  struct Free {
+    void operator()(unsigned char* data) const { std::free(data); }
+  };
+  std::unique_ptr<unsigned char, Free> data_;
+  size_t bytes_ = 0;
+  bool forbidden_ = false;
+};
+
+struct Meeting {  // lanes of a warp that have arrived at a warp-wide operation
+  unsigned mask = 0, arrived = 0, generation = 0;
+  Operation operation = nullptr;
+  char clock[2] = {};  // used in turn: who leaves late must not learn from who arrives at the next
+};
+struct Warp {
+  unsigned live = 0, ready = 0;
+  void* argument[32];
+  Meeting meeting[32];  // by the lowest lane of the mask
+};
+struct CudaThread {
+  Fiber fiber;
+  dim3 index;
+  Site waits_at;
+};
+
+class Worker;
+thread_local Worker* worker = nullptr;
+
+class Worker {  // an OS thread that runs one block at a time
+ public:
+  Worker() { main_.fiber.adopt_os_thread(); }
+
+  void run_block(const Launch& launch, int64_t index);
+  void barrier(Site site);
+  void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
+  void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
+
+ private:
+  static void entry();
+  void prepare_threads(const Launch& launch, int64_t index);
+  void prepare_warps(int count);
+  void leave_kernel();
+  void open_barrier();
+  void close(unsigned warp, Meeting& meeting);
+  unsigned choose(unsigned mask);
+  int pick();
+  void yield();
+  void turn_to(int next);
+
+  static constexpr int nobody = -1;
+  CudaThread main_;
+  std::vector<std::unique_ptr<CudaThread>> threads_;
+  std::vector<Warp> warps_;
+  SharedMemory shared_;
+  const Launch* launch_ = nullptr;
+  int current_ = nobody, live_ = 0, waiting_ = 0;
+  unsigned ready_warps_ = 0, phase_ = 0;
+  uint32_t random_ = 1;
+  Site barrier_site_;
+  char start_ = 0, end_ = 0, barrier_clock_[2] = {};
+  std::exception_ptr error_;
+};
+
+void Worker::prepare_threads(const Launch& launch, int64_t index) {
+  const dim3 g = launch.grid, b = launch.block;
+  const auto at = static_cast<uint64_t>(index);
+  gridDim = g, blockDim = b;
+  blockIdx = {static_cast<unsigned>(at % g.x), static_cast<unsigned>(at / g.x % g.y),
+              static_cast<unsigned>(at / g.x / g.y)};
+  for (unsigned t = 0; t < b.x * b.y * b.z; ++t) {
+    if (t == threads_.size()) {
+      threads_.push_back(std::make_unique<CudaThread>());
+      threads_.back()->fiber.prepare(static_cast<int>(t), entry);
+    }
+    threads_[t]->index = {t % b.x, t / b.x % b.y, t / b.x / b.y};
+  }
+}
+
+void Worker::prepare_warps(int count) {
+  warps_.resize(static_cast<size_t>(count + 31) / 32);
+  for (size_t w = 0; w < warps_.size(); ++w) {
+    const int lanes = std::min(32, count - static_cast<int>(w) * 32);
+    warps_[w].live = warps_[w].ready = full_warp >> (32 - lanes);
+    for (Meeting& meeting : warps_[w].meeting) meeting.arrived = 0;
+  }
+  ready_warps_ = full_warp >> (32 - warps_.size());
+}
+
+void Worker::run_block(const Launch& launch, int64_t index) {
+  worker = this;
+  launch_ = &launch;
+  const int count = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
+  prepare_threads(launch, index);
+  prepare_warps(count);
+  shared_.prepare(launch.shared_bytes);
+  live_ = count, waiting_ = 0;
+  random_ = options.seed * 2654435761u + static_cast<uint32_t>(index) * 40503u + 1;
+  release(&start_);
+  turn_to(pick());
+  acquire(&end_);
+  if (error_) {
+    for (int t = 0; t < count; ++t) {
+      Fiber& fiber = threads_[static_cast<size_t>(t)]->fiber;
+      Fiber::abandon(fiber, main_.fiber, &end_);
+      fiber.prepare(t, entry);
+    }
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  shared_.check();
+}
+
+void Worker::entry() {
+  Fiber::started();
+  for (;;) {
+    acquire(&worker->start_);
+    try {
+      worker->launch_->body.call(worker->launch_->body.object);
+    } catch (...) {
+      worker->error_ = std::current_exception();
+    }
+    release(&worker->end_);
+    if (worker->error_)
+      worker->turn_to(nobody);  // the other fibers are abandoned
+    else
+      worker->leave_kernel();
+  }
+}
+
+void Worker::leave_kernel() {  // the others no longer wait for this thread
+  const unsigned w = static_cast<unsigned>(current_) / 32;
+  warps_[w].live &= ~(1u << current_ % 32);
+  if (--live_ == 0) return turn_to(nobody);
+  if (waiting_ == live_) open_barrier();
+  for (Meeting& meeting : warps_[w].meeting)
+    if (meeting.arrived && meeting.arrived == (meeting.mask & warps_[w].live)) close(w, meeting);
+  try {
+    yield();
+  } catch (...) {  // nobody is left who could run
+    error_ = std::current_exception();
+    turn_to(nobody);
+  }
+}
+
+void Worker::barrier(Site site) {
+  if (is_dropped(site)) return;
+  if (waiting_ == 0)
+    barrier_site_ = site;
+  else if (barrier_site_ != site)
+    stop("__syncthreads: a block waits at two places: " + text(barrier_site_) + " and " + text(site));
+  char* const clock = &barrier_clock_[phase_ & 1];
+  release(clock);
+  threads_[static_cast<size_t>(current_)]->waits_at = site;
+  if (++waiting_ == live_) open_barrier();
+  yield();
+  acquire(clock);
+}
+void Worker::open_barrier() {
+  waiting_ = 0, ++phase_;
+  for (size_t w = 0; w < warps_.size(); ++w) {
+    warps_[w].ready = warps_[w].live;
+    if (warps_[w].live) ready_warps_ |= 1u << w;
+  }
+}
+
+void Worker::meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site) {
+  const unsigned lane = static_cast<unsigned>(current_) % 32, w = static_cast<unsigned>(current_) / 32;
+  Warp& warp = warps_[w];
+  if (!(mask >> lane & 1u)) stop("a lane is not in the mask that it names, at " + text(site));
+  Meeting& meeting = warp.meeting[std::countr_zero(mask)];
+  if (!meeting.arrived) meeting.mask = mask, meeting.operation = operation;
+  if (meeting.mask != mask || meeting.operation != operation)
+    stop("lanes of a warp meet in different operations, at " + text(site));
+  char* const clock = &meeting.clock[meeting.generation & 1];
+  if (orders_memory) release(clock);
+  warp.argument[lane] = argument;
+  meeting.arrived |= 1u << lane;
+  threads_[static_cast<size_t>(current_)]->waits_at = site;
+  if (meeting.arrived == (mask & warp.live)) close(w, meeting);
+  yield();
+  if (orders_memory) acquire(clock);
+}
+void Worker::close(unsigned w, Meeting& meeting) {
+  if (meeting.operation) meeting.operation(warps_[w].argument, meeting.arrived);
+  warps_[w].ready |= meeting.arrived;
+  ready_warps_ |= 1u << w;
+  meeting.arrived = 0, ++meeting.generation;
+}
+
+unsigned Worker::choose(unsigned mask) {
+  if (options.order == Order::forward) return static_cast<unsigned>(std::countr_zero(mask));
+  if (options.order == Order::reverse) return 31 - static_cast<unsigned>(std::countl_zero(mask));
+  random_ ^= random_ << 13, random_ ^= random_ >> 17, random_ ^= random_ << 5;
+  const unsigned turn = random_ & 31;
+  return (static_cast<unsigned>(std::countr_zero(std::rotr(mask, static_cast<int>(turn)))) + turn) & 31;
+}
+int Worker::pick() {
+  const unsigned w = choose(ready_warps_), lane = choose(warps_[w].ready);
+  warps_[w].ready &= ~(1u << lane);
+  if (!warps_[w].ready) ready_warps_ &= ~(1u << w);
+  return static_cast<int>(w * 32 + lane);
+}
+void Worker::yield() {
+  if (!ready_warps_)
+    stop("deadlock: " + std::to_string(live_) + " threads wait, one of them at " +
+         text(threads_[static_cast<size_t>(current_)]->waits_at));
+  turn_to(pick());
+}
+void Worker::turn_to(int next) {
+  if (next == current_) return;
+  CudaThread& from = current_ == nobody ? main_ : *threads_[static_cast<size_t>(current_)];
+  CudaThread& to = next == nobody ? main_ : *threads_[static_cast<size_t>(next)];
+  current_ = next;
+  threadIdx = to.index;
+  Fiber::change(from.fiber, to.fiber);
+}
+
+// The order in which blocks start.
+std::vector<int64_t> block_order(int64_t blocks) {
+  std::vector<int64_t> order(static_cast<size_t>(blocks));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  if (options.order == Order::reverse) std::reverse(order.begin(), order.end());
+  if (options.order == Order::random)
+    for (uint64_t state = options.seed, i = order.size(); i > 1; --i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      std::swap(order[i - 1], order[(state >> 33) % i]);
+    }
+  return order;
+}
+
+}  // namespace
+
+void run(const Launch& launch) {
+  const int64_t blocks = int64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  const std::vector<int64_t> order = block_order(blocks);
+  std::atomic<int64_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work = [&] {
+    thread_local Worker mine;
+    for (int64_t i; (i = next++) < blocks;) try {
+        mine.run_block(launch, order[static_cast<size_t>(i)]);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        error = std::current_exception();
+        next = blocks;
+      }
+  };
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int workers = options.workers > 0 ? options.workers : std::clamp(cores, 1, 16);
+  const int helpers = static_cast<int>(std::min<int64_t>(workers, blocks)) - 1;
+  run_on_workers(helpers, {&work, [](const void* w) { (*static_cast<decltype(&work)>(w))(); }});
+  if (error) std::rethrow_exception(error);
+}
+
+void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
+void block_barrier(Site site) { worker->barrier(site); }
+void warp_operation(unsigned mask, Operation operation, void* argument, Site site) {
+  worker->meet(mask, operation, argument, false, site);
+}
+void warp_barrier(unsigned mask, Site site) {
+  if (!is_dropped(site)) worker->meet(mask, nullptr, nullptr, true, site);
+}
+
+std::vector<Site> barriers_reached(const std::function<void()>& run) {
+  recorded.clear();
+  recording = true;
+  run();
+  recording = false;
+  return recorded;
+}
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,107 @@
+// Runs CUDA kernels on the CPU, so that they are proven on machines without a GPU.
+//
+// The threads of a block are fibers: they take turns on one OS thread and change over only where they wait for each
+// other, in an order that `options` sets, so every run can be repeated.  Blocks run in parallel.  Shared memory is NaN
+// when a block starts; device memory cannot be read by the host outside of copies (device_memory.cpp).
+//
+// Kernels see none of this but CUDA's own names, in cuda_runtime.h; what is missing there does not compile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+// Of the CUDA thread whose turn it is.
+constinit inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace cuda_on_cpu {
+
+// ---- for tests
+
+struct Site {  // a place in a kernel
+  const char* file = "";
+  int line = 0;
+  static constexpr Site current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  friend bool operator==(Site a, Site b) {
+    return a.line == b.line && (a.file == b.file || !std::strcmp(a.file, b.file));
+  }
+};
+
+enum class Order { forward, reverse, random };  // in which threads of a block, and blocks, take turns
+
+struct Options {
+  Order order = Order::forward;
+  uint32_t seed = 1;                  // of Order::random
+  int workers = 0;                    // OS threads that run blocks; 0: all cores, 16 at most
+  Site dropped;                       // a seeded fault: the barrier at this place does nothing
+  int devices = 1;                    // 0: a machine without a card
+  int64_t memory = int64_t{4} << 30;  // of the device, in bytes
+};
+inline Options options;
+
+// The __syncthreads and __syncwarp that are reached while `run` runs.
+std::vector<Site> barriers_reached(const std::function<void()>& run);
+
+// A mistake in a kernel that a card would answer with a hang or with nonsense.
+class Fault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// ---- for cuda_runtime.h
+
+struct Body {  // a call without allocation: what each CUDA thread runs
+  const void* object;
+  void (*call)(const void*);
+};
+struct Launch {
+  dim3 grid, block;
+  size_t shared_bytes;
+  Body body;
+};
+void run(const Launch& launch);
+
+void* shared_memory(size_t bytes);  // a Fault if the launch asked for less
+void block_barrier(Site site);
+
+// The last lane of `mask` to arrive runs `operation` once for the whole warp; lane[i] is the argument of lane i.  Then
+// all return.  Lanes that have left the kernel are not waited for.
+using Operation = void (*)(void* const* lane, unsigned mask);
+void warp_operation(unsigned mask, Operation operation, void* argument, Site site);
+void warp_barrier(unsigned mask, Site site);
+
+// Operations (instructions.cpp).
+struct Shuffle {
+  uint64_t bits;
+  unsigned source;
+};
+void shuffle(void* const* lane, unsigned mask);
+struct Vote {
+  unsigned predicate, ballot;
+};
+void ballot(void* const* lane, unsigned mask);
+
+inline unsigned lane_index() { return threadIdx.x % 32; }  // blocks of warps are one-dimensional
+
+template <class T>
+T exchange(unsigned mask, T value, unsigned source, Site site) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  Shuffle mine{0, source};
+  std::memcpy(&mine.bits, &value, sizeof(T));
+  warp_operation(mask, shuffle, &mine, site);
+  std::memcpy(&value, &mine.bits, sizeof(T));
+  return value;
+}
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,101 @@
+// CUDA's names for plain C++: the words that the kernels use and the part of the runtime that cuda/ calls, as NVIDIA
+// documents them.  The emulated build finds this header where a CUDA build finds NVIDIA's.
+#pragma once
+
+#include <utility>
+
+#include "tests/support/cuda_on_cpu.h"
+
+#if defined(__CUDACC__)
+#error "nvcc must find NVIDIA's <cuda_runtime.h>, not the emulation's"
+#endif
+
+// ---- the language.  __shared__ is missing on purpose: kernels ask shared_memory<T>() of cuda/launch.cuh.
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+inline void __syncthreads(cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) { cuda_on_cpu::block_barrier(site); }
+inline void __syncwarp(unsigned mask = ~0u, cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
+  cuda_on_cpu::warp_barrier(mask, site);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+              cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
+  const unsigned first = cuda_on_cpu::lane_index() & -static_cast<unsigned>(width);
+  return cuda_on_cpu::exchange(mask, value, first + static_cast<unsigned>(source % width), site);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32,
+                  cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
+  const unsigned lane = cuda_on_cpu::lane_index(), source = lane ^ static_cast<unsigned>(flip);
+  const bool inside = source < (lane & -static_cast<unsigned>(width)) + static_cast<unsigned>(width);
+  return cuda_on_cpu::exchange(mask, value, inside ? source : lane, site);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32,
+                   cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
+  const unsigned lane = cuda_on_cpu::lane_index(), place = lane % static_cast<unsigned>(width);
+  return cuda_on_cpu::exchange(mask, value, place + by < static_cast<unsigned>(width) ? lane + by : lane, site);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
+  cuda_on_cpu::Vote mine{predicate != 0 ? 1u : 0u, 0};
+  cuda_on_cpu::warp_operation(mask, cuda_on_cpu::ballot, &mine, site);
+  return mine.ballot;
+}
+
+// ---- the runtime.  Everything is done when a call returns: a fault in a kernel is reported by its own launch.
+
+enum cudaError_t {  // the numbers are NVIDIA's
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorIllegalAddress = 700,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum : unsigned { cudaStreamNonBlocking = 1 };
+struct cudaDeviceProp {
+  char name[256];
+};
+using cudaStream_t = struct cudaStream*;
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+const char* cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaMalloc(void** data, size_t bytes);
+cudaError_t cudaFree(void* data);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
+
+namespace cuda_on_cpu {
+cudaError_t grant_shared_memory(const void* kernel, int bytes);
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body);
+}  // namespace cuda_on_cpu
+
+template <class T>
+cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute, int bytes) {
+  return cuda_on_cpu::grant_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
+}
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+  const auto body = [&] { kernel(arguments...); };
+  return cuda_on_cpu::launch(*config, reinterpret_cast<const void*>(kernel),
+                             {&body, [](const void* f) { (*static_cast<decltype(&body)>(f))(); }});
+}
