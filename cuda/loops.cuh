@@ -71,8 +71,8 @@ void map(const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... 
 // ---- rows
 //
 // A row of at most `longest_of_warp` elements is walked by a warp, a longer one by a block.  sum and max give every
-// thread the result.  Each walk in `each` stands between barriers: what the body read before is no longer needed, what
-// the walk wrote is there for all, as on a CPU.
+// thread the result.  A walk, by each or once, stands between barriers: what the body read before is no longer needed,
+// what the walk wrote is there for all, as on a CPU.
 
 inline constexpr int longest_of_warp = 1024;
 
@@ -98,7 +98,7 @@ __device__ A combine_own(unsigned walker, int n, const F& f, A start, Combine co
   return value;
 }
 template <unsigned Walkers, class F>
-__device__ void walk(unsigned walker, int n, const F& f) {
+__device__ void walk_own(unsigned walker, int n, const F& f) {
   for (unsigned i = walker; i < static_cast<unsigned>(n); i += Walkers) f(static_cast<int>(i));
 }
 
@@ -141,8 +141,18 @@ struct WarpRow {
   }
   template <class F>
   __device__ void each(const F& f) const {
+    walk(n, f);
+  }
+  template <class F>
+  __device__ void once(const F& f) const {
+    walk(1, [&](int) { f(); });
+  }
+
+ private:
+  template <class F>
+  __device__ static void walk(int count, const F& f) {
     __syncwarp();
-    walk<32>(threadIdx.x % 32, n, f);
+    walk_own<32>(threadIdx.x % 32, count, f);
     __syncwarp();
   }
 };
@@ -160,8 +170,18 @@ struct BlockRow {
   }
   template <class F>
   __device__ void each(const F& f) const {
+    walk(n, f);
+  }
+  template <class F>
+  __device__ void once(const F& f) const {
+    walk(1, [&](int) { f(); });
+  }
+
+ private:
+  template <class F>
+  __device__ static void walk(int count, const F& f) {
     __syncthreads();
-    walk<loop_threads>(threadIdx.x, n, f);
+    walk_own<loop_threads>(threadIdx.x, count, f);
     __syncthreads();
   }
 };
@@ -198,7 +218,7 @@ struct Tiling {
   HOST_DEVICE int64_t tiles_of_chunk() const { return (outputs() + width - 1) / width; }
 
   // Neighbouring threads read neighbouring elements up to a warp's 32; beyond that, the longer the sum, the more
-  // loop_threads share it.  It is cut into chunks only if the outputs alone would leave most of the card idle.
+  // threads share it.  It is cut into chunks only if the outputs alone would leave most of the card idle.
   static Tiling of(int64_t outer, int64_t n, int64_t inner, bool may_cut) {
     constexpr int64_t least_rows_of_thread = 4, enough_blocks = 1024;
     int narrowest = 1;
@@ -223,7 +243,7 @@ struct PartialSums {
 
 template <class F, class Out>
 __global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tiling, const F f, const Out out) {
-  using Value = decltype(f(int64_t{0}));
+  using Value = decltype(f(int64_t{0}, int64_t{0}));
   using Term = detail::Terms<Value>;
   using A = typename Term::type;
   PartialSums<A, Term::count>& partial = shared_memory<PartialSums<A, Term::count>>();
@@ -236,7 +256,8 @@ __global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tilin
     A sum[Term::count] = {};
     if (output < tiling.outputs())
       for (int64_t j = first + thread / width; j < last; j += loop_threads / width) {
-        const Value value = f((o * tiling.n + j) * inner + i);
+        const int64_t row = o * tiling.n + j;
+        const Value value = f(row * inner + i, row);
         for (int k = 0; k < Term::count; ++k) sum[k] += Term::get(value, k);
       }
     // Rows that share a warp first, then the warps.
@@ -259,7 +280,7 @@ __global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tilin
 
 template <class F, class Out>
 void reduce_tiles(const Tiling& tiling, const F& f, const Out& out) {
-  using Term = detail::Terms<decltype(f(int64_t{0}))>;
+  using Term = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>;
   using Shared = PartialSums<typename Term::type, Term::count>;
   const unsigned blocks = blocks_for(tiling.tiles_of_chunk() * tiling.chunks);
   launch({"reduce", blocks, loop_threads, sizeof(Shared)}, reduce_kernel<F, Out>, tiling, f, out);
@@ -270,7 +291,7 @@ template <class A, int K>
 struct ReadPartials {
   const A* first;
   int64_t count;
-  __device__ Several<A, K> operator()(int64_t i) const {
+  __device__ Several<A, K> operator()(int64_t i, int64_t) const {
     Several<A, K> value;
     for (int k = 0; k < K; ++k) value[k] = first[k * count + i];
     return value;
@@ -279,7 +300,7 @@ struct ReadPartials {
 
 template <class F, class Out>
 void reduce(int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
-  using Term = detail::Terms<decltype(f(int64_t{0}))>;
+  using Term = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>;
   using A = typename Term::type;
   constexpr int K = Term::count;
   if (outer == 0 || inner == 0) return;

@@ -38,9 +38,9 @@ struct AttendSizes {
 
 struct AttendOptions {
   double scale = 1;
-  bool causal = false;        // query i sees key j only if j <= i + query_offset
-  int64_t query_offset = 0;   // place of query 0 among the keys; -1 hides a token from itself
-  int64_t window = 0;         // if not 0: query i sees key j only if |i + query_offset - j| < window
+  bool causal = false;                       // query i sees key j only if j <= i + query_offset
+  int64_t query_offset = 0;                  // place of query 0 among the keys; -1 hides a token from itself
+  int64_t window = 0;                        // if not 0: query i sees key j only if |i + query_offset - j| < window
   const int32_t* key_lengths = nullptr;      // (batch): keys beyond this length are seen by nobody
   const int32_t* query_documents = nullptr;  // (batch, queries) and (batch, keys), both or none:
   const int32_t* key_documents = nullptr;    //   a query sees the keys of its own document
@@ -54,7 +54,7 @@ struct AttendOptions {
 // elements; w may be s and ds may be g.  A is float or double.
 template <class A>
 struct Weighting {
-  void (*values)(const void* context, const A* s, A* w, int64_t n) = nullptr;                        // w = F(s)
+  void (*values)(const void* context, const A* s, A* w, int64_t n) = nullptr;                       // w = F(s)
   void (*pullback)(const void* context, const A* s, const A* g, A* w, A* ds, int64_t n) = nullptr;  // ds = F'(s) g
   const void* context = nullptr;
   bool zero_below_zero = false;  // F(s) = F'(s) = 0 for s <= 0: tiles without a positive score are skipped
@@ -75,8 +75,8 @@ struct AttendGradients {  // overwritten, not added to; one without data is not 
   Tokens<T> query = {}, key = {}, value = {};
 };
 
-// Numbers about the weights of every query, (batch, query_heads, queries) each; those without a pointer are not written.
-// Dropout plays no part in them.  All are 0 for a query that sees nothing.
+// Numbers about the weights of every query, (batch, query_heads, queries) each; those without a pointer are not
+// written. Dropout plays no part in them.  All are 0 for a query that sees nothing.
 template <class A>
 struct RowStatistics {
   A* sum = nullptr;         // of the weights
@@ -87,8 +87,8 @@ struct RowStatistics {
 
 // T is float, double or bf16.  Errors: sizes, strides and options that make no sense, by name and value.
 //
-// Writes output (batch, queries, query_heads, value_size) and, for softmax, log_sum (batch, query_heads, queries), which is
-// minus infinity for a query that sees nothing.  For pointwise weights log_sum is not touched.
+// Writes output (batch, queries, query_heads, value_size) and, for softmax, log_sum (batch, query_heads, queries),
+// which is minus infinity for a query that sees nothing.  For pointwise weights log_sum is not touched.
 template <class T>
 void attend_forward(const AttendSizes& sizes, const AttendOptions& options, const Weighting<Arithmetic<T>>& weighting,
                     const AttendInputs<T>& inputs, Tokens<T> output, Arithmetic<T>* log_sum);
@@ -101,9 +101,9 @@ void attend_backward(const AttendSizes& sizes, const AttendOptions& options, con
 
 // log_sum is what forward wrote, for softmax.
 template <class T>
-void attend_statistics(const AttendSizes& sizes, const AttendOptions& options, const Weighting<Arithmetic<T>>& weighting,
-                       const AttendInputs<T>& inputs, const Arithmetic<T>* log_sum,
-                       const RowStatistics<Arithmetic<T>>& statistics);
+void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
+                       const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
+                       const Arithmetic<T>* log_sum, const RowStatistics<Arithmetic<T>>& statistics);
 
 // "avx512" or "avx2": chosen once by what the processor has.  Tests set it; an unknown or missing one is an Error.
 const char* attend_instruction_set();

@@ -22,7 +22,7 @@
 #endif
 #if defined(__clang__)
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wunknown-pragmas"  // ivdep is GCC's word; clang asks at run time whether arrays overlap
+#pragma clang diagnostic ignored "-Wunknown-pragmas"  // ivdep is GCC's; clang asks at run time about overlap
 #endif
 
 namespace orrery {
@@ -173,8 +173,9 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 
 // ---- rows: body(row, r) for r in [0, count)
 //
-// A row offers sum, max and each over [0, n); in each, no f(i) may need what another f(j) does.  Sums run in sixteen fixed lanes, folded in fixed order: a plain sum does
-// not vectorize without fast-math, and this one has the same bits whatever the vector width.
+// A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
+// In each, no f(i) may need what another f(j) does.  Sums run in sixteen fixed lanes, folded in fixed order: a plain
+// sum does not vectorize without fast-math, and this one has the same bits whatever the vector width.
 struct CpuRow {
   int n;
 
@@ -192,6 +193,10 @@ struct CpuRow {
   [[gnu::flatten]] HOST_DEVICE void each(const F& f) const {
 #pragma GCC ivdep
     for (int i = 0; i < n; ++i) f(i);
+  }
+  template <class F>
+  HOST_DEVICE void once(const F& f) const {
+    f();
   }
 
  private:
@@ -226,19 +231,19 @@ void rows(Device device, int64_t count, int n, const Body& body) {
   });
 }
 
-// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f((o * n + j) * inner + i), for o in [0, outer), i in [0, inner)
+// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row), row = o * n + j, for o in [0, outer), i in [0, inner)
 //
-// f sees the index of an element of a dense (outer, n, inner) array and returns a value, or Several<T, K> if out is
+// f sees an element of a dense (outer, n, inner) array, by its index and its row, and returns a value, or Several<T, K> if out is
 // Outputs<T, K>.  The sum is cut into chunks that depend on the sizes only, so the bits do not depend on the threads.
 namespace detail {
 
-// partial[k][i] = sum of rows [first, last) of one (n, inner) block
+// partial[k][i] = sum of column i over rows [first, last)
 template <class A, int K, class F>
-void reduce_block(const F& f, int64_t base, int64_t first, int64_t last, int64_t inner, A* partial) {
-  using Value = decltype(f(int64_t{0}));
+void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* partial) {
+  using Value = decltype(f(int64_t{0}, int64_t{0}));
   if (inner == 1) {
     for (int k = 0; k < K; ++k)
-      partial[k] = CpuRow{static_cast<int>(last - first)}.sum([&](int j) { return Terms<Value>::get(f(base + first + j), k); });
+      partial[k] = CpuRow{static_cast<int>(last - first)}.sum([&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
     return;
   }
   constexpr int64_t width = 256;  // columns at a time, so that the running sums stay in the nearest cache
@@ -246,9 +251,9 @@ void reduce_block(const F& f, int64_t base, int64_t first, int64_t last, int64_t
     const int64_t columns = std::min(width, inner - c);
     A sums[K][width] = {};
     for (int64_t j = first; j < last; ++j) {
-      const int64_t at = base + j * inner + c;
+      const int64_t at = j * inner + c;
       for (int64_t i = 0; i < columns; ++i) {
-        const Value v = f(at + i);
+        const Value v = f(at + i, j);
         for (int k = 0; k < K; ++k) sums[k][i] += Terms<Value>::get(v, k);
       }
     }
@@ -268,7 +273,7 @@ void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, 
     detail::fail_without_cuda("reduce");
 #endif
   }
-  using Value = decltype(f(int64_t{0}));
+  using Value = decltype(f(int64_t{0}, int64_t{0}));
   using A = typename detail::Terms<Value>::type;
   constexpr int K = detail::Terms<Value>::count;
   if (outer == 0 || inner == 0) return;
@@ -281,7 +286,7 @@ void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, 
   parallel_for(outer * chunks, grain, [=, &f](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t o = u / chunks, first = std::min(n, u % chunks * length), last = std::min(n, first + length);
-      detail::reduce_block<A, K>(f, o * n * inner, first, last, inner, all + u * K * inner);
+      detail::reduce_block<A, K>(f, o * n + first, o * n + last, inner, all + u * K * inner);
     }
   });
   const int64_t columns = outer * inner;

@@ -5,6 +5,7 @@ namespace {
 bool profiling = false;
 Profile table;
 thread_local double open_flops = 0;
+thread_local double inner_seconds = 0;  // of the calls inside the open span: a row counts its own time only
 }  // namespace
 
 void start_profile() {
@@ -24,13 +25,15 @@ ProfileSpan::ProfileSpan(const char* operation, const char* direction) : active_
   operation_ = operation;
   direction_ = direction;
   outer_flops_ = std::exchange(open_flops, 0);
+  row_.seconds = std::exchange(inner_seconds, 0);  // the outer span's, until this one ends
   start_ = std::chrono::steady_clock::now();
 }
 ProfileSpan::~ProfileSpan() {
   if (!active_) return;
   ProfileRow& row = table[{operation_, direction_}];
   row.calls += 1;
-  row.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  row.seconds += seconds - std::exchange(inner_seconds, row_.seconds + seconds);
   row.flops += std::exchange(open_flops, outer_flops_);
   row.bytes += row_.bytes;
   row.kept_bytes += row_.kept_bytes;

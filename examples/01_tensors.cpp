@@ -54,7 +54,8 @@ void softmax_by_hand() {
   const Tensor raised = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) would be infinite
   const Tensor weights = raised / sum(raised, {-1}, true);
   std::cout << "softmax = " << weights << "\n";
-  for (const double total : sum(weights, {-1}).to_vector()) check(std::abs(total - 1) < 1e-6, "01: rows sum to 1, not ", total);
+  for (const double total : sum(weights, {-1}).to_vector())
+    check(std::abs(total - 1) < 1e-6, "01: rows sum to 1, not ", total);
 }
 
 void looking_up() {

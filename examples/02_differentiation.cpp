@@ -56,8 +56,8 @@ GradientCase unit_rows_case(GradientCase::Function fast) {
 
 void own_operation() {
   const GradientReport report = check_gradients(unit_rows_case([](const auto& in) { return unit_rows(in[0]); }));
-  std::cout << "unit_rows: explicit against reference " << report.rows[0].against_reference << ", against the difference quotient "
-            << report.rows[0].against_quotient << "\n";
+  std::cout << "unit_rows: explicit against reference " << report.rows[0].against_reference
+            << ", against the difference quotient " << report.rows[0].against_quotient << "\n";
   check(report.passed, "02: the derivative of unit_rows");
 
   // A wrong derivative does not slip through: here the term of r is missing.
@@ -65,8 +65,8 @@ void own_operation() {
     Gradients<1> backward(const Saved& saved, const Tensor& dy) const { return {dy / saved[1]}; }
   };
   const GradientReport wrong = check_gradients(unit_rows_case([](const auto& in) { return record(Wrong{}, in[0]); }));
-  std::cout << "without the term of r: at element " << wrong.rows[0].worst_element << " explicit " << wrong.rows[0].worst_explicit
-            << ", quotient " << wrong.rows[0].worst_quotient << "\n";
+  std::cout << "without the term of r: at element " << wrong.rows[0].worst_element << " explicit "
+            << wrong.rows[0].worst_explicit << ", quotient " << wrong.rows[0].worst_quotient << "\n";
   check(!wrong.passed, "02: a wrong derivative was not noticed");
 }
 

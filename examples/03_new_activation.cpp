@@ -68,7 +68,8 @@ void witnesses() {
   std::cout << "     x    slope  by dual numbers  by quotient\n";
   for (const double x : {-1.5, -0.7, 0.0, 0.4, 2.0}) {
     constexpr double h = 1e-4;
-    const double slope = f.derivative(x), dual = f.derivative_by_dual(x), quotient = (f.value(x + h) - f.value(x - h)) / (2 * h);
+    const double slope = f.derivative(x), dual = f.derivative_by_dual(x),
+                 quotient = (f.value(x + h) - f.value(x - h)) / (2 * h);
     std::printf("%6.2f %8.5f %16.5f %12.5f\n", x, slope, dual, quotient);
     check(std::abs(slope - dual) < 1e-14 && std::abs(slope - quotient) < 1e-8, "03: the slope of smelu at ", x);
   }

@@ -43,6 +43,4 @@ echo "4. what it writes"
 "$build/orrery" generate --checkpoint="$out" --tokens=400 --seed=1
 
 echo
-echo "The files of this run, in $out:"
-find "$out" -type f | sort
-echo "To see what else there is: $build/orrery --help"
+echo "The run is in $out.  Other prompts: $build/orrery generate --checkpoint=$out --prompt=KING; the rest: $build/orrery --help"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <utility>
 
 #include "engine/registry.h"
 #include "models/data/tokenizer.h"
@@ -70,7 +71,8 @@ CatalogueEntry entry_of(const nn::ActivationInfo& info) {
 CatalogueEntry plain_activation(const std::string& name) {
   const nn::Activation f(name);
   CatalogueEntry entry = entry_of(f.info());
-  entry.facts = shape_of(f.info(), [&](double x) { return f.value(x); }, f.derivative(0));
+  entry.facts = shape_of(
+      f.info(), [&](double x) { return f.value(x); }, f.derivative(0));
   return entry;
 }
 CatalogueEntry learned_activation(const std::string& name) {
@@ -78,8 +80,10 @@ CatalogueEntry learned_activation(const std::string& name) {
   const std::vector<double> p = f.initial_parameters();
   CatalogueEntry entry = entry_of(f.info());
   std::vector<std::string> parameters;
-  for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(f.info().parameters[i], " from ", short_number(p[i])));
-  entry.facts = shape_of(f.info(), [&](double x) { return f.value(x, p); }, f.derivative(0, p));
+  for (size_t i = 0; i < p.size(); ++i)
+    parameters.push_back(text(f.info().parameters[i], " from ", short_number(p[i])));
+  entry.facts = shape_of(
+      f.info(), [&](double x) { return f.value(x, p); }, f.derivative(0, p));
   entry.facts.insert(entry.facts.begin(), {"learned", join(parameters)});
   return entry;
 }
@@ -88,8 +92,7 @@ template <class Entry>
 CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name) {
   const Entry& e = registry.at(name);
   CatalogueEntry entry{name, registry.aliases(name), std::string(e.formula), std::string(e.source), {}, {}};
-  if constexpr (requires { e.settings; })
-    entry.settings = e.settings;
+  if constexpr (requires { e.settings; }) entry.settings = e.settings;
   return entry;
 }
 
@@ -127,15 +130,20 @@ const std::vector<FamilyForm>& forms() {
   using Name = const std::string&;
   static const std::vector<FamilyForm> all = {
       {"activation", "Activations", "F, applied to every element; also what `dense(F)` takes.", plain_activation},
-      {"learned_activation", "Learned activations", "F(x; p) with parameters p that training changes; facts are for the initial p.",
-       learned_activation},
-      {"attention", "Attentions", "How a block reads its context.", [](Name n) { return registered(nn::attentions(), n); }},
-      {"feed_forward", "Feed-forward layers", "How a block reads its weights.", [](Name n) { return registered(nn::feed_forwards(), n); }},
-      {"normalization", "Normalizations", "Over the channels of each token.", [](Name n) { return registered(nn::normalizations(), n); }},
-      {"position", "Positions", "How a token knows where it stands.", [](Name n) { return registered(nn::positions(), n); }},
+      {"learned_activation", "Learned activations",
+       "F(x; p) with parameters p that training changes; facts are for the initial p.", learned_activation},
+      {"attention", "Attentions", "How a block reads its context.",
+       [](Name n) { return registered(nn::attentions(), n); }},
+      {"feed_forward", "Feed-forward layers", "How a block reads its weights.",
+       [](Name n) { return registered(nn::feed_forwards(), n); }},
+      {"normalization", "Normalizations", "Over the channels of each token.",
+       [](Name n) { return registered(nn::normalizations(), n); }},
+      {"position", "Positions", "How a token knows where it stands.",
+       [](Name n) { return registered(nn::positions(), n); }},
       {"layer", "Further layers", "Parts of every model.", layer},
       {"loss", "Losses", "z are the logits.", [](Name n) { return registered(nn::losses(), n); }},
-      {"optimizer", "Optimizers", "One step for the parameters p with gradients g.", [](Name n) { return registered(nn::optimizers(), n); }},
+      {"optimizer", "Optimizers", "One step for the parameters p with gradients g.",
+       [](Name n) { return registered(nn::optimizers(), n); }},
       {"schedule", "Schedules", "Learning rate after the warm-up, at progress p from 0 to 1.",
        [](Name n) { return registered(nn::schedules(), n); }},
       {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer},
@@ -156,10 +164,10 @@ std::vector<nn::Family> named_families() {
   return all;
 }
 
-std::string listed(const Pairs& pairs, const std::string& between) {
+std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
   std::vector<std::string> items;
-  for (const auto& [key, value] : pairs) items.push_back(key + between + value);
-  return join(items);
+  for (const auto& [key, value] : pairs) items.push_back(key + equals + value);
+  return join(items, between);
 }
 
 std::string cell(std::string text) {  // of a Markdown table
@@ -170,14 +178,19 @@ std::string cell(std::string text) {  // of a Markdown table
 }  // namespace
 
 std::vector<CatalogueFamily> catalogue() {
-  const std::vector<nn::Family> named = named_families();
+  std::vector<nn::Family> named = named_families();
   std::vector<CatalogueFamily> all;
   for (const FamilyForm& form : forms()) {
     CatalogueFamily family{form.name, form.title, form.description, {}};
-    for (const nn::Family& f : named)
+    for (nn::Family& f : named)
       if (f.name == form.name)
-        for (const std::string& member : f.members) family.entries.push_back(form.entry(member));
+        for (const std::string& member : std::exchange(f.members, {})) family.entries.push_back(form.entry(member));
     all.push_back(std::move(family));
+  }
+  for (const nn::Family& f : named) {  // a family without a form here still shows its names
+    if (f.members.empty()) continue;
+    all.push_back({f.name, f.name, "", {}});
+    for (const std::string& member : f.members) all.back().entries.push_back({member, {}, {}, {}, {}, {}});
   }
   return all;
 }
@@ -188,8 +201,8 @@ std::string catalogue_text(const CatalogueEntry& entry) {
     if (!content.empty()) all += "      " + content + "\n";
   };
   line(entry.formula);
-  if (!entry.settings.empty()) line("settings: " + listed(entry.settings, "="));
-  line(listed(entry.facts, " "));
+  if (!entry.settings.empty()) line("settings: " + listed(entry.settings, "=", ", "));
+  line(listed(entry.facts, " ", "; "));
   line(entry.source);
   return all;
 }
@@ -203,7 +216,9 @@ std::string catalogue_text(const CatalogueFamily& family) {
 std::string catalogue_markdown() {
   std::string all;
   for (const CatalogueFamily& family : catalogue()) {
-    const auto any = [&](const auto& wanted) { return std::any_of(family.entries.begin(), family.entries.end(), wanted); };
+    const auto any = [&](const auto& wanted) {
+      return std::any_of(family.entries.begin(), family.entries.end(), wanted);
+    };
     const bool with_settings = any([](const CatalogueEntry& e) { return !e.settings.empty(); });
     const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
     const bool with_formulas = family.name != "tokenizer" && family.name != "model";
@@ -217,8 +232,9 @@ std::string catalogue_markdown() {
     for (size_t i = 0; i < header.size(); ++i) rule += " --- |";
     all += "| " + join(header, " | ") + " |\n" + rule + "\n";
     for (const CatalogueEntry& e : family.entries) {
-      all += "| `" + e.name + "`" + (e.aliases.empty() ? "" : ", `" + join(e.aliases, "`, `") + "`") + " | " + cell(e.formula);
-      if (with_settings) all += " | " + cell(listed(e.settings, "="));
+      all += "| `" + e.name + "`" + (e.aliases.empty() ? "" : ", `" + join(e.aliases, "`, `") + "`") + " | " +
+             cell(e.formula);
+      if (with_settings) all += " | " + cell(listed(e.settings, "=", ", "));
       for (const auto& [fact, value] : e.facts) all += " | " + cell(value);
       if (with_source) all += " | " + cell(e.source);
       all += " |\n";

@@ -236,7 +236,7 @@ struct LearnedTerms {  // what element i adds to the gradient of each parameter
   F f;
   LearnedParameters<F, T> p;
   In<T> x, g;
-  HOST_DEVICE Several<Arithmetic<T>, F::parameters> operator()(int64_t i) const {
+  HOST_DEVICE Several<Arithmetic<T>, F::parameters> operator()(int64_t i, int64_t) const {
     const auto own = p.at(p.channels == 0 ? 0 : i % p.channels);
     Several<Arithmetic<T>, F::parameters> terms;
     f.parameter_derivatives(x[i], own.value, terms.value);

@@ -81,6 +81,7 @@ std::vector<Family> families() {
                              {"attention", attentions().names()},
                              {"feed_forward", feed_forwards().names()},
                              {"layer", {"dropout", "embedding", "linear", "linear_split"}},
+                             {"learned_activation", learned_activation_names()},
                              {"loss", losses().names()},
                              {"normalization", normalizations().names()},
                              {"optimizer", optimizers().names()},

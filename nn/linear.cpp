@@ -41,13 +41,13 @@ struct AddBias {  // an epilogue: c += bias + residual
 template <class T>
 struct Element {
   In<T> x;
-  HOST_DEVICE Arithmetic<T> operator()(int64_t i) const { return x[i]; }
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t) const { return x[i]; }
 };
 template <class T>
 struct ElementAndOld {  // a sum that goes on from what is there: the last row of the block is the old value
   In<T> x, old;
-  int64_t count;
-  HOST_DEVICE Arithmetic<T> operator()(int64_t i) const { return i < count ? x[i] : old[i - count]; }
+  int64_t rows, columns;
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t row) const { return row < rows ? x[i] : old[i - rows * columns]; }
 };
 
 void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -176,12 +176,12 @@ namespace detail {
 
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
   if (!saved.needs(input)) return {};
-  const int64_t n = g.size(-1), count = g.count();
+  const int64_t n = g.size(-1), rows = g.shape().rows();
   const Saved::Place place = saved.place(input, Shape{n}, g.dtype(), g.device());
   dispatch(g.dtype(), "linear", [&]<class T>() {
     T* const out = place.gradient.mutable_data<T>();
-    if (!place.accumulate) return reduce(g.device(), 1, g.shape().rows(), n, Element<T>{{g.data<T>()}}, out);
-    reduce(g.device(), 1, g.shape().rows() + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, count}, out);
+    if (!place.accumulate) return reduce(g.device(), 1, rows, n, Element<T>{{g.data<T>()}}, out);
+    reduce(g.device(), 1, rows + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, rows, n}, out);
   });
   return place.gradient;
 }

@@ -20,7 +20,7 @@ class Linear final : public Module {
  public:
   struct Options {
     bool bias = true;
-    std::optional<Initialization> weight;  // default: uniform(1 / sqrt(inputs)), as PyTorch's
+    std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as PyTorch's
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
   Tensor forward(const Tensor& x, Pass& pass) override;

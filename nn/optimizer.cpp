@@ -19,7 +19,7 @@ auto treatment(const Parameter& p) { return std::tuple(!p.decay, p.lowest, p.hig
 template <class T>
 struct Square {
   In<T> g;
-  HOST_DEVICE double operator()(int64_t i) const {
+  HOST_DEVICE double operator()(int64_t i, int64_t) const {
     const double x = static_cast<double>(g[i]);
     return x * x;
   }

@@ -15,8 +15,8 @@ using namespace detail::attend;
 // ---- instruction sets
 
 bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
 std::atomic<const InstructionSet*>& chosen() {
@@ -26,8 +26,10 @@ std::atomic<const InstructionSet*>& chosen() {
 
 template <class A>
 const Kernels<A>& kernels() {
-  if constexpr (std::is_same_v<A, float>) return chosen().load()->f32;
-  else return chosen().load()->f64;
+  if constexpr (std::is_same_v<A, float>)
+    return chosen().load()->f32;
+  else
+    return chosen().load()->f64;
 }
 
 // ---- checks
@@ -37,8 +39,8 @@ void check_sizes(const AttendSizes& s) {
         ") and keys (", s.keys, ") must not be negative");
   check(std::max(s.queries, s.keys) < int64_t{1} << 29, "attend: ", std::max(s.queries, s.keys),
         " tokens given; at most 2^29 - 1 are possible");
-  check(s.query_heads >= 1 && s.key_heads >= 1 && s.query_heads % s.key_heads == 0, "attend: query heads (", s.query_heads,
-        ") must be a multiple of key heads (", s.key_heads, ")");
+  check(s.query_heads >= 1 && s.key_heads >= 1 && s.query_heads % s.key_heads == 0, "attend: query heads (",
+        s.query_heads, ") must be a multiple of key heads (", s.key_heads, ")");
   check(s.head_size >= 1 && s.value_size >= 1, "attend: head size (", s.head_size, ") and value size (", s.value_size,
         ") must be at least 1");
 }
@@ -66,23 +68,31 @@ struct Extents {
   Extent query, key, value, output;
 };
 
-Extents extents_of(const AttendSizes& s) {
+template <class T>
+Extents checked(const AttendSizes& s, const AttendOptions& options, const AttendInputs<T>& inputs) {
+  check_sizes(s);
+  check_options(s, options);
   const int64_t queries = s.batch * s.queries, keys = s.batch * s.keys;
-  return {{queries, s.query_heads, s.head_size},
-          {keys, s.key_heads, s.head_size},
-          {keys, s.key_heads, s.value_size},
-          {queries, s.query_heads, s.value_size}};
+  const Extents extents = {{queries, s.query_heads, s.head_size},
+                           {keys, s.key_heads, s.head_size},
+                           {keys, s.key_heads, s.value_size},
+                           {queries, s.query_heads, s.value_size}};
+  check_stride("queries", inputs.query, extents.query);
+  check_stride("keys", inputs.key, extents.key);
+  check_stride("values", inputs.value, extents.value);
+  return extents;
 }
 
 template <class T>
 struct Setting {
   using A = Arithmetic<T>;
 
-  Setting(const AttendSizes& sizes, const AttendOptions& options, const Weighting<A>& weighting, const AttendInputs<T>& inputs)
-      : extents((check_sizes(sizes), check_options(sizes, options), extents_of(sizes))),
-        query((check_stride("queries", inputs.query, extents.query), inputs.query), extents.query),
-        key((check_stride("keys", inputs.key, extents.key), inputs.key), extents.key),
-        value((check_stride("values", inputs.value, extents.value), inputs.value), extents.value),
+  Setting(const AttendSizes& sizes, const AttendOptions& options, const Weighting<A>& weighting,
+          const AttendInputs<T>& inputs)
+      : extents(checked(sizes, options, inputs)),
+        query(inputs.query, extents.query),
+        key(inputs.key, extents.key),
+        value(inputs.value, extents.value),
         problem{.sizes = sizes, .options = options, .weighting = weighting} {
     problem.sizes.head_size = padded(sizes.head_size);
     problem.sizes.value_size = padded(sizes.value_size);
@@ -97,9 +107,9 @@ struct Setting {
 
 // ---- tasks
 
-constexpr int64_t piece_work = int64_t{1} << 21;  // multiplications and additions, about 20 us: smaller tasks are joined
-constexpr int64_t group_block = 128;              // tokens; groups of backward are multiples of it
-constexpr int64_t tasks_of_round = 16;            // in backward, enough for the processors we meet
+constexpr int64_t piece_work = 1 << 21;  // multiplications and additions, about 20 us: smaller tasks are joined
+constexpr int64_t group_block = 128;     // tokens; groups of backward are multiples of it
+constexpr int64_t tasks_of_round = 16;   // in backward: groups are made until there are so many
 
 int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
@@ -135,15 +145,17 @@ void backward_rounds(const Problem<A>& p) {
   const int64_t most = std::max<int64_t>(std::min(query_blocks, key_blocks), 1);
   const int64_t groups = std::clamp<int64_t>(blocks_of(tasks_of_round, std::max<int64_t>(heads, 1)), 1, most);
   const auto group = [&](int64_t g, int64_t blocks, int64_t tokens) {
-    return Range{std::min(tokens, blocks * g / groups * group_block), std::min(tokens, blocks * (g + 1) / groups * group_block)};
+    return Range{std::min(tokens, blocks * g / groups * group_block),
+                 std::min(tokens, blocks * (g + 1) / groups * group_block)};
   };
   const double pairs = static_cast<double>(s.queries) * s.keys / (groups * groups) * (s.query_heads / s.key_heads);
   for (int64_t round = 0; round < groups; ++round)
-    each_task<A>(s, heads * groups, pairs * 2 * (3 * s.head_size + 2 * s.value_size), [&](int64_t i, const Workspace<A>& w) {
-      const int64_t head = i % heads, key_group = i / heads, query_group = (round - key_group + groups) % groups;
-      kernels<A>().backward(p, head / s.key_heads, head % s.key_heads, group(query_group, query_blocks, s.queries),
-                            group(key_group, key_blocks, s.keys), round == 0, w);
-    });
+    each_task<A>(
+        s, heads * groups, pairs * 2 * (3 * s.head_size + 2 * s.value_size), [&](int64_t i, const Workspace<A>& w) {
+          const int64_t head = i % heads, key_group = i / heads, query_group = (round - key_group + groups) % groups;
+          kernels<A>().backward(p, head / s.key_heads, head % s.key_heads, group(query_group, query_blocks, s.queries),
+                                group(key_group, key_blocks, s.keys), round == 0, w);
+        });
 }
 
 }  // namespace
@@ -152,7 +164,8 @@ const char* attend_instruction_set() { return chosen().load()->name; }
 
 void use_attend_instruction_set(const char* name) {
   const bool wide = std::strcmp(name, avx512.name) == 0;
-  check(wide || std::strcmp(name, avx2.name) == 0, "attend: no instruction set '", name, "'; there are avx2 and avx512");
+  check(wide || std::strcmp(name, avx2.name) == 0, "attend: no instruction set '", name,
+        "'; there are avx2 and avx512");
   check(!wide || has_avx512(), "attend: this processor lacks avx512; use avx2");
   chosen() = wide ? &avx512 : &avx2;
 }
@@ -166,9 +179,10 @@ void attend_forward(const AttendSizes& sizes, const AttendOptions& options, cons
   const Destination<T> result(output, setting.extents.output);
   setting.problem.output = result.tokens();
   setting.problem.log_sum = log_sum;
-  each_block<A>(setting.problem.sizes, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& workspace) {
-    kernels<A>().forward(setting.problem, sequence, head, block, workspace);
-  });
+  each_block<A>(setting.problem.sizes,
+                [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& workspace) {
+                  kernels<A>().forward(setting.problem, sequence, head, block, workspace);
+                });
   result.finish();
 }
 
@@ -182,8 +196,10 @@ void attend_backward(const AttendSizes& sizes, const AttendOptions& options, con
   if (gradients.query.data) check_stride("query gradients", gradients.query, extents.query);
   if (gradients.key.data) check_stride("key gradients", gradients.key, extents.key);
   if (gradients.value.data) check_stride("value gradients", gradients.value, extents.value);
-  if (weighting.values) output = {};
-  else check_stride("outputs", output, extents.output);
+  if (weighting.values)
+    output = {};
+  else
+    check_stride("outputs", output, extents.output);
 
   const Source<T> kept(output, extents.output), incoming(output_gradient, extents.output);
   const Destination<T> query(gradients.query, extents.query), key(gradients.key, extents.key);
@@ -197,31 +213,34 @@ void attend_backward(const AttendSizes& sizes, const AttendOptions& options, con
 }
 
 template <class T>
-void attend_statistics(const AttendSizes& sizes, const AttendOptions& options, const Weighting<Arithmetic<T>>& weighting,
-                       const AttendInputs<T>& inputs, const Arithmetic<T>* log_sum,
-                       const RowStatistics<Arithmetic<T>>& statistics) {
+void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
+                       const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
+                       const Arithmetic<T>* log_sum, const RowStatistics<Arithmetic<T>>& statistics) {
   using A = Arithmetic<T>;
   Setting<T> setting(sizes, options, weighting, inputs);
   setting.problem.kept_log_sum = log_sum;
   setting.problem.statistics = statistics;
-  each_block<A>(setting.problem.sizes, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& workspace) {
-    kernels<A>().statistics(setting.problem, sequence, head, block, workspace);
-  });
+  each_block<A>(setting.problem.sizes,
+                [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& workspace) {
+                  kernels<A>().statistics(setting.problem, sequence, head, block, workspace);
+                });
 }
 
-template void attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&, const AttendInputs<float>&,
-                             Tokens<float>, float*);
+template void attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
+                             const AttendInputs<float>&, Tokens<float>, float*);
 template void attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<double>&,
                              const AttendInputs<double>&, Tokens<double>, double*);
-template void attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&, const AttendInputs<bf16>&,
-                             Tokens<bf16>, float*);
-template void attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<float>&, const AttendInputs<float>&,
-                              Tokens<const float>, const float*, Tokens<const float>, const AttendGradients<float>&);
+template void attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
+                             const AttendInputs<bf16>&, Tokens<bf16>, float*);
+template void attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
+                              const AttendInputs<float>&, Tokens<const float>, const float*, Tokens<const float>,
+                              const AttendGradients<float>&);
 template void attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<double>&,
                               const AttendInputs<double>&, Tokens<const double>, const double*, Tokens<const double>,
                               const AttendGradients<double>&);
-template void attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<float>&, const AttendInputs<bf16>&,
-                              Tokens<const bf16>, const float*, Tokens<const bf16>, const AttendGradients<bf16>&);
+template void attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
+                              const AttendInputs<bf16>&, Tokens<const bf16>, const float*, Tokens<const bf16>,
+                              const AttendGradients<bf16>&);
 template void attend_statistics(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
                                 const AttendInputs<float>&, const float*, const RowStatistics<float>&);
 template void attend_statistics(const AttendSizes&, const AttendOptions&, const Weighting<double>&,

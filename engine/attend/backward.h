@@ -21,8 +21,13 @@ BackwardBlock<A> prepare(const QueryBlock<A>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.sizes.head_size, value_size = p.sizes.value_size;
   const A scale = static_cast<A>(p.options.scale);
-  BackwardBlock<A> b{block, block.of_queries(p.inputs.query, size), block.of_queries(p.output_gradient, value_size),
-                     true, true, w.rows[0], w.rows[1]};
+  BackwardBlock<A> b{block,
+                     block.of_queries(p.inputs.query, size),
+                     block.of_queries(p.output_gradient, value_size),
+                     true,
+                     true,
+                     w.rows[0],
+                     w.rows[1]};
   b.finite_queries = finite(b.queries, b.count, size);
   b.finite_output_gradients = finite(b.output_gradients, b.count, value_size);
   pack_columns(b.queries, b.count, size, scale, b.width, w.query_columns);
@@ -93,7 +98,8 @@ void add_gradients(const BackwardBlock<A>& block, const Keys& keys, const Worksp
   const Band band = band_of(block, keys);
   if (p.gradients.value.data)
     add_product(keys, keys.count, value_size, block.count, {w.scores, block.width, 1}, block.output_gradients,
-                block.finite_output_gradients, block.of_keys(p.gradients.value, keys.first, value_size), mirrored(band));
+                block.finite_output_gradients, block.of_keys(p.gradients.value, keys.first, value_size),
+                mirrored(band));
   if (p.gradients.key.data)
     add_product(keys, keys.count, size, block.count, {w.score_gradients, block.width, 1}, block.queries,
                 block.finite_queries, block.of_keys(p.gradients.key, keys.first, size), mirrored(band));

@@ -64,13 +64,14 @@ void hide(const QueryBlock<A>& block, const Keys& keys, A* tile, A hidden) {
     hide(block.see, block.first, block.count, block.width, keys.first, keys.count, tile, hidden);
 }
 
-// tile (keys x width) = B C with the rows of B at the keys and C a transposed copy; hidden elements may be left unwritten.
+// tile (keys x width) = B C with the rows of B at the keys and C a transposed copy; hidden elements may be left
+// unwritten.
 template <class A>
 void transposed_product(const QueryBlock<A>& block, const Keys& keys, Tokens<const A> tokens, int64_t size,
                         const A* columns, A* tile) {
   const Matrix<const A> rows = block.of_keys(tokens, keys.first, size);
-  product<A>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width}, {tile, block.width}, false,
-             everything, mirrored(band_of(block, keys)));
+  product<A>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width}, {tile, block.width},
+             false, everything, mirrored(band_of(block, keys)));
 }
 
 // Scores of a tile.  Hidden ones become minus infinity for softmax, whose weight is then exactly 0, and 0 otherwise.

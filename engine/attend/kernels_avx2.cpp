@@ -6,7 +6,7 @@
 namespace orrery::detail::attend {
 
 constinit const InstructionSet avx2 = {"avx2",
-                                     {forward<float>, statistics<float>, backward<float>},
-                                     {forward<double>, statistics<double>, backward<double>}};
+                                       {forward<float>, statistics<float>, backward<float>},
+                                       {forward<double>, statistics<double>, backward<double>}};
 
 }  // namespace orrery::detail::attend

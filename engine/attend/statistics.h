@@ -6,7 +6,8 @@
 namespace orrery::detail::attend {
 namespace {
 
-// Per query: sums of w, of p = max(w, 0) and of p ln p; the numbers of keys seen and of zeros among them; the largest w.
+// Per query: sums of w, of p = max(w, 0) and of p ln p; the numbers of keys seen and of zeros among them; the largest
+// w.
 template <class A>
 struct Counts {
   A *sum, *positive, *logarithms, *seen, *zeros, *largest;

@@ -63,12 +63,13 @@ constexpr ProductKernels<A> product_kernels(std::integer_sequence<int, i...>) {
   return {{product_kernel<A, i / kernel_vectors + 1, i % kernel_vectors + 1>...}};
 }
 
-// C (m x n) = [C +] A (m x depth) B (depth x n), n a multiple of the vector.  Left out are terms whose (row, depth) lies
-// outside `inner`, because A is zero there, and elements of C outside `outer`, because nobody reads them.
+// C (m x n) = [C +] A (m x depth) B (depth x n), n a multiple of the vector.  Left out are terms whose (row, depth)
+// lies outside `inner`, because A is zero there, and elements of C outside `outer`, because nobody reads them.
 template <class A>
 void product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, bool add,
              Band inner = everything, Band outer = everything) {
-  constexpr ProductKernels<A> kernels = product_kernels<A>(std::make_integer_sequence<int, kernel_rows * kernel_vectors>());
+  constexpr ProductKernels<A> kernels =
+      product_kernels<A>(std::make_integer_sequence<int, kernel_rows * kernel_vectors>());
   constexpr int64_t w = lanes<A>, width = kernel_vectors * w;
   for (int64_t n0 = 0; n0 < n; n0 += width)
     for (int64_t r = 0; r < m; r += kernel_rows) {

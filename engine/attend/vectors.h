@@ -1,8 +1,8 @@
 // Vectors of the widest registers that the including file is compiled for, and the few functions the tiles need.
 //
-// kernels_avx2.cpp and kernels_avx512.cpp compile this header, tiles.h, visibility.h and the kernels with different flags.
-// Hence the anonymous namespaces, and no function of the standard library: a function that both files shared would be
-// one symbol, and the linker might give AVX-512 code to a machine that lacks it.
+// kernels_avx2.cpp and kernels_avx512.cpp compile this header, tiles.h, visibility.h and the kernels with different
+// flags. Hence the anonymous namespaces, and no function of the standard library: a function that both files shared
+// would be one symbol, and the linker might give AVX-512 code to a machine that lacks it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ constexpr int vector_bytes = 32;
 constexpr int kernel_rows = 6, kernel_vectors = 2;  // 12 sums of 16 registers
 #endif
 
-// What differs between float and double: 2^n is made by adding n to the exponent field, which starts at `mantissa_bits`.
+// What differs between float and double: 2^n is made by adding n to the exponent field, which starts at
+// `mantissa_bits`.
 template <class A>
 struct Format;
 template <>
@@ -40,7 +41,8 @@ struct Format<double> {
   typedef uint64_t Bits __attribute__((vector_size(vector_bytes)));
   using Word = int64_t;
   static constexpr int mantissa_bits = 52, exponent_bias = 1023, exp_terms = 13, log_terms = 10;
-  static constexpr double exp_lowest = -708., ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;
+  static constexpr double exp_lowest = -708., ln2_high = 6.93147180369123816490e-01,
+                          ln2_low = 1.90821492927058770002e-10;
 };
 
 template <class A>
@@ -67,9 +69,8 @@ struct Constant {
 // f(0), f(1), ... f(n - 1) with constant arguments: arrays of sums stay in registers only when no index is variable.
 template <int n, class F>
 [[gnu::always_inline]] inline void unrolled(const F& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (f(Constant<i>()), ...);
-  }(std::make_integer_sequence<int, n>());
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) { (f(Constant<i>()), ...); }
+  (std::make_integer_sequence<int, n>());
 }
 
 template <class A>
@@ -82,7 +83,7 @@ template <class A>
 }
 template <class A>
 [[gnu::always_inline]] inline Vector<A> splat(A x) {
-  return x - Vector<A>{};  // not 0 + x, which is no copy where x is -0
+  return x - Vector<A>{};  // x - 0 is x for a compiler too; 0 + x is not, because x may be -0
 }
 template <class A>
 [[gnu::always_inline]] inline Vector<A> select(Mask<A> mask, Vector<A> yes, Vector<A> no) {
@@ -135,7 +136,8 @@ template <class A>
 template <class A>
 [[gnu::always_inline]] inline Vector<A> logarithm(Vector<A> x) {
   using F = Format<A>;
-  constexpr Word<A> unit = Word<A>{1} << F::mantissa_bits, lowest = (F::exponent_bias - 1) * unit + unit / 5 * 2;  // 0.7
+  constexpr Word<A> unit = Word<A>{1} << F::mantissa_bits,
+                    lowest = (F::exponent_bias - 1) * unit + unit / 5 * 2;  // 0.7
   const Bits<A> bits = reinterpret_cast<Bits<A>>(x);
   const Mask<A> power = reinterpret_cast<Mask<A>>(bits - lowest) >> F::mantissa_bits;
   const Vector<A> m = reinterpret_cast<Vector<A>>(bits - (reinterpret_cast<Bits<A>>(power) << F::mantissa_bits));
@@ -150,7 +152,8 @@ template <class A>
   return select<A>(x - x == A(0), result, x);
 }
 
-// Rows become columns: afterwards x[i][j] is what x[j][i] was.  Stage s exchanges the blocks of s lanes off the diagonal.
+// Rows become columns: afterwards x[i][j] is what x[j][i] was.  Stage s exchanges the blocks of s lanes off the
+// diagonal.
 template <class A>
 [[gnu::always_inline]] inline void transpose(Vector<A> (&x)[lanes<A>]) {
   constexpr int n = lanes<A>;

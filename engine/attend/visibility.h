@@ -58,7 +58,8 @@ inline Band tile_band(const Visibility& see, int64_t query, int64_t key) {
 
 // tile (keys x width, lanes are queries): what is not seen becomes `hidden`.
 template <class A>
-void hide(const Visibility& see, int64_t query, int64_t queries, int64_t width, int64_t key, int64_t keys, A* tile, A hidden) {
+void hide(const Visibility& see, int64_t query, int64_t queries, int64_t width, int64_t key, int64_t keys, A* tile,
+          A hidden) {
   const Band band = tile_band(see, query, key);
   const auto word = [](int64_t x) { return static_cast<Word<A>>(greatest(-(1 << 30), least(1 << 30, x))); };
   for (int64_t i = 0; i < width; i += lanes<A>) {

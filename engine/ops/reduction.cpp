@@ -15,7 +15,7 @@ namespace {
 template <class T>
 struct Element {
   In<T> x;
-  HOST_DEVICE Arithmetic<T> operator()(int64_t i) const { return x[i]; }
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t) const { return x[i]; }
 };
 
 // The sizes around axes [first, last): (outer, n, inner).
@@ -78,8 +78,7 @@ struct LargestOfRow {  // of x (outer, n, inner) along n; one row is one (outer,
     const auto top = row.max([&](int j) { return in[j * inner]; });
     // The first position that holds it: the largest of n - j.
     const int left = row.max([&](int j) { return in[j * inner] == top ? static_cast<int>(n) - j : 0; });
-    row.each([&](int j) {
-      if (j != 0) return;
+    row.once([&] {
       if (y) y[r] = top;
       at[r] = left == 0 ? 0 : static_cast<int>(n) - left;  // 0 if the row holds NaN
     });

@@ -23,7 +23,8 @@ struct BenchSettings {
   template <class V>
   void visit(V& v) {
     v("only", only, "run only the cases whose name contains this text");
-    v("precision", precision, "of products: highest (f32), high or medium (bf16)", one_of({"highest", "high", "medium"}));
+    v("precision", precision, "of products: highest (f32), high or medium (bf16)",
+      one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("threads", threads, "cores to use; 0: all", at_least(0));
     v("seconds", seconds, "time to spend on one figure", above(0));
@@ -51,7 +52,8 @@ const Group& group_at(const std::string& name) {
     names.push_back(group.name);
   }
   const std::string meant = nearest(name, names);
-  fail("bench: no group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names));
+  fail("bench: no group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
+       join(names));
 }
 
 double rounded(double x) { return std::round(x * 1e3) / 1e3; }
@@ -75,8 +77,8 @@ std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
     return left ? s + space : space + s;
   };
   std::string line = padded(c.name, 36, true) + padded(fixed(figure.time.best * 1e3, 3), 11, false) +
-                     padded(fixed(figure.time.median * 1e3, 3), 11, false) + padded(fixed(c.work / figure.time.best, 1), 11, false) +
-                     "  " + padded(c.unit, 9, true);
+                     padded(fixed(figure.time.median * 1e3, 3), 11, false) +
+                     padded(fixed(c.work / figure.time.best, 1), 11, false) + "  " + padded(c.unit, 9, true);
   for (const auto& [key, value] : figure.extra) line += "  " + key + " " + value;
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
@@ -104,7 +106,8 @@ int bench(const Arguments& arguments) {
     for (BenchCase& c : group_at(word).cases())
       if (c.name.find(s.only) != std::string::npos) cases.push_back(std::move(c));
   // In JSON no case is no line: compare.py may ask for one that only PyTorch has.
-  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "'; leave --only out to see all");
+  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only,
+        "'; leave --only out to see all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("

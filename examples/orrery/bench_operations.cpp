@@ -34,7 +34,9 @@ Measured measure_both(const std::vector<Tensor>& x, const Tensor& dy, const F& f
 using Operation = std::function<Tensor(const Tensor&)>;
 std::vector<std::pair<std::string, Operation>> row_operations(int64_t channels) {
   const Tensor weight = Tensor::full(Shape{channels}, 1), bias = Tensor::zeros(Shape{channels});
-  const auto activation = [](const char* name) { return [a = nn::Activation(parse_spec(name))](const Tensor& x) { return a(x); }; };
+  const auto activation = [](const char* name) {
+    return [a = nn::Activation(parse_spec(name))](const Tensor& x) { return a(x); };
+  };
   return {{"copy", [](const Tensor& x) { return x.clone(); }},
           {"gelu_erf", activation("gelu")},
           {"gelu_tanh", activation("gelu_tanh")},
@@ -52,14 +54,15 @@ std::vector<BenchCase> gemm_cases() {
            {2048, 2048, 2048}, {1024, 3072, 768}, {1024, 768, 3072}, {768, 512, 128}, {4096, 4096, 4096}}) {
     const Product product{.m = m, .n = n, .k = k};
     const double work = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / 1e9;
-    all.push_back({text("gemm/", m, "x", n, "x", k), work, "GFLOP/s", [product](double seconds) {
-                     const Tensor a = normal_tensor({product.m, product.k}, 0), b = normal_tensor({product.k, product.n}, 1);
-                     const auto multiply_once = [&] {
-                       const Tensor c = Tensor::empty({product.m, product.n});
-                       multiply<float>(Device::cpu, product, a.data<float>(), b.data<float>(), {c.mutable_data<float>()});
-                     };
-                     return BenchFigure{measure(multiply_once, seconds), {}};
-                   }});
+    all.push_back(
+        {text("gemm/", m, "x", n, "x", k), work, "GFLOP/s", [product](double seconds) {
+           const Tensor a = normal_tensor({product.m, product.k}, 0), b = normal_tensor({product.k, product.n}, 1);
+           const auto multiply_once = [&] {
+             const Tensor c = Tensor::empty({product.m, product.n});
+             multiply<float>(Device::cpu, product, a.data<float>(), b.data<float>(), {c.mutable_data<float>()});
+           };
+           return BenchFigure{measure(multiply_once, seconds), {}};
+         }});
   }
   return all;
 }
@@ -77,8 +80,11 @@ std::vector<BenchCase> row_cases() {
                    }});
     if (name == "copy") continue;
     all.push_back({stem + "both", work * 2.5, "GB/s", [f](double seconds) {
-                     const Tensor x = normal_tensor({rows, channels}, 0).set_requires_grad(), dy = normal_tensor({rows, channels}, 1);
-                     return BenchFigure{measure_both({x}, dy, [&] { return f(x); }, seconds), {}};
+                     const Tensor x = normal_tensor({rows, channels}, 0).set_requires_grad(),
+                                  dy = normal_tensor({rows, channels}, 1);
+                     return BenchFigure{measure_both(
+                                            {x}, dy, [&] { return f(x); }, seconds),
+                                        {}};
                    }});
   }
   return all;
@@ -99,9 +105,12 @@ std::vector<BenchCase> attention_cases() {
         const Measured both = measure_both(x, normal_tensor(shape, 3), f, seconds);
         const NoGrad guard;
         const Measured forward = measure(f, seconds);
-        return BenchFigure{both, {{"forward_ms", fixed(forward.best * 1e3, 3)}, {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
+        return BenchFigure{both,
+                           {{"forward_ms", fixed(forward.best * 1e3, 3)},
+                            {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
       };
-      all.push_back({text("attention/softmax/L", length, causal ? "/causal" : "/full"), 4 * scores * 3.5 / 1e9, "GFLOP/s", run});
+      all.push_back(
+          {text("attention/softmax/L", length, causal ? "/causal" : "/full"), 4 * scores * 3.5 / 1e9, "GFLOP/s", run});
     }
   return all;
 }

@@ -12,7 +12,8 @@ Tensor random_tokens(const Shape& shape, int64_t vocabulary, uint64_t index) {
   const RandomKey key = RandomKey{0, 0}.derive("bench").derive(index);
   std::vector<int32_t> tokens(static_cast<size_t>(shape.count()));
   for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<int32_t>(uniform(key, i) * static_cast<float>(vocabulary)) % static_cast<int32_t>(vocabulary);
+    tokens[i] =
+        static_cast<int32_t>(uniform(key, i) * static_cast<float>(vocabulary)) % static_cast<int32_t>(vocabulary);
   return Tensor::from(shape, tokens);
 }
 
@@ -22,7 +23,8 @@ BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, doub
   nn::FlatParameters parameters(model);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)"), parameters);
   const Shape shape{batch, settings.context};
-  const Tensor inputs = random_tokens(shape, settings.vocabulary, 0), targets = random_tokens(shape, settings.vocabulary, 1);
+  const Tensor inputs = random_tokens(shape, settings.vocabulary, 0),
+               targets = random_tokens(shape, settings.vocabulary, 1);
   const auto step = [&] {
     parameters.forget_gradients();
     nn::Pass pass;
@@ -44,7 +46,8 @@ BenchCase train_case(const std::string& preset, int64_t vocabulary, int64_t cont
 }  // namespace
 
 std::vector<BenchCase> train_cases() {
-  return {train_case("gpt-char-small", 65, 64, 12), train_case("gpt-char-medium", 65, 256, 4), train_case("gpt2-124m", 50304, 256, 2)};
+  return {train_case("gpt-char-small", 65, 64, 12), train_case("gpt-char-medium", 65, 256, 4),
+          train_case("gpt2-124m", 50304, 256, 2)};
 }
 
 }  // namespace orrery::program

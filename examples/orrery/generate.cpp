@@ -48,12 +48,15 @@ std::string prompt_of(const GenerateSettings& s) {
 }
 
 std::string find_checkpoint(const std::string& folder) {
-  check(!folder.empty(), "generate: no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
-                         "--checkpoint=runs/latest");
-  check(std::filesystem::is_directory(folder), "generate: there is no folder ", folder, "; orrery train --out=DIR makes one");
+  check(!folder.empty(),
+        "generate: no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
+        "--checkpoint=runs/latest");
+  check(std::filesystem::is_directory(folder), "generate: there is no folder ", folder,
+        "; orrery train --out=DIR makes one");
   if (std::filesystem::exists(folder + "/state.json")) return folder;
   const std::string latest = models::latest_checkpoint(folder);
-  check(!latest.empty(), "generate: ", folder, " holds no checkpoint; give the folder of a run or of one of its checkpoints");
+  check(!latest.empty(), "generate: ", folder,
+        " holds no checkpoint; give the folder of a run or of one of its checkpoints");
   return latest;
 }
 
@@ -68,7 +71,8 @@ std::string generate_help() {
 int generate(const Arguments& arguments) {
   GenerateSettings s;
   const std::vector<std::string> words = read_arguments("generate", arguments, settings_of(s));
-  check(words.empty(), "generate: '", words.empty() ? "" : words[0], "' is not of the form --key=value; did you mean --prompt?");
+  check(words.empty(), "generate: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --prompt?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const std::string checkpoint = find_checkpoint(s.checkpoint), prompt = prompt_of(s);
   const models::CheckpointState state = models::read_state(checkpoint);
@@ -79,9 +83,8 @@ int generate(const Arguments& arguments) {
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << prompt << std::flush;
-    models::generate(model, tokens, s.sampling, [&](int32_t token) {
-      std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush;
-    });
+    models::generate(model, tokens, s.sampling,
+                     [&](int32_t token) { std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush; });
     ++s.sampling.seed;
   }
   std::cout << std::endl;

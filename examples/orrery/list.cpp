@@ -40,31 +40,34 @@ void print_matches(const std::string& word) {
   }
   if (found) return;
   const std::string meant = nearest(word, known);
-  fail("list: no family or name '", word, "'; ", meant.empty() ? "orrery list shows all" : "did you mean '" + meant + "'?");
+  fail("list: no family or name '", word, "'; ",
+       meant.empty() ? "orrery list shows all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
 
 std::string list_help() {
   ListSettings settings;
-  std::string families;
-  for (const models::CatalogueFamily& family : models::catalogue()) families += " " + family.name;
-  return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, and source; of activations also the kinks, the value\n"
-         "and slope at 0, the minimum and the limits at -infinity and infinity.  Families:" +
-         families + "\n" + describe(settings_of(settings));
+  std::vector<std::string> families;
+  for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);
+  return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, and source; of activations also\n"
+         "the kinks, the value and slope at 0, the minimum and the limits at -infinity and infinity.\nFamilies: " +
+         join(families) + "\n" + describe(settings_of(settings));
 }
 
 int list(const Arguments& arguments) {
   ListSettings settings;
   const std::vector<std::string> words = read_arguments("list", arguments, settings_of(settings));
-  check(!settings.markdown || words.empty(), "list: --markdown prints the whole catalogue; leave '", words.empty() ? "" : words[0], "' out");
+  check(!settings.markdown || words.empty(), "list: --markdown prints the whole catalogue; leave '",
+        words.empty() ? "" : words[0], "' out");
   if (settings.markdown) {
     std::cout << models::catalogue_markdown();
     return 0;
   }
   for (const std::string& word : words) print_matches(word);
   if (words.empty())
-    for (const models::CatalogueFamily& family : models::catalogue()) std::cout << models::catalogue_text(family) << "\n";
+    for (const models::CatalogueFamily& family : models::catalogue())
+      std::cout << models::catalogue_text(family) << "\n";
   return 0;
 }
 

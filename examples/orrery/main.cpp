@@ -25,9 +25,10 @@ const std::vector<Command>& commands() {
 
 std::string version_text() {
   const Build b = build();
-  return text("orrery ", b.version, "\ncompiler          ", b.compiler, "\nflags             ", b.flags, "\ncompiled for      ",
-              b.instruction_sets, "\nthis processor    ", processor_instruction_sets(), "\nfused attention   ",
-              attend_instruction_set(), "\nBLAS              ", blas_description(), "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DCUDA=ON)");
+  return text("orrery ", b.version, "\ncompiler          ", b.compiler, "\nflags             ", b.flags,
+              "\ncompiled for      ", b.instruction_sets, "\nthis processor    ", processor_instruction_sets(),
+              "\nfused attention   ", attend_instruction_set(), "\nBLAS              ", blas_description(),
+              "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DCUDA=ON)");
 }
 
 int run(int count, char** words) {
@@ -35,7 +36,6 @@ int run(int count, char** words) {
   app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
   app.require_subcommand(0, 1);
   app.allow_extras();
-  app.footer("orrery COMMAND --help lists the arguments of a command.");
   std::vector<std::string> names;
   for (const Command& command : commands()) {
     CLI::App* const sub = app.add_subcommand(command.name, command.summary);
@@ -43,6 +43,7 @@ int run(int count, char** words) {
     sub->footer(command.help);
     names.push_back(command.name);
   }
+  app.footer("orrery COMMAND --help lists the arguments of a command.");
   try {
     app.parse(count, words);
   } catch (const CLI::Success& asked) {  // --help, --version
@@ -51,14 +52,16 @@ int run(int count, char** words) {
     fail(error.what());
   }
   for (const Command& command : commands())
-    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) return command.run(sub->remaining());
+    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed())
+      return command.run(sub->remaining());
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) {
     std::cout << app.help();
     return 0;
   }
   const std::string meant = nearest(extras[0], names);
-  fail("no command '", extras[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names));
+  fail("no command '", extras[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
+       join(names));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "examples/orrery/pointwise_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -49,7 +50,8 @@ std::vector<PointwiseRow> check_plain(const nn::Activation& f) {
   const std::vector<double> slopes = x.grad().to_vector();
   PointwiseRow row{.input = "x"};
   for (size_t i = 0; i < points.size(); ++i)
-    compare(row, points[i], slopes[i], f.derivative_by_dual(points[i]), quotient([&](double d) { return f.value(points[i] + d); }));
+    compare(row, points[i], slopes[i], f.derivative_by_dual(points[i]),
+            quotient([&](double d) { return f.value(points[i] + d); }));
   return {row};
 }
 
@@ -59,7 +61,8 @@ std::vector<PointwiseRow> check_learned(const nn::LearnedActivation& f) {
   const size_t columns = points.size(), count = initial.size();
   std::vector<double> parameters(count * columns);
   for (size_t j = 0; j < count; ++j)
-    for (size_t i = 0; i < columns; ++i) parameters[j * columns + i] = initial[j] + 0.1 * std::sin(1.7 * static_cast<double>(i + j));
+    for (size_t i = 0; i < columns; ++i)
+      parameters[j * columns + i] = initial[j] + 0.1 * std::sin(1.7 * static_cast<double>(i + j));
   const auto width = static_cast<int64_t>(columns);
   const Tensor x = leaf(Shape{1, width}, points), p = leaf(Shape{static_cast<int64_t>(count), width}, parameters);
   backward(f(x, p), Tensor::full(x.shape(), 1, Dtype::f64));

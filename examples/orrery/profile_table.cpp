@@ -24,9 +24,14 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
   double seconds = 0;
   for (auto it = profile.begin(); it != profile.end(); ++it) order.push_back(it), seconds += it->second.seconds;
   std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.seconds > b->second.seconds; });
-  Table table({"operation", "direction", "calls", "ms", "time", "rate", "", "kept MB", "of peak"}, "llrrrrlrr");
+  Table table({"operation", "direction", "calls", "ms", "share", "rate", "", "kept MB", "of peak"}, "llrrrrlrr");
+  ProfileRow rest;
   for (const auto& it : order) {
     const ProfileRow& row = it->second;
+    if (row.seconds < 1e-3 * seconds) {  // reshapes and their like, which move nothing
+      rest.calls += row.calls, rest.seconds += row.seconds, rest.kept_bytes += row.kept_bytes;
+      continue;
+    }
     const double time = std::max(row.seconds, 1e-12);
     const double of_flops = row.flops / time / peak.flops, of_bytes = row.bytes / time / peak.bytes;
     const bool arithmetic = of_flops >= of_bytes;
@@ -37,8 +42,12 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
                counted ? (arithmetic ? "GFLOP/s" : "GB/s") : "", megabytes(static_cast<double>(row.kept_bytes)),
                counted ? fixed(100 * std::max(of_flops, of_bytes), 0) + " %" : "-"});
   }
-  return "profile: all calls of a run together; kept MB is what they held for backward, summed over the calls\n" + table.print() +
-         "  measured peak: " + fixed(peak.flops / 1e9, 1) + " GFLOP/s (product of 1536 x 1536, f32), " +
+  if (rest.calls > 0)
+    table.add({"(others)", "", grouped(rest.calls), fixed(rest.seconds * 1e3, 1),
+               fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "",
+               megabytes(static_cast<double>(rest.kept_bytes)), "-"});
+  return "profile: all calls of a run together; kept MB is what they held for backward, summed over the calls\n" +
+         table.print() + "  measured peak: " + fixed(peak.flops / 1e9, 1) + " GFLOP/s (product of 1536 x 1536, f32), " +
          fixed(peak.bytes / 1e9, 1) + " GB/s (copy of 64 MiB)\n";
 }
 

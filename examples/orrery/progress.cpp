@@ -27,17 +27,19 @@ std::string time_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
   const auto two = [](int64_t x) { return (x < 10 ? "0" : "") + std::to_string(x); };
-  return hours > 0 ? std::to_string(hours) + ":" + two(minutes) + ":" + two(rest) : std::to_string(minutes) + ":" + two(rest);
+  return hours > 0 ? std::to_string(hours) + ":" + two(minutes) + ":" + two(rest)
+                   : std::to_string(minutes) + ":" + two(rest);
 }
 
 }  // namespace
 
 std::string step_line(const models::StepReport& r) {
   const std::string steps = std::to_string(r.steps);
-  return "step " + padded(std::to_string(r.step), steps.size()) + "/" + steps + "  loss " + fixed(r.loss, 4) + "  gradient " +
-         padded(fixed(r.gradient_norm, 3), 6) + "  rate " + scientific(r.rate) + "  " + padded(fixed(r.milliseconds, 1), 6) + " ms  " +
-         padded(grouped(std::llround(r.tokens_per_second)), 7) + " tokens/s  " + padded(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) +
-         " MB  " + time_text(r.seconds_left) + " left";
+  return "step " + padded(std::to_string(r.step), steps.size()) + "/" + steps + "  loss " + fixed(r.loss, 4) +
+         "  gradient " + padded(fixed(r.gradient_norm, 3), 6) + "  rate " + scientific(r.rate) + "  " +
+         padded(fixed(r.milliseconds, 1), 6) + " ms  " + padded(grouped(std::llround(r.tokens_per_second)), 7) +
+         " tokens/s  " + padded(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB  " +
+         time_text(r.seconds_left) + " left";
 }
 
 int64_t line_interval(int64_t steps) {

@@ -43,7 +43,8 @@ std::string scientific(double x, int digits) {
 }
 std::string grouped(int64_t x) {
   std::string digits = std::to_string(x);
-  for (int at = static_cast<int>(digits.size()) - 3; at > (x < 0 ? 1 : 0); at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (int at = static_cast<int>(digits.size()) - 3; at > (x < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
   return digits;
 }
 std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }

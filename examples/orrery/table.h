@@ -18,9 +18,9 @@ class Table {
   std::string alignment_;
 };
 
-std::string fixed(double x, int digits);     // 1.50
+std::string fixed(double x, int digits);           // 1.50
 std::string scientific(double x, int digits = 1);  // 1.5e-05
-std::string grouped(int64_t x);              // 1,234,567
-std::string megabytes(double bytes);         // 12.3
+std::string grouped(int64_t x);                    // 1,234,567
+std::string megabytes(double bytes);               // 12.3
 
 }  // namespace orrery::program

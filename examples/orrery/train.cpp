@@ -83,10 +83,10 @@ int train(const Arguments& arguments) {
   models::Trainer trainer(read_train_settings(arguments));
   const models::TrainSettings& settings = trainer.settings();
   print_settings(settings);
-  std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; text: "
-            << grouped(static_cast<int64_t>(trainer.text().train().size())) << " tokens to learn, "
-            << grouped(static_cast<int64_t>(trainer.text().held_out().size())) << " held out; " << thread_count() << " threads"
-            << std::endl;
+  std::cout << "model: " << grouped(nn::count_parameters(trainer.model()))
+            << " parameters; text: " << grouped(static_cast<int64_t>(trainer.text().train().size()))
+            << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().held_out().size())) << " held out; "
+            << thread_count() << " threads" << std::endl;
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << std::endl;
 
   interrupted = 0;
@@ -104,7 +104,8 @@ int train(const Arguments& arguments) {
     events.stop = [] { return interrupted != 0; };
     result = trainer.run(events);
   }
-  if (interrupted) std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume\n";
+  if (interrupted)
+    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume\n";
   if (settings.profile) std::cout << profile_table(result.profile);
   print_files(settings, result.checkpoint);
   std::cout << "validation loss " << fixed(result.validation_loss, 4) << std::endl;

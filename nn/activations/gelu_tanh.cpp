@@ -18,12 +18,12 @@ struct GeluTanh {
 
   template <class T>
   HOST_DEVICE T value(T x) const {
-    return x * share(x);
+    return x * scalar::sigmoid(twice_u(x));
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    const T s = share(x), slope_of_2u = T(root) * (1 + T(3 * cubic) * x * x);
-    return s + x * s * (1 - s) * slope_of_2u;
+    const T s = scalar::sigmoid(twice_u(x)), rest = scalar::sigmoid(-twice_u(x));  // 1 - s would cancel
+    return s + x * s * rest * (T(root) * (1 + T(3 * cubic) * x * x));
   }
 
  private:
@@ -31,8 +31,8 @@ struct GeluTanh {
   static constexpr double cubic = 0.044715;
 
   template <class T>
-  HOST_DEVICE static T share(T x) {
-    return scalar::sigmoid(T(root) * (x + T(cubic) * x * x * x));
+  HOST_DEVICE static T twice_u(T x) {
+    return T(root) * (x + T(cubic) * x * x * x);
   }
 };
 REGISTER_ACTIVATION(GeluTanh);

@@ -1,6 +1,6 @@
 // Sigmoid: the logistic function.
 //   f(x)  = 1 / (1 + exp(-x))
-//   f'(x) = y (1 - y) = z / (1 + z)^2,     z = exp(-|x|), which is accurate in both tails
+//   f'(x) = y (1 - y) = f(x) f(-x)         the second form is accurate in both tails
 #include "nn/activation_kernels.h"
 
 namespace orrery::nn {
@@ -21,8 +21,7 @@ struct Sigmoid {
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    const T z = scalar::exp(-scalar::abs(x)), d = 1 + z;
-    return z / (d * d);
+    return scalar::sigmoid(x) * scalar::sigmoid(-x);
   }
   template <class T>
   HOST_DEVICE T derivative_from_output(T y) const {

@@ -27,8 +27,10 @@ struct RowLoss {
     const A top = row.max([&](int v) { return z[v]; });
     const A total = row.sum([&](int v) { return scalar::exp(z[v] - top); });
     const A lse = top + scalar::log(total);
-    log_sum[r] = lse;
-    loss[r] = target[r] < 0 ? A(0) : lse - z[target[r]];
+    row.once([&] {
+      log_sum[r] = lse;
+      loss[r] = target[r] < 0 ? A(0) : lse - z[target[r]];
+    });
   }
 };
 template <class T>
@@ -52,7 +54,7 @@ struct RowGradient {
 template <class A>
 struct LossOfRow {
   const A* loss;
-  HOST_DEVICE double operator()(int64_t r) const { return loss[r]; }
+  HOST_DEVICE double operator()(int64_t r, int64_t) const { return loss[r]; }
 };
 
 struct CrossEntropy {

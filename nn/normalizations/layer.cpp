@@ -36,7 +36,7 @@ struct Forward {
       row.each([&](int i) { out[i] = (in[i] - mu) * s * w[i] + b[i]; });
     else
       row.each([&](int i) { out[i] = (in[i] - mu) * s * w[i]; });
-    mean[r] = mu, rstd[r] = s;
+    row.once([&] { mean[r] = mu, rstd[r] = s; });
   }
 };
 
@@ -62,9 +62,7 @@ struct ParameterTerms {  // g xh and g of one element
   using A = Arithmetic<T>;
   In<T> x, dy;
   const A *mean, *rstd;
-  int64_t channels;
-  HOST_DEVICE Several<A, 2> operator()(int64_t i) const {
-    const int64_t r = i / channels;
+  HOST_DEVICE Several<A, 2> operator()(int64_t i, int64_t r) const {
     const A g = dy[i];
     return {{g * (x[i] - mean[r]) * rstd[r], g}};
   }
@@ -100,7 +98,7 @@ struct LayerNorm {
         rows(x.device(), count, static_cast<int>(channels),
              InputGradient<T>{{x.data<T>()}, {weight.data<T>()}, {dy.data<T>()}, {d[0].mutable_data<T>()}, m, s});
       if (d[1])
-        reduce(x.device(), 1, count, channels, ParameterTerms<T>{{x.data<T>()}, {dy.data<T>()}, m, s, channels},
+        reduce(x.device(), 1, count, channels, ParameterTerms<T>{{x.data<T>()}, {dy.data<T>()}, m, s},
                Outputs<T, 2>{{d[1].mutable_data<T>(), d[2].mutable_data<T>()}});
     });
     return d;

@@ -31,7 +31,7 @@ struct Forward {
     const A square = row.sum([&](int i) { return in[i] * in[i]; }) / static_cast<A>(row.n);
     const A s = 1 / scalar::sqrt(square + epsilon);
     row.each([&](int i) { out[i] = in[i] * s * w[i]; });
-    rstd[r] = s;
+    row.once([&] { rstd[r] = s; });
   }
 };
 
@@ -56,8 +56,7 @@ struct WeightTerm {
   using A = Arithmetic<T>;
   In<T> x, dy;
   const A* rstd;
-  int64_t channels;
-  HOST_DEVICE A operator()(int64_t i) const { return dy[i] * x[i] * rstd[i / channels]; }
+  HOST_DEVICE A operator()(int64_t i, int64_t r) const { return dy[i] * x[i] * rstd[r]; }
 };
 
 struct RmsNorm {
@@ -87,7 +86,7 @@ struct RmsNorm {
         rows(x.device(), count, static_cast<int>(channels),
              InputGradient<T>{{x.data<T>()}, {weight.data<T>()}, {dy.data<T>()}, {d[0].mutable_data<T>()}, rstd.data<A>()});
       if (d[1])
-        reduce(x.device(), 1, count, channels, WeightTerm<T>{{x.data<T>()}, {dy.data<T>()}, rstd.data<A>(), channels},
+        reduce(x.device(), 1, count, channels, WeightTerm<T>{{x.data<T>()}, {dy.data<T>()}, rstd.data<A>()},
                d[1].mutable_data<T>());
     });
     return d;

@@ -20,18 +20,6 @@ namespace {
 
 using cuda_on_cpu::Order;
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ORRERY_WATCHED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ORRERY_WATCHED true
-#endif
-#endif
-#if !defined(ORRERY_WATCHED)
-#define ORRERY_WATCHED false
-#endif
-constexpr bool address_sanitizer = ORRERY_WATCHED;  // it ends the program at the faults that are otherwise errors
-
 // How a process ends that does this.
 template <class F>
 int status_of_process(const F& f) {

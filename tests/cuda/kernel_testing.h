@@ -17,6 +17,23 @@
 
 namespace orrery {
 
+// AddressSanitizer ends the program at faults that are otherwise errors; ThreadSanitizer fails it for any race.
+#if defined(__has_feature)
+inline constexpr bool address_sanitizer = __has_feature(address_sanitizer);
+inline constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
+#else
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool address_sanitizer = true;
+#else
+inline constexpr bool address_sanitizer = false;
+#endif
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool thread_sanitizer = true;
+#else
+inline constexpr bool thread_sanitizer = false;
+#endif
+#endif
+
 // A CUDA build runs the same tests on a card; without one there is nothing to test.
 inline bool no_card() {
   if (cuda::device_count() > 0) return false;

@@ -45,10 +45,12 @@ std::vector<Case> masks(const AttendSizes& s) {
                              with({.scale = 0.3, .causal = true, .query_offset = -1}),
                              with({.scale = 0.3, .query_offset = offset / 2, .window = 20}),
                              with({.scale = 0.3, .causal = true, .query_offset = offset, .window = 9})};
-  Case lengths = with({.scale = 0.3}), documents = with({.scale = 0.3}), together = with({.scale = 0.3, .causal = true, .window = 70});
+  Case lengths = with({.scale = 0.3}), documents = with({.scale = 0.3}),
+       together = with({.scale = 0.3, .causal = true, .window = 70});
   for (int64_t b = 0; b < s.batch; ++b) {
     lengths.lengths.push_back(static_cast<int32_t>(s.keys * (b + 1) / (s.batch + 1)));
-    for (int64_t i = 0; i < s.queries; ++i) documents.query_documents.push_back(static_cast<int32_t>((i + offset + 3 * b) / 25));
+    for (int64_t i = 0; i < s.queries; ++i)
+      documents.query_documents.push_back(static_cast<int32_t>((i + offset + 3 * b) / 25));
     for (int64_t j = 0; j < s.keys; ++j) documents.key_documents.push_back(static_cast<int32_t>((j + 3 * b) / 25));
   }
   together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.random_key = {5, 6};
@@ -57,10 +59,11 @@ std::vector<Case> masks(const AttendSizes& s) {
   return cases;
 }
 
-const AttendSizes ragged[] = {{.batch = 2, .queries = 65, .keys = 65, .query_heads = 2, .key_heads = 2, .head_size = 16, .value_size = 16},
-                              {.batch = 1, .queries = 300, .keys = 300, .query_heads = 2, .key_heads = 1, .head_size = 32, .value_size = 16},
-                              {.batch = 2, .queries = 1, .keys = 150, .query_heads = 4, .key_heads = 2, .head_size = 24, .value_size = 40},
-                              {.batch = 1, .queries = 70, .keys = 131, .query_heads = 6, .key_heads = 2, .head_size = 3, .value_size = 5}};
+const AttendSizes ragged[] = {
+    {.batch = 2, .queries = 65, .keys = 65, .query_heads = 2, .key_heads = 2, .head_size = 16, .value_size = 16},
+    {.batch = 1, .queries = 300, .keys = 300, .query_heads = 2, .key_heads = 1, .head_size = 32, .value_size = 16},
+    {.batch = 2, .queries = 1, .keys = 150, .query_heads = 4, .key_heads = 2, .head_size = 24, .value_size = 40},
+    {.batch = 1, .queries = 70, .keys = 131, .query_heads = 6, .key_heads = 2, .head_size = 3, .value_size = 5}};
 
 template <class T>
 void check_all(double tolerance) {
@@ -104,14 +107,20 @@ TEST_CASE("attend gives the same bits for any number of threads") {
 
 TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, whatever it and the keys hold") {
   for (const Kind kind : kinds) {
-    Case c{.sizes = {2, 70, 40, 2, 2, 16, 24}, .options = {.scale = 0.3, .causal = true, .query_offset = -1}, .kind = kind};
+    Case c{.sizes = {2, 70, 40, 2, 2, 16, 24},
+           .options = {.scale = 0.3, .causal = true, .query_offset = -1},
+           .kind = kind};
     c.lengths = {40, 0};
     c.fill();
     Case clean = c;
-    const auto poison = [](Numbers& x, size_t begin, size_t n) { std::fill_n(x.begin() + static_cast<int64_t>(begin), n, not_a_number); };
-    poison(c.key, c.key.size() / 2, c.key.size() / 2), poison(c.value, c.value.size() / 2, c.value.size() / 2);  // sequence 1
-    poison(c.query, c.query.size() / 2, c.query.size() / 2), poison(c.query, 0, 32);                           // and query 0 of 0
-    poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2), poison(c.output_gradient, 0, 48);
+    const auto poison = [](Numbers& x, size_t begin, size_t n) {
+      std::fill_n(x.begin() + static_cast<int64_t>(begin), n, not_a_number);
+    };
+    poison(c.key, c.key.size() / 2, c.key.size() / 2),
+        poison(c.value, c.value.size() / 2, c.value.size() / 2);                      // sequence 1
+    poison(c.query, c.query.size() / 2, c.query.size() / 2), poison(c.query, 0, 32);  // and query 0 of 0
+    poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2),
+        poison(c.output_gradient, 0, 48);
     for (const char* set : instruction_sets()) {
       use_attend_instruction_set(set);
       const Results expected = plain(clean), dirty = attend<float>(c);
@@ -142,13 +151,15 @@ TEST_CASE("attend: NaN and infinity reach only those who see them") {
       untouched(dirty.output, clean.output), untouched(dirty.query, clean.query);
       untouched(dirty.key, clean.key), untouched(dirty.value, clean.value);
       for (size_t i = 37 * 16; i < 40 * 16; ++i) CHECK(dirty.output[i] == clean.output[i]);  // before it, by causality
-      if (kind != Kind::relu) CHECK(!std::isfinite(dirty.output[40 * 16]));  // relu may skip NaN
+      if (kind != Kind::relu) CHECK(!std::isfinite(dirty.output[40 * 16]));                  // relu may skip NaN
     }
 }
 
 TEST_CASE("attend: gradients agree with a difference quotient, with dropout") {
   for (const Kind kind : {Kind::softmax, Kind::gelu_tanh}) {
-    Case c{.sizes = {2, 9, 11, 4, 2, 5, 3}, .options = {.scale = 0.6, .causal = true, .query_offset = 2, .dropout = 0.3}, .kind = kind};
+    Case c{.sizes = {2, 9, 11, 4, 2, 5, 3},
+           .options = {.scale = 0.6, .causal = true, .query_offset = 2, .dropout = 0.3},
+           .kind = kind};
     c.options.random_key = {11, 12};
     c.fill();
     const auto loss = [&](double t) {  // along a direction
@@ -184,7 +195,7 @@ TEST_CASE("attend: dropout keeps the mean and the share it was told to") {
   const Numbers output = attend<float>(c).output;
   for (const double o : output) mean += o / static_cast<double>(output.size());
   for (const double o : output) square += (o - mean) * (o - mean) / static_cast<double>(output.size());
-  CHECK(std::abs(mean - 1) < 0.005);                        // standard error 0.0012
+  CHECK(std::abs(mean - 1) < 0.005);                         // standard error 0.0012
   CHECK(std::abs(square / (0.25 / 0.75 / 300) - 1) < 0.25);  // independent draws: their variance
 }
 
@@ -199,7 +210,8 @@ TEST_CASE("attend: a feed-forward is attention over weights") {
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t n = 0; n < hidden; ++n) {
       double z = 0, dh = 0;
-      for (int64_t d = 0; d < width; ++d) z += c.query[at(t, d)] * c.key[at(n, d)], dh += c.output_gradient[at(t, d)] * c.value[at(n, d)];
+      for (int64_t d = 0; d < width; ++d)
+        z += c.query[at(t, d)] * c.key[at(n, d)], dh += c.output_gradient[at(t, d)] * c.value[at(n, d)];
       const Slope<double> f = evaluate(Kind::gelu_tanh, z);
       for (int64_t d = 0; d < width; ++d) {
         y[at(t, d)] += f.value * c.value[at(n, d)], dw_out[at(n, d)] += f.value * c.output_gradient[at(t, d)];
@@ -226,7 +238,8 @@ TEST_CASE("attend: large scores, underflow and skipped tiles") {
 
   c.kind = Kind::relu, c.options.scale = 0.25;
   for (size_t i = 0; i < c.query.size(); ++i) c.query[i] = std::abs(c.query[i]);
-  for (size_t i = 128 * 16; i < c.key.size(); ++i) c.key[i] = -std::abs(c.key[i]);  // beyond the first tile: nothing positive
+  for (size_t i = 128 * 16; i < c.key.size(); ++i)
+    c.key[i] = -std::abs(c.key[i]);  // beyond the first tile: nothing positive
   tiles_pulled_back = 0;
   check_equal(c, attend<double>(c), plain(c), 1e-12);
   CHECK(tiles_pulled_back == 1);
@@ -250,15 +263,17 @@ TEST_CASE("attend: gradients that nobody wants, and empty sizes") {
                           {.query = {dq.data(), 16}});
   CHECK(output == Numbers(output.size()));
   CHECK(dq == Numbers(dq.size()));
-  attend_backward<double>(no_queries, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
-                          {.key = {dk.data(), 16}});
+  attend_backward<double>(no_queries, {}, {}, inputs, {output.data(), 16}, log_sum.data(),
+                          {c.output_gradient.data(), 16}, {.key = {dk.data(), 16}});
   CHECK(dk == Numbers(dk.size()));
 }
 
 TEST_CASE("attend: what does not fit is named") {
   const auto error = [](AttendSizes s, AttendOptions o, int64_t stride = 64) {
     std::vector<float> x(64 * 64);
-    return error_of([&] { attend_forward<float>(s, o, {}, {{x.data(), stride}, {x.data(), 64}, {x.data(), 64}}, {x.data(), 64}, x.data()); });
+    return error_of([&] {
+      attend_forward<float>(s, o, {}, {{x.data(), stride}, {x.data(), 64}, {x.data(), 64}}, {x.data(), 64}, x.data());
+    });
   };
   const AttendSizes good{1, 4, 4, 2, 2, 16, 16};
   const int32_t documents[4] = {}, long_length = 5;
@@ -269,19 +284,23 @@ TEST_CASE("attend: what does not fit is named") {
   CHECK(error(good, {}, 31) == "attend: queries have a stride of 31; a token of 2 heads of 16 has 32 elements");
   CHECK(error(good, {.window = -1}) == "attend: window is -1; a number of keys is needed, or 0 for none");
   CHECK(error(good, {.dropout = 1}) == "attend: dropout is 1; a share in [0, 1) is needed");
-  CHECK(error(good, {.key_lengths = &long_length}) == "attend: length 5 of sequence 0 is outside [0, 4], the number of keys");
+  CHECK(error(good, {.key_lengths = &long_length}) ==
+        "attend: length 5 of sequence 0 is outside [0, 4], the number of keys");
   CHECK(error(good, {.key_documents = documents}) ==
         "attend: documents of keys are given without those of queries; both or none are needed");
-  CHECK(error_of([] { use_attend_instruction_set("mmx"); }) == "attend: no instruction set 'mmx'; there are avx2 and avx512");
+  CHECK(error_of([] { use_attend_instruction_set("mmx"); }) ==
+        "attend: no instruction set 'mmx'; there are avx2 and avx512");
 }
 
 // The vector functions, in the instruction set that the tests are compiled for.
 template <class A>
-double worst_ulp(double begin, double end, detail::attend::Vector<A> (*f)(detail::attend::Vector<A>), long double (*exact)(long double)) {
+double worst_ulp(double begin, double end, detail::attend::Vector<A> (*f)(detail::attend::Vector<A>),
+                 long double (*exact)(long double)) {
   double worst = 0;
   for (int64_t i = 0; i < 200000; i += detail::attend::lanes<A>) {
     A x[detail::attend::lanes<A>], y[detail::attend::lanes<A>];
-    for (int64_t l = 0; l < detail::attend::lanes<A>; ++l) x[l] = static_cast<A>(begin + (end - begin) * static_cast<double>(i + l) / 200016);
+    for (int64_t l = 0; l < detail::attend::lanes<A>; ++l)
+      x[l] = static_cast<A>(begin + (end - begin) * static_cast<double>(i + l) / 200016);
     detail::attend::store<A>(y, f(detail::attend::load<A>(x)));
     for (int64_t l = 0; l < detail::attend::lanes<A>; ++l) {
       const long double right = exact(x[l]);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 class Folder {  // a fresh one, removed at the end
  public:
   Folder() {
-    std::string form = (fs::temp_directory_path() / "orrery_XXXXXX").string();
+    std::string form = (fs::temp_directory_path() / "orrery_").string() + std::string(6, 'X');
     REQUIRE(::mkdtemp(form.data()) != nullptr);
     path_ = form;
   }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -31,7 +32,7 @@ Slope<A> evaluate(Kind kind, A s) {
   const A c = A(1.5957691216057308), g = 1 / (1 + std::exp(-c * s * (1 + A(0.044715) * s * s)));
   return {s * g, g + s * g * (1 - g) * c * (1 + A(0.134145) * s * s)};
 }
-inline int64_t tiles_pulled_back = 0;
+inline std::atomic<int64_t> tiles_pulled_back = 0;
 template <class A>
 Weighting<A> weighting(Kind kind) {
   static constexpr Kind kinds[] = {Kind::softmax, Kind::relu, Kind::gelu_tanh};
@@ -71,7 +72,8 @@ struct Case {
       return x;
     };
     query = make(1, s.queries, s.query_heads, s.head_size), key = make(2, s.keys, s.key_heads, s.head_size);
-    value = make(3, s.keys, s.key_heads, s.value_size), output_gradient = make(4, s.queries, s.query_heads, s.value_size);
+    value = make(3, s.keys, s.key_heads, s.value_size),
+    output_gradient = make(4, s.queries, s.query_heads, s.value_size);
   }
   AttendOptions all_options() const {
     AttendOptions o = options;
@@ -112,10 +114,18 @@ inline void plain_statistics(const Case& c, const PlainRow& r, size_t row, Resul
 inline Results plain(const Case& c) {
   const AttendSizes& s = c.sizes;
   const size_t rows = static_cast<size_t>(s.batch * s.query_heads * s.queries);
-  Results out{Numbers(c.output_gradient.size()), Numbers(rows), Numbers(c.query.size()), Numbers(c.key.size()),
-              Numbers(c.value.size()), Numbers(rows), Numbers(rows), Numbers(rows), Numbers(rows)};
+  Results out{Numbers(c.output_gradient.size()),
+              Numbers(rows),
+              Numbers(c.query.size()),
+              Numbers(c.key.size()),
+              Numbers(c.value.size()),
+              Numbers(rows),
+              Numbers(rows),
+              Numbers(rows),
+              Numbers(rows)};
   for (size_t row = 0; row < rows; ++row) {
-    const int64_t r = static_cast<int64_t>(row), i = r % s.queries, h = r / s.queries % s.query_heads, b = r / s.queries / s.query_heads;
+    const int64_t r = static_cast<int64_t>(row), i = r % s.queries, h = r / s.queries % s.query_heads,
+                  b = r / s.queries / s.query_heads;
     const size_t q = static_cast<size_t>(((b * s.queries + i) * s.query_heads + h) * s.head_size);
     const size_t o = static_cast<size_t>(((b * s.queries + i) * s.query_heads + h) * s.value_size);
     const int64_t head = h / (s.query_heads / s.key_heads);
@@ -140,11 +150,13 @@ inline Results plain(const Case& c) {
     }
     for (size_t n = 0; n < p.keys.size(); ++n) {
       const double w = p.weight[n] * c.kept(r, p.keys[n]);
-      const double ds = c.options.scale * (c.kind == Kind::softmax ? p.weight[n] * (p.gradient[n] - inner) : p.gradient[n]);
+      const double ds =
+          c.options.scale * (c.kind == Kind::softmax ? p.weight[n] * (p.gradient[n] - inner) : p.gradient[n]);
       const size_t at = place(p.keys[n]);
       for (size_t d = 0; d < Dv; ++d) out.output[o + d] += w * c.value[at * Dv + d];
       for (size_t d = 0; d < Dv; ++d) out.value[at * Dv + d] += w * c.output_gradient[o + d];
-      for (size_t d = 0; d < D; ++d) out.query[q + d] += ds * c.key[at * D + d], out.key[at * D + d] += ds * c.query[q + d];
+      for (size_t d = 0; d < D; ++d)
+        out.query[q + d] += ds * c.key[at * D + d], out.key[at * D + d] += ds * c.query[q + d];
     }
     plain_statistics(c, p, row, out);
   }
@@ -162,7 +174,9 @@ struct Gapped {
     data.assign(x.size() / static_cast<size_t>(width) * static_cast<size_t>(stride) + gap, T(float(not_a_number)));
     for (size_t i = 0; i < x.size(); ++i) data[at(i)] = static_cast<T>(static_cast<Arithmetic<T>>(x[i]));
   }
-  size_t at(size_t i) const { return gap + i / static_cast<size_t>(width) * static_cast<size_t>(stride) + i % static_cast<size_t>(width); }
+  size_t at(size_t i) const {
+    return gap + i / static_cast<size_t>(width) * static_cast<size_t>(stride) + i % static_cast<size_t>(width);
+  }
   Numbers numbers() const {
     Numbers x((data.size() - gap) / static_cast<size_t>(stride) * static_cast<size_t>(width));
     size_t nans = 0;
@@ -181,7 +195,8 @@ template <class T>
 Results attend(const Case& c) {
   using A = Arithmetic<T>;
   const AttendSizes& s = c.sizes;
-  const int64_t q = s.query_heads * s.head_size, k = s.key_heads * s.head_size, v = s.key_heads * s.value_size, o = s.query_heads * s.value_size;
+  const int64_t q = s.query_heads * s.head_size, k = s.key_heads * s.head_size, v = s.key_heads * s.value_size,
+                o = s.query_heads * s.value_size;
   const Gapped<T> query(c.query, q), key(c.key, k), value(c.value, v), output_gradient(c.output_gradient, o);
   Gapped<T> output(c.output_gradient.size(), o), dq(c.query.size(), q), dk(c.key.size(), k), dv(c.value.size(), v);
   const size_t rows = static_cast<size_t>(s.batch * s.query_heads * s.queries);
@@ -190,11 +205,13 @@ Results attend(const Case& c) {
   const AttendOptions options = c.all_options();
   const Weighting<A> w = weighting<A>(c.kind);
   attend_forward<T>(s, options, w, inputs, output.out(), log_sum.data());
-  attend_backward<T>(s, options, w, inputs, output.in(), log_sum.data(), output_gradient.in(), {dq.out(), dk.out(), dv.out()});
-  attend_statistics<T>(s, options, w, inputs, log_sum.data(), {sum.data(), entropy.data(), zero_share.data(), maximum.data()});
+  attend_backward<T>(s, options, w, inputs, output.in(), log_sum.data(), output_gradient.in(),
+                     {dq.out(), dk.out(), dv.out()});
+  attend_statistics<T>(s, options, w, inputs, log_sum.data(),
+                       {sum.data(), entropy.data(), zero_share.data(), maximum.data()});
   const auto numbers = [](const std::vector<A>& x) { return Numbers(x.begin(), x.end()); };
-  return {output.numbers(), numbers(log_sum), dq.numbers(), dk.numbers(), dv.numbers(),
-          numbers(sum), numbers(entropy), numbers(zero_share), numbers(maximum)};
+  return {output.numbers(), numbers(log_sum), dq.numbers(),        dk.numbers(),    dv.numbers(),
+          numbers(sum),     numbers(entropy), numbers(zero_share), numbers(maximum)};
 }
 
 // Largest difference in units of max(1, size); equal infinities differ by 0, a lone NaN by infinity.

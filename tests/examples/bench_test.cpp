@@ -1,0 +1,64 @@
+// orrery bench: the lines that examples/benchmarks/compare.py reads.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/examples/program.h"
+
+namespace {
+
+std::vector<nlohmann::json> bench(const std::vector<std::string>& words) {
+  const Outcome outcome = run_orrery(std::vector<std::string>{"bench"} + words +
+                                     std::vector<std::string>{"--device", "cpu", "--threads", "2", "--seconds", "0.01",
+                                                              "--precision", "highest", "--json"});
+  INFO(outcome.err);
+  CHECK(outcome.code == 0);
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(outcome.out);
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("bench: cases have the names, the fields and the counts of work of the peer") {
+  const auto rows = bench({"rows", "--only", "rms_norm"});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["case"] == "rows/rms_norm/4096x1024/forward");
+  CHECK(rows[1]["case"] == "rows/rms_norm/4096x1024/both");
+  CHECK(rows[0]["unit"] == "GB/s");
+  CHECK(rows[0]["threads"] == 2);
+  CHECK(rows[0]["dtype"] == "f32-highest");
+  const double work = rows[1]["rate"].get<double>() * rows[1]["ms"].get<double>() / 1e3;
+  CHECK(work == doctest::Approx(4096 * 1024 * 8 * 2.5 / 1e9).epsilon(1e-2));
+  CHECK(rows[0]["ms"].get<double>() <= rows[0]["ms_median"].get<double>());
+
+  const auto products = bench({"gemm", "--only", "768x512x128"});
+  REQUIRE(products.size() == 1);
+  CHECK(products[0]["case"] == "gemm/768x512x128");
+  CHECK(products[0]["unit"] == "GFLOP/s");
+
+  const auto attention = bench({"attention", "--only", "L256/causal"});
+  REQUIRE(attention.size() == 1);
+  CHECK(attention[0]["case"] == "attention/softmax/L256/causal");
+  CHECK(attention[0]["shape"] == nlohmann::json({1, 4, 256, 64}));
+  CHECK(attention[0]["forward_ms"].get<double>() > 0);
+}
+
+TEST_CASE("bench: the models have the peer's parameters") {
+  const auto small = bench({"train", "--only", "train/gpt-char-small"});
+  REQUIRE(small.size() == 1);
+  CHECK(small[0]["parameters"] == 805248);
+  CHECK(small[0]["unit"] == "tokens/s");
+  CHECK(bench({"train", "--only", "gpt-char-medium"})[0]["parameters"] == 10750080);
+}
+
+TEST_CASE("bench: several groups, an empty text, cases that only the peer has") {
+  CHECK(bench({"rows", "attention", "gemm", "train", "--only", "rows/copy"}).size() == 1);
+  CHECK(bench({"rows", "train", "--only", "train/vit-s16"}).empty());
+  const Outcome readable = run_orrery({"bench", "rows", "--only", "silu", "--seconds", "0.01"});
+  CHECK(readable.code == 0);
+  CHECK(contains(readable.out, "ms best"));
+  CHECK(contains(readable.out, "rows/silu/4096x1024/both"));
+}

@@ -1,0 +1,122 @@
+// orrery gradcheck and orrery list.
+#include <doctest/doctest.h>
+
+#include <regex>
+#include <set>
+
+#include "models/catalogue.h"
+#include "nn/activation.h"
+#include "tests/examples/program.h"
+
+using namespace orrery;
+
+TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
+  for (const char* word : {"silu", "swish", "activation/silu"}) {
+    const Outcome outcome = run_orrery({"gradcheck", word});
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.out, "activation silu, point by point: passed"));
+    CHECK(contains(outcome.out, "activation silu: passed"));  // as a gate
+    CHECK(contains(outcome.out, "against dual numbers"));
+    CHECK(last_line(outcome.out).starts_with("1 names, 2 cases, "));
+  }
+  const Outcome learned = run_orrery({"gradcheck", "prelu"});
+  CHECK(learned.code == 0);
+  CHECK(contains(learned.out, "learned_activation prelu, point by point: passed"));
+
+  const Outcome layers = run_orrery({"gradcheck", "normalization", "softmax"});
+  CHECK(layers.code == 0);
+  for (const char* part : {"normalization rms: passed", "normalization layer: passed", "attention softmax: passed",
+                           "against reference", "weight"})
+    CHECK(contains(layers.out, part));
+}
+
+TEST_CASE("gradcheck: everything that is registered passes") {
+  const Outcome outcome = run_orrery({"gradcheck", "--all"});
+  INFO(outcome.out);
+  CHECK(outcome.code == 0);
+  std::smatch numbers;
+  const std::string last = last_line(outcome.out);
+  REQUIRE(std::regex_match(last, numbers, std::regex("(\\d+) names, (\\d+) cases, ([\\d,]+) comparisons, 0 failed")));
+  size_t names = 0;
+  for (const models::CatalogueFamily& family : models::catalogue())
+    if (!std::set<std::string>{"optimizer", "schedule", "tokenizer", "model"}.contains(family.name))
+      names += family.entries.size();
+  CHECK(std::stoul(numbers[1]) == names);
+  CHECK(std::stoul(numbers[2]) >= names);
+}
+
+TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
+  const auto gradcheck = [](const std::string& words) { return run_shell("'" WRONG_DERIVATIVE_PROGRAM "' " + words); };
+  const Outcome gelu = gradcheck("wrong_gelu");
+  CHECK(gelu.code == 1);
+  CHECK(contains(gelu.out, "activation wrong_gelu, point by point: FAILED"));
+  CHECK(last_line(gelu.out).ends_with("1 failed"));
+
+  const Outcome square = gradcheck("wrong_square");
+  CHECK(square.code == 1);
+  CHECK(contains(square.out, "loss wrong_square: FAILED"));
+
+  const Outcome without = gradcheck("without_case");
+  CHECK(without.code == 1);
+  CHECK(contains(without.out, "loss without_case: FAILED, it has no gradient case"));
+
+  CHECK(gradcheck("silu").code == 0);
+  const Outcome all = gradcheck("--all");
+  CHECK(all.code == 1);
+  CHECK(contains(all.out, "FAILED: wrong_gelu, without_case, wrong_square\n"));
+  CHECK(last_line(all.out).ends_with("3 failed"));
+}
+
+TEST_CASE("list: every registered name with formula and source") {
+  const Outcome all = run_orrery({"list"});
+  CHECK(all.code == 0);
+  for (const models::CatalogueFamily& family : models::catalogue()) {
+    CHECK(contains(all.out, family.name + ":"));
+    CHECK(!family.entries.empty());
+    for (const models::CatalogueEntry& entry : family.entries) {
+      INFO(family.name, " ", entry.name);
+      CHECK(contains(all.out, "\n  " + entry.name));
+      CHECK(!entry.formula.empty());
+      CHECK(contains(all.out, entry.formula));
+      CHECK(entry.facts.size() == family.entries[0].facts.size());
+    }
+  }
+  for (const std::string& name : nn::activation_names()) CHECK(contains(all.out, "  " + name));
+
+  const Outcome silu = run_orrery({"list", "swish"});
+  CHECK(silu.code == 0);
+  for (const char* part : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
+                           "minimum -0.2785; limits 0, inf"})
+    CHECK(contains(silu.out, part));
+  const Outcome family = run_orrery({"list", "schedule"});
+  CHECK(contains(family.out, "cosine"));
+  CHECK(!contains(family.out, "silu"));
+}
+
+TEST_CASE("catalogue: the minimum is found, at a limit or between") {
+  const auto fact = [](const std::string& name, const std::string& key) {
+    for (const models::CatalogueFamily& family : models::catalogue())
+      for (const models::CatalogueEntry& entry : family.entries)
+        for (const auto& [fact, value] : entry.facts)
+          if (entry.name == name && fact == key) return value;
+    return std::string("none found");
+  };
+  CHECK(fact("gelu", "minimum") == "-0.17");
+  CHECK(fact("sigmoid", "minimum") == "0");
+  CHECK(fact("tanh", "minimum") == "-1");
+  CHECK(fact("identity", "minimum") == "-inf");
+  CHECK(fact("square", "minimum") == "0");
+  CHECK(fact("sine", "minimum") == "-1");
+  CHECK(fact("sine", "limits") == "none, none");
+}
+
+TEST_CASE("catalogue: the README shows it as it is") {
+  const std::string readme = read_file(ORRERY_SOURCE_DIR "/README.md"), begin = "<!-- catalogue begin -->\n",
+                    end = "<!-- catalogue end -->";
+  const size_t from = readme.find(begin), to = readme.find(end);
+  REQUIRE(from != std::string::npos);
+  REQUIRE(to != std::string::npos);
+  CHECK_MESSAGE(readme.substr(from + begin.size(), to - from - begin.size()) == models::catalogue_markdown(),
+                "orrery list --markdown prints what belongs between the markers");
+  CHECK(run_orrery({"list", "--markdown"}).out == models::catalogue_markdown());
+}

@@ -1,0 +1,40 @@
+// Running the program orrery as a user does: arguments, both streams, the exit code.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct Outcome {
+  int code = -1;  // of the exit; 128 + the signal if one ended it
+  std::string out, err;
+};
+
+// Runs a shell command; $ORRERY is the program.
+Outcome run_shell(const std::string& command);
+// Runs the program with these words, in an empty environment of its own folder: no word needs quotes.
+Outcome run_orrery(const std::vector<std::string>& words);
+
+std::string last_line(const std::string& text);
+bool contains(std::string_view text, std::string_view part);
+std::string read_file(const std::string& path);
+
+// A folder that goes when the object does.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+  std::string write(const std::string& name, const std::string& content) const;  // the path
+
+ private:
+  std::string path_;
+};
+
+// A model that trains in a blink, on a text of its own.
+inline const std::vector<std::string> tiny = {"--layers=1", "--heads=2", "--width=16", "--context=8",
+                                              "--batch=2",  "--steps=4", "--warm_up=1"};
+std::string tiny_text();  // 1,000 characters, 27 different ones
+std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more);

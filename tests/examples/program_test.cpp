@@ -1,0 +1,136 @@
+// The frame of the program: commands, help, version, and what it says to a slip of the hand.
+#include "tests/examples/program.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fs = std::filesystem;
+
+Outcome run_shell(const std::string& command) {
+  const Folder folder;
+  const std::string all = "ORRERY='" ORRERY_PROGRAM "'; { " + command + "\n} > " + (folder / "out") + " 2> " +
+                          (folder / "err") + " < /dev/null";
+  const int status = std::system(all.c_str());
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return {code, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+Outcome run_orrery(const std::vector<std::string>& words) {
+  std::string command = "exec \"$ORRERY\"";
+  for (const std::string& word : words) command += " '" + word + "'";
+  return run_shell("( " + command + " )");
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return {};
+  const size_t before = text.find_last_of('\n', end);
+  return text.substr(before == std::string::npos ? 0 : before + 1,
+                     end - (before == std::string::npos ? 0 : before + 1) + 1);
+}
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+Folder::Folder() {
+  std::string pattern = (fs::temp_directory_path() / "orrery_XXXXXX").string();
+  path_ = mkdtemp(pattern.data());
+}
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+std::string Folder::write(const std::string& name, const std::string& content) const {
+  std::ofstream(path_ + "/" + name, std::ios::binary) << content;
+  return path_ + "/" + name;
+}
+
+std::string tiny_text() {
+  std::string text;
+  for (int i = 0; text.size() < 1000; ++i)
+    text += std::string(1, static_cast<char>('a' + i * i % 26)) + (i % 5 == 4 ? "\n" : "e");
+  return text.substr(0, 1000);
+}
+std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+namespace {
+
+// One sentence on stderr that begins with the program's name, nothing else.
+void check_error(const std::vector<std::string>& words, const std::string& sentence) {
+  const Outcome outcome = run_orrery(words);
+  CAPTURE(words);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(contains(outcome.err, "orrery: " + sentence));
+  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  CHECK(outcome.out.empty());
+}
+
+}  // namespace
+
+TEST_CASE("program: help everywhere, with every key") {
+  for (const char* words : {"", "--help", "-h"}) {
+    const Outcome outcome = run_shell(std::string("\"$ORRERY\" ") + words);
+    CHECK(outcome.code == 0);
+    for (const char* command : {"train", "generate", "gradcheck", "list", "bench"})
+      CHECK(contains(outcome.out, command));
+  }
+  const Outcome train = run_orrery({"train", "--help"});
+  CHECK(train.code == 0);
+  for (const char* key : {"--config", "--model", "--layers", "--data", "--steps", "--rate", "--optimizer", "--seed",
+                          "--resume", "--profile"})
+    CHECK(contains(train.out, key));
+  CHECK(contains(train.out, "gpt-char-small"));
+  CHECK(contains(train.out, "updates in all"));
+  CHECK(contains(run_orrery({"generate", "--help"}).out, "--top_k"));
+  CHECK(contains(run_orrery({"gradcheck", "--help"}).out, "--all"));
+  CHECK(contains(run_orrery({"list", "--help"}).out, "--markdown"));
+  CHECK(contains(run_orrery({"bench", "--help"}).out, "--seconds"));
+}
+
+TEST_CASE("program: --version names what it was built from") {
+  const Outcome outcome = run_orrery({"--version"});
+  CHECK(outcome.code == 0);
+  for (const char* part : {"orrery ", "compiler", "this processor", "fused attention", "OpenBLAS", "CUDA"}) {
+    CAPTURE(part);
+    CHECK(contains(outcome.out, part));
+  }
+}
+
+TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 1") {
+  check_error({"tran"}, "no command 'tran'; did you mean 'train'? there are train, generate, gradcheck, list, bench");
+  check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
+  check_error({"train", "--n_layer", "6"}, "train: unknown key 'n_layer'; did you mean 'layers'?");
+  check_error({"train", "--steps=many"}, "train: steps: 'many' is not a whole number");
+  check_error({"train", "--steps"}, "train: --steps needs a value, as in --steps=2000");
+  check_error({"train", "steps=3"}, "train: 'steps=3' is not of the form --key=value");
+  check_error({"train", "-s", "3"}, "train: '-s' is not of the form --key=value");
+  check_error({"train", "--model=gpt-char-smal"}, "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?");
+  check_error({"generate", "--topk=3"}, "generate: unknown key 'topk'; did you mean 'top_k'?");
+  check_error({"generate"}, "generate: no model to write with; give the folder of a run with --checkpoint=DIR");
+  check_error({"generate", "--checkpoint=/nowhere"}, "generate: there is no folder /nowhere");
+  check_error({"list", "activatoin"}, "list: no family or name 'activatoin'; did you mean 'activation'?");
+  check_error({"gradcheck"}, "gradcheck: nothing to check; give names");
+  check_error({"gradcheck", "swosh"}, "gradcheck: no 'swosh'; did you mean 'swish'?");
+  check_error({"gradcheck", "adamw"},
+              "gradcheck: 'adamw' belongs to the family optimizer, which has no derivative to check");
+  check_error({"bench"}, "bench: no group given; there are gemm, rows, attention and train");
+  check_error({"bench", "row"}, "bench: no group 'row'; did you mean 'rows'?");
+  check_error({"bench", "rows", "--precision", "medium"},
+              "bench: precision 'medium' is not available on the CPU in this version");
+  check_error({"bench", "rows", "--device", "cuda"}, "bench: device 'cuda' is not available in this version");
+  check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
+}

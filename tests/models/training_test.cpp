@@ -1,0 +1,261 @@
+// Training as a whole: same bits, resuming, checkpoints that are complete or absent, and what goes wrong said plainly.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd.h"
+#include "engine/files.h"
+#include "engine/ops.h"
+#include "engine/parallel.h"
+#include "models/training/checkpoint.h"
+#include "models/training/evaluation.h"
+#include "models/training/generation.h"
+#include "models/training/trainer.h"
+#include "nn/loss.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::largest_difference;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {  // removed at the end
+  fs::path path = fs::temp_directory_path() / ("orrery_training_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+  static inline int count = 0;
+};
+
+std::string write_text(const Folder& folder, int sentences = 200) {
+  std::string all;
+  for (int i = 0; i < sentences; ++i) all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
+  write_file_atomically(folder / "text.txt", all);
+  return folder / "text.txt";
+}
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+Assignments small_run(const std::string& text, const std::string& out, int steps) {
+  return {{"data", text},     {"out", out},   {"steps", std::to_string(steps)}, {"layers", "2"},  {"heads", "2"},
+          {"width", "32"},    {"context", "16"}, {"batch", "4"},                {"warm_up", "5"}, {"checkpoint_every", "10"},
+          {"evaluate_every", "0"}, {"dropout", "0.1"}, {"keep", "0"},           {"accumulate", "2"}};
+}
+Assignments with(Assignments a, const Assignments& more) {
+  a.insert(a.end(), more.begin(), more.end());
+  return a;
+}
+TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
+
+std::vector<nlohmann::json> rows_without_time(const std::string& path) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json row = nlohmann::json::parse(line);
+    row.erase("milliseconds"), row.erase("tokens_per_second");
+    rows.push_back(row);
+  }
+  return rows;
+}
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("same seed, same bits: for one and two threads, and for two runs") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  const int before = thread_count();
+  for (const auto& [name, threads] : {std::pair("a", "1"), std::pair("b", "2"), std::pair("c", "2")})
+    train(with(small_run(text, folder / name, 20), {{"threads", threads}}));
+  set_thread_count(before);
+  const std::string weights = "/step_000020/weights.safetensors";
+  CHECK(read_file(folder / ("a" + weights)) == read_file(folder / ("b" + weights)));
+  CHECK(read_file(folder / ("b" + weights)) == read_file(folder / ("c" + weights)));
+  train(with(small_run(text, folder / "d", 20), {{"seed", "2"}}));
+  CHECK(read_file(folder / ("a" + weights)) != read_file(folder / ("d" + weights)));
+}
+
+TEST_CASE("resuming gives the weights and the metrics of one run, also when the last rows were never checkpointed") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  train(small_run(text, folder / "whole", 30));
+  {
+    Trainer trainer(make_settings(small_run(text, folder / "parts", 30)));
+    int64_t steps = 0;
+    TrainingEvents events;
+    events.step = [&](const StepReport& r) {
+      steps = r.step;
+      if (steps == 15) throw std::runtime_error("killed");  // five steps after the checkpoint
+    };
+    CHECK_THROWS_AS(trainer.run(events), std::runtime_error);
+  }
+  CHECK(rows_without_time(folder / "parts/metrics.jsonl").size() == 15);
+  std::ofstream(folder / "parts/metrics.jsonl", std::ios::app) << "{\"step\": 16, \"lo";  // cut short
+  train(with(small_run(text, folder / "parts", 30), {{"resume", "yes"}}));
+  CHECK(read_file(folder / "whole/step_000030/weights.safetensors") == read_file(folder / "parts/step_000030/weights.safetensors"));
+  CHECK(read_file(folder / "whole/step_000030/optimizer.safetensors") == read_file(folder / "parts/step_000030/optimizer.safetensors"));
+  CHECK(rows_without_time(folder / "whole/metrics.jsonl") == rows_without_time(folder / "parts/metrics.jsonl"));
+  CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
+}
+
+TEST_CASE("a run learns: the loss on held-out text halves") {
+  const Folder folder;
+  const TrainingResult result = train(with(small_run(write_text(folder), folder / "run", 120), {{"rate", "1e-2"}, {"dropout", "0"}}));
+  CHECK(result.validation_loss < 1.6);  // ln of the 32 characters is 3.4
+  CHECK(result.steps_done == 120);
+  CHECK(fs::exists(folder / "run/settings.toml"));
+}
+
+TEST_CASE("stopping early saves; older checkpoints go") {
+  const Folder folder;
+  Trainer trainer(make_settings(with(small_run(write_text(folder), folder / "run", 100), {{"checkpoint_every", "2"}, {"keep", "2"}})));
+  int steps = 0;
+  TrainingEvents events;
+  events.stop = [&] { return ++steps == 7; };
+  CHECK(trainer.run(events).checkpoint == folder / "run/step_000007");
+  CHECK(fs::exists(folder / "run/step_000006"));
+  CHECK(!fs::exists(folder / "run/step_000004"));
+}
+
+TEST_CASE("micro-batches of half the size give the gradient of the whole batch") {
+  GptSettings s;
+  s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
+  Gpt model(s);
+  nn::convert(model, Dtype::f64);
+  nn::initialize(model, 3);
+  std::vector<int32_t> numbers(32);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i * i % 9);
+  const Tensor tokens = Tensor::from({4, 8}, numbers);
+  const auto gradient = [&](int64_t parts) {
+    nn::FlatParameters flat(model);
+    flat.forget_gradients();
+    for (int64_t i = 0; i < parts; ++i) {
+      const Tensor part = tokens.slice(i * 4 / parts, (i + 1) * 4 / parts);
+      nn::Pass pass;
+      scale(nn::cross_entropy(model(part, pass), part), 1.0 / static_cast<double>(parts)).backward();
+    }
+    return flat.gradients();
+  };
+  CHECK(largest_difference(gradient(1), gradient(2)) <= 1e-14);
+}
+
+TEST_CASE("evaluation predicts every token but the first once") {
+  GptSettings s;
+  s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
+  Gpt model(s);
+  nn::initialize(model, 3);
+  std::vector<int32_t> tokens(30);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 9);
+  double total = 0;
+  const NoGrad guard;
+  for (int64_t at = 0; at + 1 < 30; at += 8) {
+    const int64_t n = std::min<int64_t>(8, 29 - at);
+    const auto window = [&](int64_t offset) {
+      return Tensor::from({1, n}, std::vector<int32_t>(tokens.begin() + at + offset, tokens.begin() + at + offset + n));
+    };
+    nn::Pass pass;
+    total += nn::cross_entropy(model(window(0), pass), window(1)).item() * static_cast<double>(n);
+  }
+  CHECK(evaluate(model, tokens, 8, 2) == doctest::Approx(total / 29).epsilon(1e-6));
+}
+
+TEST_CASE("generation: same seed, same text; greedy; beyond the context; errors") {
+  GptSettings s;
+  s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
+  Gpt model(s);
+  nn::initialize(model, 3);
+  const SamplingSettings sampling{.tokens = 40, .temperature = 1, .seed = 5};
+  const std::vector<int32_t> one = generate(model, {1}, sampling);
+  CHECK(one.size() == 41);
+  CHECK(one == generate(model, {1}, sampling));
+  SamplingSettings other = sampling;
+  other.seed = 6;
+  CHECK(one != generate(model, {1}, other));
+  SamplingSettings greedy = sampling, top = sampling;
+  greedy.temperature = 0, top.top_k = 1;
+  CHECK(generate(model, {1}, greedy) == generate(model, {1}, top));
+  CHECK(message_of([&] { generate(model, {}, sampling); }) == "generate: the prompt is empty; give at least one token");
+}
+
+TEST_CASE("bad input is answered before any training") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  write_file_atomically(folder / "short.txt", "abcabc");
+  const auto message = [&](const Assignments& more) { return message_of([&] { train(with(small_run(text, folder / "run", 10), more)); }); };
+  CHECK(contains(message({{"data", ""}}), "train: no text to learn; give one with --data=FILE"));
+  CHECK(contains(message({{"data", folder / "absent.txt"}}), "absent.txt"));
+  CHECK(contains(message({{"data", folder / "short.txt"}}), "context"));
+  CHECK(contains(message({{"n_layer", "3"}}), "train: unknown key 'n_layer'; did you mean 'layers'?"));
+  CHECK(contains(message({{"layerz", "3"}}), "did you mean 'layers'?"));
+  CHECK(contains(message({{"batch", "abc"}}), "train: batch: 'abc' is not a whole number"));
+  CHECK(contains(message({{"model", "gpt-char-smal"}}), "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?"));
+  CHECK(contains(message({{"attention", "softmux"}}), "attention: no 'softmux'; did you mean 'softmax'?"));
+  CHECK(contains(message({{"heads", "5"}}), "attention: heads (5) must divide width (32)"));
+  CHECK(contains(message({{"vocabulary", "3"}}), "train: vocabulary 3 is too small for the tokenizer's"));
+  CHECK(contains(message({{"resume", "yes"}}), "train: there is no checkpoint to resume in"));
+  CHECK(contains(message({{"device", "cuda"}}), "--device=cpu"));
+  CHECK(!fs::exists(folder / "run"));
+  train(small_run(text, folder / "run", 2));
+  CHECK(contains(message({}), "already holds a run; add --resume=yes to go on with it"));
+}
+
+TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
+  const Folder folder;
+  const Assignments settings = with(small_run(write_text(folder), folder / "run", 40), {{"rate", "1e30"}, {"warm_up", "0"}, {"checkpoint_every", "1"}});
+  const std::string message = message_of([&] { train(settings); });
+  CHECK(contains(message, "train: the loss is not finite at step "));
+  CHECK(contains(message, "the last good checkpoint is " + (folder / "run/step_0000")));
+  const CheckpointState state = read_state(latest_checkpoint(folder / "run"));
+  CHECK(contains(message, "at step " + std::to_string(state.step + 1)));
+}
+
+TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  train(small_run(text, folder / "run", 20));
+  const std::string weights = folder / "run/step_000020/weights.safetensors", whole = read_file(weights);
+  const auto resume = [&] { return message_of([&] { train(with(small_run(text, folder / "run", 30), {{"resume", "yes"}})); }); };
+  write_file_atomically(weights, whole.substr(0, whole.size() / 2));
+  CHECK(contains(resume(), "step_000020/weights.safetensors"));
+  CHECK(fs::exists(folder / "run/step_000010/weights.safetensors"));
+  write_file_atomically(weights, whole);
+  write_file_atomically(folder / "run/step_000020/state.json", "{\"step\": ");
+  CHECK(contains(resume(), "state.json is damaged"));
+  fs::remove_all(folder / "run/step_000020");
+  CHECK(resume() == "no error");  // from the previous one
+  CHECK(contains(message_of([&] { train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}})); }), "the model wants"));
+}
+
+TEST_CASE("a full disk leaves the previous checkpoint and no partial one") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  train(small_run(text, folder / "run", 10));
+  rlimit before{}, small{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  small = before;
+  small.rlim_cur = 20000;  // the weights are larger, the metrics smaller
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message = message_of([&] { train(with(small_run(text, folder / "run", 20), {{"resume", "yes"}})); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  INFO(message);
+  CHECK(contains(message, "the previous checkpoint is intact"));
+  CHECK(latest_checkpoint(folder / "run") == folder / "run/step_000010");
+  CHECK(!fs::exists(folder / "run/step_000020.partial"));
+  CHECK(train(with(small_run(text, folder / "run", 20), {{"resume", "yes"}})).steps_done == 20);
+}
