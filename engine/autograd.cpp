@@ -52,7 +52,9 @@ void Saved::seal() {
   for (Kept& kept : kept_)
     if (kept.value) kept.version = kept.value.body()->buffer->version;
 }
-bool Saved::any() const { return std::any_of(inputs_.begin(), inputs_.end(), [](const Edge& e) { return bool(e); }); }
+bool Saved::any() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Edge& e) { return bool(e); });
+}
 
 // ---- Node
 
@@ -82,7 +84,8 @@ void detail::connect(std::shared_ptr<Node> node, std::span<const Tensor> outputs
 void detail::check_fresh(const char* name, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs) {
   for (const Tensor& y : outputs)
     for (const Tensor* x : inputs)
-      if (y && y.body() == x->body()) fail(name, ": forward returned its input itself; return x.detach(), which shares the numbers");
+      if (y && y.body() == x->body())
+        fail(name, ": forward returned its input itself; return x.detach(), which shares the numbers");
 }
 void detail::fail_without_backward(const char* name) {
   fail(name, ": has no backward, and an input wants a gradient; detach() it or run under NoGrad");
@@ -122,15 +125,9 @@ class Backward {
       std::vector<Tensor> gradients;
       {
         ProfileSpan span(node->name, "backward");
-        if (span.active()) {
-          const auto like = dy;
-          gradients = node->backward(dy);
-          std::vector<const Tensor*> read;
-          for (const Tensor& t : like) read.push_back(&t);
-          span.work(read, gradients, 0);
-        } else {
-          gradients = node->backward(dy);
-        }
+        span.count(dy);
+        gradients = node->backward(dy);
+        span.count(gradients);
       }
       dy.clear();
       node->saved.release();
@@ -165,44 +162,17 @@ class Backward {
   std::vector<std::shared_ptr<Node>> heap_;  // the youngest call first
 };
 
-struct Checkpoint final : Node {
-  Checkpoint(std::function<Tensor(const Tensor&)> function, Saved s) : Node("checkpoint", std::move(s), 1), f(std::move(function)) {}
-  std::vector<Tensor> backward(std::vector<Tensor>& dy) override {
-    const NoGrad record_again(true);
-    const Tensor x = saved[0].detach();
-    x.set_requires_grad(saved.needs(0));
-    orrery::backward(f(x), dy[0]);
-    return {x.grad()};
-  }
-  std::function<Tensor(const Tensor&)> f;
-};
-
 }  // namespace
 
 void backward(const Tensor& y, const Tensor& dy) {
-  check(y.defined() && y.requires_grad(), "backward: the tensor was not computed from anything that requires a gradient");
+  check(y.defined() && y.requires_grad(),
+        "backward: the tensor was not computed from anything that requires a gradient");
   check(y.shape() == dy.shape(), "backward: a gradient of shape ", dy.shape(), " for a tensor of shape ", y.shape());
   check_same_kind("backward", y, dy);
   const NoGrad guard;
   Backward pass;
   pass.deliver(edge_of(y), dy);
   pass.run();
-}
-
-Tensor checkpoint(std::function<Tensor(const Tensor&)> f, const Tensor& x) {
-  Saved saved;
-  const Tensor* const inputs[] = {&x};
-  saved.attach(inputs);
-  saved.keep(x);
-  Tensor y;
-  {
-    const NoGrad guard;
-    y = f(x.detach()).detach();
-  }
-  if (!recording()) return y;
-  saved.seal();  // recorded even if x wants no gradient: the parameters inside f may
-  detail::connect(std::make_shared<Checkpoint>(std::move(f), std::move(saved)), {{y}});
-  return y;
 }
 
 }  // namespace orrery

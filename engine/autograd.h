@@ -16,7 +16,6 @@
 
 #include <array>
 #include <concepts>
-#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -88,9 +87,6 @@ class NoGrad {  // nothing is recorded while one of these lives, on this thread
 // Adds the gradients of sum <y, dy> to the leaves that y was computed from, and frees the graph.
 void backward(const Tensor& y, const Tensor& dy);
 
-// f(x), keeping only x: backward computes f again, recorded, and differentiates that.
-Tensor checkpoint(std::function<Tensor(const Tensor&)> f, const Tensor& x);
-
 namespace detail {
 
 inline std::vector<Tensor> as_vector(const Tensor& y) { return {y}; }
@@ -101,7 +97,9 @@ std::vector<Tensor> as_vector(const std::array<Tensor, M>& y) {
 inline std::vector<Tensor> as_vector(std::vector<Tensor> y) { return y; }
 
 template <class Op>
-concept HasBackward = requires { &Op::backward; };
+concept HasBackward = requires {
+  &Op::backward;
+};
 
 template <class Op, class Outputs, class GradientsOf>  // a Node for operations of one form
 struct Call final : Node {
@@ -117,7 +115,9 @@ struct Call final : Node {
       return gradients(op.backward(saved, all));
     }
   }
-  static std::vector<Tensor> gradients(GradientsOf g) { return as_vector(std::move(g)); }  // another number: no compilation
+  static std::vector<Tensor> gradients(GradientsOf g) {
+    return as_vector(std::move(g));
+  }  // another number: no compilation
   Op op;
 };
 
@@ -136,11 +136,15 @@ auto record(const Op& op, std::span<const Tensor* const> inputs, const Forward& 
   }();
   const std::vector<Tensor> outputs = as_vector(y);
   check_fresh(Op::name, inputs, outputs);
-  if (span.active()) span.work(inputs, outputs, saved.any() ? saved.bytes() : 0);
+  for (const Tensor* x : inputs) span.count({x, 1});
+  span.count(outputs);
+  if (saved.any()) span.keep(saved.bytes());
   if (!saved.any()) return y;
   if constexpr (HasBackward<Op>) {
     saved.seal();
-    connect(std::make_shared<Call<Op, decltype(y), GradientsOf>>(op, std::move(saved), static_cast<int>(outputs.size())), outputs);
+    connect(
+        std::make_shared<Call<Op, decltype(y), GradientsOf>>(op, std::move(saved), static_cast<int>(outputs.size())),
+        outputs);
   } else {
     fail_without_backward(Op::name);
   }

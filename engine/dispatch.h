@@ -10,10 +10,14 @@ namespace orrery {
 template <class F>
 decltype(auto) dispatch(Dtype dtype, const char* operation, F&& f) {
   switch (dtype) {
-    case Dtype::f32: return f.template operator()<float>();
-    case Dtype::f64: return f.template operator()<double>();
-    case Dtype::bf16: return f.template operator()<bf16>();
-    case Dtype::i32: break;
+    case Dtype::f32:
+      return f.template operator()<float>();
+    case Dtype::f64:
+      return f.template operator()<double>();
+    case Dtype::bf16:
+      return f.template operator()<bf16>();
+    case Dtype::i32:
+      break;
   }
   fail(operation, ": takes f32, f64 or bf16, not ", name(dtype), "; convert with .to(Dtype::f32)");
 }

@@ -50,10 +50,14 @@ inline constexpr Dtype dtype_of<int32_t> = Dtype::i32;
 inline constexpr int bytes_of(Dtype dtype) { return dtype == Dtype::f64 ? 8 : dtype == Dtype::bf16 ? 2 : 4; }
 inline constexpr const char* name(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return "f32";
-    case Dtype::f64: return "f64";
-    case Dtype::bf16: return "bf16";
-    case Dtype::i32: break;
+    case Dtype::f32:
+      return "f32";
+    case Dtype::f64:
+      return "f64";
+    case Dtype::bf16:
+      return "bf16";
+    case Dtype::i32:
+      break;
   }
   return "i32";
 }

@@ -35,7 +35,9 @@ Result differentiate(const GradientCase& test, const GradientCase::Function& f) 
   backward(y, output_weights(y.shape()));
   Result result{y.to_vector(), {}};
   for (const Tensor& t : x)
-    result.gradients.push_back(t.grad() ? t.grad().to_vector() : std::vector<double>(static_cast<size_t>(is_floating(t.dtype()) ? t.count() : 0)));
+    result.gradients.push_back(t.grad()
+                                   ? t.grad().to_vector()
+                                   : std::vector<double>(static_cast<size_t>(is_floating(t.dtype()) ? t.count() : 0)));
   return result;
 }
 double value_of(const GradientCase& test, const std::vector<Tensor>& x) {
@@ -98,10 +100,13 @@ GradientReport check_gradients(const GradientCase& test) {
     for (size_t e = 0; e < g.size(); e += step) {
       const double q = quotient(test, x, i, static_cast<int64_t>(e)), d = difference(g[e], q, size);
       if (e > 0 && d <= row.against_quotient) continue;
-      row.against_quotient = d, row.worst_element = static_cast<int64_t>(e), row.worst_explicit = g[e], row.worst_quotient = q;
+      row.against_quotient = d, row.worst_element = static_cast<int64_t>(e), row.worst_explicit = g[e],
+      row.worst_quotient = q;
     }
-    report.comparisons += static_cast<int64_t>((g.size() + step - 1) / step) + (test.reference ? static_cast<int64_t>(g.size()) : 0);
-    report.passed = report.passed && row.against_reference <= reference_tolerance && row.against_quotient <= quotient_tolerance;
+    report.comparisons +=
+        static_cast<int64_t>((g.size() + step - 1) / step) + (test.reference ? static_cast<int64_t>(g.size()) : 0);
+    report.passed =
+        report.passed && row.against_reference <= reference_tolerance && row.against_quotient <= quotient_tolerance;
     report.rows.push_back(row);
   }
   return report;

@@ -105,11 +105,11 @@ namespace detail {
 
 [[noreturn]] void fail_without_cuda(const char* loop);
 
-inline constexpr int64_t map_grain = 1 << 14;    // elements of a map, about 10 us of work
+inline constexpr int64_t map_grain = 1 << 14;     // elements of a map, about 10 us of work
 inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum that are added without a partial result
 
-// By value, so that the compiler sees that no store can change the formula or a pointer.  Flattened, here and below: one
-// call that is not inlined, of a long scalar function for instance, and the loop is no longer vectorized.
+// By value, so that the compiler sees that no store can change the formula or a pointer.  Flattened, here and below:
+// one call that is not inlined, of a long scalar function for instance, and the loop is no longer vectorized.
 template <class F, class Out, class... T>
 [[gnu::flatten]] void map_range(int64_t begin, int64_t end, const F f, const Out out, const T* const... in) {
 #pragma GCC ivdep
@@ -120,7 +120,8 @@ template <class F, class Out, class... T>
 
 // ---- map: out[i] = f(in[i]...)
 //
-// `out` is a T* or an Outputs<T, N>.  f takes Arithmetic<...> values and returns one, or Several.  out may be one of the in.
+// `out` is a T* or an Outputs<T, N>.  f takes Arithmetic<...> values and returns one, or Several.  out may be one of
+// the in.
 template <class F, class Out, class... T>
 void map(Device device, int64_t n, const F& f, Out out, const T*... in) {
   if (device == Device::cuda) {
@@ -138,13 +139,15 @@ namespace detail {
 // One inner row with the inner strides known to the compiler, so that it vectorizes: bit k of Ones is set if input k
 // advances.
 template <unsigned Ones, class F, class Out, class... T, size_t... K>
-[[gnu::flatten]] void map_row(std::index_sequence<K...>, int64_t first, int64_t n, const F f, const Out out, const T* const... in) {
+[[gnu::flatten]] void map_row(std::index_sequence<K...>, int64_t first, int64_t n, const F f, const Out out,
+                              const T* const... in) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) store(out, first + i, f(load(in, Ones >> K & 1u ? i : 0)...));
 }
 template <class F, class Out, class... T, size_t... K, unsigned... Ones>
 void map_rows(std::index_sequence<K...> inputs, std::integer_sequence<unsigned, Ones...>, unsigned ones,
-              const Broadcast<sizeof...(T)>& shape, int64_t begin, int64_t end, int64_t n, const F& f, Out out, const T*... in) {
+              const Broadcast<sizeof...(T)>& shape, int64_t begin, int64_t end, int64_t n, const F& f, Out out,
+              const T*... in) {
   for (int64_t r = begin; r < end; ++r)
     ((ones == Ones ? map_row<Ones>(inputs, r * n, n, f, out, (in + shape.offset(K, r))...) : void()), ...);
 }
@@ -164,10 +167,11 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
   constexpr unsigned cases = 1u << sizeof...(T);
   const int64_t n = shape.rank == 0 ? 1 : shape.size[shape.rank - 1], rows = n == 0 ? 0 : shape.count() / n;
   unsigned ones = 0;
-  for (unsigned k = 0; k < sizeof...(T); ++k) ones |= unsigned(shape.rank > 0 && shape.stride[k][shape.rank - 1] != 0) << k;
+  for (unsigned k = 0; k < sizeof...(T); ++k)
+    ones |= unsigned(shape.rank > 0 && shape.stride[k][shape.rank - 1] != 0) << k;
   parallel_for(rows, 1 + detail::map_grain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
-    detail::map_rows(std::index_sequence_for<T...>(), std::make_integer_sequence<unsigned, cases>(), ones, shape, begin, end, n,
-                     f, out, in...);
+    detail::map_rows(std::index_sequence_for<T...>(), std::make_integer_sequence<unsigned, cases>(), ones, shape, begin,
+                     end, n, f, out, in...);
   });
 }
 
@@ -231,10 +235,12 @@ void rows(Device device, int64_t count, int n, const Body& body) {
   });
 }
 
-// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row), row = o * n + j, for o in [0, outer), i in [0, inner)
+// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row), row = o * n + j, for o in [0,
+// outer), i in [0, inner)
 //
-// f sees an element of a dense (outer, n, inner) array, by its index and its row, and returns a value, or Several<T, K> if out is
-// Outputs<T, K>.  The sum is cut into chunks that depend on the sizes only, so the bits do not depend on the threads.
+// f sees an element of a dense (outer, n, inner) array, by its index and its row, and returns a value, or Several<T, K>
+// if out is Outputs<T, K>.  The sum is cut into chunks that depend on the sizes only, so the bits do not depend on the
+// threads.
 namespace detail {
 
 // partial[k][i] = sum of column i over rows [first, last)
@@ -243,7 +249,8 @@ void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* part
   using Value = decltype(f(int64_t{0}, int64_t{0}));
   if (inner == 1) {
     for (int k = 0; k < K; ++k)
-      partial[k] = CpuRow{static_cast<int>(last - first)}.sum([&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
+      partial[k] = CpuRow{static_cast<int>(last - first)}.sum(
+          [&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
     return;
   }
   constexpr int64_t width = 256;  // columns at a time, so that the running sums stay in the nearest cache
@@ -277,7 +284,8 @@ void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, 
   using A = typename detail::Terms<Value>::type;
   constexpr int K = detail::Terms<Value>::count;
   if (outer == 0 || inner == 0) return;
-  const int64_t rows_of_chunk = std::max<int64_t>(1, std::min<int64_t>(detail::reduce_chunk / inner, detail::reduce_chunk));
+  const int64_t rows_of_chunk =
+      std::max<int64_t>(1, std::min<int64_t>(detail::reduce_chunk / inner, detail::reduce_chunk));
   const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>((n + rows_of_chunk - 1) / rows_of_chunk, 64));
   const int64_t length = (n + chunks - 1) / chunks;
   std::vector<A> partial(static_cast<size_t>(outer * chunks * K * inner));

@@ -33,7 +33,8 @@ struct Epilogue {
 
 // T is float or double.  The grid of tiles depends on the sizes only, and so do the bits of the result.
 template <class T>
-void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c, Epilogue<T> epilogue = {});
+void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
+              Epilogue<T> epilogue = {});
 
 std::string blas_description();  // library, version and the kernels it chose for this processor
 

@@ -15,9 +15,9 @@ Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // where equal, the gradient goes to a
-Tensor scale(const Tensor& x, double factor);      // factor x
-Tensor shift(const Tensor& x, double offset);      // x + offset
+Tensor maximum(const Tensor& a, const Tensor& b);      // where equal, the gradient goes to a
+Tensor scale(const Tensor& x, double factor);          // factor x
+Tensor shift(const Tensor& x, double offset);          // x + offset
 void add_in_place(const Tensor& to, const Tensor& x);  // same shape; not recorded
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
@@ -37,9 +37,9 @@ Tensor sqrt(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
-Tensor absolute(const Tensor& x);                                            // slope 0 at 0
-Tensor step(const Tensor& x);                                                // 1 where x > 0, else 0; the gradient is zero
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);     // a where condition != 0; no gradient to it
+Tensor absolute(const Tensor& x);                                         // slope 0 at 0
+Tensor step(const Tensor& x);                                             // 1 where x > 0, else 0; the gradient is zero
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // a where condition != 0; no gradient to it
 
 // ---- product.cpp: (..., m, k) x (..., k, n) -> (..., m, n), leading axes equal or absent on one side
 struct Transposed {
@@ -75,11 +75,11 @@ Tensor gather_rows(const Tensor& table, const Tensor& indices);  // (V, C), (...
 // (V, C) with row v the sum of the rows of x whose index is v.  Summed in the order of the rows: the same bits always.
 Tensor scatter_add_rows(const Tensor& x, const Tensor& indices, int64_t rows);
 void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices);  // what it does; not recorded
-Tensor gather_last(const Tensor& x, const Tensor& indices);      // (..., C), (...) -> (...): one element of each row
+Tensor gather_last(const Tensor& x, const Tensor& indices);  // (..., C), (...) -> (...): one element of each row
 Tensor one_hot(const Tensor& indices, int64_t classes, Dtype dtype = Dtype::f32);  // not differentiable
 
 // ---- casting.cpp
-Tensor cast(const Tensor& x, Dtype dtype);   // to or from i32: not differentiable
+Tensor cast(const Tensor& x, Dtype dtype);  // to or from i32: not differentiable
 Tensor move(const Tensor& x, Device device);
 
 }  // namespace orrery

@@ -38,10 +38,9 @@ ProfileSpan::~ProfileSpan() {
   row.bytes += row_.bytes;
   row.kept_bytes += row_.kept_bytes;
 }
-void ProfileSpan::work(std::span<const Tensor* const> read, std::span<const Tensor> written, int64_t kept_bytes) {
-  for (const Tensor* x : read) row_.bytes += *x ? static_cast<double>(x->bytes()) : 0;
-  for (const Tensor& y : written) row_.bytes += y ? static_cast<double>(y.bytes()) : 0;
-  row_.kept_bytes += kept_bytes;
+void ProfileSpan::count(std::span<const Tensor> tensors) {
+  if (!active_) return;
+  for (const Tensor& x : tensors) row_.bytes += x ? static_cast<double>(x.bytes()) : 0;
 }
 
 }  // namespace orrery

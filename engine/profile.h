@@ -15,9 +15,9 @@ namespace orrery {
 struct ProfileRow {
   int64_t calls = 0;
   double seconds = 0;
-  double flops = 0;         // multiplications and additions, where the operation counts them
-  double bytes = 0;         // read and written: the operands and the results
-  int64_t kept_bytes = 0;   // held for backward, summed over calls
+  double flops = 0;        // multiplications and additions, where the operation counts them
+  double bytes = 0;        // read and written: the operands and the results
+  int64_t kept_bytes = 0;  // held for backward, summed over calls
 };
 using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // by operation and "forward" or "backward"
 
@@ -30,8 +30,8 @@ class ProfileSpan {
   ProfileSpan(const char* operation, const char* direction);
   ~ProfileSpan();
   ProfileSpan(const ProfileSpan&) = delete;
-  bool active() const { return active_; }
-  void work(std::span<const Tensor* const> read, std::span<const Tensor> written, int64_t kept_bytes);
+  void count(std::span<const Tensor> tensors);  // read or written
+  void keep(int64_t bytes) { row_.kept_bytes += bytes; }
 
  private:
   bool active_;

@@ -1,8 +1,8 @@
 // The elementary functions that formulas are written in, for float and double, on both devices.
 //
 // Branch-free: choices are ternaries between values that are both there, so loops over these functions vectorize;
-// std::fmin, std::fmax and std::nearbyint would prevent that.  NaN passes through, clamps included: `x > most ? most : x`
-// keeps it.  All are right at infinities.  Multiply-adds are written as `fused`, so that the accuracy rests on no
+// std::fmin, std::fmax and std::nearbyint would prevent that.  NaN passes through, clamps included: `x > most ? most :
+// x` keeps it.  All are right at infinities.  Multiply-adds are written as `fused`, so that the accuracy rests on no
 // compiler flag and is the same on a GPU.
 //
 // Beside each function stands a bound of its error in units of the last place, float / double, to which

@@ -130,7 +130,8 @@ Allocator& allocator(Device device) {
 Buffer::Buffer(Device device, int64_t bytes)
     : device_(device), bytes_(bytes), data_(allocator(device).take(std::max<int64_t>(bytes, 1))) {
 #if !defined(NDEBUG)
-  if (device == Device::cpu) std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: nobody may read what nobody wrote
+  if (device == Device::cpu)
+    std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: nobody may read what nobody wrote
 #endif
 }
 Buffer::~Buffer() { allocator(device_).give(data_, std::max<int64_t>(bytes_, 1)); }
@@ -144,7 +145,8 @@ void copy_bytes(Device to_device, void* to, Device from_device, const void* from
   if (bytes == 0) return;
   if (to_device == Device::cpu && from_device == Device::cpu) {
     parallel_for(bytes, int64_t{1} << 18, [=](int64_t begin, int64_t end) {
-      std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, static_cast<size_t>(end - begin));
+      std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                  static_cast<size_t>(end - begin));
     });
     return;
   }

@@ -37,7 +37,7 @@ struct MemoryUse {
 };
 MemoryUse memory_use(Device device);
 void reset_peak(Device device);
-void release_cached(Device device);               // gives the kept blocks back to the system
+void release_cached(Device device);                   // gives the kept blocks back to the system
 void set_memory_limit(Device device, int64_t bytes);  // 0: none.  Beyond it an allocation is an Error
 
 // Copies bytes between two buffers' memories, whatever their devices.

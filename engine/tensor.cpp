@@ -48,7 +48,8 @@ struct LeadingSlice {  // dx is zero outside the slice
 template <class From>
 std::vector<double> as_doubles(const From* data, int64_t n) {
   std::vector<double> values(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = static_cast<double>(static_cast<Arithmetic<From>>(data[i]));
+  for (int64_t i = 0; i < n; ++i)
+    values[static_cast<size_t>(i)] = static_cast<double>(static_cast<Arithmetic<From>>(data[i]));
   return values;
 }
 
@@ -110,7 +111,9 @@ Device Tensor::device() const { return body_of(body_).buffer->device(); }
 
 const void* Tensor::raw(Dtype wanted) const {
   const TensorBody& body = body_of(body_);
-  if (body.dtype != wanted) fail("tensor: holds ", name(body.dtype), ", asked for ", name(wanted), "; convert with .to(Dtype::", name(wanted), ")");
+  if (body.dtype != wanted)
+    fail("tensor: holds ", name(body.dtype), ", asked for ", name(wanted), "; convert with .to(Dtype::", name(wanted),
+         ")");
   return body.buffer->data() + body.offset;
 }
 void* Tensor::mutable_raw(Dtype wanted) const {
@@ -124,7 +127,8 @@ std::vector<double> Tensor::to_vector() const {
   return dispatch_any(dtype(), "to_vector", [&]<class T>() { return as_doubles(host.data<T>(), count()); });
 }
 double Tensor::item() const {
-  check(count() == 1, "item: the tensor has ", count(), " elements, shape ", shape(), "; take one with operator[] or sum()");
+  check(count() == 1, "item: the tensor has ", count(), " elements, shape ", shape(),
+        "; take one with operator[] or sum()");
   return to_vector()[0];
 }
 void Tensor::copy_from(const Tensor& source) const {
@@ -136,11 +140,13 @@ void Tensor::copy_from(const Tensor& source) const {
 
 Tensor Tensor::reshape(const Shape& wanted) const {
   if (wanted == shape()) return *this;
-  check(wanted.count() == count(), "reshape: ", shape(), " has ", count(), " elements, ", wanted, " has ", wanted.count());
+  check(wanted.count() == count(), "reshape: ", shape(), " has ", count(), " elements, ", wanted, " has ",
+        wanted.count());
   return record(Reshape{shape(), wanted}, *this);
 }
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
-  check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end, " of shape ", shape());
+  check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end,
+        " of shape ", shape());
   return record(LeadingSlice{shape(), shape().with(0, end - begin), begin * (shape().without(0).count())}, *this);
 }
 Tensor Tensor::operator[](int64_t index) const { return slice(index, index + 1).reshape(shape().without(0)); }
@@ -187,9 +193,11 @@ void Tensor::backward() const {
 
 void check_same_kind(const char* operation, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device())
-    fail(operation, ": one operand is on ", a.device(), ", the other on ", b.device(), "; move one with .to(Device::", a.device(), ")");
+    fail(operation, ": one operand is on ", a.device(), ", the other on ", b.device(),
+         "; move one with .to(Device::", a.device(), ")");
   if (a.dtype() != b.dtype())
-    fail(operation, ": dtypes differ: ", name(a.dtype()), " and ", name(b.dtype()), "; convert one with .to(Dtype::", name(a.dtype()), ")");
+    fail(operation, ": dtypes differ: ", name(a.dtype()), " and ", name(b.dtype()),
+         "; convert one with .to(Dtype::", name(a.dtype()), ")");
 }
 
 namespace {

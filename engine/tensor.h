@@ -62,29 +62,29 @@ class Tensor {
   }
   const void* raw() const { return raw(dtype()); }
   void* mutable_raw() const { return mutable_raw(dtype()); }
-  double item() const;                       // of a tensor with one element, wherever it lives
-  std::vector<double> to_vector() const;     // all elements as doubles, wherever they live
+  double item() const;                         // of a tensor with one element, wherever it lives
+  std::vector<double> to_vector() const;       // all elements as doubles, wherever they live
   void copy_from(const Tensor& source) const;  // in place; same shape, any dtype and device; not recorded
 
   // Layout.  Free of copies, recorded.
-  Tensor reshape(const Shape& shape) const;              // same count
-  Tensor slice(int64_t begin, int64_t end) const;        // rows [begin, end) of the first axis
-  Tensor operator[](int64_t index) const;                // slice(index, index + 1) without the first axis
+  Tensor reshape(const Shape& shape) const;        // same count
+  Tensor slice(int64_t begin, int64_t end) const;  // rows [begin, end) of the first axis
+  Tensor operator[](int64_t index) const;          // slice(index, index + 1) without the first axis
   // Conversions.  Recorded; the same handle if nothing changes.
   Tensor to(Dtype dtype) const;
   Tensor to(Device device) const;
-  Tensor clone() const;    // a copy of the numbers, without history
-  Tensor detach() const;   // the same numbers, without history
+  Tensor clone() const;   // a copy of the numbers, without history
+  Tensor detach() const;  // the same numbers, without history
 
   // Differentiation.
   bool requires_grad() const;
   const Tensor& set_requires_grad(bool wanted = true) const;  // of a leaf
-  Tensor grad() const;                   // undefined if none has arrived
-  void set_grad(const Tensor& g) const;  // an undefined tensor forgets it
+  Tensor grad() const;                                        // undefined if none has arrived
+  void set_grad(const Tensor& g) const;                       // an undefined tensor forgets it
   // The gradient counts as zero, and the next one to arrive overwrites it: no memory is touched.
   void forget_grad() const;
   bool grad_is_stale() const;
-  void backward() const;                 // of a tensor with one element
+  void backward() const;  // of a tensor with one element
 
   const std::shared_ptr<TensorBody>& body() const { return body_; }
   explicit Tensor(std::shared_ptr<TensorBody> body) : body_(std::move(body)) {}
@@ -103,8 +103,8 @@ struct TensorBody {
   bool requires_grad = false;
   bool stale = false;             // the gradient counts as zero, whatever its memory holds
   bool gradient_at_home = false;  // the gradient has a fixed place (in a flat buffer) and is written there
-  Edge edge;           // of a recorded result: its call
-  Tensor gradient;     // of a leaf
+  Edge edge;                      // of a recorded result: its call
+  Tensor gradient;                // of a leaf
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);  // shape, dtype and the numbers (the outer ones of many)

@@ -4,6 +4,7 @@
 
 #include "engine/autograd.h"
 #include "engine/check.h"
+#include "engine/checkpoint.h"
 #include "engine/gradient_check.h"
 #include "engine/ops.h"
 

@@ -43,4 +43,5 @@ echo "4. what it writes"
 "$build/orrery" generate --checkpoint="$out" --tokens=400 --seed=1
 
 echo
-echo "The run is in $out.  Other prompts: $build/orrery generate --checkpoint=$out --prompt=KING; the rest: $build/orrery --help"
+echo "The run is in $out.  Another prompt: $build/orrery generate --checkpoint=$out --prompt=KING"
+echo "Everything else: $build/orrery --help"

@@ -8,12 +8,15 @@ Block::Block(const BlockOptions& o)
     : dropout_(o.dropout),
       attention_norm_(nn::make_normalization(o.normalization, {o.width, o.normalization_bias})),
       feed_forward_norm_(nn::make_normalization(o.normalization, {o.width, o.normalization_bias})),
-      attention_(nn::make_attention(o.attention, {.width = o.width, .heads = o.heads, .causal = o.causal, .bias = o.bias, .layers = o.layers})),
-      feed_forward_(nn::make_feed_forward(o.feed_forward, {.width = o.width, .inner = o.inner, .bias = o.bias, .layers = o.layers})),
+      attention_(nn::make_attention(
+          o.attention, {.width = o.width, .heads = o.heads, .causal = o.causal, .bias = o.bias, .layers = o.layers})),
+      feed_forward_(nn::make_feed_forward(o.feed_forward,
+                                          {.width = o.width, .inner = o.inner, .bias = o.bias, .layers = o.layers})),
       attention_dropout_(o.dropout),
       feed_forward_dropout_(o.dropout) {}
 
-Tensor Block::add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout, nn::Pass& pass) const {
+Tensor Block::add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout,
+                  nn::Pass& pass) const {
   const Tensor normalized = normalization(x, pass);
   if (dropout_ > 0 && pass.training) return x + dropout(sublayer(normalized, pass), pass);
   return sublayer.onto(normalized, x, pass);

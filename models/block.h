@@ -11,12 +11,13 @@ namespace orrery::models {
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, inner = 512;
-  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"), normalization = parse_spec("layer");
+  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
+       normalization = parse_spec("layer");
   bool causal = true;
-  bool bias = false;               // in linear layers
+  bool bias = false;  // in linear layers
   bool normalization_bias = true;
-  double dropout = 0;              // of each sublayer's output
-  int64_t layers = 1;              // of the model
+  double dropout = 0;  // of each sublayer's output
+  int64_t layers = 1;  // of the model
 };
 
 // Pre-norm:  x <- x + attention(norm(x)),  x <- x + feed_forward(norm(x)).   (B, T, width) -> (B, T, width)
@@ -28,7 +29,8 @@ class Block final : public nn::Module {
 
  private:
   // sublayer(norm(x)) + x; the sublayer adds the residual itself unless dropout comes between.
-  Tensor add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout, nn::Pass& pass) const;
+  Tensor add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout,
+             nn::Pass& pass) const;
   double dropout_;
   std::unique_ptr<nn::Module> attention_norm_, feed_forward_norm_;
   std::unique_ptr<nn::Sublayer> attention_, feed_forward_;

@@ -7,8 +7,8 @@ namespace orrery::models {
 namespace {
 
 GptSettings checked(GptSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads, ", width ", s.width,
-        " and context ", s.context, " must all be at least 1");
+  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads,
+        ", width ", s.width, " and context ", s.context, " must all be at least 1");
   check(s.vocabulary >= 1, "gpt: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   if (s.inner == 0) s.inner = 4 * s.width;
   return s;
@@ -24,16 +24,23 @@ Gpt::Gpt(const GptSettings& settings)
       norm_(nn::make_normalization(settings_.normalization, {settings_.width, settings_.normalization_bias})) {
   const GptSettings& s = settings_;
   for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width, .heads = s.heads, .inner = s.inner, .attention = s.attention,
-                                                           .feed_forward = s.feed_forward, .normalization = s.normalization,
-                                                           .bias = s.bias, .normalization_bias = s.normalization_bias,
-                                                           .dropout = s.dropout, .layers = s.layers}));
+    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
+                                                           .heads = s.heads,
+                                                           .inner = s.inner,
+                                                           .attention = s.attention,
+                                                           .feed_forward = s.feed_forward,
+                                                           .normalization = s.normalization,
+                                                           .bias = s.bias,
+                                                           .normalization_bias = s.normalization_bias,
+                                                           .dropout = s.dropout,
+                                                           .layers = s.layers}));
   nn::name_paths(*this);
 }
 
 Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
-  check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context, "gpt: tokens of shape ", tokens.shape(),
-        "; they must be (batch, time) with at most ", settings_.context, " (the context) in time");
+  check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
+        "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time) with at most ", settings_.context,
+        " (the context) in time");
   Tensor x = embedding_(tokens, pass);
   if (position_) x = (*position_)(x, pass);
   x = embedding_dropout_(x, pass);

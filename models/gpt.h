@@ -15,8 +15,8 @@ struct GptSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64;
   int64_t vocabulary = 0;  // 0: as many as the tokenizer has
   int64_t inner = 0;       // of the feed-forward; 0: 4 width
-  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"), normalization = parse_spec("layer"),
-       position = parse_spec("learned");
+  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
+       normalization = parse_spec("layer"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
   double dropout = 0;
 
@@ -58,8 +58,8 @@ class Gpt final : public nn::Module {
 struct Preset {
   std::string name, description;
   GptSettings settings;
-  int64_t parameters;   // with `vocabulary`
-  int64_t vocabulary;   // that the published count is for
+  int64_t parameters;  // with `vocabulary`
+  int64_t vocabulary;  // that the published count is for
 };
 const Registry<Preset>& presets();  // .at(name): an error that names the nearest if there is none
 

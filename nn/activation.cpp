@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "engine/scalar.h"
 
 namespace orrery::nn {
 namespace {
@@ -233,27 +234,38 @@ LearnedActivation::LearnedActivation(const Spec& spec) : entry_(&detail::learned
 std::string LearnedActivation::spec() const { return print_spec(info(), constants_); }
 std::vector<double> LearnedActivation::initial_parameters() const {
   std::vector<double> p(info().parameters.size());
-  entry_->kernels.initial(constants_.data(), p.data());
+  entry_->kernels.initial_parameters(constants_.data(), p.data());
+  if (info().positive)
+    for (double& each : p) each = scalar::log(scalar::expm1(each));
   return p;
 }
-const double* LearnedActivation::checked(std::span<const double> p) const {
+void LearnedActivation::check_count(std::span<const double> p) const {
   check(p.size() == info().parameters.size(), info().name, ": ", p.size(), " parameters; it takes ",
         info().parameters.size());
-  return p.data();
+}
+std::vector<double> LearnedActivation::seen_by_formula(std::span<const double> p) const {
+  check_count(p);
+  std::vector<double> seen(p.begin(), p.end());
+  if (info().positive)
+    for (double& each : seen) each = scalar::softplus(each);
+  return seen;
 }
 double LearnedActivation::value(double x, std::span<const double> p) const {
-  return entry_->kernels.value(constants_.data(), x, checked(p));
+  return entry_->kernels.value(constants_.data(), x, seen_by_formula(p).data());
 }
 double LearnedActivation::derivative(double x, std::span<const double> p) const {
-  return entry_->kernels.derivative(constants_.data(), x, checked(p));
+  return entry_->kernels.derivative(constants_.data(), x, seen_by_formula(p).data());
 }
 std::vector<double> LearnedActivation::parameter_derivatives(double x, std::span<const double> p) const {
   std::vector<double> out(p.size());
-  entry_->kernels.parameter_derivatives(constants_.data(), x, checked(p), out.data());
+  entry_->kernels.parameter_derivatives(constants_.data(), x, seen_by_formula(p).data(), out.data());
+  if (info().positive)
+    for (size_t k = 0; k < p.size(); ++k) out[k] *= scalar::sigmoid(p[k]);
   return out;
 }
 double LearnedActivation::derivative_by_dual(double x, std::span<const double> p, int parameter) const {
-  return entry_->kernels.derivative_by_dual(constants_.data(), x, checked(p), parameter);
+  check_count(p);
+  return entry_->kernels.derivative_by_dual(constants_.data(), x, p.data(), parameter);
 }
 Tensor LearnedActivation::operator()(const Tensor& x, const Tensor& p) const {
   check_same_kind("learned_activation", x, p);
@@ -261,7 +273,8 @@ Tensor LearnedActivation::operator()(const Tensor& x, const Tensor& p) const {
   const bool fits = p.shape() == Shape{n} || p.shape() == Shape{n, channels};
   check(fits, info().name, ": parameters of shape ", p.shape(), " for x ", x.shape(), "; they must be ", Shape{n},
         ", or ", Shape{n, channels}, " for one of each channel");
-  return record(ActivateLearned{entry_->kernels, constants_}, x, p);
+  // A few numbers: making them positive is no work, and ordinary operations know its slope.
+  return record(ActivateLearned{entry_->kernels, constants_}, x, info().positive ? Activation("softplus")(p) : p);
 }
 
 }  // namespace orrery::nn

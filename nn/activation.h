@@ -34,6 +34,7 @@ struct ActivationInfo {
   std::string_view name, formula, source;
   std::vector<ActivationConstant> constants = {};  // in the order of the formula's members
   std::vector<std::string_view> parameters = {};   // of a learned one, in the order of p
+  bool positive = false;                           // the formula sees softplus(p), and p is what is trained
   std::vector<std::string_view> aliases = {};
   std::vector<double> kinks = {};  // where a derivative, of whatever order, jumps
   std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: there is none
@@ -108,6 +109,7 @@ std::vector<std::string> activation_names();  // without aliases, in alphabetica
 
 // ---- with parameters that are learned
 
+// The formula's own parameters, which are softplus(p) where info says positive; only derivative_by_dual takes p.
 struct LearnedActivationKernels {
   using Constants = const double*;
   // Parameters p are (n) numbers for all of x, or (n, C): a column for each of the C channels, x's last axis.
@@ -121,7 +123,7 @@ struct LearnedActivationKernels {
   double (*derivative)(Constants, double x, const double* p);
   void (*parameter_derivatives)(Constants, double x, const double* p, double* out);
   double (*derivative_by_dual)(Constants, double x, const double* p, int parameter);  // -1: along x
-  void (*initial)(Constants, double* p);
+  void (*initial_parameters)(Constants, double* p);
   void (*forward)(Constants, const Form&, const void* x, const void* p, void* y);
   void (*backward)(Constants, const Form&, const void* x, const void* p, const void* dy, void* dx);
   void (*parameters_backward)(Constants, const Form&, const void* x, const void* p, const void* dy, void* dp);
@@ -159,7 +161,8 @@ class LearnedActivation {
   Tensor operator()(const Tensor& x, const Tensor& p) const;
 
  private:
-  const double* checked(std::span<const double> p) const;
+  void check_count(std::span<const double> p) const;
+  std::vector<double> seen_by_formula(std::span<const double> p) const;
   const detail::LearnedActivationEntry* entry_;
   std::vector<double> constants_;
 };

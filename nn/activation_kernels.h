@@ -176,23 +176,19 @@ struct KernelsOf {
 
 // ---- learned: p is (n), or (n, C) with a column for each of the C channels
 
-template <class F, class T>
-struct LearnedParameters {  // where the formula finds p
-  static constexpr int count = F::parameters;
-  const T* p;
-  int64_t channels;  // 0: one p for all
-  HOST_DEVICE Several<Arithmetic<T>, count> at(int64_t channel) const {
-    Several<Arithmetic<T>, count> own;
-    for (int k = 0; k < count; ++k)
-      own[k] = static_cast<Arithmetic<T>>(channels == 0 ? p[k] : p[k * channels + channel]);
-    return own;
-  }
-};
+// What element (or place in the row) i reads: p[k], or p[k][i].  A choice at run time would keep loops from
+// vectorizing.
+template <class F, bool PerChannel, class T>
+HOST_DEVICE Several<Arithmetic<T>, F::parameters> parameters_at(const T* p, int64_t channels, int64_t i) {
+  Several<Arithmetic<T>, F::parameters> own;
+  for (int k = 0; k < F::parameters; ++k) own[k] = static_cast<Arithmetic<T>>(p[PerChannel ? k * channels + i : k]);
+  return own;
+}
 
 template <class F, class T, bool PerChannel>
 struct LearnedValue {  // y = F(x; p), row by row
   F f;
-  LearnedParameters<F, T> p;
+  const T* p;
   In<T> x;
   Out<T> y;
   int n;
@@ -200,20 +196,19 @@ struct LearnedValue {  // y = F(x; p), row by row
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const auto in = x.at(r * n);
     const auto out = y.at(r * n);
-    const auto& own = p;
-    const auto formula = f;
+    const auto my = *this;
     if constexpr (PerChannel) {
-      row.each([=](int i) { out[i] = formula.value(in[i], own.at(i).value); });
+      row.each([=](int i) { out[i] = my.f.value(in[i], parameters_at<F, true>(my.p, my.n, i).value); });
     } else {
-      const auto shared = own.at(0);
-      row.each([=](int i) { out[i] = formula.value(in[i], shared.value); });
+      const auto shared = parameters_at<F, false>(p, 0, 0);
+      row.each([=](int i) { out[i] = my.f.value(in[i], shared.value); });
     }
   }
 };
 template <class F, class T, bool PerChannel>
 struct LearnedPullback {  // dx = dF/dx g
   F f;
-  LearnedParameters<F, T> p;
+  const T* p;
   In<T> x, g;
   Out<T> dx;
   int n;
@@ -221,23 +216,23 @@ struct LearnedPullback {  // dx = dF/dx g
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const auto in = x.at(r * n), dy = g.at(r * n);
     const auto out = dx.at(r * n);
-    const auto& own = p;
-    const auto formula = f;
+    const auto my = *this;
     if constexpr (PerChannel) {
-      row.each([=](int i) { out[i] = formula.derivative(in[i], own.at(i).value) * dy[i]; });
+      row.each([=](int i) { out[i] = my.f.derivative(in[i], parameters_at<F, true>(my.p, my.n, i).value) * dy[i]; });
     } else {
-      const auto shared = own.at(0);
-      row.each([=](int i) { out[i] = formula.derivative(in[i], shared.value) * dy[i]; });
+      const auto shared = parameters_at<F, false>(p, 0, 0);
+      row.each([=](int i) { out[i] = my.f.derivative(in[i], shared.value) * dy[i]; });
     }
   }
 };
-template <class F, class T>
+template <class F, class T, bool PerChannel>
 struct LearnedTerms {  // what element i adds to the gradient of each parameter
   F f;
-  LearnedParameters<F, T> p;
+  const T* p;
   In<T> x, g;
-  HOST_DEVICE Several<Arithmetic<T>, F::parameters> operator()(int64_t i, int64_t) const {
-    const auto own = p.at(p.channels == 0 ? 0 : i % p.channels);
+  int64_t channels;
+  HOST_DEVICE Several<Arithmetic<T>, F::parameters> operator()(int64_t i, int64_t row) const {
+    const auto own = parameters_at<F, PerChannel>(p, channels, i - row * channels);
     Several<Arithmetic<T>, F::parameters> terms;
     f.parameter_derivatives(x[i], own.value, terms.value);
     for (int k = 0; k < F::parameters; ++k) terms[k] *= g[i];
@@ -259,49 +254,49 @@ struct LearnedKernelsOf {
   }
   static double derivative_by_dual(Constants c, double x, const double* p, int parameter) {
     Dual all[count];
-    for (int k = 0; k < count; ++k) all[k] = Dual(p[k], k == parameter);
+    for (int k = 0; k < count; ++k) {
+      const Dual trained(p[k], k == parameter);
+      all[k] = F::info.positive ? scalar::softplus(trained) : trained;
+    }
     return with_constants<F>(c).value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).slope;
   }
-  static void initial(Constants c, double* p) { with_constants<F>(c).initial_parameters(p); }
+  static void initial_parameters(Constants c, double* p) { with_constants<F>(c).initial_parameters(p); }
 
-  template <class T>
-  static LearnedParameters<F, T> parameters(const Form& form, const void* p) {
-    return {as<T>(p), form.per_channel ? form.channels : 0};
+  // Calls run<T, PerChannel>() with what the form says.
+  template <class Run>
+  static void dispatch_form(const Form& form, const Run& run) {
+    dispatch(form.dtype, name, [&]<class T>() {
+      form.per_channel ? run.template operator()<T, true>() : run.template operator()<T, false>();
+    });
   }
   static void forward(Constants c, const Form& form, const void* x, const void* p, void* y) {
     const int n = static_cast<int>(form.channels);
-    dispatch(form.dtype, name, [&]<class T>() {
-      const auto run = [&]<bool PerChannel>() {
-        rows(form.device, form.rows, n,
-             LearnedValue<F, T, PerChannel>{with_constants<F>(c), parameters<T>(form, p), {as<T>(x)}, {as<T>(y)}, n});
-      };
-      form.per_channel ? run.template operator()<true>() : run.template operator()<false>();
+    dispatch_form(form, [&]<class T, bool PerChannel>() {
+      rows(form.device, form.rows, n,
+           LearnedValue<F, T, PerChannel>{with_constants<F>(c), as<T>(p), {as<T>(x)}, {as<T>(y)}, n});
     });
   }
   static void backward(Constants c, const Form& form, const void* x, const void* p, const void* dy, void* dx) {
     const int n = static_cast<int>(form.channels);
-    dispatch(form.dtype, name, [&]<class T>() {
-      const auto run = [&]<bool PerChannel>() {
-        rows(form.device, form.rows, n,
-             LearnedPullback<F, T, PerChannel>{
-                 with_constants<F>(c), parameters<T>(form, p), {as<T>(x)}, {as<T>(dy)}, {as<T>(dx)}, n});
-      };
-      form.per_channel ? run.template operator()<true>() : run.template operator()<false>();
+    dispatch_form(form, [&]<class T, bool PerChannel>() {
+      rows(form.device, form.rows, n,
+           LearnedPullback<F, T, PerChannel>{with_constants<F>(c), as<T>(p), {as<T>(x)}, {as<T>(dy)}, {as<T>(dx)}, n});
     });
   }
   static void parameters_backward(Constants c, const Form& form, const void* x, const void* p, const void* dy,
                                   void* dp) {
-    const int64_t inner = form.per_channel ? form.channels : 1,
-                  n = form.rows * form.channels / std::max<int64_t>(inner, 1);
-    dispatch(form.dtype, name, [&]<class T>() {
+    const int64_t inner = form.per_channel ? form.channels : 1;
+    const int64_t n = form.per_channel ? form.rows : form.rows * form.channels;
+    dispatch_form(form, [&]<class T, bool PerChannel>() {
       Outputs<T, count> out;
       for (int k = 0; k < count; ++k) out.pointer[k] = as<T>(dp) + k * inner;
       reduce(form.device, 1, n, inner,
-             LearnedTerms<F, T>{with_constants<F>(c), parameters<T>(form, p), {as<T>(x)}, {as<T>(dy)}}, out);
+             LearnedTerms<F, T, PerChannel>{with_constants<F>(c), as<T>(p), {as<T>(x)}, {as<T>(dy)}, form.channels},
+             out);
     });
   }
   static constexpr LearnedActivationKernels all() {
-    return {value,   derivative, parameter_derivatives, derivative_by_dual, initial,
+    return {value,   derivative, parameter_derivatives, derivative_by_dual, initial_parameters,
             forward, backward,   parameters_backward};
   }
 };

@@ -33,7 +33,11 @@ Tensor masked(const Tensor& x, double probability, RandomKey key) {
   const Tensor y = Tensor::empty_like(x);
   dispatch(x.dtype(), "dropout", [&]<class T>() {
     rows(x.device(), x.shape().rows(), static_cast<int>(x.shape().last()),
-         Mask<T>{{x.data<T>()}, {y.mutable_data<T>()}, key, static_cast<float>(probability), static_cast<Arithmetic<T>>(1 / (1 - probability))});
+         Mask<T>{{x.data<T>()},
+                 {y.mutable_data<T>()},
+                 key,
+                 static_cast<float>(probability),
+                 static_cast<Arithmetic<T>>(1 / (1 - probability))});
   });
   return y;
 }
@@ -56,7 +60,9 @@ REGISTER_GRADIENT_CASE("layer", "dropout", gradient_case);
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double probability, RandomKey key) { return record(DropoutOperation{probability, key}, x); }
+Tensor dropout(const Tensor& x, double probability, RandomKey key) {
+  return record(DropoutOperation{probability, key}, x);
+}
 
 Dropout::Dropout(double probability) : probability_(probability) {
   check(probability >= 0 && probability < 1, "dropout: the probability must lie in [0, 1), not ", probability);

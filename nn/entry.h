@@ -29,9 +29,12 @@ struct Entry {
 
 template <class Type, class Product, class... Arguments>
 bool register_type(Registry<Entry<Product, Arguments...>>& family) {
-  Entry<Product, Arguments...> entry{std::string(Type::info.name), std::string(Type::info.formula), std::string(Type::info.source), {}, nullptr};
+  Entry<Product, Arguments...> entry{
+      std::string(Type::info.name), std::string(Type::info.formula), std::string(Type::info.source), {}, nullptr};
   if constexpr (requires { typename Type::Settings; }) entry.settings = list_settings(typename Type::Settings{});
-  entry.make = [](const Spec& spec, Arguments... arguments) -> std::unique_ptr<Product> { return std::make_unique<Type>(spec, arguments...); };
+  entry.make = [](const Spec& spec, Arguments... arguments) -> std::unique_ptr<Product> {
+    return std::make_unique<Type>(spec, arguments...);
+  };
   family.add(std::move(entry));
   return true;
 }

@@ -50,7 +50,9 @@ Registry<PositionEntry>& positions() {
   static Registry<PositionEntry> all("position");
   return all;
 }
-std::unique_ptr<Module> make_position(const Spec& spec, const PositionOptions& options) { return positions().at(spec.name).make(spec, options); }
+std::unique_ptr<Module> make_position(const Spec& spec, const PositionOptions& options) {
+  return positions().at(spec.name).make(spec, options);
+}
 
 Registry<LossEntry>& losses() {
   static Registry<LossEntry> all("loss");
@@ -62,8 +64,9 @@ bool add_gradient_case(std::string family, std::string name, MakeGradientCase ma
   return true;
 }
 const std::vector<RegisteredCase>& gradient_cases() {
-  std::stable_sort(cases().begin(), cases().end(),
-                   [](const auto& a, const auto& b) { return std::tie(a.family, a.name) < std::tie(b.family, b.name); });
+  std::stable_sort(cases().begin(), cases().end(), [](const auto& a, const auto& b) {
+    return std::tie(a.family, a.name) < std::tie(b.family, b.name);
+  });
   return cases();
 }
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed) {

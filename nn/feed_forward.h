@@ -8,10 +8,10 @@
 namespace orrery::nn {
 
 struct FeedForwardOptions {
-  int64_t width;         // in and out
-  int64_t inner;         // slots between them
+  int64_t width;  // in and out
+  int64_t inner;  // slots between them
   bool bias = true;
-  int64_t layers = 1;    // of the model: the output projection starts at N(0, deviation^2 / (2 layers))
+  int64_t layers = 1;  // of the model: the output projection starts at N(0, deviation^2 / (2 layers))
   double deviation = 0.02;
 };
 
@@ -20,10 +20,11 @@ Registry<FeedForwardEntry>& feed_forwards();
 std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options);  // "dense(gelu_tanh)"
 
 // F(x W_in^T + b_in) W_out^T + b_out + residual as one operation: x (..., C), input (S, C), output (C, S).
-Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias, const Tensor& output,
-                          const Tensor& output_bias, const Tensor& residual = {});
+Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual = {});
 
-#define REGISTER_FEED_FORWARD(Type) \
-  [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::feed_forwards())
+#define REGISTER_FEED_FORWARD(Type)                      \
+  [[maybe_unused]] static const bool registered_##Type = \
+      ::orrery::nn::register_type<Type>(::orrery::nn::feed_forwards())
 
 }  // namespace orrery::nn

@@ -20,8 +20,9 @@ struct Draw {  // element i of x
       if (first + i >= count) return;
       using A = Arithmetic<T>;
       x[first + i] = how.kind == Initialization::Kind::constant ? A(how.a)
-                     : how.kind == Initialization::Kind::normal ? A(how.a * orrery::normal(key, static_cast<uint64_t>(first + i)))
-                                                                : A(how.a * (2 * orrery::uniform(key, static_cast<uint64_t>(first + i)) - 1));
+                     : how.kind == Initialization::Kind::normal
+                         ? A(how.a * orrery::normal(key, static_cast<uint64_t>(first + i)))
+                         : A(how.a * (2 * orrery::uniform(key, static_cast<uint64_t>(first + i)) - 1));
     });
   }
   int64_t count;
@@ -32,12 +33,22 @@ struct Draw {  // element i of x
 
 Initialization constant(double value) { return {Initialization::Kind::constant, value}; }
 Initialization normal(double deviation) { return {Initialization::Kind::normal, deviation}; }
-Initialization scaled_normal(double deviation, int64_t layers) { return normal(deviation / std::sqrt(2.0 * static_cast<double>(layers))); }
+Initialization scaled_normal(double deviation, int64_t layers) {
+  return normal(deviation / std::sqrt(2.0 * static_cast<double>(layers)));
+}
 Initialization uniform(double half_width) { return {Initialization::Kind::uniform, half_width}; }
-Initialization xavier_uniform(int64_t inputs, int64_t outputs) { return uniform(std::sqrt(6.0 / static_cast<double>(inputs + outputs))); }
-Initialization xavier_normal(int64_t inputs, int64_t outputs) { return normal(std::sqrt(2.0 / static_cast<double>(inputs + outputs))); }
-Initialization kaiming_uniform(int64_t inputs, double gain) { return uniform(gain * std::sqrt(3.0 / static_cast<double>(inputs))); }
-Initialization kaiming_normal(int64_t inputs, double gain) { return normal(gain / std::sqrt(static_cast<double>(inputs))); }
+Initialization xavier_uniform(int64_t inputs, int64_t outputs) {
+  return uniform(std::sqrt(6.0 / static_cast<double>(inputs + outputs)));
+}
+Initialization xavier_normal(int64_t inputs, int64_t outputs) {
+  return normal(std::sqrt(2.0 / static_cast<double>(inputs + outputs)));
+}
+Initialization kaiming_uniform(int64_t inputs, double gain) {
+  return uniform(gain * std::sqrt(3.0 / static_cast<double>(inputs)));
+}
+Initialization kaiming_normal(int64_t inputs, double gain) {
+  return normal(gain / std::sqrt(static_cast<double>(inputs)));
+}
 
 void fill(const Tensor& x, Initialization how, RandomKey key) {
   dispatch(x.dtype(), "initialize", [&]<class T>() {

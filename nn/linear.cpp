@@ -21,7 +21,7 @@ template <class T>
 struct AddBias {  // an epilogue: c += bias + residual
   const T* bias = nullptr;
   const T* residual = nullptr;
-  int64_t row_size = 0;  // of the residual
+  int64_t row_size = 0;               // of the residual
   std::array<int64_t, 4> first = {};  // column of each part in the bias
 
   static void row(const void* object, int part, int64_t row, int64_t column, int64_t columns, T* c) {
@@ -47,14 +47,17 @@ template <class T>
 struct ElementAndOld {  // a sum that goes on from what is there: the last row of the block is the old value
   In<T> x, old;
   int64_t rows, columns;
-  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t row) const { return row < rows ? x[i] : old[i - rows * columns]; }
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t row) const {
+    return row < rows ? x[i] : old[i - rows * columns];
+  }
 };
 
 void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_same_kind("linear", x, weight);
-  check(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.size(-1) == weight.size(1), "linear: input ", x.shape(),
-        " does not fit weight ", weight.shape(), "; the last axis must be ", weight.size(-1));
-  check(!bias || bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias ? bias.shape() : Shape(), " for weight ", weight.shape());
+  check(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.size(-1) == weight.size(1), "linear: input ",
+        x.shape(), " does not fit weight ", weight.shape(), "; the last axis must be ", weight.size(-1));
+  check(!bias || bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias ? bias.shape() : Shape(),
+        " for weight ", weight.shape());
 }
 
 Tensor in_f32(const Tensor& x) { return x && x.dtype() == Dtype::bf16 ? x.to(Dtype::f32) : x; }
@@ -62,11 +65,13 @@ Tensor in_f32(const Tensor& x) { return x && x.dtype() == Dtype::bf16 ? x.to(Dty
 struct LinearOperation {
   static constexpr const char* name = "linear";
 
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 const Tensor& residual) const {
     saved.keep(saved.needs(1) ? x : Tensor(), saved.needs(0) ? weight : Tensor());
     if (x.dtype() == Dtype::bf16)  // inputs as they are rounded, sums in f32
       return product<float>(in_f32(x), in_f32(weight), in_f32(bias), in_f32(residual)).to(Dtype::bf16);
-    return x.dtype() == Dtype::f64 ? product<double>(x, weight, bias, residual) : product<float>(x, weight, bias, residual);
+    return x.dtype() == Dtype::f64 ? product<double>(x, weight, bias, residual)
+                                   : product<float>(x, weight, bias, residual);
   }
   Gradients<4> backward(const Saved& saved, const Tensor& dy) const {
     Gradients<4> d;
@@ -81,8 +86,8 @@ struct LinearOperation {
     const int64_t n = weight.size(0);
     const Tensor y = Tensor::empty(x.shape().with(-1, n), x.dtype(), x.device());
     const AddBias<T> add{bias ? bias.data<T>() : nullptr, residual ? residual.data<T>() : nullptr, n, {}};
-    multiply<T>(x.device(), {.m = x.shape().rows(), .n = n, .k = x.size(-1), .transpose_b = true}, x.data<T>(), weight.data<T>(),
-                {y.mutable_data<T>()}, add.epilogue());
+    multiply<T>(x.device(), {.m = x.shape().rows(), .n = n, .k = x.size(-1), .transpose_b = true}, x.data<T>(),
+                weight.data<T>(), {y.mutable_data<T>()}, add.epilogue());
     return y;
   }
 };
@@ -121,10 +126,12 @@ struct LinearSplit {
   Gradients<3> backward(const Saved& saved, const std::vector<Tensor>& dy) const {
     const Tensor &x = saved[0], &weight = saved[1];
     if (x.dtype() == Dtype::bf16) return backward_by_concatenation(saved, dy);
-    return x.dtype() == Dtype::f64 ? backward_in_place<double>(saved, dy, x, weight) : backward_in_place<float>(saved, dy, x, weight);
+    return x.dtype() == Dtype::f64 ? backward_in_place<double>(saved, dy, x, weight)
+                                   : backward_in_place<float>(saved, dy, x, weight);
   }
   template <class T>
-  Gradients<3> backward_in_place(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x, const Tensor& weight) const {
+  Gradients<3> backward_in_place(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x,
+                                 const Tensor& weight) const {
     const int64_t rows = x.shape().rows(), width = x.size(-1);
     Gradients<3> d;
     if (saved.needs(0)) d[0] = Tensor::empty_like(x);
@@ -134,14 +141,16 @@ struct LinearSplit {
     int64_t first = 0;
     bool begun = false;
     for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
-      if (!all[i]) all[i] = Tensor::zeros(x.shape().with(-1, sizes[i]), x.dtype(), x.device());  // nobody used this part
+      if (!all[i])
+        all[i] = Tensor::zeros(x.shape().with(-1, sizes[i]), x.dtype(), x.device());  // nobody used this part
       if (d[0])
-        multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(), weight.data<T>() + first * width,
-                    {d[0].mutable_data<T>()});
+        multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(),
+                    weight.data<T>() + first * width, {d[0].mutable_data<T>()});
       begun = true;
       if (d[1])
-        multiply<T>(x.device(), {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate}, all[i].data<T>(),
-                    x.data<T>(), {d[1].mutable_data<T>() + first * width});
+        multiply<T>(x.device(),
+                    {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate},
+                    all[i].data<T>(), x.data<T>(), {d[1].mutable_data<T>() + first * width});
     }
     if (saved.needs(2)) d[2] = detail::bias_gradient(saved, 2, concatenate(all, -1));
     return d;
@@ -151,21 +160,25 @@ struct LinearSplit {
     for (size_t i = 0; i < sizes.size(); ++i)
       if (!all[i]) all[i] = Tensor::zeros(saved[0].shape().with(-1, sizes[i]), saved[0].dtype(), saved[0].device());
     const Tensor g = concatenate(all, -1);
-    return {saved.needs(0) ? matmul(g, saved[1]) : Tensor(), saved.needs(1) ? detail::weight_gradient(saved, 1, g, saved[0]) : Tensor(),
+    return {saved.needs(0) ? matmul(g, saved[1]) : Tensor(),
+            saved.needs(1) ? detail::weight_gradient(saved, 1, g, saved[0]) : Tensor(),
             detail::bias_gradient(saved, 2, g)};
   }
 };
 
 GradientCase linear_case(const CaseTensors& random) {
-  return {{{"x", random({2, 3, 5})}, {"weight", random({4, 5})}, {"bias", random({4})}, {"residual", random({2, 3, 4})}},
-          [](const auto& in) { return linear(in[0], in[1], in[2], in[3]); },
-          [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2] + in[3]; }};
+  return {
+      {{"x", random({2, 3, 5})}, {"weight", random({4, 5})}, {"bias", random({4})}, {"residual", random({2, 3, 4})}},
+      [](const auto& in) { return linear(in[0], in[1], in[2], in[3]); },
+      [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2] + in[3]; }};
 }
 REGISTER_GRADIENT_CASE("layer", "linear", linear_case);
 
 GradientCase split_case(const CaseTensors& random) {
   return {{{"x", random({2, 3, 5})}, {"weight", random({7, 5})}, {"bias", random({7})}},
-          [](const auto& in) { return concatenate(linear_split(in[0], in[1], in[2], {4, 2, 1}), -1); },
+          [](const auto& in) {
+            return concatenate(linear_split(in[0], in[1], in[2], {4, 2, 1}), -1);
+          },
           [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2]; }};
 }
 REGISTER_GRADIENT_CASE("layer", "linear_split", split_case);
@@ -207,18 +220,21 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
         residual ? residual.shape() : Shape(), " for a result of shape ", x.shape().with(-1, weight.size(0)));
   return record(LinearOperation{}, x, weight, bias, residual);
 }
-std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& sizes) {
+std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                 const std::vector<int64_t>& sizes) {
   check_operands(x, weight, bias);
   int64_t total = 0;
   for (const int64_t size : sizes) total += size;
-  check(sizes.size() >= 2 && sizes.size() <= 4 && total == weight.size(0), "linear_split: ", sizes.size(), " sizes that add up to ", total,
-        " for weight ", weight.shape());
+  check(sizes.size() >= 2 && sizes.size() <= 4 && total == weight.size(0), "linear_split: ", sizes.size(),
+        " sizes that add up to ", total, " for weight ", weight.shape());
   return record(LinearSplit{sizes}, x, weight, bias);
 }
 
 Linear::Linear(int64_t inputs, int64_t outputs, const Options& options)
     : weight(Shape{outputs, inputs}, options.weight.value_or(uniform(1 / std::sqrt(static_cast<double>(inputs))))) {
-  if (options.bias) bias = Parameter(Shape{outputs}, options.weight ? constant(0) : uniform(1 / std::sqrt(static_cast<double>(inputs))));
+  if (options.bias)
+    bias =
+        Parameter(Shape{outputs}, options.weight ? constant(0) : uniform(1 / std::sqrt(static_cast<double>(inputs))));
 }
 Tensor Linear::forward(const Tensor& x, Pass&) { return linear(x, weight.value, bias.value); }
 void Linear::visit(Visitor& v) {

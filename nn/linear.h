@@ -14,7 +14,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
 
 // The same with the rows of the weight divided into several results, (..., sizes[i]) each, dense: queries, keys and
 // values of an attention.  Two to four sizes, which add up to N.
-std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& sizes);
+std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                 const std::vector<int64_t>& sizes);
 
 class Linear final : public Module {
  public:

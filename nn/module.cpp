@@ -8,7 +8,9 @@
 namespace orrery::nn {
 namespace {
 
-std::string join(const std::string& path, std::string_view name) { return path.empty() ? std::string(name) : path + "." + std::string(name); }
+std::string join(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : path + "." + std::string(name);
+}
 
 class Paths final : public Visitor {
  public:
@@ -86,7 +88,8 @@ int64_t count_parameters(Module& module) {
   return n;
 }
 void convert(Module& module, Dtype dtype) {
-  for (const NamedParameter& p : parameters_of(module)) p.parameter->value = p.parameter->value.detach().to(dtype).detach().set_requires_grad();
+  for (const NamedParameter& p : parameters_of(module))
+    p.parameter->value = p.parameter->value.detach().to(dtype).detach().set_requires_grad();
   for (const auto& [path, buffer] : buffers_of(module))
     if (is_floating(buffer->dtype())) *buffer = buffer->to(dtype);
 }

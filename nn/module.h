@@ -26,8 +26,8 @@ struct Parameter {
 
   Tensor value;
   Initialization initialization;
-  bool decay = true;                  // weight decay applies
-  std::string rate_group = "";        // the optimizer's rate may be scaled by group
+  bool decay = true;                                         // weight decay applies
+  std::string rate_group = "";                               // the optimizer's rate may be scaled by group
   double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
 };
@@ -95,7 +95,7 @@ struct NamedParameter {
 std::vector<NamedParameter> parameters_of(Module& module);  // in the order of visit
 std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module);
 int64_t count_parameters(Module& module);
-void convert(Module& module, Dtype dtype);  // every parameter and floating buffer
+void convert(Module& module, Dtype dtype);       // every parameter and floating buffer
 void initialize(Module& module, uint64_t seed);  // each parameter by its own key: (seed, path)
 
 // An error whose message begins with the path of the module in which it arose.

@@ -22,7 +22,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 // y = x / sqrt(mean of x^2 + epsilon) * weight over the last axis.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
 
-#define REGISTER_NORMALIZATION(Type) \
-  [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::normalizations())
+#define REGISTER_NORMALIZATION(Type)                     \
+  [[maybe_unused]] static const bool registered_##Type = \
+      ::orrery::nn::register_type<Type>(::orrery::nn::normalizations())
 
 }  // namespace orrery::nn

@@ -30,17 +30,19 @@ struct Square {
 FlatParameters::FlatParameters(Module& module) {
   std::vector<NamedParameter> all = parameters_of(module);
   check(!all.empty(), "optimizer: the model has no parameters");
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return treatment(*a.parameter) < treatment(*b.parameter); });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return treatment(*a.parameter) < treatment(*b.parameter); });
   const Dtype dtype = all[0].parameter->value.dtype();
   const Device device = all[0].parameter->value.device();
   int64_t size = 0;
   for (const NamedParameter& p : all) {
     const Tensor& value = p.parameter->value;
-    check(value.dtype() == dtype && value.device() == device, "optimizer: ", p.path, " is ", name(value.dtype()), " on ", value.device(),
-          ", the first parameter ", name(dtype), " on ", device);
+    check(value.dtype() == dtype && value.device() == device, "optimizer: ", p.path, " is ", name(value.dtype()),
+          " on ", value.device(), ", the first parameter ", name(dtype), " on ", device);
     const int64_t end = size + value.count(), next = (end + alignment - 1) / alignment * alignment;
     segments_.push_back({p.path, p.parameter, size, end});
-    if (!runs_.empty() && treatment(*p.parameter) == std::tuple(!runs_.back().decay, runs_.back().lowest, runs_.back().highest))
+    if (!runs_.empty() &&
+        treatment(*p.parameter) == std::tuple(!runs_.back().decay, runs_.back().lowest, runs_.back().highest))
       runs_.back().end = next;
     else
       runs_.push_back({size, next, p.parameter->decay, p.parameter->lowest, p.parameter->highest});

@@ -32,7 +32,8 @@ class FlatParameters {
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
   Tensor make_moments() const;  // zeros of the flat form
-  Tensor part(const Tensor& flat, const Segment& segment) const;  // a segment of a flat tensor, in the parameter's shape
+  Tensor part(const Tensor& flat,
+              const Segment& segment) const;  // a segment of a flat tensor, in the parameter's shape
 
   void forget_gradients();  // every gradient counts as zero; the next backward overwrites it
   void settle_gradients();  // writes zeros where no gradient has arrived since
@@ -50,8 +51,8 @@ class Optimizer {
 
   // The global norm of the gradients, divided by `share` first (micro-batches): from the device, in f64.
   double gradient_norm();
-  // One update.  The gradients are multiplied by min(1, clip / norm); clip 0 means no clipping.  A norm that is not finite
-  // changes nothing and returns false.  Returns the norm in *norm if asked.
+  // One update.  The gradients are multiplied by min(1, clip / norm); clip 0 means no clipping.  A norm that is not
+  // finite changes nothing and returns false.  Returns the norm in *norm if asked.
   bool step(double rate, double clip = 0, double* norm = nullptr);
 
   int64_t steps_done() const { return steps_; }
@@ -73,7 +74,8 @@ class Optimizer {
 
 using OptimizerEntry = Entry<Optimizer, FlatParameters&>;
 Registry<OptimizerEntry>& optimizers();
-std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters);  // "adamw(beta2=0.99, decay=0.1)"
+std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
+                                          FlatParameters& parameters);  // "adamw(beta2=0.99, decay=0.1)"
 
 #define REGISTER_OPTIMIZER(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::optimizers())

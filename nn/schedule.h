@@ -10,10 +10,10 @@
 namespace orrery::nn {
 
 struct ScheduleOptions {
-  double rate = 1e-3;          // the peak
-  double final_rate = 1e-4;    // at the last step, for those that fall
-  int64_t warm_up = 100;       // steps of linear rise: rate (step + 1) / (warm_up + 1)
-  int64_t steps = 2000;        // of the whole run
+  double rate = 1e-3;        // the peak
+  double final_rate = 1e-4;  // at the last step, for those that fall
+  int64_t warm_up = 100;     // steps of linear rise: rate (step + 1) / (warm_up + 1)
+  int64_t steps = 2000;      // of the whole run
 };
 
 struct ScheduleEntry {
@@ -33,7 +33,8 @@ class Schedule {
   ScheduleOptions options_;
 };
 
-#define REGISTER_SCHEDULE(function, ...) \
-  [[maybe_unused]] static const bool registered_##function = (::orrery::nn::schedules().add({__VA_ARGS__, function}), true)
+#define REGISTER_SCHEDULE(function, ...)                     \
+  [[maybe_unused]] static const bool registered_##function = \
+      (::orrery::nn::schedules().add({__VA_ARGS__, function}), true)
 
 }  // namespace orrery::nn

@@ -11,37 +11,39 @@
 namespace orrery {
 namespace {
 
-// OpenBLAS's bits depend on the shape it is handed and not on who calls, provided that it does not split the work itself.
+// OpenBLAS's bits depend on the shape it is handed and not on who calls, provided that it does not split the work
+// itself.
 const bool single_threaded = (openblas_set_num_threads(1), true);
 
-void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb, float beta,
-          float* c, int ldc) {
+void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
+          float beta, float* c, int ldc) {
   cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
 }
-void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const double* a, int lda, const double* b, int ldb, double beta,
-          double* c, int ldc) {
+void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const double* a, int lda, const double* b,
+          int ldb, double beta, double* c, int ldc) {
   cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
 }
 
-// The size of a tile along an axis of length n, so that about `pieces` tiles of at least `least` cover it, in multiples of 16.
-int64_t tile_size(int64_t n, int64_t pieces, int64_t least) {
-  const int64_t size = std::max((n + pieces - 1) / pieces, least);
-  return std::min(n, (size + 15) / 16 * 16);
-}
+// The length of `pieces` equal pieces of n, in multiples of 16.
+int64_t tile_size(int64_t n, int64_t pieces) { return std::min(n, ((n + pieces - 1) / pieces + 15) / 16 * 16); }
 
-struct Tile {  // of one part of C
-  int64_t m, n;        // sizes
+struct Tile {            // of one part of C
+  int64_t m, n;          // sizes
   int64_t across, down;  // how many lie side by side, and one below the other
 };
 
-// Few, large tiles: each call packs its share of A and B anew, so a tile should be long in both directions; yet there
-// must be enough tiles for all cores.  A batch brings its own.
+// Few, large tiles, because each call packs its share of A and B anew: a tile pays for its packing in proportion to
+// 1/m + 1/n.  Four, so that two cores are always even, down to 64 rows or columns; sixteen where they stay above 512.
 Tile choose_tile(const Product& p, int64_t columns) {
-  const int64_t work = p.m * columns * p.k;
-  const int64_t wanted = std::max<int64_t>(1, std::clamp<int64_t>(work >> 22, 1, 16) / p.batch);
+  const int64_t wanted =
+      std::clamp<int64_t>(p.m * columns * p.k >> 21, 1, 16) / p.batch;  // at least 2 million multiplications each
   int64_t down = 1, across = 1;
-  while (down * across < wanted) (p.m / down >= columns / across ? down : across) *= 2;
-  const int64_t m = tile_size(p.m, down, 32), n = tile_size(columns, across, 32);
+  while (down * across < wanted) {
+    const int64_t m = p.m / down, n = columns / across;
+    if (std::max(m, n) / 2 < (down * across < 4 ? 64 : 512)) break;
+    (m >= n ? down : across) *= 2;
+  }
+  const int64_t m = tile_size(p.m, down), n = tile_size(columns, across);
   return {m, n, (columns + n - 1) / n, (p.m + m - 1) / m};
 }
 
@@ -73,7 +75,8 @@ class Multiplication {
         int64_t tile = u % tiles_;
         int i = 0;
         while (tile >= parts_[i].tiles) tile -= parts_[i++].tiles;
-        run_tile(i, u / tiles_, tile % parts_[i].tile.down * parts_[i].tile.m, tile / parts_[i].tile.down * parts_[i].tile.n);
+        run_tile(i, u / tiles_, tile % parts_[i].tile.down * parts_[i].tile.m,
+                 tile / parts_[i].tile.down * parts_[i].tile.n);
       }
     });
   }
@@ -82,7 +85,8 @@ class Multiplication {
   void run_tile(int i, int64_t batch, int64_t m0, int64_t n0) const {
     const Part<T>& part = parts_[i];
     const int64_t rows = std::min(part.tile.m, p_.m - m0), columns = std::min(part.tile.n, part.columns - n0);
-    const int64_t column = part.first_column + n0, lda = p_.transpose_a ? p_.m : p_.k, ldb = p_.transpose_b ? p_.k : p_.n;
+    const int64_t column = part.first_column + n0, lda = p_.transpose_a ? p_.m : p_.k,
+                  ldb = p_.transpose_b ? p_.k : p_.n;
     const T* const a = a_ + (p_.share_a ? 0 : batch * p_.m * p_.k) + (p_.transpose_a ? m0 : m0 * lda);
     const T* const b = b_ + (p_.share_b ? 0 : batch * p_.k * p_.n) + (p_.transpose_b ? column * ldb : column);
     T* const c = part.c + (batch * p_.m + m0) * part.columns + n0;
@@ -105,16 +109,21 @@ class Multiplication {
 }  // namespace
 
 template <class T>
-void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c, Epilogue<T> epilogue) {
+void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
+              Epilogue<T> epilogue) {
   check(device == Device::cpu, "matmul: runs on the CPU only in this version; move the operands with .to(Device::cpu)");
-  check(c.size() >= 1 && c.size() <= p.part_columns.size(), "matmul: ", c.size(), " outputs; 1 to ", p.part_columns.size(), " are possible");
-  check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k, " exceed the BLAS's 32-bit sizes");
+  check(c.size() >= 1 && c.size() <= p.part_columns.size(), "matmul: ", c.size(), " outputs; 1 to ",
+        p.part_columns.size(), " are possible");
+  check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k,
+        " exceed the BLAS's 32-bit sizes");
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));
   if (p.m * p.n * p.batch == 0) return;
   Multiplication<T>(p, a, b, c, epilogue).run();
 }
-template void multiply(Device, const Product&, const float*, const float*, std::initializer_list<float*>, Epilogue<float>);
-template void multiply(Device, const Product&, const double*, const double*, std::initializer_list<double*>, Epilogue<double>);
+template void multiply(Device, const Product&, const float*, const float*, std::initializer_list<float*>,
+                       Epilogue<float>);
+template void multiply(Device, const Product&, const double*, const double*, std::initializer_list<double*>,
+                       Epilogue<double>);
 
 std::string blas_description() { return std::string(openblas_get_config()) + ", kernels " + openblas_get_corename(); }
 

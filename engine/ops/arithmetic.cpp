@@ -1,5 +1,5 @@
-// Element by element with broadcasting.  With z = f(a, b): da = dz df/da, db = dz df/db, each summed over the axes along
-// which its operand was repeated.
+// Element by element with broadcasting.  With z = f(a, b): da = dz df/da, db = dz df/db, each summed over the axes
+// along which its operand was repeated.
 #include "engine/autograd.h"
 #include "engine/dispatch.h"
 #include "engine/ops.h"

@@ -15,7 +15,8 @@ void check_indices(const char* operation, const Tensor& indices, int64_t limit) 
   if (indices.device() != Device::cpu) return;
   const int32_t* const at = indices.data<int32_t>();
   for (int64_t i = 0; i < indices.count(); ++i)
-    check(at[i] >= 0 && at[i] < limit, operation, ": index ", at[i], " at position ", i, " is outside 0 to ", limit - 1);
+    check(at[i] >= 0 && at[i] < limit, operation, ": index ", at[i], " at position ", i, " is outside 0 to ",
+          limit - 1);
 }
 Shape with_last(Shape shape, int64_t size) {
   shape.append(size);
@@ -46,7 +47,8 @@ Groups group(const Tensor& indices) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return index[a] < index[b]; });
   for (size_t i = 0; i < order.size(); ++i)
-    if (i == 0 || index[order[i]] != index[order[i - 1]]) target.push_back(index[order[i]]), start.push_back(static_cast<int32_t>(i));
+    if (i == 0 || index[order[i]] != index[order[i - 1]])
+      target.push_back(index[order[i]]), start.push_back(static_cast<int32_t>(i));
   start.push_back(static_cast<int32_t>(order.size()));
   const auto upload = [&](const std::vector<int32_t>& v) {
     return Tensor::from(Shape{static_cast<int64_t>(v.size())}, v).to(indices.device());
@@ -139,7 +141,8 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& indices) const {
     const Tensor y = Tensor::empty(indices.shape(), x.dtype(), x.device());
     dispatch(x.dtype(), name, [&]<class T>() {
-      rows(x.device(), indices.count(), 1, PickElement<T>{x.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), size});
+      rows(x.device(), indices.count(), 1,
+           PickElement<T>{x.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), size});
     });
     saved.keep(indices);
     return y;
@@ -154,12 +157,15 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
 void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices) {
   check_same_kind("scatter_add_rows", table, x);
   check_indices("scatter_add_rows", indices, table.size(0));
-  check(x.shape() == with_last(indices.shape(), table.size(1)), "scatter_add_rows: rows of shape ", x.shape(), " for indices ",
-        indices.shape(), " and a table ", table.shape());
+  check(x.shape() == with_last(indices.shape(), table.size(1)), "scatter_add_rows: rows of shape ", x.shape(),
+        " for indices ", indices.shape(), " and a table ", table.shape());
   const Groups groups = group(indices);
   dispatch(x.dtype(), "scatter_add_rows", [&]<class T>() {
     rows(x.device(), groups.target.count(), static_cast<int>(table.size(1)),
-         AddRows<T>{{x.data<T>()}, groups.target.data<int32_t>(), groups.start.data<int32_t>(), groups.source.data<int32_t>(),
+         AddRows<T>{{x.data<T>()},
+                    groups.target.data<int32_t>(),
+                    groups.start.data<int32_t>(),
+                    groups.source.data<int32_t>(),
                     {table.mutable_data<T>()}});
   });
 }
@@ -172,7 +178,8 @@ Tensor scatter_add_rows(const Tensor& x, const Tensor& indices, int64_t table_ro
   return record(ScatterAddRows{table_rows}, x, indices);
 }
 Tensor gather_last(const Tensor& x, const Tensor& indices) {
-  check(x.shape().rank() > 0 && indices.shape() == x.shape().without(-1), "gather_last: indices ", indices.shape(), " for ", x.shape());
+  check(x.shape().rank() > 0 && indices.shape() == x.shape().without(-1), "gather_last: indices ", indices.shape(),
+        " for ", x.shape());
   check_indices("gather_last", indices, x.size(-1));
   return record(GatherLast{x.size(-1)}, x, indices);
 }

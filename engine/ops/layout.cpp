@@ -34,13 +34,14 @@ struct StridedCopy {  // a row is the last axis
       in += i * read.stride[a], out += i * write.stride[a], r /= size[a];
     }
     const int64_t step_in = rank > 0 ? read.stride[rank - 1] : 0, step_out = rank > 0 ? write.stride[rank - 1] : 0;
-    const T *source = from + in;
-    T *target = to + out;
+    const T* source = from + in;
+    T* target = to + out;
     row.each([&](int i) { target[i * step_out] = source[i * step_in]; });
   }
 };
 
-void copy_strided(const char* operation, const Tensor& x, const Tensor& y, const Shape& region, const Walk& read, const Walk& write) {
+void copy_strided(const char* operation, const Tensor& x, const Tensor& y, const Shape& region, const Walk& read,
+                  const Walk& write) {
   if (region.count() == 0) return;
   dispatch_any(x.dtype(), operation, [&]<class T>() {
     StridedCopy<T> copy{x.data<T>(), y.mutable_data<T>(), read, write, region.rank(), {}};
@@ -136,7 +137,8 @@ Tensor permute(const Tensor& x, std::span<const int> order) {
   std::vector<int> axes;
   bool seen[Shape::max_rank] = {};
   for (const int axis : order) axes.push_back(x.shape().resolve(axis)), seen[axes.back()] = true;
-  check(static_cast<int>(axes.size()) == x.shape().rank() && std::count(seen, seen + x.shape().rank(), true) == x.shape().rank(),
+  check(static_cast<int>(axes.size()) == x.shape().rank() &&
+            std::count(seen, seen + x.shape().rank(), true) == x.shape().rank(),
         "permute: the order must name each of the ", x.shape().rank(), " axes of ", x.shape(), " once");
   return record(Permute{axes}, x);
 }
@@ -148,7 +150,8 @@ Tensor transpose(const Tensor& x, int a, int b) {
 }
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end) {
   const int a = x.shape().resolve(axis);
-  check(0 <= begin && begin <= end && end <= x.size(a), "slice: ", begin, " to ", end, " along axis ", a, " of ", x.shape());
+  check(0 <= begin && begin <= end && end <= x.size(a), "slice: ", begin, " to ", end, " along axis ", a, " of ",
+        x.shape());
   return a == 0 ? x.slice(begin, end) : record(Slice{a, begin, end, x.shape()}, x);
 }
 Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
@@ -165,7 +168,8 @@ Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
 }
 std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
   const int a = x.shape().resolve(axis);
-  check(parts > 0 && x.size(a) % parts == 0, "split: axis ", a, " of ", x.shape(), " does not divide into ", parts, " parts");
+  check(parts > 0 && x.size(a) % parts == 0, "split: axis ", a, " of ", x.shape(), " does not divide into ", parts,
+        " parts");
   const int64_t size = x.size(a) / parts;
   std::vector<Tensor> pieces;
   for (int i = 0; i < parts; ++i) pieces.push_back(slice(x, a, i * size, (i + 1) * size));
@@ -173,8 +177,8 @@ std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
 }
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  check(x.shape().rank() <= shape.rank() && broadcast_shape("broadcast_to", x.shape(), shape) == shape, "broadcast_to: ", x.shape(),
-        " does not repeat to ", shape);
+  check(x.shape().rank() <= shape.rank() && broadcast_shape("broadcast_to", x.shape(), shape) == shape,
+        "broadcast_to: ", x.shape(), " does not repeat to ", shape);
   return record(BroadcastTo{x.shape(), shape}, x);
 }
 

@@ -120,7 +120,8 @@ struct Pointwise {
   static constexpr const char* name = F::name;
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor y = Tensor::empty_like(x);
-    dispatch(x.dtype(), name, [&]<class T>() { map(x.device(), x.count(), Value<F>{}, y.mutable_data<T>(), x.data<T>()); });
+    dispatch(x.dtype(), name,
+             [&]<class T>() { map(x.device(), x.count(), Value<F>{}, y.mutable_data<T>(), x.data<T>()); });
     saved.keep(x, y);
     return y;
   }
@@ -173,6 +174,8 @@ Tensor erf(const Tensor& x) { return record(Pointwise<Erf>{}, x); }
 Tensor reciprocal(const Tensor& x) { return record(Pointwise<Reciprocal>{}, x); }
 Tensor absolute(const Tensor& x) { return record(Pointwise<Absolute>{}, x); }
 Tensor step(const Tensor& x) { return record(Pointwise<Step>{}, x); }
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) { return record(Where{a.shape(), b.shape()}, condition, a, b); }
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return record(Where{a.shape(), b.shape()}, condition, a, b);
+}
 
 }  // namespace orrery

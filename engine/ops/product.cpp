@@ -1,5 +1,6 @@
 // Y = A B over leading axes.  With G = dY:  dA = G B^T,  dB = A^T G;  with transposed operands the products turn round:
-//   Y = A B^T:  dA = G B, dB = G^T A.      Y = A^T B:  dA = B G^T, dB = A G.      Y = A^T B^T:  dA = B^T G^T, dB = G^T A^T.
+//   Y = A B^T:  dA = G B, dB = G^T A.      Y = A^T B:  dA = B G^T, dB = A G.      Y = A^T B^T:  dA = B^T G^T, dB = G^T
+//   A^T.
 // Where one operand has no leading axes, its gradient is one product over all rows, or a sum over the batch.
 #include "engine/matmul.h"
 
@@ -20,13 +21,15 @@ Shape leading(const Shape& shape) { return shape.without(-1).without(-1); }
 Sizes sizes_of(const Tensor& a, const Tensor& b, Transposed t) {
   check_same_kind("matmul", a, b);
   check(a.shape().rank() >= 2 && b.shape().rank() >= 2, "matmul: needs matrices, not ", a.shape(), " x ", b.shape());
-  const int64_t m = a.size(t.a ? -1 : -2), k = a.size(t.a ? -2 : -1), inner = b.size(t.b ? -1 : -2), n = b.size(t.b ? -2 : -1);
+  const int64_t m = a.size(t.a ? -1 : -2), k = a.size(t.a ? -2 : -1), inner = b.size(t.b ? -1 : -2),
+                n = b.size(t.b ? -2 : -1);
   if (k != inner) {
     const bool turned = k == b.size(t.b ? -2 : -1);
     fail("matmul: inner sizes differ: ", a.shape(), " x ", b.shape(), turned ? "; did you mean transpose_b?" : "");
   }
   const Shape in_a = leading(a.shape()), in_b = leading(b.shape());
-  check(in_a == in_b || in_a.rank() == 0 || in_b.rank() == 0, "matmul: leading axes differ: ", a.shape(), " x ", b.shape());
+  check(in_a == in_b || in_a.rank() == 0 || in_b.rank() == 0, "matmul: leading axes differ: ", a.shape(), " x ",
+        b.shape());
   Shape y = in_a.rank() > 0 ? in_a : in_b;
   const int64_t batch = y.count();
   y.append(m), y.append(n);
@@ -35,7 +38,14 @@ Sizes sizes_of(const Tensor& a, const Tensor& b, Transposed t) {
 
 template <class T>
 void run(const Sizes& s, const Tensor& a, const Tensor& b, Transposed t, const Tensor& y) {
-  Product p{.m = s.m, .n = s.n, .k = s.k, .transpose_a = t.a, .transpose_b = t.b, .batch = s.batch, .share_a = s.share_a, .share_b = s.share_b};
+  Product p{.m = s.m,
+            .n = s.n,
+            .k = s.k,
+            .transpose_a = t.a,
+            .transpose_b = t.b,
+            .batch = s.batch,
+            .share_a = s.share_a,
+            .share_b = s.share_b};
   if (s.share_b && !t.a) p.m *= p.batch, p.batch = 1, p.share_b = false;  // one product over all rows
   multiply<T>(a.device(), p, a.data<T>(), b.data<T>(), {y.mutable_data<T>()});
 }
@@ -65,7 +75,8 @@ struct Matmul {
     if (saved.needs(1)) {
       const bool shared = b.shape().rank() == 2 && a.shape().rank() > 2 && !t.a;
       if (shared) {  // rows of all batches at once
-        const Tensor flat_a = a.reshape(Shape{a.shape().rows(), a.size(-1)}), flat_g = g.reshape(Shape{g.shape().rows(), g.size(-1)});
+        const Tensor flat_a = a.reshape(Shape{a.shape().rows(), a.size(-1)}),
+                     flat_g = g.reshape(Shape{g.shape().rows(), g.size(-1)});
         d[1] = t.b ? product(flat_g, true, flat_a, false) : product(flat_a, true, flat_g, false);
       } else {
         d[1] = reduce_to(t.b ? product(g, true, a, t.a) : product(a, !t.a, g, false), b.shape());

@@ -71,7 +71,9 @@ std::vector<BenchCase> row_cases() {
   constexpr int64_t rows = 4096, channels = 1024;
   const double work = static_cast<double>(rows * channels * 8) / 1e9;  // read and written once
   std::vector<BenchCase> all;
-  for (const auto& [name, f] : row_operations(channels)) {
+  for (const auto& operation : row_operations(channels)) {
+    const std::string& name = operation.first;
+    const Operation& f = operation.second;
     const std::string stem = "rows/" + name + "/4096x1024/";
     all.push_back({stem + "forward", work, "GB/s", [f](double seconds) {
                      const NoGrad guard;

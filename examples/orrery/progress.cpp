@@ -33,13 +33,15 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-std::string step_line(const models::StepReport& r) {
-  const std::string steps = std::to_string(r.steps);
-  return "step " + padded(std::to_string(r.step), steps.size()) + "/" + steps + "  loss " + fixed(r.loss, 4) +
-         "  gradient " + padded(fixed(r.gradient_norm, 3), 6) + "  rate " + scientific(r.rate) + "  " +
-         padded(fixed(r.milliseconds, 1), 6) + " ms  " + padded(grouped(std::llround(r.tokens_per_second)), 7) +
-         " tokens/s  " + padded(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB  " +
-         time_text(r.seconds_left) + " left";
+std::string step_line(const models::StepReport& r, bool narrow) {
+  const auto wide = [&](const std::string& number, size_t width) { return narrow ? number : padded(number, width); };
+  const std::string steps = std::to_string(r.steps), gap = narrow ? " " : "  ";
+  return (narrow ? "" : "step ") + padded(std::to_string(r.step), steps.size()) + "/" + steps + gap + "loss " +
+         fixed(r.loss, 4) + gap + (narrow ? "|g| " : "gradient ") + wide(fixed(r.gradient_norm, 3), 6) + gap + "rate " +
+         scientific(r.rate) + gap + wide(fixed(r.milliseconds, 1), 6) + " ms" + gap +
+         wide(grouped(std::llround(r.tokens_per_second)), 7) + (narrow ? " tok/s" : " tokens/s") + gap +
+         wide(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB" + gap + time_text(r.seconds_left) +
+         (narrow ? "" : " left");
 }
 
 int64_t line_interval(int64_t steps) {
@@ -57,12 +59,12 @@ Progress::~Progress() {
 void Progress::step(const models::StepReport& report) {
   const auto now = Clock::now();
   const bool ends = report.step == 1 || report.step == report.steps;
-  const std::string line = step_line(report);
   if (terminal_) {
-    last_ = line.substr(0, terminal_columns() - 1);
+    const size_t columns = terminal_columns();
+    last_ = step_line(report).size() < columns ? step_line(report) : step_line(report, true).substr(0, columns - 1);
     if (ends || now - drawn_ >= redraw_interval) draw(last_), drawn_ = now;
   } else if (ends || report.step % line_interval(report.steps) == 0 || now - drawn_ >= longest_silence) {
-    std::cout << line << std::endl;
+    std::cout << step_line(report) << std::endl;
     drawn_ = now;
   }
 }

@@ -26,7 +26,7 @@ class Progress {
   Clock::time_point drawn_;
 };
 
-std::string step_line(const models::StepReport& report);
+std::string step_line(const models::StepReport& report, bool narrow = false);  // narrow: at most about 80 columns
 // Steps between two lines in a pipe: a round number that gives about twenty lines.
 int64_t line_interval(int64_t steps);
 

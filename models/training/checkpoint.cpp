@@ -25,14 +25,16 @@ std::string folder_name(int64_t step) {
 }
 // The number of a folder that this file named; -1 for any other.
 int64_t step_of(const std::string& name) {
-  if (!name.starts_with("step_") || name.size() < 6 || name.find_first_not_of("0123456789", 5) != std::string::npos) return -1;
+  if (!name.starts_with("step_") || name.size() < 6 || name.find_first_not_of("0123456789", 5) != std::string::npos)
+    return -1;
   return std::stoll(name.substr(5));
 }
 std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const std::string& folder) {  // newest first
   std::vector<std::pair<int64_t, fs::path>> found;
   if (!fs::is_directory(folder)) return found;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (const int64_t step = step_of(entry.path().filename().string()); step >= 0) found.emplace_back(step, entry.path());
+    if (const int64_t step = step_of(entry.path().filename().string()); step >= 0)
+      found.emplace_back(step, entry.path());
   std::sort(found.rbegin(), found.rend());
   return found;
 }
@@ -46,7 +48,8 @@ std::vector<NamedTensor> weights_of(nn::Module& model) {
 std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer, const nn::FlatParameters& parameters) {
   std::vector<NamedTensor> all;
   for (const auto& [name, flat] : optimizer.moments())
-    for (const nn::FlatParameters::Segment& s : parameters.segments()) all.push_back({name + "." + s.path, parameters.part(flat, s)});
+    for (const nn::FlatParameters::Segment& s : parameters.segments())
+      all.push_back({name + "." + s.path, parameters.part(flat, s)});
   return all;
 }
 
@@ -57,8 +60,9 @@ void load(const std::string& path, const std::vector<NamedTensor>& places) {
   for (const NamedTensor& place : places) {
     const auto found = stored.find(place.name);
     check(found != stored.end(), "load: ", path, " has no tensor '", place.name, "'; it was written by another model");
-    check(found->second.shape() == place.tensor.shape(), "load: ", path, ": '", place.name, "' has shape ", found->second.shape(),
-          ", the model wants ", place.tensor.shape(), "; use the settings that the checkpoint was trained with");
+    check(found->second.shape() == place.tensor.shape(), "load: ", path, ": '", place.name, "' has shape ",
+          found->second.shape(), ", the model wants ", place.tensor.shape(),
+          "; use the settings that the checkpoint was trained with");
   }
   check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, the model ", places.size());
   for (const NamedTensor& place : places) place.tensor.copy_from(stored.at(place.name));
@@ -66,8 +70,10 @@ void load(const std::string& path, const std::vector<NamedTensor>& places) {
 
 }  // namespace
 
-std::string write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model, const nn::Optimizer& optimizer) {
-  const fs::path final_path = fs::path(folder) / folder_name(state.step), temporary = fs::path(folder) / (folder_name(state.step) + ".partial");
+std::string write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
+                             const nn::Optimizer& optimizer) {
+  const fs::path final_path = fs::path(folder) / folder_name(state.step),
+                 temporary = fs::path(folder) / (folder_name(state.step) + ".partial");
   Json json = {{"version", build().version}, {"step", state.step}, {"validation_loss", state.validation_loss}};
   json["tokenizer"] = Json::parse(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
@@ -76,7 +82,8 @@ std::string write_checkpoint(const std::string& folder, const CheckpointState& s
     fs::remove_all(temporary);
     fs::create_directories(temporary);
     write_safetensors((temporary / "weights.safetensors").string(), weights_of(model), metadata);
-    write_safetensors((temporary / "optimizer.safetensors").string(), moments_of(optimizer, optimizer.parameters()), metadata);
+    write_safetensors((temporary / "optimizer.safetensors").string(), moments_of(optimizer, optimizer.parameters()),
+                      metadata);
     write_file_atomically((temporary / "state.json").string(), json.dump(2) + "\n");
     sync_folder(temporary.string());
     fs::remove_all(final_path);
@@ -85,7 +92,8 @@ std::string write_checkpoint(const std::string& folder, const CheckpointState& s
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
-    fail("checkpoint: cannot write ", final_path.string(), ": ", error.code().message(), "; the previous checkpoint is intact");
+    fail("checkpoint: cannot write ", final_path.string(), ": ", error.code().message(),
+         "; the previous checkpoint is intact");
   } catch (const Error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -110,7 +118,8 @@ CheckpointState read_state(const std::string& checkpoint) {
     state.step = json.at("step").get<int64_t>();
     state.validation_loss = json.at("validation_loss").get<double>();
     state.tokenizer = json.at("tokenizer").dump();
-    for (const auto& [key, value] : json.at("settings").items()) state.settings.emplace_back(key, value.get<std::string>());
+    for (const auto& [key, value] : json.at("settings").items())
+      state.settings.emplace_back(key, value.get<std::string>());
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail("checkpoint: ", path, " is damaged: ", error.what(), "; use an earlier checkpoint");

@@ -14,14 +14,15 @@
 namespace orrery::models {
 
 struct CheckpointState {
-  int64_t step = 0;         // updates done
-  std::string tokenizer;    // as Tokenizer::save wrote it
+  int64_t step = 0;       // updates done
+  std::string tokenizer;  // as Tokenizer::save wrote it
   std::vector<std::pair<std::string, std::string>> settings;
   double validation_loss = 0;  // the latest; 0 if there was none
 };
 
 // Writes `folder`/step_000050 and returns its path.
-std::string write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model, const nn::Optimizer& optimizer);
+std::string write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
+                             const nn::Optimizer& optimizer);
 // The checkpoint with the most steps in `folder` that can be read whole; empty if there is none.
 std::string latest_checkpoint(const std::string& folder);
 CheckpointState read_state(const std::string& checkpoint);

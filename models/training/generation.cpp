@@ -25,7 +25,8 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
   std::vector<double> weight(kept);
   double total = 0;
   for (size_t i = 0; i < kept; ++i)
-    total += weight[i] = std::exp((logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]) / s.temperature);
+    total += weight[i] =
+        std::exp((logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]) / s.temperature);
   double left = uniform * total;
   for (size_t i = 0; i < kept; ++i)
     if ((left -= weight[i]) < 0) return order[i];
@@ -34,17 +35,21 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
 
 }  // namespace
 
-std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const SamplingSettings& s, const std::function<void(int32_t)>& each) {
+std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const SamplingSettings& s,
+                              const std::function<void(int32_t)>& each) {
   check(!tokens.empty(), "generate: the prompt is empty; give at least one token");
-  check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature, " must not be negative");
+  check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature,
+        " must not be negative");
   check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must not be negative");
   const NoGrad guard;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
   for (int64_t i = 0; i < s.tokens; ++i) {
     const auto seen = std::min<int64_t>(static_cast<int64_t>(tokens.size()), model.settings().context);
     nn::Pass pass;
-    const Tensor logits = model(Tensor::from(Shape{1, seen}, std::span<const int32_t>(tokens).last(static_cast<size_t>(seen))), pass);
-    const int32_t next = draw(logits[0][seen - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
+    const Tensor logits =
+        model(Tensor::from(Shape{1, seen}, std::span<const int32_t>(tokens).last(static_cast<size_t>(seen))), pass);
+    const int32_t next =
+        draw(logits[0][seen - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
     tokens.push_back(next);
     if (each) each(next);
   }

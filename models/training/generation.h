@@ -15,8 +15,8 @@ struct SamplingSettings {
   int64_t seed = 1;
 };
 
-// Continues `prompt` (at least one token); each new token is given to `each` as soon as it is known.  The model sees the
-// last `context` tokens.
+// Continues `prompt` (at least one token); each new token is given to `each` as soon as it is known.  The model sees
+// the last `context` tokens.
 std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> prompt, const SamplingSettings& settings,
                               const std::function<void(int32_t)>& each = {});
 

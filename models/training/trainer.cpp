@@ -21,9 +21,11 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 void check_settings(const TrainSettings& s) {
-  check(!s.data.empty(), "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
+  check(!s.data.empty(),
+        "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
   check(s.device == "cpu", "train: device '", s.device, "' is not available in this version; use --device=cpu");
-  check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out, " already holds a run; add --resume=yes to go on with it, or choose another --out");
+  check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out,
+        " already holds a run; add --resume=yes to go on with it, or choose another --out");
 }
 
 }  // namespace
@@ -33,11 +35,12 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   check_settings(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
-  check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out, "; leave --resume out to begin a run");
+  check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
+        "; leave --resume out to begin a run");
   tokenizer_ = resumed.empty() ? make_tokenizer(s.tokenizer, s.data) : restore_tokenizer(read_state(resumed).tokenizer);
   if (s.gpt.vocabulary == 0) s.gpt.vocabulary = tokenizer_->size();
-  check(s.gpt.vocabulary >= tokenizer_->size(), "train: vocabulary ", s.gpt.vocabulary, " is too small for the tokenizer's ", tokenizer_->size(),
-        " tokens; leave it out or raise it");
+  check(s.gpt.vocabulary >= tokenizer_->size(), "train: vocabulary ", s.gpt.vocabulary,
+        " is too small for the tokenizer's ", tokenizer_->size(), " tokens; leave it out or raise it");
   text_ = std::make_unique<Text>(s.data, *tokenizer_, s.held_out);
   text_->check_context(s.gpt.context);
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
@@ -46,7 +49,8 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
   schedule_ = std::make_unique<nn::Schedule>(
-      s.schedule, nn::ScheduleOptions{.rate = s.rate, .final_rate = s.final_rate, .warm_up = s.warm_up, .steps = s.steps});
+      s.schedule,
+      nn::ScheduleOptions{.rate = s.rate, .final_rate = s.final_rate, .warm_up = s.warm_up, .steps = s.steps});
   if (resumed.empty()) return;
   const CheckpointState state = read_state(resumed);
   load_weights(resumed, *model_);
@@ -62,23 +66,31 @@ double Trainer::update(double* gradient_norm) {
     const Batch batch = batches_->at(step_, micro);
     nn::Pass pass;
     pass.training = true;
-    pass.key = RandomKey{static_cast<uint64_t>(settings_.seed), 0}.derive("train").derive(static_cast<uint64_t>(step_)).derive(static_cast<uint64_t>(micro));
-    const Tensor share = scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets), 1.0 / static_cast<double>(settings_.accumulate));
+    pass.key = RandomKey{static_cast<uint64_t>(settings_.seed), 0}
+                   .derive("train")
+                   .derive(static_cast<uint64_t>(step_))
+                   .derive(static_cast<uint64_t>(micro));
+    const Tensor share = scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets),
+                               1.0 / static_cast<double>(settings_.accumulate));
     loss += share.item();
     share.backward();
   }
   const bool finite = optimizer_->step(schedule_->rate(step_), settings_.clip, gradient_norm);
   if (!finite || !std::isfinite(loss)) {
     const std::string last = latest_checkpoint(settings_.out);
-    fail("train: the loss is not finite at step ", step_ + 1, " (loss ", loss, ", gradient norm ", *gradient_norm, "); ",
-         last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last, "; try a lower --rate or --clip=1");
+    fail("train: the loss is not finite at step ", step_ + 1, " (loss ", loss, ", gradient norm ", *gradient_norm,
+         "); ", last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
+         "; try a lower --rate or --clip=1");
   }
   ++step_;
   return loss;
 }
 
 std::string Trainer::save() {
-  CheckpointState state{.step = step_, .tokenizer = tokenizer_->save(), .settings = list_settings(settings_), .validation_loss = validation_loss_};
+  CheckpointState state{.step = step_,
+                        .tokenizer = tokenizer_->save(),
+                        .settings = list_settings(settings_),
+                        .validation_loss = validation_loss_};
   const std::string path = write_checkpoint(settings_.out, state, *model_, *optimizer_);
   remove_old_checkpoints(settings_.out, settings_.keep);
   return path;
@@ -110,7 +122,11 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     stepping += seconds;
     const double tokens = static_cast<double>(s.batch * s.accumulate * s.gpt.context);
     const int64_t memory = memory_use(Device::cpu).peak;
-    metrics.write(step_, {{"loss", loss}, {"gradient_norm", norm}, {"rate", rate}, {"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
+    metrics.write(step_, {{"loss", loss},
+                          {"gradient_norm", norm},
+                          {"rate", rate},
+                          {"milliseconds", seconds * 1e3},
+                          {"tokens_per_second", tokens / seconds}});
     if (events.step)
       events.step({step_, s.steps, loss, norm, rate, seconds * 1e3, tokens / seconds, memory,
                    stepping / static_cast<double>(step_ - first) * static_cast<double>(s.steps - step_)});

@@ -34,15 +34,15 @@ struct TrainingEvents {  // all optional
 struct TrainingResult {
   int64_t steps_done = 0;
   double validation_loss = 0;
-  std::string checkpoint;   // the last one written
-  Profile profile;          // filled if settings.profile
+  std::string checkpoint;  // the last one written
+  Profile profile;         // filled if settings.profile
   double seconds = 0;
 };
 
 class Trainer {
  public:
-  // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do not
-  // fit each other, a folder that already holds a run (unless resume).
+  // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do
+  // not fit each other, a folder that already holds a run (unless resume).
   explicit Trainer(const TrainSettings& settings);
 
   TrainingResult run(const TrainingEvents& events = {});

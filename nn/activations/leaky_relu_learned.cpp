@@ -32,8 +32,7 @@ struct LeakyReluLearned {
     return x < 0 ? p[0] : T(1);
   }
   template <class T>
-  HOST_DEVICE void parameter_derivatives(T x, const T* p, T* out) const {
-    (void)p;
+  HOST_DEVICE void parameter_derivatives(T x, const T*, T* out) const {
     out[0] = x < 0 ? x : T(0);
   }
 };

@@ -31,8 +31,7 @@ struct Prelu {
     return x > 0 ? T(1) : p[0];
   }
   template <class T>
-  HOST_DEVICE void parameter_derivatives(T x, const T* p, T* out) const {
-    (void)p;
+  HOST_DEVICE void parameter_derivatives(T x, const T*, T* out) const {
     out[0] = x > 0 ? T(0) : x;
   }
 };

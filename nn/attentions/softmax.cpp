@@ -1,5 +1,6 @@
 // Softmax attention.  Vaswani et al. 2017, arXiv:1706.03762.
-//   s_ij = scale <q_i, k_j>,   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j      over the keys j that i sees
+//   s_ij = scale <q_i, k_j>,   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j      over the keys j that i
+//   sees
 // The row rule and the tiles, forward and backward, stand in engine/attend.h.  With the outer chain of the layer:
 //   (q, k, v) = x W^T + b,   y = o W_o^T + b_o + r
 // Kept: q, k, v, o, and the log-sum-exp of each row, (B, H, T).  No T x T array exists.
@@ -22,13 +23,23 @@ struct Attend {
   Tensor lengths, documents;
 
   AttendSizes sizes(const Tensor& q, const Tensor& k, const Tensor& v) const {
-    return {.batch = q.size(0), .queries = q.size(1), .keys = k.size(1), .query_heads = q.size(2), .key_heads = k.size(2),
-            .head_size = q.size(3), .value_size = v.size(3)};
+    return {.batch = q.size(0),
+            .queries = q.size(1),
+            .keys = k.size(1),
+            .query_heads = q.size(2),
+            .key_heads = k.size(2),
+            .head_size = q.size(3),
+            .value_size = v.size(3)};
   }
   AttendOptions options() const {
     const int32_t* const ids = documents ? documents.data<int32_t>() : nullptr;
-    return {.scale = settings.scale, .causal = settings.causal, .key_lengths = lengths ? lengths.data<int32_t>() : nullptr,
-            .query_documents = ids, .key_documents = ids, .dropout = settings.dropout, .random_key = settings.key};
+    return {.scale = settings.scale,
+            .causal = settings.causal,
+            .key_lengths = lengths ? lengths.data<int32_t>() : nullptr,
+            .query_documents = ids,
+            .key_documents = ids,
+            .dropout = settings.dropout,
+            .random_key = settings.key};
   }
   template <class T>
   static Tokens<const T> read(const Tensor& x) {
@@ -40,9 +51,11 @@ struct Attend {
   }
 
   Tensor forward(Saved& saved, const Tensor& q, const Tensor& k, const Tensor& v) const {
-    check(q.device() == Device::cpu, "softmax_attention: runs on the CPU only in this version; move the operands with .to(Device::cpu)");
+    check(q.device() == Device::cpu,
+          "softmax_attention: runs on the CPU only in this version; move the operands with .to(Device::cpu)");
     const Tensor o = Tensor::empty(q.shape().with(-1, v.size(-1)), q.dtype());
-    const Tensor log_sum = Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+    const Tensor log_sum =
+        Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
     dispatch(q.dtype(), name, [&]<class T>() {
       attend_forward<T>(sizes(q, k, v), options(), {}, {read<T>(q), read<T>(k), read<T>(v)}, write<T>(o),
                         log_sum.mutable_data<Arithmetic<T>>());
@@ -57,14 +70,15 @@ struct Attend {
     for (int i = 0; i < 3; ++i)
       if (saved.needs(i)) d[static_cast<size_t>(i)] = Tensor::empty_like(saved[i]);
     dispatch(q.dtype(), name, [&]<class T>() {
-      attend_backward<T>(sizes(q, k, v), options(), {}, {read<T>(q), read<T>(k), read<T>(v)}, read<T>(o), log_sum.data<Arithmetic<T>>(),
-                         read<T>(dy), {write<T>(d[0]), write<T>(d[1]), write<T>(d[2])});
+      attend_backward<T>(sizes(q, k, v), options(), {}, {read<T>(q), read<T>(k), read<T>(v)}, read<T>(o),
+                         log_sum.data<Arithmetic<T>>(), read<T>(dy), {write<T>(d[0]), write<T>(d[1]), write<T>(d[2])});
     });
     count_products(q, k, v, 5);
     return d;
   }
   void count_products(const Tensor& q, const Tensor& k, const Tensor& v, int products) const {
-    const double pairs = static_cast<double>(q.size(0) * q.size(1) * q.size(2) * k.size(1)) * (settings.causal ? 0.5 : 1.0);
+    const double pairs =
+        static_cast<double>(q.size(0) * q.size(1) * q.size(2) * k.size(1)) * (settings.causal ? 0.5 : 1.0);
     count_flops(pairs * static_cast<double>(q.size(3) + v.size(3)) * products);
   }
 };
@@ -74,7 +88,8 @@ Tensor heads_first(const Tensor& x, int64_t heads) {
   const Tensor t = permute(x, {0, 2, 1, 3});
   if (t.size(1) == heads) return t;
   const Shape once{t.size(0), t.size(1), 1, t.size(2), t.size(3)};
-  return broadcast_to(t.reshape(once), once.with(2, heads / t.size(1))).reshape(Shape{t.size(0), heads, t.size(2), t.size(3)});
+  return broadcast_to(t.reshape(once), once.with(2, heads / t.size(1)))
+      .reshape(Shape{t.size(0), heads, t.size(2), t.size(3)});
 }
 
 Tensor reference(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxAttention& settings) {
@@ -99,10 +114,9 @@ class SoftmaxLayer final : public Sublayer {
       v("dropout", dropout, "share of the weights set to zero while training", share());
     }
   };
-  static inline const Info info{
-      .name = "softmax",
-      .formula = "o_i = sum_j softmax_j(<q_i, k_j> / sqrt(D)) v_j",
-      .source = "Vaswani et al. 2017, arXiv:1706.03762"};
+  static inline const Info info{.name = "softmax",
+                                .formula = "o_i = sum_j softmax_j(<q_i, k_j> / sqrt(D)) v_j",
+                                .source = "Vaswani et al. 2017, arXiv:1706.03762"};
 
   SoftmaxLayer(const Spec& spec, const AttentionOptions& o)
       : heads_(o.heads),
@@ -115,13 +129,19 @@ class SoftmaxLayer final : public Sublayer {
   }
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
     const int64_t keys = key_heads_ * head_size_;
-    const std::vector<Tensor> qkv = linear_split(x, projection_.weight.value, projection_.bias.value, {heads_ * head_size_, keys, keys});
-    const auto by_head = [&](const Tensor& t, int64_t heads) { return t.reshape(Shape{x.size(0), x.size(1), heads, head_size_}); };
-    const SoftmaxAttention settings{.scale = 1 / std::sqrt(static_cast<double>(head_size_)), .causal = causal_,
-                                    .dropout = pass.training ? settings_.dropout : 0, .key = pass.key.derive(path())};
-    const Tensor read = softmax_attention(by_head(qkv[0], heads_), by_head(qkv[1], key_heads_), by_head(qkv[2], key_heads_), settings,
-                                          pass.lengths, pass.documents);
-    return linear(read.reshape(Shape{x.size(0), x.size(1), heads_ * head_size_}), output_.weight.value, output_.bias.value, residual);
+    const std::vector<Tensor> qkv =
+        linear_split(x, projection_.weight.value, projection_.bias.value, {heads_ * head_size_, keys, keys});
+    const auto by_head = [&](const Tensor& t, int64_t heads) {
+      return t.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
+    };
+    const SoftmaxAttention settings{.scale = 1 / std::sqrt(static_cast<double>(head_size_)),
+                                    .causal = causal_,
+                                    .dropout = pass.training ? settings_.dropout : 0,
+                                    .key = pass.key.derive(path())};
+    const Tensor read = softmax_attention(by_head(qkv[0], heads_), by_head(qkv[1], key_heads_),
+                                          by_head(qkv[2], key_heads_), settings, pass.lengths, pass.documents);
+    return linear(read.reshape(Shape{x.size(0), x.size(1), heads_ * head_size_}), output_.weight.value,
+                  output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
     v("query_key_value", projection_);
@@ -131,7 +151,8 @@ class SoftmaxLayer final : public Sublayer {
  private:
   static int64_t checked_head_size(const AttentionOptions& o) {
     check(o.heads >= 1 && o.width % o.heads == 0, "attention: heads (", o.heads, ") must divide width (", o.width, ")");
-    check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (", o.heads, ")");
+    check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads,
+          ") must divide heads (", o.heads, ")");
     return o.width / o.heads;
   }
   Settings settings_;
@@ -157,17 +178,18 @@ REGISTER_GRADIENT_CASE("attention", "softmax", full_case);
 
 }  // namespace
 
-Tensor softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxAttention& settings, const Tensor& lengths,
-                         const Tensor& documents) {
+Tensor softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxAttention& settings,
+                         const Tensor& lengths, const Tensor& documents) {
   check_same_kind("softmax_attention", q, k);
   check_same_kind("softmax_attention", q, v);
-  check(q.shape().rank() == 4 && k.shape().rank() == 4 && v.shape().rank() == 4 && q.size(-1) == k.size(-1) && k.shape().with(-1, 1) == v.shape().with(-1, 1) &&
-            q.size(0) == k.size(0) && q.size(2) % k.size(2) == 0,
+  check(q.shape().rank() == 4 && k.shape().rank() == 4 && v.shape().rank() == 4 && q.size(-1) == k.size(-1) &&
+            k.shape().with(-1, 1) == v.shape().with(-1, 1) && q.size(0) == k.size(0) && q.size(2) % k.size(2) == 0,
         "softmax_attention: queries ", q.shape(), ", keys ", k.shape(), ", values ", v.shape(),
         " do not fit; they must be (batch, time, heads, size), query heads a multiple of key heads");
-  check(!lengths || (lengths.dtype() == Dtype::i32 && lengths.shape() == Shape{k.size(0)}), "softmax_attention: lengths must be i32 of shape (",
-        k.size(0), ")");
-  check(!documents || (documents.dtype() == Dtype::i32 && documents.shape() == Shape{q.size(0), q.size(1)} && q.size(1) == k.size(1)),
+  check(!lengths || (lengths.dtype() == Dtype::i32 && lengths.shape() == Shape{k.size(0)}),
+        "softmax_attention: lengths must be i32 of shape (", k.size(0), ")");
+  check(!documents || (documents.dtype() == Dtype::i32 && documents.shape() == Shape{q.size(0), q.size(1)} &&
+                       q.size(1) == k.size(1)),
         "softmax_attention: documents must be i32 of shape (", q.size(0), ", ", q.size(1), ")");
   return record(Attend{settings, lengths, documents}, q, k, v);
 }

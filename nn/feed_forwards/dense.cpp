@@ -45,11 +45,12 @@ struct DenseFeedForward {
   static constexpr const char* name = "dense_feed_forward";
   Activation activation;
 
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
-                 const Tensor& residual) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
+                 const Tensor& output_bias, const Tensor& residual) const {
     if (x.dtype() == Dtype::bf16) {
       const auto in_f32 = [](const Tensor& t) { return t ? t.to(Dtype::f32) : t; };
-      return forward_as<float>(saved, in_f32(x), in_f32(input), in_f32(input_bias), in_f32(output), in_f32(output_bias), in_f32(residual))
+      return forward_as<float>(saved, in_f32(x), in_f32(input), in_f32(input_bias), in_f32(output), in_f32(output_bias),
+                               in_f32(residual))
           .to(Dtype::bf16);
     }
     return x.dtype() == Dtype::f64 ? forward_as<double>(saved, x, input, input_bias, output, output_bias, residual)
@@ -61,8 +62,8 @@ struct DenseFeedForward {
     const int64_t rows = x.shape().rows(), slots = input.size(0);
     const Tensor z = Tensor::empty(x.shape().with(-1, slots), x.dtype(), x.device()), a = Tensor::empty_like(z);
     const Activate<T> epilogue{activation, input_bias ? input_bias.data<T>() : nullptr, a.mutable_data<T>(), slots};
-    multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(), {z.mutable_data<T>()},
-                {&epilogue, Activate<T>::row});
+    multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
+                {z.mutable_data<T>()}, {&epilogue, Activate<T>::row});
     saved.keep(x, input, z, output);
     return linear(a, output, output_bias, residual);
   }
@@ -81,8 +82,8 @@ struct DenseFeedForward {
     const int64_t rows = x.shape().rows(), slots = input.size(0);
     const Tensor a = Tensor::empty_like(z), dz = Tensor::empty_like(z);
     const Pullback<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
-    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(), {dz.mutable_data<T>()},
-                {&epilogue, Pullback<T>::row});
+    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
+                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);
@@ -94,8 +95,8 @@ struct DenseFeedForward {
   }
 };
 
-Tensor reference(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias, const Tensor& output,
-                 const Tensor& output_bias) {
+Tensor reference(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                 const Tensor& output, const Tensor& output_bias) {
   return matmul(activation(matmul(x, input, {.b = true}) + input_bias), output, {.b = true}) + output_bias;
 }
 
@@ -108,17 +109,17 @@ class Dense final : public Sublayer {
       v("activation", activation, "any activation");
     }
   };
-  static inline const Info info{
-      .name = "dense",
-      .formula = "F(x W_in^T + b_in) W_out^T + b_out",
-      .source = "Vaswani et al. 2017, arXiv:1706.03762"};
+  static inline const Info info{.name = "dense",
+                                .formula = "F(x W_in^T + b_in) W_out^T + b_out",
+                                .source = "Vaswani et al. 2017, arXiv:1706.03762"};
 
   Dense(const Spec& spec, const FeedForwardOptions& o)
       : activation_(activation_of(spec)),
         input_(o.width, o.inner, {.bias = o.bias, .weight = normal(o.deviation)}),
         output_(o.inner, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {}
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
-    return dense_feed_forward(x, activation_, input_.weight.value, input_.bias.value, output_.weight.value, output_.bias.value, residual);
+    return dense_feed_forward(x, activation_, input_.weight.value, input_.bias.value, output_.weight.value,
+                              output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
     v("input", input_);
@@ -138,7 +139,11 @@ REGISTER_FEED_FORWARD(Dense);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const Activation gelu("gelu_tanh");
-  return {{{"x", random({2, 4, 5})}, {"input", random({7, 5})}, {"input_bias", random({7})}, {"output", random({5, 7})}, {"output_bias", random({5})}},
+  return {{{"x", random({2, 4, 5})},
+           {"input", random({7, 5})},
+           {"input_bias", random({7})},
+           {"output", random({5, 7})},
+           {"output_bias", random({5})}},
           [gelu](const auto& in) { return dense_feed_forward(in[0], gelu, in[1], in[2], in[3], in[4]); },
           [gelu](const auto& in) { return reference(in[0], gelu, in[1], in[2], in[3], in[4]); }};
 }
@@ -146,11 +151,12 @@ REGISTER_GRADIENT_CASE("feed_forward", "dense", gradient_case);
 
 }  // namespace
 
-Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias, const Tensor& output,
-                          const Tensor& output_bias, const Tensor& residual) {
+Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual) {
   check_same_kind("dense_feed_forward", x, input);
-  check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ", x.shape(), " with weights ",
-        input.shape(), " and ", output.shape(), "; they must be (slots, width) and (width, slots)");
+  check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
+        x.shape(), " with weights ", input.shape(), " and ", output.shape(),
+        "; they must be (slots, width) and (width, slots)");
   return record(DenseFeedForward{activation}, x, input, input_bias, output, output_bias, residual);
 }
 

@@ -63,7 +63,8 @@ struct CrossEntropy {
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
     const Dtype arithmetic = logits.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    const Tensor log_sum = Tensor::empty(targets.shape(), arithmetic, logits.device()), loss = Tensor::empty_like(log_sum);
+    const Tensor log_sum = Tensor::empty(targets.shape(), arithmetic, logits.device()),
+                 loss = Tensor::empty_like(log_sum);
     const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device());
     dispatch(logits.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
@@ -79,7 +80,11 @@ struct CrossEntropy {
     dispatch(logits.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
-           RowGradient<T>{{logits.data<T>()}, {dz.mutable_data<T>()}, targets.data<int32_t>(), log_sum.data<A>(), {dy.data<T>()},
+           RowGradient<T>{{logits.data<T>()},
+                          {dz.mutable_data<T>()},
+                          targets.data<int32_t>(),
+                          log_sum.data<A>(),
+                          {dy.data<T>()},
                           A(1) / static_cast<A>(targets_counted)});
     });
     return {dz, Tensor()};
@@ -95,7 +100,8 @@ Tensor reference(const Tensor& logits, const Tensor& targets) {
     return v;
   }());
   const Tensor mask = known.to(logits.dtype());
-  const Tensor chosen = gather_last(log_sum - logits, cast(maximum(targets.to(logits.dtype()), Tensor::zeros({1}, logits.dtype())), Dtype::i32));
+  const Tensor chosen = gather_last(
+      log_sum - logits, cast(maximum(targets.to(logits.dtype()), Tensor::zeros({1}, logits.dtype())), Dtype::i32));
   return sum(chosen * mask) / sum(mask);
 }
 
@@ -112,14 +118,15 @@ REGISTER_GRADIENT_CASE("loss", "cross_entropy", gradient_case);
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
-  check(logits.shape().rank() >= 1 && targets.dtype() == Dtype::i32 && targets.shape() == logits.shape().without(-1), "cross_entropy: targets ",
-        targets.shape(), " ", name(targets.dtype()), " for logits ", logits.shape(), "; they must be i32 without the last axis");
+  check(logits.shape().rank() >= 1 && targets.dtype() == Dtype::i32 && targets.shape() == logits.shape().without(-1),
+        "cross_entropy: targets ", targets.shape(), " ", name(targets.dtype()), " for logits ", logits.shape(),
+        "; they must be i32 without the last axis");
   int64_t counted = 0;
   const Tensor host = targets.to(Device::cpu);
   const int32_t* const t = host.data<int32_t>();
   for (int64_t i = 0; i < targets.count(); ++i) {
-    check(t[i] >= -1 && t[i] < logits.size(-1), "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ", logits.size(-1) - 1,
-          " (-1 leaves a row out)");
+    check(t[i] >= -1 && t[i] < logits.size(-1), "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ",
+          logits.size(-1) - 1, " (-1 leaves a row out)");
     counted += t[i] >= 0;
   }
   check(counted > 0, "cross_entropy: no row has a target");

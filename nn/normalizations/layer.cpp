@@ -1,5 +1,6 @@
 // Layer normalization.  Ba et al. 2016, arXiv:1607.06450.
-//   xh = (x - mu) r,   mu = mean x,   r = 1 / sqrt(mean (x - mu)^2 + epsilon),   y = weight xh + bias       over C channels
+//   xh = (x - mu) r,   mu = mean x,   r = 1 / sqrt(mean (x - mu)^2 + epsilon),   y = weight xh + bias       over C
+//   channels
 // With g = dy and h = g weight:
 //   dx = r (h - mean h - xh mean(h xh))      the two means come from dmu/dx and dr/dx
 //   dweight = sum over rows of g xh,   dbias = sum over rows of g
@@ -79,8 +80,13 @@ struct LayerNorm {
     dispatch(x.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       rows(x.device(), x.shape().rows(), static_cast<int>(x.size(-1)),
-           Forward<T>{{x.data<T>()}, {weight.data<T>()}, {bias ? bias.data<T>() : nullptr}, {y.mutable_data<T>()}, mean.mutable_data<A>(),
-                      rstd.mutable_data<A>(), static_cast<A>(epsilon)});
+           Forward<T>{{x.data<T>()},
+                      {weight.data<T>()},
+                      {bias ? bias.data<T>() : nullptr},
+                      {y.mutable_data<T>()},
+                      mean.mutable_data<A>(),
+                      rstd.mutable_data<A>(),
+                      static_cast<A>(epsilon)});
     });
     saved.keep(x, weight, mean, rstd);
     return y;
@@ -120,12 +126,12 @@ class LayerNormalization final : public Module {
       v("epsilon", epsilon, "added to the variance", above(0));
     }
   };
-  static inline const Info info{
-      .name = "layer",
-      .formula = "(x - mean) / sqrt(variance + epsilon) * weight + bias",
-      .source = "Ba et al. 2016, arXiv:1607.06450"};
+  static inline const Info info{.name = "layer",
+                                .formula = "(x - mean) / sqrt(variance + epsilon) * weight + bias",
+                                .source = "Ba et al. 2016, arXiv:1607.06450"};
 
-  LayerNormalization(const Spec& spec, const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
+  LayerNormalization(const Spec& spec, const NormalizationOptions& options)
+      : weight_(Shape{options.width}, constant(1)) {
     Settings settings;
     read_settings(spec, settings);
     epsilon_ = settings.epsilon;
@@ -153,8 +159,9 @@ REGISTER_GRADIENT_CASE("normalization", "layer", gradient_case);
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()), "layer_norm: x ", x.shape(),
-        " with weight ", weight.shape(), "; the weight and bias need the size of the last axis");
+  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
+        "layer_norm: x ", x.shape(), " with weight ", weight.shape(),
+        "; the weight and bias need the size of the last axis");
   check_same_kind("layer_norm", x, weight);
   return record(LayerNorm{epsilon}, x, weight, bias);
 }

@@ -65,11 +65,16 @@ struct RmsNorm {
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight) const {
     const Tensor y = Tensor::empty_like(x);
-    const Tensor rstd = Tensor::empty(Shape{x.shape().rows()}, x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
+    const Tensor rstd =
+        Tensor::empty(Shape{x.shape().rows()}, x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
     dispatch(x.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       rows(x.device(), x.shape().rows(), static_cast<int>(x.size(-1)),
-           Forward<T>{{x.data<T>()}, {weight.data<T>()}, {y.mutable_data<T>()}, rstd.mutable_data<A>(), static_cast<A>(epsilon)});
+           Forward<T>{{x.data<T>()},
+                      {weight.data<T>()},
+                      {y.mutable_data<T>()},
+                      rstd.mutable_data<A>(),
+                      static_cast<A>(epsilon)});
     });
     saved.keep(x, weight, rstd);
     return y;
@@ -84,7 +89,8 @@ struct RmsNorm {
       const int64_t count = x.shape().rows(), channels = x.size(-1);
       if (d[0])
         rows(x.device(), count, static_cast<int>(channels),
-             InputGradient<T>{{x.data<T>()}, {weight.data<T>()}, {dy.data<T>()}, {d[0].mutable_data<T>()}, rstd.data<A>()});
+             InputGradient<T>{
+                 {x.data<T>()}, {weight.data<T>()}, {dy.data<T>()}, {d[0].mutable_data<T>()}, rstd.data<A>()});
       if (d[1])
         reduce(x.device(), 1, count, channels, WeightTerm<T>{{x.data<T>()}, {dy.data<T>()}, rstd.data<A>()},
                d[1].mutable_data<T>());
@@ -106,10 +112,9 @@ class RmsNormalization final : public Module {
       v("epsilon", epsilon, "added to the mean square", above(0));
     }
   };
-  static inline const Info info{
-      .name = "rms",
-      .formula = "x / sqrt(mean(x^2) + epsilon) * weight",
-      .source = "Zhang and Sennrich 2019, arXiv:1910.07467"};
+  static inline const Info info{.name = "rms",
+                                .formula = "x / sqrt(mean(x^2) + epsilon) * weight",
+                                .source = "Zhang and Sennrich 2019, arXiv:1910.07467"};
 
   RmsNormalization(const Spec& spec, const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
     Settings settings;
@@ -135,8 +140,8 @@ REGISTER_GRADIENT_CASE("normalization", "rms", gradient_case);
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
-  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)}, "rms_norm: x ", x.shape(), " with weight ", weight.shape(),
-        "; the weight needs the size of the last axis");
+  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)}, "rms_norm: x ", x.shape(), " with weight ",
+        weight.shape(), "; the weight needs the size of the last axis");
   check_same_kind("rms_norm", x, weight);
   return record(RmsNorm{epsilon}, x, weight);
 }

@@ -22,7 +22,8 @@ struct Update {
   int64_t offset = 0;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const A b1 = A(beta1), b2 = A(beta2), eps = A(epsilon), clip = A(control->clip_factor), keep = A(1 - control->rate * decay);
+    const A b1 = A(beta1), b2 = A(beta2), eps = A(epsilon), clip = A(control->clip_factor),
+            keep = A(1 - control->rate * decay);
     const A rate = A(control->rate / control->first_correction), root = A(1 / std::sqrt(control->second_correction));
     const A low = A(lowest), high = A(highest);
     const int64_t first = offset + r * chunk_width;
@@ -49,29 +50,33 @@ class AdamW final : public Optimizer {
       v("decay", decay, "weight decay of matrices", at_least(0));
     }
   };
-  static inline const Info info{
-      .name = "adamw",
-      .formula = "p (1 - rate decay) - rate m / (sqrt(v) + epsilon), moments corrected",
-      .source = "Loshchilov and Hutter 2019, arXiv:1711.05101"};
+  static inline const Info info{.name = "adamw",
+                                .formula = "p (1 - rate decay) - rate m / (sqrt(v) + epsilon), moments corrected",
+                                .source = "Loshchilov and Hutter 2019, arXiv:1711.05101"};
 
   AdamW(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters), first_(parameters.make_moments()), second_(parameters.make_moments()) {
     read_settings(spec, settings_);
   }
-  std::vector<std::pair<std::string, Tensor>> moments() const override { return {{"first_moment", first_}, {"second_moment", second_}}; }
+  std::vector<std::pair<std::string, Tensor>> moments() const override {
+    return {{"first_moment", first_}, {"second_moment", second_}};
+  }
 
  private:
   std::pair<double, double> corrections(int64_t t) const override {
-    return {1 - std::pow(settings_.beta1, static_cast<double>(t)), 1 - std::pow(settings_.beta2, static_cast<double>(t))};
+    return {1 - std::pow(settings_.beta1, static_cast<double>(t)),
+            1 - std::pow(settings_.beta2, static_cast<double>(t))};
   }
   void update(const Control* control) override {
     const Tensor &p = parameters_.values(), &g = parameters_.gradients();
     dispatch(p.dtype(), "adamw", [&]<class T>() {
-            for (const FlatParameters::Run& run : parameters_.runs()) {
+      for (const FlatParameters::Run& run : parameters_.runs()) {
         const int64_t b = run.begin;
-        update_chunks(p.device(), run.end - b,
-                      Update<T, Control>{p.mutable_data<T>() + b, first_.mutable_data<T>() + b, second_.mutable_data<T>() + b, g.data<T>() + b, control,
-               settings_.beta1, settings_.beta2, settings_.epsilon, run.decay ? settings_.decay : 0, run.lowest, run.highest});
+        update_chunks(
+            p.device(), run.end - b,
+            Update<T, Control>{p.mutable_data<T>() + b, first_.mutable_data<T>() + b, second_.mutable_data<T>() + b,
+                               g.data<T>() + b, control, settings_.beta1, settings_.beta2, settings_.epsilon,
+                               run.decay ? settings_.decay : 0, run.lowest, run.highest});
       }
     });
   }

@@ -18,7 +18,8 @@ struct Update {
   int64_t offset = 0;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const A mu = A(momentum), shrink = A(decay), ahead = A(nesterov), clip = A(control->clip_factor), rate = A(control->rate);
+    const A mu = A(momentum), shrink = A(decay), ahead = A(nesterov), clip = A(control->clip_factor),
+            rate = A(control->rate);
     const A low = A(lowest), high = A(highest);
     const int64_t first = offset + r * chunk_width;
     const Out<T> to_p{p + first}, to_u{u + first};
@@ -45,9 +46,7 @@ class Sgd final : public Optimizer {
     }
   };
   static inline const Info info{
-      .name = "sgd",
-      .formula = "u = momentum u + g + decay p; p - rate u",
-      .source = "Sutskever et al. 2013, PMLR 28"};
+      .name = "sgd", .formula = "u = momentum u + g + decay p; p - rate u", .source = "Sutskever et al. 2013, PMLR 28"};
 
   Sgd(const Spec& spec, FlatParameters& parameters) : Optimizer(parameters), speed_(parameters.make_moments()) {
     read_settings(spec, settings_);
@@ -58,11 +57,12 @@ class Sgd final : public Optimizer {
   void update(const Control* control) override {
     const Tensor &p = parameters_.values(), &g = parameters_.gradients();
     dispatch(p.dtype(), "sgd", [&]<class T>() {
-            for (const FlatParameters::Run& run : parameters_.runs()) {
+      for (const FlatParameters::Run& run : parameters_.runs()) {
         const int64_t b = run.begin;
         update_chunks(p.device(), run.end - b,
-                      Update<T, Control>{p.mutable_data<T>() + b, speed_.mutable_data<T>() + b, g.data<T>() + b, control, settings_.momentum,
-               run.decay ? settings_.decay : 0, settings_.nesterov ? 1.0 : 0.0, run.lowest, run.highest});
+                      Update<T, Control>{p.mutable_data<T>() + b, speed_.mutable_data<T>() + b, g.data<T>() + b,
+                                         control, settings_.momentum, run.decay ? settings_.decay : 0,
+                                         settings_.nesterov ? 1.0 : 0.0, run.lowest, run.highest});
       }
     });
   }

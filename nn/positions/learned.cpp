@@ -9,18 +9,17 @@ namespace orrery::nn {
 namespace {
 
 Tensor add_positions(const Tensor& x, const Tensor& table) {
-  check(x.shape().rank() >= 2 && x.size(-2) <= table.size(0), "learned positions: ", x.size(-2), " positions asked for, the table has ",
-        table.size(0), "; use a longer context in the model's settings");
+  check(x.shape().rank() >= 2 && x.size(-2) <= table.size(0), "learned positions: ", x.size(-2),
+        " positions asked for, the table has ", table.size(0), "; use a longer context in the model's settings");
   return x + table.slice(0, x.size(-2));
 }
 
 class LearnedPositions final : public Module {
  public:
   static inline const Info info{
-      .name = "learned",
-      .formula = "x + P[position]",
-      .source = "Gehring et al. 2017, arXiv:1705.03122"};
-  LearnedPositions(const Spec& spec, const PositionOptions& options) : weight_(Shape{options.context, options.width}, normal(0.02)) {
+      .name = "learned", .formula = "x + P[position]", .source = "Gehring et al. 2017, arXiv:1705.03122"};
+  LearnedPositions(const Spec& spec, const PositionOptions& options)
+      : weight_(Shape{options.context, options.width}, normal(0.02)) {
     check(spec.items.empty(), "learned: takes no settings, not ", print(spec));
   }
   Tensor forward(const Tensor& x, Pass&) override { return add_positions(x, weight_.value); }

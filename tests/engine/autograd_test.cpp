@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "engine/checkpoint.h"
 #include "engine/ops.h"
 #include "tests/support/random_tensors.h"
 
@@ -110,23 +111,34 @@ TEST_CASE("a chain of 200,000 additions is recorded, differentiated and freed") 
 
 TEST_CASE("an operation without a backward throws when recorded, naming itself") {
   const Tensor x = leaf({2}, 1);
-  CHECK_THROWS_WITH_AS(record(NoBackward{}, x), "no_backward: has no backward, and an input wants a gradient; detach() it or run under NoGrad", Error);
+  CHECK_THROWS_WITH_AS(record(NoBackward{}, x),
+                       "no_backward: has no backward, and an input wants a gradient; detach() it or run under NoGrad",
+                       Error);
   const NoGrad guard;
   CHECK(record(NoBackward{}, x).to_vector() == x.to_vector());
 }
 
 TEST_CASE("misuse is answered with a sentence") {
   const Tensor x = leaf({2}, 1);
-  CHECK_THROWS_WITH_AS(record(ReturnsInput{}, x), "returns_input: forward returned its input itself; return x.detach(), which shares the numbers", Error);
+  CHECK_THROWS_WITH_AS(record(ReturnsInput{}, x),
+                       "returns_input: forward returned its input itself; return x.detach(), which shares the numbers",
+                       Error);
   const Tensor y = sum(exp(x));
   y.backward();
-  CHECK_THROWS_WITH_AS(y.backward(), "backward: the graph of sum has been freed by an earlier backward; run forward again", Error);
+  CHECK_THROWS_WITH_AS(y.backward(),
+                       "backward: the graph of sum has been freed by an earlier backward; run forward again", Error);
   const Tensor kept = x.detach().clone(), w = leaf({2}, 3), z = sum(w * kept);
   kept.mutable_data<double>()[0] = 5;
-  CHECK_THROWS_WITH_AS(z.backward(), "backward: multiply kept a value of shape (2) that has been changed in place since; change a clone() of it instead", Error);
-  CHECK_THROWS_WITH_AS(exp(x).backward(), "backward: the tensor has 2 elements; give backward(y, dy) a gradient for it", Error);
-  CHECK_THROWS_WITH_AS(sum(x.detach()).backward(), "backward: the tensor was not computed from anything that requires a gradient", Error);
-  CHECK_THROWS_WITH_AS(exp(x).set_requires_grad(), "set_requires_grad: the tensor is the result of a recorded operation; detach() it first", Error);
+  CHECK_THROWS_WITH_AS(z.backward(),
+                       "backward: multiply kept a value of shape (2) that has been changed in place since; change a "
+                       "clone() of it instead",
+                       Error);
+  CHECK_THROWS_WITH_AS(exp(x).backward(), "backward: the tensor has 2 elements; give backward(y, dy) a gradient for it",
+                       Error);
+  CHECK_THROWS_WITH_AS(sum(x.detach()).backward(),
+                       "backward: the tensor was not computed from anything that requires a gradient", Error);
+  CHECK_THROWS_WITH_AS(exp(x).set_requires_grad(),
+                       "set_requires_grad: the tensor is the result of a recorded operation; detach() it first", Error);
 }
 
 TEST_CASE("backward may overwrite a kept value that nobody else owns") {

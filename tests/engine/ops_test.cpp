@@ -31,7 +31,9 @@ struct Wrong {  // y = 2 x with a slope of our choosing
   Tensor forward(Saved&, const Tensor& x) const { return scale(x, 2); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const { return {scale(dy, factor)}; }
 };
-Tensor positive(const Shape& shape, int seed) { return shift(exp(random_tensor(shape, seed)), 1); }  // away from 0, where quotients are poor
+Tensor positive(const Shape& shape, int seed) {
+  return shift(exp(random_tensor(shape, seed)), 1);
+}  // away from 0, where quotients are poor
 
 }  // namespace
 
@@ -47,8 +49,10 @@ TEST_CASE("arithmetic broadcasts like NumPy, forward and backward") {
     check_case("maximum", {a, b}, [](const Inputs& x) { return maximum(x[0], x[1]); });
   }
   check_case("scale and shift", {a}, [](const Inputs& x) { return 3.0 * x[0] - 2.0; });
-  CHECK((Tensor::from({2, 1}, {1, 2}) + Tensor::from({3}, {10, 20, 30})).to_vector() == std::vector<double>{11, 21, 31, 12, 22, 32});
-  CHECK_THROWS_WITH_AS(Tensor::zeros({2, 3}) + Tensor::zeros({2}), "add: shapes do not broadcast: (2, 3) and (2)", Error);
+  CHECK((Tensor::from({2, 1}, {1, 2}) + Tensor::from({3}, {10, 20, 30})).to_vector() ==
+        std::vector<double>{11, 21, 31, 12, 22, 32});
+  CHECK_THROWS_WITH_AS(Tensor::zeros({2, 3}) + Tensor::zeros({2}), "add: shapes do not broadcast: (2, 3) and (2)",
+                       Error);
 }
 
 TEST_CASE("elementary functions") {
@@ -86,7 +90,8 @@ TEST_CASE("products: every transposition, batched, one side shared") {
       check_case("3 x 2", {random_tensor(batched(a2), 1), random_tensor(b2, 2)}, f);
       check_case("2 x 3", {random_tensor(a2, 1), random_tensor(batched(b2), 2)}, f);
     }
-  CHECK(matmul(Tensor::from({2, 2}, {1, 2, 3, 4}), Tensor::from({2, 1}, {5, 6})).to_vector() == std::vector<double>{17, 39});
+  CHECK(matmul(Tensor::from({2, 2}, {1, 2, 3, 4}), Tensor::from({2, 1}, {5, 6})).to_vector() ==
+        std::vector<double>{17, 39});
   CHECK_THROWS_WITH_AS(matmul(Tensor::zeros({4, 16, 64}), Tensor::zeros({32, 64})),
                        "matmul: inner sizes differ: (4, 16, 64) x (32, 64); did you mean transpose_b?", Error);
 }
@@ -104,7 +109,8 @@ TEST_CASE("products in f32 and bf16 agree with f64 on whole numbers, whatever th
 
 TEST_CASE("reductions along any axes") {
   const Tensor x = random_tensor({2, 3, 4, 5}, 1);
-  for (const std::vector<int>& axes : {std::vector<int>{}, {0}, {1}, {3}, {0, 1}, {1, 3}, {0, 2}, {-1, -2}, {0, 1, 2, 3}})
+  for (const std::vector<int>& axes :
+       {std::vector<int>{}, {0}, {1}, {3}, {0, 1}, {1, 3}, {0, 2}, {-1, -2}, {0, 1, 2, 3}})
     for (const bool keep : {false, true}) {
       check_case("sum", {x}, [&](const Inputs& t) { return sum(t[0], axes, keep); });
       check_case("mean", {x}, [&](const Inputs& t) { return mean(t[0], axes, keep); });
@@ -133,24 +139,30 @@ TEST_CASE("layout") {
   const std::vector<Tensor> parts = split(x, 3, 1);
   CHECK(largest_difference(concatenate(parts, 1), x) == 0);
   CHECK_THROWS_WITH_AS(split(x, 2, 1), "split: axis 1 of (2, 3, 4) does not divide into 2 parts", Error);
-  CHECK_THROWS_WITH_AS(concatenate({x, random_tensor({2, 3, 5})}, 1), "concatenate: shapes differ off axis 1: (2, 3, 4) and (2, 3, 5)", Error);
+  CHECK_THROWS_WITH_AS(concatenate({x, random_tensor({2, 3, 5})}, 1),
+                       "concatenate: shapes differ off axis 1: (2, 3, 4) and (2, 3, 5)", Error);
 }
 
 TEST_CASE("indexing") {
   const std::vector<int32_t> rows = {2, 0, 2, 1, 2, 2};
   const Tensor at = Tensor::from({2, 3}, rows);
   check_case("gather_rows", {random_tensor({4, 3}, 1)}, [&](const Inputs& t) { return gather_rows(t[0], at); });
-  check_case("scatter_add_rows", {random_tensor({2, 3, 3}, 1)}, [&](const Inputs& t) { return scatter_add_rows(t[0], at, 4); });
+  check_case("scatter_add_rows", {random_tensor({2, 3, 3}, 1)},
+             [&](const Inputs& t) { return scatter_add_rows(t[0], at, 4); });
   check_case("gather_last", {random_tensor({2, 3, 3}, 1)}, [&](const Inputs& t) { return gather_last(t[0], at); });
   CHECK(one_hot(Tensor::from({2}, std::vector<int32_t>{1, 0}), 3).to_vector() == std::vector<double>{0, 1, 0, 1, 0, 0});
-  CHECK_THROWS_WITH_AS(gather_rows(Tensor::zeros({2, 3}), at), "gather_rows: index 2 at position 0 is outside 0 to 1", Error);
-  CHECK_THROWS_WITH_AS(gather_rows(Tensor::zeros({2, 3}), Tensor::zeros({2})), "gather_rows: indices must be i32, not f32", Error);
+  CHECK_THROWS_WITH_AS(gather_rows(Tensor::zeros({2, 3}), at), "gather_rows: index 2 at position 0 is outside 0 to 1",
+                       Error);
+  CHECK_THROWS_WITH_AS(gather_rows(Tensor::zeros({2, 3}), Tensor::zeros({2})),
+                       "gather_rows: indices must be i32, not f32", Error);
 }
 
 TEST_CASE("the gradient check catches wrong derivatives") {
   const Tensor x = random_tensor({3}, 1);
   const auto report = [&](double factor) {
-    return check_gradients({{{"x", x}}, [=](const Inputs& t) { return record(Wrong{factor}, t[0]); }, [](const Inputs& t) { return t[0] * 2.0; }});
+    return check_gradients({{{"x", x}},
+                            [=](const Inputs& t) { return record(Wrong{factor}, t[0]); },
+                            [](const Inputs& t) { return t[0] * 2.0; }});
   };
   CHECK(report(2).passed);
   CHECK(!report(-2).passed);

@@ -24,7 +24,7 @@ TEST_CASE("shapes: sizes, axes from the end, errors") {
 
 TEST_CASE("bf16 rounds to nearest, ties to even, and keeps NaN and infinity") {
   CHECK(float(bf16(1.0f)) == 1.0f);
-  CHECK(float(bf16(1.00390625f)) == 1.0f);        // a tie goes to the even neighbour
+  CHECK(float(bf16(1.00390625f)) == 1.0f);  // a tie goes to the even neighbour
   CHECK(float(bf16(1.01171875f)) == 1.015625f);
   CHECK(float(bf16(INFINITY)) == INFINITY);
   CHECK(std::isnan(float(bf16(NAN))));
@@ -42,17 +42,20 @@ TEST_CASE("a tensor's handle shares its numbers; clone does not") {
 
 TEST_CASE("conversions between dtypes") {
   const Tensor x = Tensor::from({3}, {1.5, -2.25, 3}, Dtype::f64);
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) CHECK(x.to(dtype).to_vector() == std::vector<double>{1.5, -2.25, 3});
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64})
+    CHECK(x.to(dtype).to_vector() == std::vector<double>{1.5, -2.25, 3});
   CHECK(x.to(Dtype::i32).to_vector() == std::vector<double>{1, -2, 3});
 }
 
 TEST_CASE("errors name the operation, the values and the way out") {
   const Tensor x = Tensor::zeros({2, 3});
-  CHECK_THROWS_WITH_AS(x.item(), "item: the tensor has 6 elements, shape (2, 3); take one with operator[] or sum()", Error);
+  CHECK_THROWS_WITH_AS(x.item(), "item: the tensor has 6 elements, shape (2, 3); take one with operator[] or sum()",
+                       Error);
   CHECK_THROWS_WITH_AS(x.reshape({4}), "reshape: (2, 3) has 6 elements, (4) has 4", Error);
   CHECK_THROWS_WITH_AS(x.slice(1, 3), "slice: rows 1 to 3 of shape (2, 3)", Error);
   CHECK_THROWS_WITH_AS(x.data<double>(), "tensor: holds f32, asked for f64; convert with .to(Dtype::f64)", Error);
-  CHECK_THROWS_WITH_AS(x + x.to(Dtype::f64), "add: dtypes differ: f32 and f64; convert one with .to(Dtype::f32)", Error);
+  CHECK_THROWS_WITH_AS(x + x.to(Dtype::f64), "add: dtypes differ: f32 and f64; convert one with .to(Dtype::f32)",
+                       Error);
   CHECK_THROWS_WITH_AS(Tensor().shape(), "tensor: undefined; it was never given a value", Error);
   CHECK_THROWS_WITH_AS(Tensor::from({2}, {1}), "from: 1 values for shape (2)", Error);
   CHECK_THROWS_WITH_AS(x.to(Device::cuda), "allocate: built without CUDA (configure with -DCUDA=ON)", Error);

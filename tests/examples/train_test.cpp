@@ -110,9 +110,11 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   for (const std::string& word :
        train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep=0"}))
     command += " '" + word + "'";
-  run_shell("mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
-            " & while read -r line; do case $line in checkpoint:*) kill -9 $!; break;; esac; done < " +
-            (folder / "pipe") + "; wait");
+  const Outcome killed =
+      run_shell("mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
+                " & while read -r line; do case $line in checkpoint:*) kill -9 $!; break;; esac; done < " +
+                (folder / "pipe") + "; wait $!");
+  REQUIRE(killed.code == 128 + 9);
   const Words constant = {"--schedule=constant"};
   REQUIRE(run_orrery(train_tiny(folder, "constant", more + constant)).code == 0);
   CHECK(!fs::exists(folder / "killed/step_100000000"));
@@ -136,7 +138,7 @@ TEST_CASE("train: an interrupt finishes the step, saves and ends cleanly") {
     command += " '" + word + "'";
   const Outcome outcome = run_shell(
       "mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
-      " & while read -r line; do echo \"$line\"; case $line in 'step 1'*|'step         1'*) kill -TERM $!;; esac; "
+      " & while read -r line; do echo \"$line\"; case $line in 'step 1'*|'step         1'*) kill -INT $!;; esac; "
       "done < " +
       (folder / "pipe") + "; wait $!");
   INFO(outcome.out, outcome.err);

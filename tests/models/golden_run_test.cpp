@@ -33,9 +33,11 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
     settings.layers = 2, settings.heads = 2, settings.width = 8, settings.context = 8, settings.vocabulary = 17;
     Gpt model(settings);
     nn::convert(model, dtype);
-    for (const nn::NamedParameter& p : nn::parameters_of(model)) p.parameter->value.copy_from(golden_parameter(golden, "initial.", p.path));
+    for (const nn::NamedParameter& p : nn::parameters_of(model))
+      p.parameter->value.copy_from(golden_parameter(golden, "initial.", p.path));
     nn::FlatParameters flat(model);
-    const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)"), flat);
+    const auto optimizer =
+        nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)"), flat);
     for (int64_t step = 0; step < 10; ++step) {
       INFO("step ", step);
       flat.forget_gradients();
@@ -46,7 +48,8 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
       if (step == 0)
         for (const nn::NamedParameter& p : nn::parameters_of(model)) {
           INFO(p.path);
-          CHECK(largest_difference(p.parameter->value.grad(), golden_parameter(golden, "gradient.", p.path).to(dtype)) <= tolerance);
+          CHECK(largest_difference(p.parameter->value.grad(),
+                                   golden_parameter(golden, "gradient.", p.path).to(dtype)) <= tolerance);
         }
       double norm = 0;
       CHECK(optimizer->step(1e-3, 1, &norm));
@@ -75,7 +78,8 @@ TEST_CASE("presets have the published numbers of parameters") {
 TEST_CASE("every parameter of a small GPT gets a finite gradient that is not all zero, dropout on or off") {
   for (const double dropout : {0.0, 0.2}) {
     GptSettings settings;
-    settings.layers = 2, settings.heads = 2, settings.width = 16, settings.context = 8, settings.vocabulary = 11, settings.bias = true;
+    settings.layers = 2, settings.heads = 2, settings.width = 16, settings.context = 8, settings.vocabulary = 11,
+    settings.bias = true;
     settings.dropout = dropout;
     Gpt model(settings);
     nn::initialize(model, 5);
@@ -100,7 +104,8 @@ TEST_CASE("a GPT says what does not fit") {
   Gpt model(settings);
   nn::Pass pass;
   CHECK_THROWS_WITH_AS(model(Tensor::from({1, 5}, std::vector<int32_t>(5, 1)), pass),
-                       "gpt: tokens of shape (1, 5); they must be (batch, time) with at most 4 (the context) in time", Error);
+                       "gpt: tokens of shape (1, 5); they must be (batch, time) with at most 4 (the context) in time",
+                       Error);
   settings.heads = 7;
   CHECK_THROWS_WITH_AS(Gpt{settings}, "attention: heads (7) must divide width (128)", Error);
 }

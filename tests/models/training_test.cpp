@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Folder {  // removed at the end
-  fs::path path = fs::temp_directory_path() / ("orrery_training_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
+  fs::path path =
+      fs::temp_directory_path() / ("orrery_training_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
   Folder() { fs::create_directories(path); }
   ~Folder() { fs::remove_all(path); }
   std::string operator/(const std::string& name) const { return (path / name).string(); }
@@ -36,16 +37,28 @@ struct Folder {  // removed at the end
 
 std::string write_text(const Folder& folder, int sentences = 200) {
   std::string all;
-  for (int i = 0; i < sentences; ++i) all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
+  for (int i = 0; i < sentences; ++i)
+    all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
   write_file_atomically(folder / "text.txt", all);
   return folder / "text.txt";
 }
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 Assignments small_run(const std::string& text, const std::string& out, int steps) {
-  return {{"data", text},     {"out", out},   {"steps", std::to_string(steps)}, {"layers", "2"},  {"heads", "2"},
-          {"width", "32"},    {"context", "16"}, {"batch", "4"},                {"warm_up", "5"}, {"checkpoint_every", "10"},
-          {"evaluate_every", "0"}, {"dropout", "0.1"}, {"keep", "0"},           {"accumulate", "2"}};
+  return {{"data", text},
+          {"out", out},
+          {"steps", std::to_string(steps)},
+          {"layers", "2"},
+          {"heads", "2"},
+          {"width", "32"},
+          {"context", "16"},
+          {"batch", "4"},
+          {"warm_up", "5"},
+          {"checkpoint_every", "10"},
+          {"evaluate_every", "0"},
+          {"dropout", "0.1"},
+          {"keep", "0"},
+          {"accumulate", "2"}};
 }
 Assignments with(Assignments a, const Assignments& more) {
   a.insert(a.end(), more.begin(), more.end());
@@ -106,15 +119,18 @@ TEST_CASE("resuming gives the weights and the metrics of one run, also when the 
   CHECK(rows_without_time(folder / "parts/metrics.jsonl").size() == 15);
   std::ofstream(folder / "parts/metrics.jsonl", std::ios::app) << "{\"step\": 16, \"lo";  // cut short
   train(with(small_run(text, folder / "parts", 30), {{"resume", "yes"}}));
-  CHECK(read_file(folder / "whole/step_000030/weights.safetensors") == read_file(folder / "parts/step_000030/weights.safetensors"));
-  CHECK(read_file(folder / "whole/step_000030/optimizer.safetensors") == read_file(folder / "parts/step_000030/optimizer.safetensors"));
+  CHECK(read_file(folder / "whole/step_000030/weights.safetensors") ==
+        read_file(folder / "parts/step_000030/weights.safetensors"));
+  CHECK(read_file(folder / "whole/step_000030/optimizer.safetensors") ==
+        read_file(folder / "parts/step_000030/optimizer.safetensors"));
   CHECK(rows_without_time(folder / "whole/metrics.jsonl") == rows_without_time(folder / "parts/metrics.jsonl"));
   CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
 }
 
 TEST_CASE("a run learns: the loss on held-out text halves") {
   const Folder folder;
-  const TrainingResult result = train(with(small_run(write_text(folder), folder / "run", 120), {{"rate", "1e-2"}, {"dropout", "0"}}));
+  const TrainingResult result =
+      train(with(small_run(write_text(folder), folder / "run", 120), {{"rate", "1e-2"}, {"dropout", "0"}}));
   CHECK(result.validation_loss < 1.6);  // ln of the 32 characters is 3.4
   CHECK(result.steps_done == 120);
   CHECK(fs::exists(folder / "run/settings.toml"));
@@ -122,7 +138,8 @@ TEST_CASE("a run learns: the loss on held-out text halves") {
 
 TEST_CASE("stopping early saves; older checkpoints go") {
   const Folder folder;
-  Trainer trainer(make_settings(with(small_run(write_text(folder), folder / "run", 100), {{"checkpoint_every", "2"}, {"keep", "2"}})));
+  Trainer trainer(make_settings(
+      with(small_run(write_text(folder), folder / "run", 100), {{"checkpoint_every", "2"}, {"keep", "2"}})));
   int steps = 0;
   TrainingEvents events;
   events.stop = [&] { return ++steps == 7; };
@@ -195,7 +212,9 @@ TEST_CASE("bad input is answered before any training") {
   const Folder folder;
   const std::string text = write_text(folder);
   write_file_atomically(folder / "short.txt", "abcabc");
-  const auto message = [&](const Assignments& more) { return message_of([&] { train(with(small_run(text, folder / "run", 10), more)); }); };
+  const auto message = [&](const Assignments& more) {
+    return message_of([&] { train(with(small_run(text, folder / "run", 10), more)); });
+  };
   CHECK(contains(message({{"data", ""}}), "train: no text to learn; give one with --data=FILE"));
   CHECK(contains(message({{"data", folder / "absent.txt"}}), "absent.txt"));
   CHECK(contains(message({{"data", folder / "short.txt"}}), "context"));
@@ -215,7 +234,8 @@ TEST_CASE("bad input is answered before any training") {
 
 TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
   const Folder folder;
-  const Assignments settings = with(small_run(write_text(folder), folder / "run", 40), {{"rate", "1e30"}, {"warm_up", "0"}, {"checkpoint_every", "1"}});
+  const Assignments settings = with(small_run(write_text(folder), folder / "run", 40),
+                                    {{"rate", "1e30"}, {"warm_up", "0"}, {"checkpoint_every", "1"}});
   const std::string message = message_of([&] { train(settings); });
   CHECK(contains(message, "train: the loss is not finite at step "));
   CHECK(contains(message, "the last good checkpoint is " + (folder / "run/step_0000")));
@@ -228,7 +248,9 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   const std::string text = write_text(folder);
   train(small_run(text, folder / "run", 20));
   const std::string weights = folder / "run/step_000020/weights.safetensors", whole = read_file(weights);
-  const auto resume = [&] { return message_of([&] { train(with(small_run(text, folder / "run", 30), {{"resume", "yes"}})); }); };
+  const auto resume = [&] {
+    return message_of([&] { train(with(small_run(text, folder / "run", 30), {{"resume", "yes"}})); });
+  };
   write_file_atomically(weights, whole.substr(0, whole.size() / 2));
   CHECK(contains(resume(), "step_000020/weights.safetensors"));
   CHECK(fs::exists(folder / "run/step_000010/weights.safetensors"));
@@ -237,7 +259,10 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   CHECK(contains(resume(), "state.json is damaged"));
   fs::remove_all(folder / "run/step_000020");
   CHECK(resume() == "no error");  // from the previous one
-  CHECK(contains(message_of([&] { train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}})); }), "the model wants"));
+  CHECK(contains(message_of([&] {
+                   train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}}));
+                 }),
+                 "the model wants"));
 }
 
 TEST_CASE("a full disk leaves the previous checkpoint and no partial one") {
@@ -250,7 +275,9 @@ TEST_CASE("a full disk leaves the previous checkpoint and no partial one") {
   small.rlim_cur = 20000;  // the weights are larger, the metrics smaller
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string message = message_of([&] { train(with(small_run(text, folder / "run", 20), {{"resume", "yes"}})); });
+  const std::string message = message_of([&] {
+    train(with(small_run(text, folder / "run", 20), {{"resume", "yes"}}));
+  });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   INFO(message);

@@ -41,7 +41,8 @@ void compare(const std::string& name, const std::vector<std::string>& inputs, co
     backward(y, golden().has(name + ".dy") ? golden()(name + ".dy").to(dtype) : Tensor::full(y.shape(), 1, dtype));
     for (size_t i = 0; i < x.size(); ++i) {
       INFO("gradient of ", inputs[i]);
-      if (is_floating(x[i].dtype())) CHECK(largest_difference(x[i].grad(), golden()(name + ".d" + inputs[i]).to(dtype)) <= tolerance);
+      if (is_floating(x[i].dtype()))
+        CHECK(largest_difference(x[i].grad(), golden()(name + ".d" + inputs[i]).to(dtype)) <= tolerance);
     }
   }
 }
@@ -54,8 +55,10 @@ TEST_CASE("layers agree with PyTorch, outputs and every gradient") {
   compare("layer_norm", {"x", "weight", "bias"}, [](const Inputs& x) { return layer_norm(x[0], x[1], x[2]); });
   compare("rms_norm", {"x", "weight"}, [](const Inputs& x) { return rms_norm(x[0], x[1]); });
   compare("linear", {"x", "weight", "bias"}, [](const Inputs& x) { return linear(x[0], x[1], x[2]); });
-  compare("attention", {"q", "k", "v"}, [](const Inputs& x) { return softmax_attention(x[0], x[1], x[2], {.scale = 0.5}); });
-  compare("attention_full", {"q", "k", "v"}, [](const Inputs& x) { return softmax_attention(x[0], x[1], x[2], {.scale = 0.5, .causal = false}); });
+  compare("attention", {"q", "k", "v"},
+          [](const Inputs& x) { return softmax_attention(x[0], x[1], x[2], {.scale = 0.5}); });
+  compare("attention_full", {"q", "k", "v"},
+          [](const Inputs& x) { return softmax_attention(x[0], x[1], x[2], {.scale = 0.5, .causal = false}); });
   compare("feed_forward", {"x", "input", "output"},
           [](const Inputs& x) { return dense_feed_forward(x[0], Activation("gelu"), x[1], {}, x[2], {}); });
   compare("cross_entropy", {"logits", "targets"}, [](const Inputs& x) { return cross_entropy(x[0], x[1]); });
@@ -73,20 +76,24 @@ TEST_CASE("what the headers say is kept for backward is what is kept") {
         4 * (rows * width + rows * slots + 2 * slots * width));
   CHECK(kept(dropout(x, 0.5, {1, 2})) == 0);
   const Tensor q = leaf({2, 3, 2, 4});
-  CHECK(kept(softmax_attention(q, leaf({2, 3, 2, 4}), leaf({2, 3, 2, 4}), {.scale = 0.5})) == 4 * (4 * 2 * 3 * 2 * 4 + 2 * 2 * 3));
+  CHECK(kept(softmax_attention(q, leaf({2, 3, 2, 4}), leaf({2, 3, 2, 4}), {.scale = 0.5})) ==
+        4 * (4 * 2 * 3 * 2 * 4 + 2 * 2 * 3));
   CHECK(kept(cross_entropy(x, Tensor::from({rows}, std::vector<int32_t>(6, 1)))) == 4 * (rows * width + rows + rows));
 }
 
 TEST_CASE("bf16 layers compute in f32 and round once") {
-  const Tensor x = random_tensor({4, 8}, 1, Dtype::bf16), w = random_tensor({6, 8}, 2, Dtype::bf16), b = random_tensor({6}, 3, Dtype::bf16);
+  const Tensor x = random_tensor({4, 8}, 1, Dtype::bf16), w = random_tensor({6, 8}, 2, Dtype::bf16),
+               b = random_tensor({6}, 3, Dtype::bf16);
   const Tensor y = linear(x, w, b), exact = linear(x.to(Dtype::f32), w.to(Dtype::f32), b.to(Dtype::f32));
   CHECK(largest_difference(y, exact.to(Dtype::bf16)) == 0);
   const Tensor g = random_tensor({8}, 4, Dtype::bf16);
-  CHECK(largest_difference(layer_norm(x, g, {}), layer_norm(x.to(Dtype::f32), g.to(Dtype::f32), {}).to(Dtype::bf16)) == 0);
+  CHECK(largest_difference(layer_norm(x, g, {}), layer_norm(x.to(Dtype::f32), g.to(Dtype::f32), {}).to(Dtype::bf16)) ==
+        0);
 }
 
 TEST_CASE("a residual and a bias are added by the product itself") {
-  const Tensor x = random_tensor({4, 8}, 1), w = random_tensor({6, 8}, 2), b = random_tensor({6}, 3), r = random_tensor({4, 6}, 4);
+  const Tensor x = random_tensor({4, 8}, 1), w = random_tensor({6, 8}, 2), b = random_tensor({6}, 3),
+               r = random_tensor({4, 6}, 4);
   CHECK(largest_difference(linear(x, w, b, r), matmul(x, w, {.b = true}) + b + r) <= 1e-14);
 }
 
@@ -106,7 +113,8 @@ TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors")
   const Tensor logits = random_tensor({3, 5}, 1).set_requires_grad();
   const auto targets = [](std::vector<int32_t> t) { return Tensor::from({static_cast<int64_t>(t.size())}, t); };
   const Tensor two = cross_entropy(logits, targets({1, -1, 4}));
-  const double first = cross_entropy(logits.detach().slice(0, 1), targets({1})).item(), last = cross_entropy(logits.detach().slice(2, 3), targets({4})).item();
+  const double first = cross_entropy(logits.detach().slice(0, 1), targets({1})).item(),
+               last = cross_entropy(logits.detach().slice(2, 3), targets({4})).item();
   CHECK(two.item() == doctest::Approx((first + last) / 2));
   two.backward();
   for (int v = 0; v < 5; ++v) CHECK(logits.grad().to_vector()[5 + v] == 0);
@@ -124,19 +132,24 @@ TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors")
 }
 
 TEST_CASE("attention: lengths, documents, grouped heads, errors") {
-  const Tensor q = random_tensor({2, 6, 4, 3}, 1), k = random_tensor({2, 6, 2, 3}, 2), v = random_tensor({2, 6, 2, 3}, 3);
+  const Tensor q = random_tensor({2, 6, 4, 3}, 1), k = random_tensor({2, 6, 2, 3}, 2),
+               v = random_tensor({2, 6, 2, 3}, 3);
   const Tensor lengths = Tensor::from({2}, std::vector<int32_t>{4, 6});
   const Tensor o = softmax_attention(q, k, v, {.scale = 0.5, .causal = false}, lengths);
   const auto first = [](const Tensor& x, int64_t n) { return slice(x.slice(0, 1), 1, 0, n); };
-  CHECK(largest_difference(first(o, 4), softmax_attention(first(q, 4), first(k, 4), first(v, 4), {.scale = 0.5, .causal = false})) <= 1e-14);
+  CHECK(largest_difference(first(o, 4), softmax_attention(first(q, 4), first(k, 4), first(v, 4),
+                                                          {.scale = 0.5, .causal = false})) <= 1e-14);
   const Tensor documents = Tensor::from({2, 6}, std::vector<int32_t>{0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0});
   const Tensor packed = softmax_attention(q, k, v, {.scale = 0.5}, {}, documents);
-  CHECK(largest_difference(first(packed, 4), softmax_attention(first(q, 4), first(k, 4), first(v, 4), {.scale = 0.5})) <= 1e-14);
+  CHECK(largest_difference(first(packed, 4),
+                           softmax_attention(first(q, 4), first(k, 4), first(v, 4), {.scale = 0.5})) <= 1e-14);
   CHECK_THROWS_WITH_AS(softmax_attention(q, k.slice(0, 1), v, {.scale = 1}),
-                       "softmax_attention: queries (2, 6, 4, 3), keys (1, 6, 2, 3), values (2, 6, 2, 3) do not fit; they must be (batch, time, heads, "
+                       "softmax_attention: queries (2, 6, 4, 3), keys (1, 6, 2, 3), values (2, 6, 2, 3) do not fit; "
+                       "they must be (batch, time, heads, "
                        "size), query heads a multiple of key heads",
                        Error);
-  CHECK_THROWS_WITH_AS(make_attention(parse_spec("softmax"), {.width = 512, .heads = 7}), "attention: heads (7) must divide width (512)", Error);
+  CHECK_THROWS_WITH_AS(make_attention(parse_spec("softmax"), {.width = 512, .heads = 7}),
+                       "attention: heads (7) must divide width (512)", Error);
 }
 
 TEST_CASE("modules: paths, counts, initial values that depend on seed and path alone, error paths") {
@@ -159,7 +172,8 @@ TEST_CASE("modules: paths, counts, initial values that depend on seed and path a
   initialize(other, 2);
   CHECK(largest_difference(model.a.weight.value, other.a.weight.value) > 0);
   Pass pass;
-  CHECK_THROWS_WITH_AS(model(Tensor::zeros({2, 5}), pass), "a: linear: input (2, 5) does not fit weight (3, 4); the last axis must be 4", Error);
+  CHECK_THROWS_WITH_AS(model(Tensor::zeros({2, 5}), pass),
+                       "a: linear: input (2, 5) does not fit weight (3, 4); the last axis must be 4", Error);
 }
 
 TEST_CASE("initializations have the variance they name") {
@@ -179,11 +193,13 @@ TEST_CASE("initializations have the variance they name") {
 }
 
 TEST_CASE("settings of layers are checked") {
-  CHECK_THROWS_WITH_AS(make_normalization(parse_spec("layr"), {4}), "normalization: no 'layr'; did you mean 'layer'? there are layer, rms", Error);
+  CHECK_THROWS_WITH_AS(make_normalization(parse_spec("layr"), {4}),
+                       "normalization: no 'layr'; did you mean 'layer'? there are layer, rms", Error);
   CHECK_THROWS_AS(make_normalization(parse_spec("layer(epsilon=0)"), {4}), Error);
   CHECK_THROWS_AS(make_feed_forward(parse_spec("dense(swosh)"), {.width = 4, .inner = 8}), Error);
   Pass pass;
   const auto position = make_position(parse_spec("learned"), {.context = 3, .width = 4});
-  CHECK_THROWS_WITH_AS((*position)(Tensor::zeros({1, 5, 4}), pass),
-                       "learned positions: 5 positions asked for, the table has 3; use a longer context in the model's settings", Error);
+  CHECK_THROWS_WITH_AS(
+      (*position)(Tensor::zeros({1, 5, 4}), pass),
+      "learned positions: 5 positions asked for, the table has 3; use a longer context in the model's settings", Error);
 }

@@ -30,9 +30,10 @@ struct One final : Module {
 
 TEST_CASE("optimizers make PyTorch's steps") {
   const Golden golden("layers.safetensors");
-  for (const auto& [name, spec, rate] : {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)", 0.01),
-                                         std::tuple("sgd", "sgd(momentum=0.9, decay=0.05)", 0.1),
-                                         std::tuple("sgd_nesterov", "sgd(momentum=0.9, decay=0.05, nesterov=yes)", 0.1)}) {
+  for (const auto& [name, spec, rate] :
+       {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)", 0.01),
+        std::tuple("sgd", "sgd(momentum=0.9, decay=0.05)", 0.1),
+        std::tuple("sgd_nesterov", "sgd(momentum=0.9, decay=0.05, nesterov=yes)", 0.1)}) {
     INFO(std::string(name));
     One model(golden(std::string(name) + ".p"));
     FlatParameters flat(model);
@@ -84,7 +85,8 @@ TEST_CASE("clipping, norms, bounds, and a gradient that is not finite") {
   free.forget_gradients();
   sum(model.weight.value * 2.0).backward();
   CHECK(plain->step(0.5, 1));
-  CHECK(largest_difference(model.weight.value, before - Tensor::full({2, 3}, 0.5 * 2 / std::sqrt(24.0), Dtype::f64)) <= 1e-6);
+  CHECK(largest_difference(model.weight.value, before - Tensor::full({2, 3}, 0.5 * 2 / std::sqrt(24.0), Dtype::f64)) <=
+        1e-6);
   const Tensor kept = model.weight.value.clone();
   free.forget_gradients();
   sum(model.weight.value * NAN).backward();

@@ -16,7 +16,8 @@ TEST_CASE("every registered case: explicit backward, reference and difference qu
       const GradientReport report = check_gradients(make_case(registered, seed));
       CHECK(report.value_difference <= reference_tolerance);
       for (const GradientRow& row : report.rows) {
-        INFO("input ", row.input, ", worst element ", row.worst_element, ": ", row.worst_explicit, " against ", row.worst_quotient);
+        INFO("input ", row.input, ", worst element ", row.worst_element, ": ", row.worst_explicit, " against ",
+             row.worst_quotient);
         CHECK(row.elements > 0);
         CHECK(row.against_reference <= reference_tolerance);
         CHECK(row.against_quotient <= quotient_tolerance);

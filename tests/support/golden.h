@@ -11,7 +11,8 @@ namespace orrery::testing {
 class Golden {
  public:
   explicit Golden(const std::string& file) {
-    for (const NamedTensor& t : read_safetensors(std::string(ORRERY_SOURCE_DIR) + "/tests/golden/" + file).tensors) tensors_[t.name] = t.tensor;
+    for (const NamedTensor& t : read_safetensors(std::string(ORRERY_SOURCE_DIR) + "/tests/golden/" + file).tensors)
+      tensors_[t.name] = t.tensor;
   }
   const Tensor& operator()(const std::string& name) const {
     const auto found = tensors_.find(name);
