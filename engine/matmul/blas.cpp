@@ -32,15 +32,18 @@ struct Tile {            // of one part of C
   int64_t across, down;  // how many lie side by side, and one below the other
 };
 
-// Few, large tiles, because each call packs its share of A and B anew: a tile pays for its packing in proportion to
-// 1/m + 1/n.  Four, so that two cores are always even, down to 64 rows or columns; sixteen where they stay above 512.
+// Few, large tiles, because each call packs its share of A and B anew.  Four along the longer axis first, so that two
+// cores are always even: one operand is then packed once in all, and on 2 x 2 tiles the products of a small GPT run 10 %
+// slower than on 4 x 1.  Then up to sixteen, while their sides stay above 512.
 Tile choose_tile(const Product& p, int64_t columns) {
-  const int64_t wanted =
-      std::clamp<int64_t>(p.m * columns * p.k >> 21, 1, 16) / p.batch;  // at least 2 million multiplications each
+  // A tile is worth at least two million multiplications.
+  const int64_t wanted = std::clamp<int64_t>(p.m * columns * p.k >> 21, 1, 16) / p.batch;
   int64_t down = 1, across = 1;
+  int64_t& along = p.m >= columns ? down : across;
+  while (along < std::min<int64_t>(wanted, 4) && std::max(p.m, columns) / (2 * along) >= 32) along *= 2;
   while (down * across < wanted) {
     const int64_t m = p.m / down, n = columns / across;
-    if (std::max(m, n) / 2 < (down * across < 4 ? 64 : 512)) break;
+    if (std::max(m, n) / 2 < 512) break;
     (m >= n ? down : across) *= 2;
   }
   const int64_t m = tile_size(p.m, down), n = tile_size(columns, across);
