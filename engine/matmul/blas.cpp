@@ -33,8 +33,8 @@ struct Tile {            // of one part of C
 };
 
 // Few, large tiles, because each call packs its share of A and B anew.  Four along the longer axis first, so that two
-// cores are always even: one operand is then packed once in all, and on 2 x 2 tiles the products of a small GPT run 10 %
-// slower than on 4 x 1.  Then up to sixteen, while their sides stay above 512.
+// cores are always even: one operand is then packed once in all, and on 2 x 2 tiles the products of a small GPT run
+// 10 % slower than on 4 x 1.  Then up to sixteen, while their sides stay above 512.
 Tile choose_tile(const Product& p, int64_t columns) {
   // A tile is worth at least two million multiplications.
   const int64_t wanted = std::clamp<int64_t>(p.m * columns * p.k >> 21, 1, 16) / p.batch;
