@@ -46,6 +46,12 @@ class FlatParameters {
 
 class Optimizer {
  public:
+  // Lies on the device, so that a recorded step can be replayed with other numbers; public, because nvcc wants the types
+  // that a kernel sees to be so.
+  struct Control {
+    double rate, clip_factor, first_correction, second_correction;
+  };
+
   explicit Optimizer(FlatParameters& parameters);
   virtual ~Optimizer() = default;
 
@@ -61,9 +67,6 @@ class Optimizer {
   const FlatParameters& parameters() const { return parameters_; }
 
  protected:
-  struct Control {  // lies on the device, so that a recorded step can be replayed with other numbers
-    double rate, clip_factor, first_correction, second_correction;
-  };
   virtual void update(const Control* control) = 0;
   virtual std::pair<double, double> corrections(int64_t step) const;
 
