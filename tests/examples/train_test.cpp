@@ -138,7 +138,7 @@ TEST_CASE("train: an interrupt finishes the step, saves and ends cleanly") {
     command += " '" + word + "'";
   const Outcome outcome = run_shell(
       "mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
-      " & while read -r line; do echo \"$line\"; case $line in 'step 1'*|'step         1'*) kill -INT $!;; esac; "
+      " & while read -r line; do echo \"$line\"; case $line in 'step '*' 1/100000000 '*) kill -INT $!;; esac; "
       "done < " +
       (folder / "pipe") + "; wait $!");
   INFO(outcome.out, outcome.err);
