@@ -27,7 +27,8 @@ install_missing() {
   # Twice, because a mirror may drop a connection.
   $root apt-get update -qq || $root apt-get update -qq || return 1
   # shellcheck disable=SC2086
-  set -- $root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing
+  set -- $root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+    --no-install-recommends -o Dpkg::Use-Pty=0 $missing
   "$@" > /dev/null || "$@"
 }
 

@@ -46,8 +46,8 @@ class FlatParameters {
 
 class Optimizer {
  public:
-  // Lies on the device, so that a recorded step can be replayed with other numbers; public, because nvcc wants the types
-  // that a kernel sees to be so.
+  // Lies on the device, so that a recorded step can be replayed with other numbers; public, because nvcc wants that of
+  // the types that a kernel sees.
   struct Control {
     double rate, clip_factor, first_correction, second_correction;
   };
