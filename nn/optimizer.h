@@ -12,7 +12,7 @@
 namespace orrery::nn {
 
 // Moves the parameters and gradients of a module into two flat buffers.  Handles to the parameters stay valid; backward
-// writes each gradient into its place.  The parameters that share decay, rate group and bounds lie side by side.
+// writes each gradient into its place.  The parameters that share decay and bounds lie side by side.
 class FlatParameters {
  public:
   explicit FlatParameters(Module& module);
@@ -55,7 +55,7 @@ class Optimizer {
   explicit Optimizer(FlatParameters& parameters);
   virtual ~Optimizer() = default;
 
-  // The global norm of the gradients, divided by `share` first (micro-batches): from the device, in f64.
+  // The global norm of the gradients, summed in f64.
   double gradient_norm();
   // One update.  The gradients are multiplied by min(1, clip / norm); clip 0 means no clipping.  A norm that is not
   // finite changes nothing and returns false.  Returns the norm in *norm if asked.

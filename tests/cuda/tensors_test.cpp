@@ -7,6 +7,7 @@
 #include "nn/loss.h"
 #include "nn/normalization.h"
 #include "nn/optimizer.h"
+#include "tests/cuda/kernel_testing.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -69,6 +70,7 @@ TEST_CASE(
 }
 
 TEST_CASE("layers give the CPU's numbers on the device") {
+  if (no_card()) return;
   const Tensor x = random_tensor({9, 33}, 1), w = random_tensor({33}, 2),
                b = random_tensor({33}, 3);
   compare("layer normalization", {x, w, b},
@@ -85,6 +87,7 @@ TEST_CASE("layers give the CPU's numbers on the device") {
 }
 
 TEST_CASE("an optimizer's steps are the CPU's on the device") {
+  if (no_card()) return;
   struct One final : nn::Module {
     nn::Parameter weight;
     explicit One(const Tensor &start)
@@ -114,6 +117,7 @@ TEST_CASE("an optimizer's steps are the CPU's on the device") {
 }
 
 TEST_CASE("mixed devices are an error that names both") {
+  if (no_card()) return;
   const Tensor x = random_tensor({2}, 1);
   CHECK_THROWS_WITH_AS(x + x.to(Device::cuda),
                        "add: one operand is on cpu, the other on cuda; move "
