@@ -20,24 +20,20 @@
 
 namespace orrery {
 
-class Watch { // watches until it is destroyed; one at a time, on the thread
-              // that made it
-public:
-  using Observer =
-      std::function<void(const std::string &name, const Tensor &value)>;
+class Watch {  // watches until it is destroyed; one at a time, on the thread
+               // that made it
+ public:
+  using Observer = std::function<void(const std::string& name, const Tensor& value)>;
   Watch(std::vector<std::string> names,
-        Observer observer); // no names: everything that costs nothing to see
+        Observer observer);  // no names: everything that costs nothing to see
   ~Watch();
-  Watch(const Watch &) = delete;
-  Watch &operator=(const Watch &) = delete;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
   void check_seen() const;
-  const std::set<std::string> &seen() const {
-    return seen_;
-  } // every name that arose, watched or not
+  const std::set<std::string>& seen() const { return seen_; }  // every name that arose, watched or not
 
-private:
-  friend Tensor watch(std::string_view path, std::string_view name,
-                      const Tensor &x);
+ private:
+  friend Tensor watch(std::string_view path, std::string_view name, const Tensor& x);
   friend bool is_watched(std::string_view path, std::string_view name);
   std::vector<std::string> names_;
   Observer observer_;
@@ -45,9 +41,9 @@ private:
 };
 
 // x itself, shown to the observer if one watches path.name.
-Tensor watch(std::string_view path, std::string_view name, const Tensor &x);
+Tensor watch(std::string_view path, std::string_view name, const Tensor& x);
 // Whether path.name is asked for by name: what must be computed on purpose,
 // such as the weights of a fused attention, is computed only then.
 bool is_watched(std::string_view path, std::string_view name);
 
-} // namespace orrery
+}  // namespace orrery

@@ -21,203 +21,159 @@
 namespace orrery::nn {
 namespace {
 
-template <class T> struct Activate { // z += bias; a = F(z)
-  const Activation &activation;
-  const T *bias;
-  T *a;
+template <class T>
+struct Activate {  // z += bias; a = F(z)
+  const Activation& activation;
+  const T* bias;
+  T* a;
   int64_t slots;
-  static void row(const void *object, int, int64_t row, int64_t column,
-                  int64_t columns, T *z) {
-    const Activate &my = *static_cast<const Activate *>(object);
+  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* z) {
+    const Activate& my = *static_cast<const Activate*>(object);
     if (my.bias)
-      for (int64_t i = 0; i < columns; ++i)
-        z[i] += my.bias[column + i];
-    my.activation.values(dtype_of<T>, z, my.a + row * my.slots + column,
-                         columns);
+      for (int64_t i = 0; i < columns; ++i) z[i] += my.bias[column + i];
+    my.activation.values(dtype_of<T>, z, my.a + row * my.slots + column, columns);
   }
 };
-template <class T> struct Pullback { // a = F(z), dz = F'(z) da, in place of da
-  const Activation &activation;
-  const T *z;
-  T *a;
+template <class T>
+struct Pullback {  // a = F(z), dz = F'(z) da, in place of da
+  const Activation& activation;
+  const T* z;
+  T* a;
   int64_t slots;
-  static void row(const void *object, int, int64_t row, int64_t column,
-                  int64_t columns, T *da) {
-    const Pullback &my = *static_cast<const Pullback *>(object);
+  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* da) {
+    const Pullback& my = *static_cast<const Pullback*>(object);
     const int64_t at = row * my.slots + column;
     my.activation.pullback(dtype_of<T>, my.z + at, da, my.a + at, da, columns);
   }
 };
 
 struct DenseFeedForward {
-  static constexpr const char *name = "dense_feed_forward";
+  static constexpr const char* name = "dense_feed_forward";
   Activation activation;
 
-  Tensor forward(Saved &saved, const Tensor &x, const Tensor &input,
-                 const Tensor &input_bias, const Tensor &output,
-                 const Tensor &output_bias, const Tensor &residual) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
+                 const Tensor& output_bias, const Tensor& residual) const {
     if (x.dtype() == Dtype::bf16) {
-      const auto in_f32 = [](const Tensor &t) {
-        return t ? t.to(Dtype::f32) : t;
-      };
-      return forward_as<float>(saved, in_f32(x), in_f32(input),
-                               in_f32(input_bias), in_f32(output),
-                               in_f32(output_bias), in_f32(residual))
+      const auto in_f32 = [](const Tensor& t) { return t ? t.to(Dtype::f32) : t; };
+      return forward_as<float>(saved, in_f32(x), in_f32(input), in_f32(input_bias), in_f32(output), in_f32(output_bias),
+                               in_f32(residual))
           .to(Dtype::bf16);
     }
-    return x.dtype() == Dtype::f64
-               ? forward_as<double>(saved, x, input, input_bias, output,
-                                    output_bias, residual)
-               : forward_as<float>(saved, x, input, input_bias, output,
-                                   output_bias, residual);
+    return x.dtype() == Dtype::f64 ? forward_as<double>(saved, x, input, input_bias, output, output_bias, residual)
+                                   : forward_as<float>(saved, x, input, input_bias, output, output_bias, residual);
   }
   template <class T>
-  Tensor forward_as(Saved &saved, const Tensor &x, const Tensor &input,
-                    const Tensor &input_bias, const Tensor &output,
-                    const Tensor &output_bias, const Tensor &residual) const {
+  Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
+                    const Tensor& output_bias, const Tensor& residual) const {
     const int64_t rows = x.shape().rows(), slots = input.size(0);
-    const Tensor z = Tensor::empty(x.shape().with(-1, slots), x.dtype(),
-                                   x.device()),
-                 a = Tensor::empty_like(z);
-    const Activate<T> epilogue{activation,
-                               input_bias ? input_bias.data<T>() : nullptr,
-                               a.mutable_data<T>(), slots};
-    multiply<T>(x.device(),
-                {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true},
-                x.data<T>(), input.data<T>(), {z.mutable_data<T>()},
-                {&epilogue, Activate<T>::row});
+    const Tensor z = Tensor::empty(x.shape().with(-1, slots), x.dtype(), x.device()), a = Tensor::empty_like(z);
+    const Activate<T> epilogue{activation, input_bias ? input_bias.data<T>() : nullptr, a.mutable_data<T>(), slots};
+    multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
+                {z.mutable_data<T>()}, {&epilogue, Activate<T>::row});
     saved.keep(x, input, z, output);
     return linear(a, output, output_bias, residual);
   }
-  Gradients<6> backward(const Saved &saved, const Tensor &dy) const {
+  Gradients<6> backward(const Saved& saved, const Tensor& dy) const {
     if (dy.dtype() == Dtype::bf16) {
       Gradients<6> d = backward_as<float>(saved, dy.to(Dtype::f32));
-      for (Tensor &g : d)
-        if (g)
-          g = g.to(Dtype::bf16);
+      for (Tensor& g : d)
+        if (g) g = g.to(Dtype::bf16);
       return d;
     }
-    return dy.dtype() == Dtype::f64 ? backward_as<double>(saved, dy)
-                                    : backward_as<float>(saved, dy);
+    return dy.dtype() == Dtype::f64 ? backward_as<double>(saved, dy) : backward_as<float>(saved, dy);
   }
   template <class T>
-  Gradients<6> backward_as(const Saved &saved, const Tensor &dy) const {
-    const Tensor &x = saved[0], &input = saved[1], &z = saved[2],
-                 &output = saved[3];
+  Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
     const int64_t rows = x.shape().rows(), slots = input.size(0);
     const Tensor a = Tensor::empty_like(z), dz = Tensor::empty_like(z);
-    const Pullback<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(),
-                               slots};
-    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)},
-                dy.data<T>(), output.data<T>(), {dz.mutable_data<T>()},
-                {&epilogue, Pullback<T>::row});
+    const Pullback<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
+    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
+                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
     Gradients<6> d;
-    if (saved.needs(0))
-      d[0] = matmul(dz, input);
+    if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);
     d[2] = detail::bias_gradient(saved, 2, dz);
     d[3] = detail::weight_gradient(saved, 3, dy, a);
     d[4] = detail::bias_gradient(saved, 4, dy);
-    if (saved.needs(5))
-      d[5] = dy;
+    if (saved.needs(5)) d[5] = dy;
     return d;
   }
 };
 
-Tensor reference(const Tensor &x, const Activation &activation,
-                 const Tensor &input, const Tensor &input_bias,
-                 const Tensor &output, const Tensor &output_bias) {
-  return matmul(activation(matmul(x, input, {.b = true}) + input_bias), output,
-                {.b = true}) +
-         output_bias;
+Tensor reference(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                 const Tensor& output, const Tensor& output_bias) {
+  return matmul(activation(matmul(x, input, {.b = true}) + input_bias), output, {.b = true}) + output_bias;
 }
 
 class Dense final : public Sublayer {
-public:
+ public:
   struct Settings {
     Spec activation = parse_spec("gelu_tanh");
-    template <class V> void visit(V &v) {
+    template <class V>
+    void visit(V& v) {
       v("activation", activation, "any activation");
     }
   };
   static inline const Info info{.name = "dense",
                                 .formula = "F(x W_in^T + b_in) W_out^T + b_out",
-                                .source =
-                                    "Vaswani et al. 2017, arXiv:1706.03762"};
+                                .source = "Vaswani et al. 2017, arXiv:1706.03762"};
 
-  Dense(const Spec &spec, const FeedForwardOptions &o)
-      : input_(o.width, o.inner,
-               {.bias = o.bias, .weight = normal(o.deviation)}),
-        output_(
-            o.inner, o.width,
-            {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {
+  Dense(const Spec& spec, const FeedForwardOptions& o)
+      : input_(o.width, o.inner, {.bias = o.bias, .weight = normal(o.deviation)}),
+        output_(o.inner, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {
     Settings settings;
     read_settings(spec, settings);
     if (is_learned_activation(settings.activation.name)) {
       learned_.emplace(settings.activation);
       const std::vector<double> start = learned_->initial_parameters();
-      slopes_ =
-          Parameter(Shape{static_cast<int64_t>(start.size())}, listed(start));
+      slopes_ = Parameter(Shape{static_cast<int64_t>(start.size())}, listed(start));
     } else {
       activation_.emplace(settings.activation);
     }
   }
-  Tensor forward_onto(const Tensor &x, const Tensor &residual,
-                      Pass &) override {
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
     if (activation_)
-      return dense_feed_forward(x, *activation_, input_.weight.value,
-                                input_.bias.value, output_.weight.value,
+      return dense_feed_forward(x, *activation_, input_.weight.value, input_.bias.value, output_.weight.value,
                                 output_.bias.value, residual);
-    const Tensor a = (*learned_)(
-        linear(x, input_.weight.value, input_.bias.value), slopes_.value);
+    const Tensor a = (*learned_)(linear(x, input_.weight.value, input_.bias.value), slopes_.value);
     return linear(a, output_.weight.value, output_.bias.value, residual);
   }
-  void visit(Visitor &v) override {
+  void visit(Visitor& v) override {
     v("input", input_);
     v("activation", slopes_);
     v("output", output_);
   }
 
-private:
-  std::optional<Activation>
-      activation_; // fixed: the whole layer is one operation;
-  std::optional<LearnedActivation>
-      learned_; // or with parameters of its own: three operations
+ private:
+  std::optional<Activation> activation_;      // fixed: the whole layer is one operation;
+  std::optional<LearnedActivation> learned_;  // or with parameters of its own: three operations
   Parameter slopes_;
   Linear input_, output_;
 };
 REGISTER_FEED_FORWARD(Dense);
 
-GradientCase gradient_case(const CaseTensors &random) {
+GradientCase gradient_case(const CaseTensors& random) {
   const Activation gelu("gelu_tanh");
   return {{{"x", random({2, 4, 5})},
            {"input", random({7, 5})},
            {"input_bias", random({7})},
            {"output", random({5, 7})},
            {"output_bias", random({5})}},
-          [gelu](const auto &in) {
-            return dense_feed_forward(in[0], gelu, in[1], in[2], in[3], in[4]);
-          },
-          [gelu](const auto &in) {
-            return reference(in[0], gelu, in[1], in[2], in[3], in[4]);
-          }};
+          [gelu](const auto& in) { return dense_feed_forward(in[0], gelu, in[1], in[2], in[3], in[4]); },
+          [gelu](const auto& in) { return reference(in[0], gelu, in[1], in[2], in[3], in[4]); }};
 }
 REGISTER_GRADIENT_CASE("feed_forward", "dense", gradient_case);
 
-} // namespace
+}  // namespace
 
-Tensor dense_feed_forward(const Tensor &x, const Activation &activation,
-                          const Tensor &input, const Tensor &input_bias,
-                          const Tensor &output, const Tensor &output_bias,
-                          const Tensor &residual) {
+Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual) {
   check_same_kind("dense_feed_forward", x, input);
-  check(x.shape().rank() >= 1 &&
-            input.shape() == Shape{output.size(1), x.size(-1)},
-        "dense_feed_forward: x ", x.shape(), " with weights ", input.shape(),
-        " and ", output.shape(),
+  check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
+        x.shape(), " with weights ", input.shape(), " and ", output.shape(),
         "; they must be (slots, width) and (width, slots)");
-  return record(DenseFeedForward{activation}, x, input, input_bias, output,
-                output_bias, residual);
+  return record(DenseFeedForward{activation}, x, input, input_bias, output, output_bias, residual);
 }
 
-} // namespace orrery::nn
+}  // namespace orrery::nn

@@ -17,30 +17,26 @@ using orrery::testing::random_tensor;
 namespace {
 
 using Inputs = std::vector<Tensor>;
-using Function = std::function<Tensor(const Inputs &)>;
+using Function = std::function<Tensor(const Inputs&)>;
 
 // Output and gradients of f on one device, all on the CPU afterwards.
-std::vector<Tensor> run(Device device, const Inputs &inputs,
-                        const Function &f) {
+std::vector<Tensor> run(Device device, const Inputs& inputs, const Function& f) {
   Inputs x;
-  for (const Tensor &t : inputs) {
+  for (const Tensor& t : inputs) {
     x.push_back(t.to(device).clone());
-    if (is_floating(t.dtype()))
-      x.back().set_requires_grad();
+    if (is_floating(t.dtype())) x.back().set_requires_grad();
   }
   const Tensor y = f(x);
   backward(y, Tensor::full(y.shape(), 0.7, y.dtype(), device));
   std::vector<Tensor> results = {y.detach().to(Device::cpu)};
-  for (const Tensor &t : x)
-    if (t.grad())
-      results.push_back(t.grad().to(Device::cpu));
+  for (const Tensor& t : x)
+    if (t.grad()) results.push_back(t.grad().to(Device::cpu));
   return results;
 }
 
-void compare(const char *name, const Inputs &inputs, const Function &f) {
+void compare(const char* name, const Inputs& inputs, const Function& f) {
   INFO(std::string(name));
-  const std::vector<Tensor> cpu = run(Device::cpu, inputs, f),
-                            cuda = run(Device::cuda, inputs, f);
+  const std::vector<Tensor> cpu = run(Device::cpu, inputs, f), cuda = run(Device::cuda, inputs, f);
   REQUIRE(cpu.size() == cuda.size());
   for (size_t i = 0; i < cpu.size(); ++i) {
     INFO("result ", i);
@@ -48,67 +44,49 @@ void compare(const char *name, const Inputs &inputs, const Function &f) {
   }
 }
 
-} // namespace
+}  // namespace
 
-TEST_CASE(
-    "operations give the CPU's numbers on the device, forward and backward") {
+TEST_CASE("operations give the CPU's numbers on the device, forward and backward") {
   const Tensor x = random_tensor({5, 3, 7}, 1), y = random_tensor({3, 7}, 2);
-  compare("arithmetic", {x, y}, [](const Inputs &t) {
-    return (t[0] * t[1] + t[0]) / (t[1] * t[1] + 1.0) - t[1];
-  });
-  compare("pointwise", {x},
-          [](const Inputs &t) { return tanh(exp(t[0] * 0.3)) + erf(t[0]); });
-  compare("sums", {x}, [](const Inputs &t) {
-    return sum(t[0], {0}) + mean(t[0], {0}) + max(t[0], 0);
-  });
-  compare("layout", {x}, [](const Inputs &t) {
+  compare("arithmetic", {x, y}, [](const Inputs& t) { return (t[0] * t[1] + t[0]) / (t[1] * t[1] + 1.0) - t[1]; });
+  compare("pointwise", {x}, [](const Inputs& t) { return tanh(exp(t[0] * 0.3)) + erf(t[0]); });
+  compare("sums", {x}, [](const Inputs& t) { return sum(t[0], {0}) + mean(t[0], {0}) + max(t[0], 0); });
+  compare("layout", {x}, [](const Inputs& t) {
     return concatenate({permute(t[0], {2, 0, 1}), permute(t[0], {2, 0, 1})}, 1);
   });
   const Tensor at = Tensor::from({4}, std::vector<int32_t>{2, 0, 2, 1});
-  compare("rows by index", {y, at},
-          [](const Inputs &t) { return gather_rows(t[0], t[1]); });
+  compare("rows by index", {y, at}, [](const Inputs& t) { return gather_rows(t[0], t[1]); });
 }
 
 TEST_CASE("layers give the CPU's numbers on the device") {
   if (no_card()) return;
-  const Tensor x = random_tensor({9, 33}, 1), w = random_tensor({33}, 2),
-               b = random_tensor({33}, 3);
-  compare("layer normalization", {x, w, b},
-          [](const Inputs &t) { return nn::layer_norm(t[0], t[1], t[2]); });
-  compare("rms normalization", {x, w},
-          [](const Inputs &t) { return nn::rms_norm(t[0], t[1]); });
-  const Tensor targets =
-      Tensor::from({9}, std::vector<int32_t>{3, 0, 32, -1, 5, 6, 7, 31, 2});
-  compare("cross-entropy", {x, targets},
-          [](const Inputs &t) { return nn::cross_entropy(t[0], t[1]); });
-  for (const std::string &name : nn::activation_names())
-    compare(name.c_str(), {x},
-            [&](const Inputs &t) { return nn::Activation(name)(t[0]); });
+  const Tensor x = random_tensor({9, 33}, 1), w = random_tensor({33}, 2), b = random_tensor({33}, 3);
+  compare("layer normalization", {x, w, b}, [](const Inputs& t) { return nn::layer_norm(t[0], t[1], t[2]); });
+  compare("rms normalization", {x, w}, [](const Inputs& t) { return nn::rms_norm(t[0], t[1]); });
+  const Tensor targets = Tensor::from({9}, std::vector<int32_t>{3, 0, 32, -1, 5, 6, 7, 31, 2});
+  compare("cross-entropy", {x, targets}, [](const Inputs& t) { return nn::cross_entropy(t[0], t[1]); });
+  for (const std::string& name : nn::activation_names())
+    compare(name.c_str(), {x}, [&](const Inputs& t) { return nn::Activation(name)(t[0]); });
 }
 
 TEST_CASE("an optimizer's steps are the CPU's on the device") {
   if (no_card()) return;
   struct One final : nn::Module {
     nn::Parameter weight;
-    explicit One(const Tensor &start)
-        : weight(start.shape(), nn::constant(0), start.dtype()) {
+    explicit One(const Tensor& start) : weight(start.shape(), nn::constant(0), start.dtype()) {
       weight.value = start.clone().set_requires_grad();
     }
-    Tensor forward(const Tensor &x, nn::Pass &) override {
-      return x * weight.value;
-    }
-    void visit(nn::Visitor &v) override { v("weight", weight); }
+    Tensor forward(const Tensor& x, nn::Pass&) override { return x * weight.value; }
+    void visit(nn::Visitor& v) override { v("weight", weight); }
   };
   std::vector<Tensor> results;
   for (const Device device : {Device::cpu, Device::cuda}) {
     One model(random_tensor({70, 70}, 1).to(device));
     nn::FlatParameters flat(model);
-    const auto optimizer =
-        nn::make_optimizer(parse_spec("adamw(decay=0.1)"), flat);
+    const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0.1)"), flat);
     for (int step = 0; step < 3; ++step) {
       flat.forget_gradients();
-      sum(model.weight.value * random_tensor({70, 70}, 5 + step).to(device))
-          .backward();
+      sum(model.weight.value * random_tensor({70, 70}, 5 + step).to(device)).backward();
       CHECK(optimizer->step(0.01, 1));
     }
     results.push_back(model.weight.value.detach().to(Device::cpu));

@@ -17,8 +17,7 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   s.layers = 2, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
   nn::initialize(model, 3);
-  std::vector<int32_t> numbers = {1, 2, 3, 4, 5, 6, 7, 8,
-                                  8, 7, 6, 5, 4, 3, 2, 1};
+  std::vector<int32_t> numbers = {1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5, 4, 3, 2, 1};
   const Tensor tokens = Tensor::from({2, 8}, numbers);
   const auto run = [&] {
     nn::Pass pass;
@@ -28,11 +27,8 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   std::map<std::string, Tensor> seen;
   const std::string attention = "blocks.1.attention";
   {
-    Watch watch({attention + ".weights", attention + ".value",
-                 attention + ".read", "blocks.0.feed_forward.residual"},
-                [&](const std::string &name, const Tensor &value) {
-                  seen[name] = value;
-                });
+    Watch watch({attention + ".weights", attention + ".value", attention + ".read", "blocks.0.feed_forward.residual"},
+                [&](const std::string& name, const Tensor& value) { seen[name] = value; });
     CHECK(largest_difference(run(), plain) == 0);
     watch.check_seen();
   }
@@ -40,11 +36,8 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   CHECK(seen.size() == 4);
   const Tensor weights = seen.at(attention + ".weights");
   CHECK(weights.shape() == Shape{2, 2, 8, 8});
-  CHECK(largest_difference(sum(weights, {-1}), Tensor::full({2, 2, 8}, 1)) <=
-        1e-6);
-  const Tensor read = permute(
-      matmul(weights, permute(seen.at(attention + ".value"), {0, 2, 1, 3})),
-      {0, 2, 1, 3});
+  CHECK(largest_difference(sum(weights, {-1}), Tensor::full({2, 2, 8}, 1)) <= 1e-6);
+  const Tensor read = permute(matmul(weights, permute(seen.at(attention + ".value"), {0, 2, 1, 3})), {0, 2, 1, 3});
   CHECK(largest_difference(read, seen.at(attention + ".read")) <= 1e-6);
   CHECK(seen.at("blocks.0.feed_forward.residual").shape() == Shape{2, 8, 16});
 }
@@ -54,17 +47,14 @@ TEST_CASE("a name that never arises is an error that names the nearest") {
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
   nn::initialize(model, 3);
-  Watch watch({"blocks.0.attention.weihgts"},
-              [](const std::string &, const Tensor &) {});
-  CHECK_THROWS_WITH_AS(
-      Watch({}, nullptr),
-      "watch: another watch is active on this thread; end it first", Error);
+  Watch watch({"blocks.0.attention.weihgts"}, [](const std::string&, const Tensor&) {});
+  CHECK_THROWS_WITH_AS(Watch({}, nullptr), "watch: another watch is active on this thread; end it first", Error);
   nn::Pass pass;
   model(Tensor::from({1, 2}, std::vector<int32_t>{1, 2}), pass);
   std::string message;
   try {
     watch.check_seen();
-  } catch (const Error &error) {
+  } catch (const Error& error) {
     message = error.what();
   }
   CHECK(message.find("watch: 'blocks.0.attention.weihgts' never arose; did you "
