@@ -1,7 +1,20 @@
 // Attentions: what a block reads from its context.
+//
+// Every attention but gau is a rule, which turns queries, keys and values into what is read, inside the same layer:
+//
+//   q = x W_q,  k = c W_k,  v = c W_v          c = x, or another sequence in cross attention
+//   q, k <- normalized (qk_norm), turned (rotary)
+//   o = rule(q, k, v; terms of the distance, span, persistent slots, masks)
+//   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
+//
+// A rule is one file: a class derived from AttentionLayer with `read`, a list of what it can be combined with, and one
+// line REGISTER_ATTENTION(Type).
 #pragma once
 
+#include "nn/attend.h"
 #include "nn/entry.h"
+#include "nn/linear.h"
+#include "nn/position.h"
 #include "nn/sublayer.h"
 
 namespace orrery::nn {
@@ -14,22 +27,88 @@ struct AttentionOptions {
   bool bias = true;
   int64_t layers = 1;  // of the model: the output projection starts at N(0, deviation^2 / (2 layers))
   double deviation = 0.02;
+  int64_t context = 0;                 // the most tokens, of a cache too; 0: unknown
+  const Position* position = nullptr;  // of the model, which outlives the attention
+  int64_t memory_width = 0;            // not 0: cross attention, which reads pass.memory (B, Tk, memory_width)
+};
+
+// Settings of the layer, which every attention's spec takes after its own.
+struct AttentionSettings {
+  Spec gate = parse_spec("none"), qk_norm = parse_spec("none");
+  double scale = 0, dropout = 0;
+  std::string own = "default";
+  Spec span = parse_spec("none"), persistent = parse_spec("none");
+
+  template <class V>
+  void visit(V& v) {
+    v("gate", gate, "F: what is read is multiplied by F(x W_g)");
+    v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...");
+    v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", at_least(0));
+    v("dropout", dropout, "share of the weights set to zero while training", share());
+    v("own", own, "whether a token sees itself; default: yes, but no under a learned span",
+      one_of({"default", "yes", "no"}));
+    v("span", span, "how far back a head reads: none, fixed(S), adaptive_span(S, R=32), dynamic_span(S, R=32)");
+    v("persistent", persistent, "learned keys and values beside the context: none, N, slots(N, split=no, scaled=yes)");
+  }
+};
+
+// What a rule can be combined with; the rest is refused at construction with a sentence that begins with its name.
+struct AttentionAbilities {
+  bool dropout = true, distance_terms = true, span = true, slots = true, cross = true;
+};
+
+// The settings of a spec: `linear(relu, normalize=yes, gate=silu)`.
+template <Visited Settings>
+Settings settings_from(const Spec& spec) {
+  Settings settings;
+  read_settings(spec, settings);
+  return settings;
+}
+
+class Span;
+class Slots;
+
+class AttentionLayer : public Sublayer {
+ public:
+  AttentionLayer(std::string_view name, const AttentionSettings& settings, const AttentionOptions& options,
+                 const AttentionAbilities& abilities);
+  ~AttentionLayer() override;
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) final;
+  void visit(Visitor& v) override;  // a rule with parameters of its own visits them too
+
+ protected:
+  // (B, Tq, H, Dv).  With split slots this is called twice, for the context and for the slots as the only keys.
+  virtual Tensor read(const Reading& reading, const ReadingOptions& options, Pass& pass) = 0;
+  // (B, H, Tq, Tk + N), for those who watch; an undefined tensor if the rule has no weights.
+  virtual Tensor weights(const Reading& reading, const ReadingOptions& options) = 0;
+  int64_t heads() const { return options_.heads; }
+  int64_t head_size() const { return head_size_; }
+
+ private:
+  Tensor by_head(const Tensor& x, int64_t heads) const;
+  Reading project(const Tensor& x, Pass& pass);
+  void remember(Reading& reading, Pass& pass) const;
+  void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
+  ReadingOptions options_of(const Reading& reading, const Pass& pass) const;
+  Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
+
+  std::string name_;
+  AttentionSettings settings_;
+  AttentionOptions options_;
+  int64_t key_heads_, head_size_;
+  bool own_;
+  std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // the first, or the two others in cross attention
+  std::unique_ptr<Module> query_norm_, key_norm_;
+  std::optional<Activation> gate_function_;
+  std::unique_ptr<Linear> gate_;
+  std::unique_ptr<Span> span_;
+  std::unique_ptr<Slots> slots_;
+  Linear output_;
 };
 
 using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
-
-struct SoftmaxAttention {  // the operation's settings
-  double scale;            // of the scores: 1 / sqrt(head size) by default in the layer
-  bool causal = true;
-  double dropout = 0;  // of the weights
-  RandomKey key{};
-};
-// o_i = sum_j softmax_j(scale <q_i, k_j>) v_j per head, tile by tile.  q (B, Tq, H, D), k (B, Tk, Hk, D), v (B, Tk, Hk,
-// Dv), H a multiple of Hk; lengths (B) i32 or undefined; documents (B, T) i32 or undefined.  Returns (B, Tq, H, Dv).
-Tensor softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxAttention& settings,
-                         const Tensor& lengths = {}, const Tensor& documents = {});
 
 #define REGISTER_ATTENTION(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::attentions())

@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +53,16 @@ class Visitor {
   std::string path_;
 };
 
+// Keys and values of the tokens before, so that a model can go on token by token.  Made by the caller, one for each
+// text that is continued; every attention finds its own by its path.
+struct Cache {
+  struct Entry {
+    Tensor key, value;  // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
+  };
+  std::map<std::string, Entry> entries;
+  int64_t tokens = 0;  // that came before; the model adds those of a pass at its end
+};
+
 // What one run of a model brings along.
 struct Pass {
   bool training = false;  // dropout acts
@@ -58,11 +70,18 @@ struct Pass {
   Tensor lengths;         // (B) i32: how many tokens of each sequence are real; undefined: all
   Tensor documents;       // (B, T) i32: a token sees only tokens of the same document; undefined: all one
 
+  Tensor memory;           // (B, Tk, C): what cross attention reads
+  Tensor memory_lengths;   // (B) i32
+  Cache* cache = nullptr;  // of keys and values; only where nothing is differentiated
+  int64_t offset() const { return cache ? cache->tokens : 0; }  // place of the first token
+
   struct Loss {
     std::string name;
     Tensor value;
   };
-  std::vector<Loss> losses;  // differentiable extra losses, which the trainer weights by name
+  std::vector<Loss> losses;                          // differentiable extra losses, which the trainer weights by name
+  std::set<std::string, std::less<>> wanted_losses;  // those with a weight: others are not computed
+  bool wants_loss(std::string_view name) const { return wanted_losses.contains(name); }
   void add_loss(std::string_view name, const Tensor& value) { losses.push_back({std::string(name), value}); }
 };
 

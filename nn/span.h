@@ -1,0 +1,38 @@
+// How far back a head reads: a soft mask over the distance x between a query and a key.
+//   m(x) = clip((R + z - x) / R, 0, 1)
+// Sukhbaatar et al. 2019, arXiv:1905.07799.  The mask and its derivative stand in engine/attend.h.
+//
+//   fixed(S)                  z = S and no ramp: keys at a distance of at most S are seen
+//   adaptive_span(S, R=32)    z = S z',  z' in [0, 1] learned for each head, from 0
+//   dynamic_span(S, R=32)     z = S sigmoid(v.x + b), from the token x that asks, v and b for each head, b from -4
+//
+// Beyond S nothing is seen.  Conventions: a token's own position is hidden under learned spans unless own=yes; m is
+// linear on 0 < m < 1 and has slope 0 at both ends, so z' = 0 and z' = 1 are fixed points only of the other heads'
+// doing.
+#pragma once
+
+#include "nn/attend.h"
+#include "nn/linear.h"
+
+namespace orrery::nn {
+
+class Span final : public Module {
+ public:
+  // `context` is the most tokens there can be; 0: unknown.  Errors: S beyond it, R below 1.
+  Span(const Spec& spec, int64_t width, int64_t heads, int64_t context);
+  bool learned() const { return kind_ != Kind::fixed; }
+  // Adds the span to a reading by queries x (B, Tq, width), and the penalty "span_penalty" to the pass if it is wanted.
+  void add_to(Reading& reading, const Tensor& x, Pass& pass);
+  void limit(ReadingOptions& options) const;             // window and ramp
+  Tensor forward(const Tensor& x, Pass& pass) override;  // z: (H) or (B, H, Tq)
+  void visit(Visitor& v) override;
+
+ private:
+  enum class Kind { fixed, adaptive, dynamic } kind_;
+  int64_t limit_;
+  double ramp_ = 0;
+  Parameter share_;  // z' (H)
+  std::unique_ptr<Linear> share_of_token_;
+};
+
+}  // namespace orrery::nn
