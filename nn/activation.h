@@ -35,6 +35,7 @@ struct ActivationInfo {
   std::vector<ActivationConstant> constants = {};  // in the order of the formula's members
   std::vector<std::string_view> parameters = {};   // of a learned one, in the order of p
   bool positive = false;                           // the formula sees softplus(p), and p is what is trained
+  bool zero_below_zero = false;                    // F(x) = F'(x) = 0 for x <= 0, so attention may skip such tiles
   std::vector<std::string_view> aliases = {};
   std::vector<double> kinks = {};  // where a derivative, of whatever order, jumps
   std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: there is none

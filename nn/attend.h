@@ -44,6 +44,14 @@ struct Read {
 Read attend(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function = {},
             bool statistics = false);
 
+class SimpleOperations {  // attend goes by simple operations while one of these lives, on this thread
+ public:
+  SimpleOperations();
+  ~SimpleOperations();
+  SimpleOperations(const SimpleOperations&) = delete;
+};
+bool by_simple_operations();
+
 // ---- the same by simple operations, which store (B, H, Tq, Tk) arrays: for references, for those who watch weights,
 // and for attentions whose row rule has no fused path
 

@@ -89,7 +89,7 @@ class AttentionLayer : public Sublayer {
   Reading project(const Tensor& x, Pass& pass);
   void remember(Reading& reading, Pass& pass) const;
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
-  ReadingOptions options_of(const Reading& reading, const Pass& pass) const;
+  ReadingOptions options_of(const Pass& pass) const;
   Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
 
   std::string name_;
@@ -109,6 +109,11 @@ class AttentionLayer : public Sublayer {
 using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
+
+// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads, cross
+// (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a setting
+// of the layer only need not be listed for every rule.
+bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross = true);
 
 #define REGISTER_ATTENTION(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::attentions())

@@ -50,7 +50,7 @@ Registry<PositionEntry>& positions() {
   static Registry<PositionEntry> all("position");
   return all;
 }
-std::unique_ptr<Module> make_position(const Spec& spec, const PositionOptions& options) {
+std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions& options) {
   return positions().at(spec.name).make(spec, options);
 }
 
@@ -59,8 +59,8 @@ Registry<LossEntry>& losses() {
   return all;
 }
 
-bool add_gradient_case(std::string family, std::string name, MakeGradientCase make) {
-  cases().push_back({std::move(family), std::move(name), make});
+bool add_gradient_case(std::string family, std::string name, MakeGradientCase make, std::string title) {
+  cases().push_back({std::move(family), std::move(name), std::move(title), std::move(make)});
   return true;
 }
 const std::vector<RegisteredCase>& gradient_cases() {
@@ -71,7 +71,7 @@ const std::vector<RegisteredCase>& gradient_cases() {
 }
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed) {
   uint64_t count = 0;
-  const RandomKey key = RandomKey{seed, 0}.derive(registered.family).derive(registered.name);
+  const RandomKey key = RandomKey{seed, 0}.derive(registered.family).derive(registered.name).derive(registered.title);
   return registered.make([&](const Shape& shape) {
     const Tensor x = Tensor::empty(shape, Dtype::f64);
     fill(x, normal(1), key.derive(count++));

@@ -6,20 +6,32 @@
 #include <utility>
 
 #include "engine/gradient_check.h"
+#include "nn/module.h"
 
 namespace orrery::nn {
 
 // Makes a standard normal f64 tensor of a shape, another one at each call.
 using CaseTensors = std::function<Tensor(const Shape&)>;
-using MakeGradientCase = GradientCase (*)(const CaseTensors&);
+using MakeGradientCase = std::function<GradientCase(const CaseTensors&)>;
 
 struct RegisteredCase {
   std::string family, name;  // "normalization", "layer"; several cases may share a name
+  std::string title;         // what tells them apart: "softmax(soft_cap=30), causal, T 17"; may be empty
   MakeGradientCase make;
 };
 const std::vector<RegisteredCase>& gradient_cases();  // by family, then name
-bool add_gradient_case(std::string family, std::string name, MakeGradientCase make);
+bool add_gradient_case(std::string family, std::string name, MakeGradientCase make, std::string title = "");
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed = 0);
+
+// A whole module as a case: its input and every parameter, from a random state within the parameters' bounds.  The
+// reference is the same module while a SimpleOperations lives (nn/attend.h), if `against_simple` says so.
+struct ModuleCase {
+  std::shared_ptr<Module> module;
+  Shape input;
+  std::function<void(Pass&)> prepare = {};  // lengths, documents, memory
+  bool against_simple = false;
+};
+GradientCase module_case(const ModuleCase& settings, const CaseTensors& random);
 
 // Every family with its registered names: what lists, checks and tests walk.
 struct Family {

@@ -12,6 +12,7 @@ struct Relu {
       .name = "relu",
       .formula = "max(x, 0)",
       .source = "Fukushima 1969; Nair and Hinton 2010",
+      .zero_below_zero = true,
       .kinks = {0},
       .limits = {0, ActivationInfo::infinity},
   };

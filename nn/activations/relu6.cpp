@@ -12,6 +12,7 @@ struct Relu6 {
       .name = "relu6",
       .formula = "min(max(x, 0), 6)",
       .source = "Krizhevsky 2010, Convolutional deep belief networks on CIFAR-10",
+      .zero_below_zero = true,
       .kinks = {0, 6},
       .limits = {0, 6},
   };

@@ -12,6 +12,7 @@ struct ReluSquared {
       .name = "relu_squared",
       .formula = "max(x, 0)^2",
       .source = "So et al. 2021 (Primer), arXiv:2109.08668",
+      .zero_below_zero = true,
       .aliases = {"squared_relu"},
       .kinks = {0},
       .limits = {0, ActivationInfo::infinity},

@@ -1,0 +1,182 @@
+// The layer around a rule; nn/attention.h states its formula.
+#include <cmath>
+
+#include "engine/ops.h"
+#include "engine/watch.h"
+#include "nn/attention.h"
+#include "nn/normalization.h"
+#include "nn/slots.h"
+#include "nn/span.h"
+
+namespace orrery::nn {
+namespace {
+
+bool given(const Spec& spec) { return spec.name != "none"; }
+
+int64_t checked_head_size(std::string_view name, const AttentionOptions& o) {
+  check(o.heads >= 1 && o.width % o.heads == 0, name, ": heads (", o.heads, ") must divide width (", o.width, ")");
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, name, ": key heads (", o.key_heads, ") must divide heads (",
+        o.heads, ")");
+  return o.width / o.heads;
+}
+
+void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionOptions& o,
+                     const AttentionAbilities& can) {
+  check(can.dropout || s.dropout == 0, name, ": has no weights to drop, so dropout must be 0, not ", s.dropout);
+  check(can.span || !given(s.span), name, ": cannot be combined with span=", s.span, "; use softmax or pointwise");
+  check(can.slots || !given(s.persistent), name, ": cannot be combined with persistent=", s.persistent,
+        "; use softmax, pointwise or relu_former");
+  const bool terms = o.position && o.position->acts_on_scores(), cross = o.memory_width != 0;
+  check(can.distance_terms || !terms, name,
+        ": has no scores for a position to act on; use position=learned, sinusoidal, rotary or none");
+  check(can.cross || !cross, name, ": reads its own sequence only and cannot be a cross attention");
+  check(!cross || !given(s.span), name, ": span=", s.span,
+        " needs queries and keys of one sequence; cross attention has no distances");
+  check(!cross || !terms, name,
+        ": alibi and relative positions need queries and keys of one sequence; use another position with cross "
+        "attention");
+}
+
+}  // namespace
+
+AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
+                               const AttentionOptions& options, const AttentionAbilities& abilities)
+    : name_(name),
+      settings_(settings),
+      options_(options),
+      key_heads_(options.key_heads ? options.key_heads : options.heads),
+      head_size_(checked_head_size(name, options)),
+      output_(options.width, options.width,
+              {.bias = options.bias, .weight = scaled_normal(options.deviation, options.layers)}) {
+  check_abilities(name, settings, options, abilities);
+  const int64_t width = options.width, keys = key_heads_ * head_size_;
+  const Linear::Options linear{.bias = options.bias, .weight = normal(options.deviation)};
+  if (options.memory_width) {
+    query_ = std::make_unique<Linear>(width, width, linear);
+    key_value_ = std::make_unique<Linear>(options.memory_width, 2 * keys, linear);
+  } else {
+    query_key_value_ = std::make_unique<Linear>(width, width + 2 * keys, linear);
+  }
+  if (given(settings.qk_norm)) {
+    query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
+    key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
+  }
+  if (given(settings.gate)) {
+    gate_function_.emplace(settings.gate);
+    gate_ = std::make_unique<Linear>(width, width, linear);
+  }
+  if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
+  if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
+  own_ = settings.own == "yes" || (settings.own == "default" && !(span_ && span_->learned()));
+}
+AttentionLayer::~AttentionLayer() = default;
+
+Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
+  return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
+}
+
+// Queries, keys and values of these tokens, normalized and turned.
+Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
+  const int64_t keys = key_heads_ * head_size_;
+  std::vector<Tensor> qkv;
+  if (query_key_value_) {
+    qkv = linear_split(x, query_key_value_->weight.value, query_key_value_->bias.value, {options_.width, keys, keys});
+  } else {
+    check(pass.memory && pass.memory.shape().rank() == 3 && pass.memory.size(2) == options_.memory_width, name_,
+          ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",
+          pass.memory ? pass.memory.shape() : Shape());
+    qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
+    qkv.insert(qkv.begin(), (*query_)(x, pass));
+  }
+  Reading r{.query = by_head(qkv[0], options_.heads),
+            .key = by_head(qkv[1], key_heads_),
+            .value = by_head(qkv[2], key_heads_)};
+  if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
+  if (options_.position && !options_.memory_width) {
+    r.query = options_.position->rotate(r.query, pass);
+    r.key = options_.position->rotate(r.key, pass);
+  }
+  r.query = watch(path(), "query", r.query), r.key = watch(path(), "key", r.key);
+  r.value = watch(path(), "value", r.value);
+  return r;
+}
+
+// With a cache: puts the keys and values of the tokens before in front, and keeps all of them.
+void AttentionLayer::remember(Reading& r, Pass& pass) const {
+  if (!pass.cache || options_.memory_width) return;
+  check(options_.causal, name_, ": only causal attention can continue from a cache");
+  check(!pass.lengths && !pass.documents, name_, ": a cache holds whole sequences, without lengths and documents");
+  Cache::Entry& kept = pass.cache->entries[path()];
+  if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
+  kept = {r.key.detach(), r.value.detach()};
+}
+
+void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
+  if (options_.position && options_.position->acts_on_scores()) {
+    // Distances that are seen: up to the window, and no further than the keys reach.
+    const int64_t reach = std::max(pass.offset() + r.query.size(1), r.key.size(1));
+    r.distance_bias = options_.position->distance_bias(reach);
+    r.distance_key = options_.position->distance_key(reach);
+  }
+  if (span_) span_->add_to(r, x, pass);
+  if (slots_) {
+    const SlotKeysAndValues slots = slots_->use();
+    r.slot_key = slots.key, r.slot_value = slots.value;
+  }
+}
+
+ReadingOptions AttentionLayer::options_of(const Pass& pass) const {
+  const bool cross = options_.memory_width != 0;
+  ReadingOptions o{.scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
+                   .causal = options_.causal && !cross,
+                   .own = own_ || cross,
+                   .query_offset = cross ? 0 : pass.offset(),
+                   .dropout = pass.training ? settings_.dropout : 0,
+                   .random_key = pass.key.derive(path()),
+                   .lengths = cross ? pass.memory_lengths : pass.lengths};
+  if (!cross) o.query_documents = o.key_documents = pass.documents;
+  if (span_) span_->limit(o);
+  return o;
+}
+
+Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass& pass) {
+  if (!slots_ || !slots_->split()) return read(r, o, pass);
+  Reading context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
+  context.slot_key = context.slot_value = {};
+  slots.key = Tensor::empty(r.key.shape().with(1, 0), r.key.dtype());
+  slots.value = Tensor::empty(r.value.shape().with(1, 0), r.value.dtype());
+  ReadingOptions of_slots{.scale = o.scale,
+                          .causal = false,
+                          .soft_cap = o.soft_cap,
+                          .dropout = o.dropout,
+                          .random_key = o.random_key.derive("slots")};
+  return read(context, o, pass) + read(slots, of_slots, pass);
+}
+
+Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) {
+  Reading r = project(x, pass);
+  remember(r, pass);
+  add_terms(x, r, pass);
+  const ReadingOptions o = options_of(pass);
+  if (is_watched(path(), "weights")) {
+    const NoGrad guard;
+    if (const Tensor w = weights(r, o)) watch(path(), "weights", w);
+  }
+  Tensor y = watch(path(), "read", read_all(r, o, pass)).reshape(x.shape().with(-1, options_.width));
+  if (gate_) y = gate_function_->gate((*gate_)(x, pass), y);
+  return linear(y, output_.weight.value, output_.bias.value, residual);
+}
+
+void AttentionLayer::visit(Visitor& v) {
+  v("query_key_value", query_key_value_);
+  v("query", query_);
+  v("key_value", key_value_);
+  v("query_norm", query_norm_);
+  v("key_norm", key_norm_);
+  v("gate", gate_);
+  v("span", span_);
+  v("slots", slots_);
+  v("output", output_);
+}
+
+}  // namespace orrery::nn

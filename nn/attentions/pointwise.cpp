@@ -1,0 +1,82 @@
+// Pointwise attention: any function of the score, scaled by the length.
+// Wortsman et al. 2023, Replacing softmax with ReLU in vision transformers, arXiv:2309.08586.
+//   s_ij = <q_i, k_j> / sqrt(D),   w_ij = L_i^-alpha F(s_ij),   o_i = sum_j w_ij v_j
+// With g_ij = <do_i, v_j>:
+//   ds_ij = L_i^-alpha F'(s_ij) g_ij                     for each pair on its own: a row of ds does not add up to 0
+//   dalpha = -sum_i ln L_i <do_i, o_i>                   because dw / dalpha = -ln L w
+// L^-alpha is linear in what is read, so it is applied there, once and in the arithmetic type; F and F' run inside the
+// tiles of engine/attend.h.  What the paper leaves open: the mask selects a weight of zero after F, because F(0) and
+// F(-infinity) need not be zero; L is named and recorded (nn/length.h); alpha may be learned, one number a layer.
+// Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
+#include "engine/ops.h"
+#include "nn/attention.h"
+#include "nn/length.h"
+
+namespace orrery::nn {
+namespace {
+
+class Pointwise final : public AttentionLayer {
+ public:
+  struct Settings {
+    Spec function = parse_spec("relu");
+    LearnableNumber alpha{.initial = 1};
+    Spec length = parse_spec("keys_visible");
+    AttentionSettings layer;
+    template <class V>
+    void visit(V& v) {
+      v("function", function, "F, any activation");
+      v("alpha", alpha, "power of the length");
+      v("length", length, "L: keys_visible, row_index, padded_length or fixed(n)");
+      layer.visit(v);
+    }
+  };
+  static inline const Info info{.name = "pointwise",
+                                .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
+                                .source = "Wortsman et al. 2023, arXiv:2309.08586"};
+
+  Pointwise(const Spec& spec, const AttentionOptions& options) : Pointwise(settings_from<Settings>(spec), options) {}
+  Pointwise(const Settings& settings, const AttentionOptions& options)
+      : AttentionLayer(info.name, settings.layer, options, {}),
+        function_(settings.function),
+        alpha_(settings.alpha.initial),
+        length_(info.name, settings.length, options.causal && !options.memory_width) {
+    if (!settings.alpha.learned) return;
+    learned_alpha_ = Parameter(Shape{1}, constant(alpha_));
+    learned_alpha_.rate_group = "exponents";
+  }
+  void visit(Visitor& v) override {
+    AttentionLayer::visit(v);
+    v("alpha", learned_alpha_);
+  }
+
+ private:
+  Tensor scaled(const Tensor& x, const Tensor& log_length) const {
+    return learned_alpha_.value ? x * exp(-(log_length * learned_alpha_.value)) : x * exp(log_length * -alpha_);
+  }
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
+    const Tensor read = attend(r, o, function_).output;
+    if (alpha_ == 0 && !learned_alpha_.value) return read;
+    return scaled(read, length_.log_length(r, o));
+  }
+  Tensor weights(const Reading& r, const ReadingOptions& o) override {
+    const Tensor n = length_.log_length(r, o);
+    return scaled(weights_of(r, o, function_), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
+  }
+
+  Activation function_;
+  double alpha_;
+  Parameter learned_alpha_;
+  LengthRule length_;
+};
+REGISTER_ATTENTION(Pointwise);
+
+const bool cases =
+    add_attention_cases("pointwise", {"pointwise(gelu)", "pointwise(sigmoid, alpha=learned(0.5), length=fixed(7))",
+                                      "pointwise(relu, alpha=2, length=padded_length, gate=silu)",
+                                      "pointwise(elu(0.5), alpha=0)"});
+const bool own_sequence_cases = add_attention_cases(
+    "pointwise", {"pointwise(softplus, span=adaptive_span(8, R=4), persistent=3)", "pointwise(silu, span=dynamic_span(9))"},
+    false);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,81 @@
+// Variance-reduced ReLU attention.  A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
+//   s_ij = <q_i, k_j> / sqrt(D),   w_ij = relu(s_ij) / (gamma sqrt(n_i / 2)),   o_i = sum_j w_ij v_j
+// For scores and values of variance 1, relu(s) has second moment 1/2, so a row of n keys has variance n / 2 without the
+// factor, and 1 for every n with it.  gamma = exp(rho) is positive, rho one for each head, from ln gamma.
+// With g_ij = <do_i, v_j>:
+//   ds_ij = g_ij [s_ij > 0] / (gamma sqrt(n_i / 2)),   drho = -sum_ij g_ij w_ij = -sum_i <do_i, o_i>
+//
+// Two losses, on request (pass.wants_loss), take the statistics of the rows, their sum S and entropy H:
+//   normalization_loss = mean |ln S|,   entropy_margin_loss = mean max(H - 0.7 ln n, 0)      (nn/losses/)
+// S is that of w; the factor is common to a row, so H is that of relu(s).  Their gradients reach s through engine/attend.h.
+//
+// Conventions (the text leaves them open, or its readers differ): gamma divides; one gamma for each head; n_i is the
+// number of keys that the row sees, with slots, at least 1 (setting `length`); the scores keep 1 / sqrt(D); relu'(0) = 0.
+// Kept: q, k, v, o; with the losses also S, P and H of each row.  No (T, T) array exists.
+#include <cmath>
+
+#include "engine/ops.h"
+#include "nn/attention.h"
+#include "nn/length.h"
+#include "nn/loss.h"
+
+namespace orrery::nn {
+namespace {
+
+class ReluFormer final : public AttentionLayer {
+ public:
+  struct Settings {
+    double gamma = 1;
+    Spec length = parse_spec("keys_visible");
+    AttentionSettings layer;
+    template <class V>
+    void visit(V& v) {
+      v("gamma", gamma, "initial value of gamma, learned for each head", above(0));
+      v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
+      layer.visit(v);
+    }
+  };
+  static inline const Info info{.name = "relu_former",
+                                .formula = "o_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2))",
+                                .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"};
+
+  ReluFormer(const Spec& spec, const AttentionOptions& options) : ReluFormer(settings_from<Settings>(spec), options) {}
+  ReluFormer(const Settings& settings, const AttentionOptions& options)
+      : AttentionLayer(info.name, settings.layer, options, {}),
+        length_(info.name, settings.length, options.causal && !options.memory_width),
+        log_gamma_(Shape{heads(), 1}, constant(std::log(settings.gamma))) {
+    log_gamma_.decay = false, log_gamma_.rate_group = "gammas";
+  }
+  void visit(Visitor& v) override {
+    AttentionLayer::visit(v);
+    v("log_gamma", log_gamma_);
+  }
+
+ private:
+  // 1 / (gamma sqrt(n / 2)), (B or 1, Tq, H, 1)
+  Tensor factor(const Reading& r, const ReadingOptions& o) const {
+    return exp(-(length_.log_length(r, o) * 0.5 + log_gamma_.value)) * std::sqrt(2.0);
+  }
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
+    const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
+    const Read read = attend(r, o, relu_, losses);
+    const Tensor f = factor(r, o);
+    if (losses) add_losses(read, r, o, f, pass);
+    return read.output * f;
+  }
+  void add_losses(const Read& read, const Reading& r, const ReadingOptions& o, const Tensor& f, Pass& pass) const;
+  Tensor weights(const Reading& r, const ReadingOptions& o) override {
+    return weights_of(r, o, relu_) * permute(factor(r, o), {0, 2, 1, 3});
+  }
+
+  Activation relu_{"relu"};
+  LengthRule length_;
+  Parameter log_gamma_;
+};
+REGISTER_ATTENTION(ReluFormer);
+const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)"});
+const bool own_sequence_cases =
+    add_attention_cases("relu_former", {"relu_former(span=adaptive_span(8, R=4), persistent=3)"}, false);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,79 @@
+#include "nn/span.h"
+
+#include "engine/ops.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Settings {
+  int64_t limit = 0;
+  double ramp = 32;
+  template <class V>
+  void visit(V& v) {
+    v("S", limit, "the longest span, in tokens", at_least(1));
+    v("R", ramp, "length of the ramp, in tokens", at_least(1));
+  }
+};
+struct FixedSettings {
+  int64_t limit = 0;
+  template <class V>
+  void visit(V& v) {
+    v("S", limit, "the span, in tokens", at_least(1));
+  }
+};
+
+}  // namespace
+
+Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
+  const bool adaptive = spec.name == "adaptive_span", dynamic = spec.name == "dynamic_span";
+  check(adaptive || dynamic || spec.name == "fixed", "span: no '", spec.name,
+        "'; there are none, fixed(S), adaptive_span(S, R=32) and dynamic_span(S, R=32)");
+  kind_ = adaptive ? Kind::adaptive : dynamic ? Kind::dynamic : Kind::fixed;
+  if (kind_ == Kind::fixed) {
+    FixedSettings settings;
+    read_settings(spec, settings);
+    limit_ = settings.limit;
+  } else {
+    Settings settings;
+    read_settings(spec, settings);
+    limit_ = settings.limit, ramp_ = settings.ramp;
+  }
+  check(limit_ >= 1, "span: ", spec.name, " needs S, at least 1: ", spec.name, "(256)");
+  check(context == 0 || limit_ <= context, "span: ", spec, " reaches back ", limit_, " tokens, the context has ",
+        context, "; S must be in [1, ", context, "]");
+  if (kind_ == Kind::adaptive) {
+    share_ = Parameter(Shape{heads}, constant(0));
+    share_.lowest = 0, share_.highest = 1, share_.rate_group = "spans";
+  }
+  if (kind_ == Kind::dynamic) {
+    share_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
+    share_of_token_->bias.initialization = constant(-4);
+    share_of_token_->weight.rate_group = share_of_token_->bias.rate_group = "spans";
+  }
+}
+
+Tensor Span::forward(const Tensor& x, Pass& pass) {
+  const double limit = static_cast<double>(limit_);
+  if (kind_ == Kind::adaptive) return share_.value * limit;
+  static const Activation sigmoid("sigmoid");
+  return permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1}) * limit;
+}
+
+void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
+  if (!learned()) return;
+  const Tensor z = (*this)(x, pass);
+  reading.span = z.dtype() == Dtype::bf16 ? z.to(Dtype::f32) : z;
+  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", mean(z));
+}
+
+void Span::limit(ReadingOptions& options) const {
+  options.window = limit_ + 1;
+  options.ramp = ramp_;
+}
+
+void Span::visit(Visitor& v) {
+  v("share", share_);
+  v("share_of_token", share_of_token_);
+}
+
+}  // namespace orrery::nn
