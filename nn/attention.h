@@ -87,7 +87,6 @@ class AttentionLayer : public Sublayer {
  private:
   Tensor by_head(const Tensor& x, int64_t heads) const;
   Reading project(const Tensor& x, Pass& pass);
-  void remember(Reading& reading, Pass& pass) const;
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
   ReadingOptions options_of(const Pass& pass) const;
   Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
@@ -106,13 +105,17 @@ class AttentionLayer : public Sublayer {
   Linear output_;
 };
 
+// With a cache in the pass: puts the keys and values of the tokens before in front, and keeps all of them for the next
+// pass.  `name` and `path` are those of the attention.
+void continue_from_cache(std::string_view name, const std::string& path, Reading& reading, Pass& pass, bool causal);
+
 using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
 
-// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads, cross
-// (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a setting
-// of the layer only need not be listed for every rule.
+// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads,
+// cross (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a
+// setting of the layer only need not be listed for every rule.
 bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross = true);
 
 #define REGISTER_ATTENTION(Type) \
