@@ -13,9 +13,9 @@ namespace {
 
 bool given(const Spec& spec) { return spec.name != "none"; }
 
-int64_t checked_head_size(std::string_view name, const AttentionOptions& o) {
-  check(o.heads >= 1 && o.width % o.heads == 0, name, ": heads (", o.heads, ") must divide width (", o.width, ")");
-  check(o.key_heads == 0 || o.heads % o.key_heads == 0, name, ": key heads (", o.key_heads, ") must divide heads (",
+int64_t checked_head_size(const AttentionOptions& o) {
+  check(o.heads >= 1 && o.width % o.heads == 0, "attention: heads (", o.heads, ") must divide width (", o.width, ")");
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
   return o.width / o.heads;
 }
@@ -54,7 +54,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
       settings_(settings),
       options_(options),
       key_heads_(options.key_heads ? options.key_heads : options.heads),
-      head_size_(checked_head_size(name, options)),
+      head_size_(checked_head_size(options)),
       output_(options.width, options.width,
               {.bias = options.bias, .weight = scaled_normal(options.deviation, options.layers)}) {
   check_abilities(name, settings, options, abilities);
