@@ -1,8 +1,8 @@
 """Golden attentions with positions in the scores, spans and persistent slots (1905.07799, 1907.01470, 2108.12409).
 
 Choices where the papers leave a choice open (attention_rows.py has the others):
-    ramp          m = clip((R + z - x) / R, 0, 1) with z = z' S, S the limit: the paper's formula.  The released code
-                  has x - 1 for x; adaptive_span_released_code is that form (RAMP_START = 1 turns every case into it)
+    ramp          m = clip((R + z - (x - 1)) / R, 0, 1) with z = z' S, S the limit: the form of the released code, in
+                  which R tokens are seen at z' = 0.  The paper's formula has x for x - 1 (RAMP_START = 0)
     S             a key beyond distance S is invisible, even on the ramp
     own           no unless the case says so, so that x runs from 1; a row that sees nothing reads 0
     softmax       w = m e^s / sum m e^s, no 1e-8
@@ -28,7 +28,7 @@ from attentions import DOCUMENTS, FUNCTIONS, LENGTHS, attention
 from cases import Cases, seed
 
 cases = Cases("attention", "attention_spans.safetensors")
-RAMP_START = 0
+RAMP_START = 1
 
 
 def ramp(z, see, R, start):
@@ -111,10 +111,6 @@ def spans():
     case("adaptive_span_at_limit", "softmax(span=adaptive_span(5, R=4))", short, T=11, causal=True, own=False,
          parameters={"z": torch.tensor([0.25, 0.9, 0.5])}, convention="keys beyond distance S = 5 are invisible")
     case("adaptive_span_cache", f"softmax({spec})", mixed("softmax", **adaptive), T=4, Tk=10, causal=True, **note)
-    released_code = mixed("softmax", start=1, **adaptive)
-    case("adaptive_span_released_code", f"softmax({spec})", released_code, T=9, causal=True, ramp_start=1, own=False,
-         parameters={"z": torch.tensor([0.02, 0.13, 0.05])},
-         convention="the mask of the released code, m = clip((R + z - (x - 1)) / R, 0, 1)")
     case("adaptive_span_relative", f"softmax({spec})", mixed("softmax", **adaptive), causal=True, own=False,
          position="relative(16, keys)", parameters=lambda: {**z, "relative": torch.randn(16, 5)})
     # pointwise and relu_former: multiplied only
