@@ -86,6 +86,7 @@ class AttentionLayer : public Sublayer {
 
  private:
   Tensor by_head(const Tensor& x, int64_t heads) const;
+  int64_t within_window(int64_t distances) const;
   Reading project(const Tensor& x, Pass& pass);
   void remember(Reading& reading, Pass& pass) const;
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
@@ -110,9 +111,9 @@ using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
 
-// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads, cross
-// (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a setting
-// of the layer only need not be listed for every rule.
+// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads,
+// cross (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a
+// setting of the layer only need not be listed for every rule.
 bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross = true);
 
 #define REGISTER_ATTENTION(Type) \

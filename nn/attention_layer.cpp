@@ -1,4 +1,5 @@
 // The layer around a rule; nn/attention.h states its formula.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/ops.h"
@@ -67,9 +68,16 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   }
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
+  if (options.position && options.context > 0) options.position->check_reach(within_window(options.context));
   own_ = settings.own == "yes" || (settings.own == "default" && !(span_ && span_->learned()));
 }
 AttentionLayer::~AttentionLayer() = default;
+
+int64_t AttentionLayer::within_window(int64_t distances) const {
+  ReadingOptions limits;
+  if (span_) span_->limit(limits);
+  return limits.window > 0 ? std::min(distances, limits.window) : distances;
+}
 
 Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
@@ -114,9 +122,10 @@ void AttentionLayer::remember(Reading& r, Pass& pass) const {
 void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
   if (options_.position && options_.position->acts_on_scores()) {
     // Distances that are seen: up to the window, and no further than the keys reach.
-    const int64_t reach = std::max(pass.offset() + r.query.size(1), r.key.size(1));
-    r.distance_bias = options_.position->distance_bias(reach);
-    r.distance_key = options_.position->distance_key(reach);
+    const int64_t reach = within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1)));
+    const auto as = [](const Tensor& terms, Dtype dtype) { return terms ? terms.to(dtype) : terms; };
+    r.distance_bias = as(options_.position->distance_bias(reach), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+    r.distance_key = as(options_.position->distance_key(reach), x.dtype());
   }
   if (span_) span_->add_to(r, x, pass);
   if (slots_) {
