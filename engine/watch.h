@@ -1,13 +1,10 @@
-// Looking at named intermediates while a model runs, without changing what it
-// computes.
+// Looking at named intermediates while a model runs, without changing what it computes.
 //
-//   Watch watch({"blocks.0.attention.weights"}, [](const std::string& name,
-//   const Tensor& value) { ... }); model(tokens, pass);      // the function is
-//   called with each named value as it arises watch.check_seen();       // an
-//   Error that names the nearest if a name never arose
+//   Watch watch({"blocks.0.attention.weights"}, [](const std::string& name, const Tensor& value) { ... });
+//   model(tokens, pass);   // the function is called with each named value as it arises
+//   watch.check_seen();    // an Error that names the nearest if a name never arose
 //
-// Names are the path of the module and one of: query key value weights read
-// residual.
+// Names are the path of the module and one of: query key value weights read residual.
 #pragma once
 
 #include <functional>
@@ -20,8 +17,7 @@
 
 namespace orrery {
 
-class Watch {  // watches until it is destroyed; one at a time, on the thread
-               // that made it
+class Watch {  // watches until it is destroyed; one at a time, on the thread that made it
  public:
   using Observer = std::function<void(const std::string& name, const Tensor& value)>;
   Watch(std::vector<std::string> names,
@@ -42,8 +38,8 @@ class Watch {  // watches until it is destroyed; one at a time, on the thread
 
 // x itself, shown to the observer if one watches path.name.
 Tensor watch(std::string_view path, std::string_view name, const Tensor& x);
-// Whether path.name is asked for by name: what must be computed on purpose,
-// such as the weights of a fused attention, is computed only then.
+// Whether path.name is asked for by name: what must be computed on purpose, such as the weights of a fused attention,
+// is computed only then.
 bool is_watched(std::string_view path, std::string_view name);
 
 }  // namespace orrery

@@ -195,7 +195,7 @@ struct AttendWithStatistics : AttendOperation {
 
 void check_tensor(const char* what, const Tensor& x, const Shape& shape, Dtype dtype) {
   check(!x || (x.shape() == shape && x.dtype() == dtype), "attend: ", what, " of shape ", x ? x.shape() : Shape(),
-        " and dtype ", x ? x.dtype() : dtype, "; ", shape, " and ", dtype, " are needed");
+        " and dtype ", orrery::name(x ? x.dtype() : dtype), "; ", shape, " and ", orrery::name(dtype), " are needed");
 }
 
 void check_reading(const Reading& r, const ReadingOptions& o) {

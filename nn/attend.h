@@ -14,12 +14,12 @@ namespace orrery::nn {
 // D, value size Dv, N slots.  All but query, key and value may be undefined; all of one dtype, but that the distance
 // bias and the span of bf16 queries are f32.
 struct Reading {
-  Tensor query;                 // (B, Tq, H, D)
-  Tensor key, value;            // (B, Tk, Hk, D), (B, Tk, Hk, Dv)
-  Tensor slot_key, slot_value;  // (N, Hk, D), (N, Hk, Dv): persistent slots, both or none
-  Tensor distance_key;          // (distances, D)
-  Tensor distance_bias;         // (H, distances)
-  Tensor span;                  // (H) or (B, H, Tq), in tokens; `ramp` belongs to it
+  Tensor query = {};                      // (B, Tq, H, D)
+  Tensor key = {}, value = {};            // (B, Tk, Hk, D), (B, Tk, Hk, Dv)
+  Tensor slot_key = {}, slot_value = {};  // (N, Hk, D), (N, Hk, Dv): persistent slots, both or none
+  Tensor distance_key = {};               // (distances, D)
+  Tensor distance_bias = {};              // (H, distances)
+  Tensor span = {};                       // (H) or (B, H, Tq), in tokens; `ramp` belongs to it
 };
 
 struct ReadingOptions {
@@ -31,8 +31,8 @@ struct ReadingOptions {
   double soft_cap = 0, ramp = 0;
   double dropout = 0;  // of the weights
   RandomKey random_key{};
-  Tensor lengths;                         // (B) i32: keys beyond it are seen by nobody
-  Tensor query_documents, key_documents;  // (B, Tq) and (B, Tk) i32, both or none
+  Tensor lengths = {};                              // (B) i32: keys beyond it are seen by nobody
+  Tensor query_documents = {}, key_documents = {};  // (B, Tq) and (B, Tk) i32, both or none
 };
 
 struct Read {
@@ -58,6 +58,8 @@ bool by_simple_operations();
 Tensor scores_of(const Reading& reading, const ReadingOptions& options);  // (B, H, Tq, Tk + N), nothing hidden
 // 1 where a query sees a key or slot, else 0: (B or 1, 1, Tq, Tk + N).  Not differentiable.
 Tensor visibility(const Reading& reading, const ReadingOptions& options);
+// scores_of with minus infinity where a query does not see
+Tensor hidden_scores(const Reading& reading, const ReadingOptions& options);
 Tensor weights_of(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function);
 // sum_j d_ij w_ij v_j for any weights (B, H, Tq, Tk + N), with dropout: (B, Tq, H, Dv)
 Tensor read_values(const Tensor& weights, const Reading& reading, const ReadingOptions& options);

@@ -60,9 +60,20 @@ Tensor span_mask(const Reading& r, const ReadingOptions& o) {
   return concatenate({m, Tensor::full(Shape{m.size(0), m.size(1), m.size(2), r.slot_key.size(0)}, 1, dtype)}, 3);
 }
 
+// Keys or values that no query sees, and queries that see nothing, as zeros: 0 times NaN would be NaN.
+Tensor seen_only(const Tensor& x, const Tensor& seen, int axis_of_others) {
+  const Tensor some = max(axis_of_others == 3 ? seen : transpose(seen), -1);  // (B or 1, 1, T)
+  const Tensor rows = some.reshape(Shape{some.size(0), some.size(2), 1, 1});
+  return where(rows, x, Tensor::zeros({1}, x.dtype()));
+}
+
 }  // namespace
 
-Tensor scores_of(const Reading& r, const ReadingOptions& o) {
+Tensor scores_of(const Reading& given, const ReadingOptions& o) {
+  const Tensor seen = visibility(given, o);
+  Reading r = given;
+  r.query = seen_only(given.query, seen, 3);
+  if (r.key.size(1) > 0) r.key = seen_only(given.key, slice(seen, 3, 0, r.key.size(1)), 2);
   const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
   const Tensor q = permute(r.query, {0, 2, 1, 3});
   Tensor s = matmul(q, heads_first(r.key, heads), {.b = true});
@@ -87,6 +98,11 @@ Tensor visibility(const Reading& r, const ReadingOptions& o) {
     for (int64_t i = 0; i < queries; ++i)
       for (int64_t j = 0; j < keys + slots; ++j) seen.push_back(j >= keys || sees(o, b, i, j, queries, keys));
   return Tensor::from(Shape{batch, 1, queries, keys + slots}, seen, r.query.dtype());
+}
+
+Tensor hidden_scores(const Reading& r, const ReadingOptions& o) {
+  const Tensor s = scores_of(r, o);
+  return where(visibility(r, o), s, Tensor::full({1}, -INFINITY, s.dtype()));
 }
 
 Tensor weights_of(const Reading& r, const ReadingOptions& o, const std::optional<Activation>& function) {

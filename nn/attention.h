@@ -88,7 +88,6 @@ class AttentionLayer : public Sublayer {
   Tensor by_head(const Tensor& x, int64_t heads) const;
   int64_t within_window(int64_t distances) const;
   Reading project(const Tensor& x, Pass& pass);
-  void remember(Reading& reading, Pass& pass) const;
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
   ReadingOptions options_of(const Pass& pass) const;
   Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
@@ -106,6 +105,10 @@ class AttentionLayer : public Sublayer {
   std::unique_ptr<Slots> slots_;
   Linear output_;
 };
+
+// With a cache in the pass: puts the keys and values of the tokens before in front, and keeps all of them for the next
+// pass.  `name` and `path` are those of the attention.
+void continue_from_cache(std::string_view name, const std::string& path, Reading& reading, Pass& pass, bool causal);
 
 using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();

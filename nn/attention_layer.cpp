@@ -14,9 +14,9 @@ namespace {
 
 bool given(const Spec& spec) { return spec.name != "none"; }
 
-int64_t checked_head_size(std::string_view name, const AttentionOptions& o) {
-  check(o.heads >= 1 && o.width % o.heads == 0, name, ": heads (", o.heads, ") must divide width (", o.width, ")");
-  check(o.key_heads == 0 || o.heads % o.key_heads == 0, name, ": key heads (", o.key_heads, ") must divide heads (",
+int64_t checked_head_size(const AttentionOptions& o) {
+  check(o.heads >= 1 && o.width % o.heads == 0, "attention: heads (", o.heads, ") must divide width (", o.width, ")");
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
   return o.width / o.heads;
 }
@@ -40,13 +40,22 @@ void check_abilities(std::string_view name, const AttentionSettings& s, const At
 
 }  // namespace
 
+void continue_from_cache(std::string_view name, const std::string& path, Reading& r, Pass& pass, bool causal) {
+  if (!pass.cache) return;
+  check(causal, name, ": only causal attention can continue from a cache");
+  check(!pass.lengths && !pass.documents, name, ": a cache holds whole sequences, without lengths and documents");
+  Cache::Entry& kept = pass.cache->entries[path];
+  if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
+  kept = {r.key.detach(), r.value.detach()};
+}
+
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
                                const AttentionOptions& options, const AttentionAbilities& abilities)
     : name_(name),
       settings_(settings),
       options_(options),
       key_heads_(options.key_heads ? options.key_heads : options.heads),
-      head_size_(checked_head_size(name, options)),
+      head_size_(checked_head_size(options)),
       output_(options.width, options.width,
               {.bias = options.bias, .weight = scaled_normal(options.deviation, options.layers)}) {
   check_abilities(name, settings, options, abilities);
@@ -109,16 +118,6 @@ Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
   return r;
 }
 
-// With a cache: puts the keys and values of the tokens before in front, and keeps all of them.
-void AttentionLayer::remember(Reading& r, Pass& pass) const {
-  if (!pass.cache || options_.memory_width) return;
-  check(options_.causal, name_, ": only causal attention can continue from a cache");
-  check(!pass.lengths && !pass.documents, name_, ": a cache holds whole sequences, without lengths and documents");
-  Cache::Entry& kept = pass.cache->entries[path()];
-  if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
-  kept = {r.key.detach(), r.value.detach()};
-}
-
 void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
   if (options_.position && options_.position->acts_on_scores()) {
     // Distances that are seen: up to the window, and no further than the keys reach.
@@ -164,7 +163,7 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
 
 Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) {
   Reading r = project(x, pass);
-  remember(r, pass);
+  if (!options_.memory_width) continue_from_cache(name_, path(), r, pass, options_.causal);
   add_terms(x, r, pass);
   const ReadingOptions o = options_of(pass);
   if (is_watched(path(), "weights")) {

@@ -1,5 +1,4 @@
-// Initial values of parameters.  Numbers come from Philox counters: a
-// parameter's values depend on its key alone.
+// Initial values of parameters.  Numbers come from Philox counters: a parameter's values depend on its key alone.
 #pragma once
 
 #include <array>
@@ -17,17 +16,15 @@ struct Initialization {
 };
 
 Initialization constant(double value);
-Initialization listed(std::span<const double> values);  // at most four: one for each element
-Initialization normal(double standard_deviation);       // N(0, deviation^2)
-Initialization scaled_normal(double deviation,
-                             int64_t layers);  // N(0, deviation^2 / (2 layers)):
-                                               // GPT-2's output projections
-Initialization uniform(double half_width);     // U(-half_width, half_width)
-Initialization xavier_uniform(int64_t inputs,
-                              int64_t outputs);  // Glorot and Bengio 2010: variance 2 / (inputs + outputs)
+Initialization listed(std::span<const double> values);           // at most four: one for each element
+Initialization normal(double standard_deviation);                // N(0, deviation^2)
+Initialization scaled_normal(double deviation, int64_t layers);  // N(0, deviation^2 / (2 layers)): GPT-2's outputs
+Initialization uniform(double half_width);                       // U(-half_width, half_width)
+// Glorot and Bengio 2010: variance 2 / (inputs + outputs)
+Initialization xavier_uniform(int64_t inputs, int64_t outputs);
 Initialization xavier_normal(int64_t inputs, int64_t outputs);
-Initialization kaiming_uniform(int64_t inputs,
-                               double gain = 1.4142135623730951);  // He et al. 2015: variance gain^2 / inputs
+// He et al. 2015: variance gain^2 / inputs
+Initialization kaiming_uniform(int64_t inputs, double gain = 1.4142135623730951);
 Initialization kaiming_normal(int64_t inputs, double gain = 1.4142135623730951);
 
 // Fills x, wherever it lives; element i gets the number with counter i.

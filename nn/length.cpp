@@ -25,12 +25,11 @@ LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
     check(fixed_ >= 1, owner, ": length=fixed(n) needs n, at least 1: fixed(256)");
     return;
   }
-  check(spec.items.empty() &&
-            (spec.name == "keys_visible" || spec.name == "row_index" || spec.name == "padded_length"),
+  check(spec.items.empty() && (spec.name == "keys_visible" || spec.name == "row_index" || spec.name == "padded_length"),
         owner, ": length is '", spec, "'; there are keys_visible, row_index, padded_length and fixed(n)");
-  kind_ = spec.name == "keys_visible"  ? Kind::keys_visible
-          : spec.name == "row_index" ? Kind::row_index
-                                     : Kind::padded_length;
+  kind_ = spec.name == "keys_visible" ? Kind::keys_visible
+          : spec.name == "row_index"  ? Kind::row_index
+                                      : Kind::padded_length;
   check(kind_ != Kind::row_index || causal, owner,
         ": length=row_index counts the tokens before a query, so it needs causal attention; use keys_visible");
 }

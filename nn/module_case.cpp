@@ -62,18 +62,27 @@ struct Condition {
 };
 
 std::vector<Condition> conditions(bool cross) {
-  std::vector<Condition> all = {
-      {"causal, T 17", {.width = 16, .heads = 2, .context = 32}, {1, 17, 16}, {}},
-      {"full with lengths, T 9", {.width = 20, .heads = 4, .key_heads = 2, .causal = false, .context = 32}, {2, 9, 20},
-       [](Pass& pass) { pass.lengths = whole_numbers({2}, {9, 4}); }},
-      {"packed documents, T 6", {.width = 9, .heads = 3, .bias = false, .context = 32}, {2, 6, 9},
-       [](Pass& pass) { pass.documents = whole_numbers({2, 6}, {0, 0, 0, 1, 1, 2, 5, 5, 5, 5, 5, 3}); }},
-      {"one token", {.width = 8, .heads = 1, .context = 32}, {2, 1, 8}, {}}};
+  std::vector<Condition> all = {{"causal, T 17", {.width = 16, .heads = 2, .context = 32}, {1, 17, 16}, {}},
+                                {"full with lengths, T 9",
+                                 {.width = 20, .heads = 4, .key_heads = 2, .causal = false, .context = 32},
+                                 {2, 9, 20},
+                                 [](Pass& pass) {
+                                   pass.lengths = whole_numbers({2}, {9, 4});
+                                 }},
+                                {"packed documents, T 6",
+                                 {.width = 9, .heads = 3, .bias = false, .context = 32},
+                                 {2, 6, 9},
+                                 [](Pass& pass) {
+                                   pass.documents = whole_numbers({2, 6}, {0, 0, 0, 1, 1, 2, 5, 5, 5, 5, 5, 3});
+                                 }},
+                                {"one token", {.width = 8, .heads = 1, .context = 32}, {2, 1, 8}, {}}};
   if (!cross) return all;
   const Tensor memory = Tensor::empty({2, 5, 7}, Dtype::f64);
   fill(memory, normal(1), RandomKey{11, 3});
-  all.push_back({"cross, Tq 3, Tk 5", {.width = 12, .heads = 2, .causal = false, .context = 32, .memory_width = 7},
-                 {2, 3, 12}, [memory](Pass& pass) {
+  all.push_back({"cross, Tq 3, Tk 5",
+                 {.width = 12, .heads = 2, .causal = false, .context = 32, .memory_width = 7},
+                 {2, 3, 12},
+                 [memory](Pass& pass) {
                    pass.memory = memory;
                    pass.memory_lengths = whole_numbers({2}, {5, 2});
                  }});
@@ -88,8 +97,10 @@ bool add_attention_cases(std::string_view name, const std::vector<std::string>& 
       add_gradient_case(
           "attention", std::string(name),
           [text, c](const CaseTensors& random) {
-            return module_case({.module = make_attention(parse_spec(text), c.options), .input = c.input,
-                                .prepare = c.prepare, .against_simple = true},
+            return module_case({.module = make_attention(parse_spec(text), c.options),
+                                .input = c.input,
+                                .prepare = c.prepare,
+                                .against_simple = true},
                                random);
           },
           text + ", " + c.title);

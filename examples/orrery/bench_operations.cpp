@@ -8,7 +8,7 @@
 #include "examples/orrery/bench.h"
 #include "examples/orrery/table.h"
 #include "nn/activation.h"
-#include "nn/attention.h"
+#include "nn/attend.h"
 #include "nn/initialization.h"
 #include "nn/normalization.h"
 
@@ -95,25 +95,31 @@ std::vector<BenchCase> row_cases() {
 std::vector<BenchCase> attention_cases() {
   constexpr int64_t batch = 1, heads = 4, size = 64;
   std::vector<BenchCase> all;
-  for (const int64_t length : {256, 1024, 4096})
-    for (const bool causal : {false, true}) {
-      const double scores = static_cast<double>(batch * heads * length * length * size) * (causal ? 0.5 : 1);
-      const auto run = [=](double seconds) {
-        const Shape shape{batch, length, heads, size};
-        std::vector<Tensor> x;
-        for (uint64_t i = 0; i < 3; ++i) x.push_back(normal_tensor(shape, i).set_requires_grad());
-        const nn::SoftmaxAttention settings{.scale = 1 / std::sqrt(static_cast<double>(size)), .causal = causal};
-        const auto f = [&] { return nn::softmax_attention(x[0], x[1], x[2], settings); };
-        const Measured both = measure_both(x, normal_tensor(shape, 3), f, seconds);
-        const NoGrad guard;
-        const Measured forward = measure(f, seconds);
-        return BenchFigure{both,
-                           {{"forward_ms", fixed(forward.best * 1e3, 3)},
-                            {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
-      };
-      all.push_back(
-          {text("attention/softmax/L", length, causal ? "/causal" : "/full"), 4 * scores * 3.5 / 1e9, "GFLOP/s", run});
-    }
+  const std::pair<std::string, std::optional<nn::Activation>> weightings[] = {{"softmax", {}},
+                                                                              {"relu", nn::Activation("relu")}};
+  for (const auto& [name, function] : weightings)
+    for (const int64_t length : {256, 1024, 4096})
+      for (const bool causal : {false, true}) {
+        const double scores = static_cast<double>(batch * heads * length * length * size) * (causal ? 0.5 : 1);
+        const auto run = [=, function = function](double seconds) {
+          const Shape shape{batch, length, heads, size};
+          std::vector<Tensor> x;
+          for (uint64_t i = 0; i < 3; ++i) x.push_back(normal_tensor(shape, i).set_requires_grad());
+          const nn::ReadingOptions options{.scale = 1 / std::sqrt(static_cast<double>(size)), .causal = causal};
+          const auto f = [&] {
+            const Tensor read = nn::attend({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
+            return function ? read / static_cast<double>(length) : read;
+          };
+          const Measured both = measure_both(x, normal_tensor(shape, 3), f, seconds);
+          const NoGrad guard;
+          const Measured forward = measure(f, seconds);
+          return BenchFigure{both,
+                             {{"forward_ms", fixed(forward.best * 1e3, 3)},
+                              {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
+        };
+        all.push_back({text("attention/", name, "/L", length, causal ? "/causal" : "/full"), 4 * scores * 3.5 / 1e9,
+                       "GFLOP/s", run});
+      }
   return all;
 }
 

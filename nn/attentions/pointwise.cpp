@@ -70,13 +70,12 @@ class Pointwise final : public AttentionLayer {
 };
 REGISTER_ATTENTION(Pointwise);
 
-const bool cases =
-    add_attention_cases("pointwise", {"pointwise(gelu)", "pointwise(sigmoid, alpha=learned(0.5), length=fixed(7))",
-                                      "pointwise(relu, alpha=2, length=padded_length, gate=silu)",
-                                      "pointwise(elu(0.5), alpha=0)"});
+const bool cases = add_attention_cases(
+    "pointwise", {"pointwise(gelu)", "pointwise(sigmoid, alpha=learned(0.5), length=fixed(7))",
+                  "pointwise(relu, alpha=2, length=padded_length, gate=silu)", "pointwise(elu(0.5), alpha=0)"});
 const bool own_sequence_cases = add_attention_cases(
-    "pointwise", {"pointwise(softplus, span=adaptive_span(8, R=4), persistent=3)", "pointwise(silu, span=dynamic_span(9))"},
-    false);
+    "pointwise",
+    {"pointwise(softplus, span=adaptive_span(8, R=4), persistent=3)", "pointwise(silu, span=dynamic_span(9))"}, false);
 
 }  // namespace
 }  // namespace orrery::nn

@@ -7,11 +7,12 @@
 //
 // Two losses, on request (pass.wants_loss), take the statistics of the rows, their sum S and entropy H:
 //   normalization_loss = mean |ln S|,   entropy_margin_loss = mean max(H - 0.7 ln n, 0)      (nn/losses/)
-// S is that of w; the factor is common to a row, so H is that of relu(s).  Their gradients reach s through engine/attend.h.
+// S is that of w; the factor is common to a row, so H is that of relu(s).  Their gradients reach s through
+// engine/attend.h.
 //
 // Conventions (the text leaves them open, or its readers differ): gamma divides; one gamma for each head; n_i is the
-// number of keys that the row sees, with slots, at least 1 (setting `length`); the scores keep 1 / sqrt(D); relu'(0) = 0.
-// Kept: q, k, v, o; with the losses also S, P and H of each row.  No (T, T) array exists.
+// number of keys that the row sees, with slots, at least 1 (setting `length`); the scores keep 1 / sqrt(D); relu'(0) =
+// 0. Kept: q, k, v, o; with the losses also S, P and H of each row.  No (T, T) array exists.
 #include <cmath>
 
 #include "engine/ops.h"

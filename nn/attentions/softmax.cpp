@@ -32,8 +32,7 @@ class Softmax final : public AttentionLayer {
                                 .parameters = "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0",
                                 .keeps = "q, k, v, o, log-sum-exp of each row"};
 
-  Softmax(const Spec& spec, const AttentionOptions& options)
-      : Softmax(settings_from<Settings>(spec), options) {}
+  Softmax(const Spec& spec, const AttentionOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
   Softmax(const Settings& settings, const AttentionOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}), settings_(settings) {
     if (!settings_.temperature.learned) return;
@@ -69,11 +68,12 @@ REGISTER_ATTENTION(Softmax);
 
 const bool cases = add_attention_cases(
     "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)"});
-const bool own_sequence_cases = add_attention_cases(
-    "softmax",
-    {"softmax(span=fixed(3))", "softmax(span=adaptive_span(8, R=4), persistent=3)",
-     "softmax(span=dynamic_span(9, R=5), own=yes)", "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"},
-    false);
+const bool own_sequence_cases =
+    add_attention_cases("softmax",
+                        {"softmax(span=fixed(3))", "softmax(span=adaptive_span(8, R=4), persistent=3)",
+                         "softmax(span=dynamic_span(9, R=5), own=yes)",
+                         "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"},
+                        false);
 
 }  // namespace
 }  // namespace orrery::nn

@@ -157,7 +157,7 @@ TEST_CASE("train: --profile prints a table of the operations") {
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  for (const char* part : {"operation", "kept MB", "of peak", "GFLOP/s", "softmax_attention", "cross_entropy",
+  for (const char* part : {"operation", "kept MB", "of peak", "GFLOP/s", "attend", "cross_entropy",
                            "forward", "backward", "measured peak: "})
     CHECK(contains(outcome.out, part));
   CHECK(last_line(outcome.out).starts_with("validation loss "));

@@ -26,8 +26,7 @@ const Golden& golden() {
   return file;
 }
 
-// Runs f on the golden inputs in f64 and in f32; output and every gradient must
-// be PyTorch's.
+// Runs f on the golden inputs in f64 and in f32; output and every gradient must be PyTorch's.
 template <class F>
 void compare(const std::string& name, const std::vector<std::string>& inputs, const F& f) {
   for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
@@ -49,6 +48,10 @@ void compare(const std::string& name, const std::vector<std::string>& inputs, co
 }
 
 using Inputs = std::vector<Tensor>;
+
+Tensor softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const ReadingOptions& options) {
+  return attend({.query = q, .key = k, .value = v}, options).output;
+}
 
 }  // namespace
 
@@ -98,9 +101,7 @@ TEST_CASE("a residual and a bias are added by the product itself") {
   CHECK(largest_difference(linear(x, w, b, r), matmul(x, w, {.b = true}) + b + r) <= 1e-14);
 }
 
-TEST_CASE(
-    "dropout keeps the mean, differs by key, and is the identity outside "
-    "training") {
+TEST_CASE("dropout keeps the mean, differs by key, and is the identity outside training") {
   const Tensor x = Tensor::full({200, 500}, 1);
   const Tensor y = dropout(x, 0.3, RandomKey{1, 2});
   CHECK(mean(y).item() == doctest::Approx(1).epsilon(0.01));
@@ -122,17 +123,14 @@ TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors")
   two.backward();
   for (int v = 0; v < 5; ++v) CHECK(logits.grad().to_vector()[5 + v] == 0);
   CHECK_THROWS_WITH_AS(cross_entropy(logits, targets({1, 5, 0})),
-                       "cross_entropy: target 5 at position 1 is outside 0 to "
-                       "4 (-1 leaves a row out)",
-                       Error);
+                       "cross_entropy: target 5 at position 1 is outside 0 to 4 (-1 leaves a row out)", Error);
   CHECK_THROWS_WITH_AS(cross_entropy(logits, targets({-1, -1, -1})), "cross_entropy: no row has a target", Error);
   const int64_t before = memory_use(Device::cpu).held;
   {
     const Tensor x = random_tensor({64, 1024}, 1, Dtype::f32).set_requires_grad();
     const Tensor loss = cross_entropy(x * 2.0, Tensor::from({64}, std::vector<int32_t>(64, 3)));
     reset_peak(Device::cpu);
-    loss.backward();  // the product's buffer becomes its gradient; then one more
-                      // for the gradient of x
+    loss.backward();  // the product's buffer becomes its gradient; then one more for the gradient of x
     CHECK(memory_use(Device::cpu).peak - before < 4 * 64 * 1024 * 3 + 20000);
   }
 }
@@ -141,27 +139,25 @@ TEST_CASE("attention: lengths, documents, grouped heads, errors") {
   const Tensor q = random_tensor({2, 6, 4, 3}, 1), k = random_tensor({2, 6, 2, 3}, 2),
                v = random_tensor({2, 6, 2, 3}, 3);
   const Tensor lengths = Tensor::from({2}, std::vector<int32_t>{4, 6});
-  const Tensor o = softmax_attention(q, k, v, {.scale = 0.5, .causal = false}, lengths);
+  const Tensor o = softmax_attention(q, k, v, {.scale = 0.5, .causal = false, .lengths = lengths});
   const auto first = [](const Tensor& x, int64_t n) { return slice(x.slice(0, 1), 1, 0, n); };
   CHECK(largest_difference(first(o, 4), softmax_attention(first(q, 4), first(k, 4), first(v, 4),
                                                           {.scale = 0.5, .causal = false})) <= 1e-14);
   const Tensor documents = Tensor::from({2, 6}, std::vector<int32_t>{0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0});
-  const Tensor packed = softmax_attention(q, k, v, {.scale = 0.5}, {}, documents);
+  const Tensor packed =
+      softmax_attention(q, k, v, {.scale = 0.5, .query_documents = documents, .key_documents = documents});
   CHECK(largest_difference(first(packed, 4),
                            softmax_attention(first(q, 4), first(k, 4), first(v, 4), {.scale = 0.5})) <= 1e-14);
-  CHECK_THROWS_WITH_AS(softmax_attention(q, k.slice(0, 1), v, {.scale = 1}),
-                       "softmax_attention: queries (2, 6, 4, 3), keys (1, 6, "
-                       "2, 3), values (2, 6, 2, 3) do not fit; "
-                       "they must be (batch, time, heads, "
-                       "size), query heads a multiple of key heads",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      softmax_attention(q, k.slice(0, 1), v, {.scale = 1}),
+      "attend: queries (2, 6, 4, 3), keys (1, 6, 2, 3), values (2, 6, 2, 3) do not fit; they must be (batch, "
+      "time, heads, size), query heads a multiple of key heads",
+      Error);
   CHECK_THROWS_WITH_AS(make_attention(parse_spec("softmax"), {.width = 512, .heads = 7}),
                        "attention: heads (7) must divide width (512)", Error);
 }
 
-TEST_CASE(
-    "modules: paths, counts, initial values that depend on seed and path "
-    "alone, error paths") {
+TEST_CASE("modules: paths, counts, initial values that depend on seed and path alone, error paths") {
   struct Two final : Module {
     Linear a{4, 3, {}}, b{3, 2, {.bias = false}};
     Tensor forward(const Tensor& x, Pass& pass) override { return b(a(x, pass), pass); }

@@ -1,0 +1,118 @@
+// Entmax attention with exponent 1.5, halfway between softmax and sparsemax.  Peters et al. 2019, arXiv:1905.05702.
+//   w_j = max(s_j / 2 - tau, 0)^2   with tau such that sum_j w_j = 1
+// f(tau) = sum_j max(s_j / 2 - tau, 0)^2 - 1 falls and is convex, and at tau = max s / 2 - 1 it is at least 0: from
+// there Newton's steps  tau <- tau + f / (2 sum_j max(s_j / 2 - tau, 0))  rise to the root and never pass it. With u_j
+// = sqrt(w_j) = s_j / 2 - tau on the support and g = dw: dw_j = 2 u_j (ds_j / 2 - dtau), and sum_j dw_j = 0 gives dtau
+// = sum_j u_j ds_j / (2 sum_j u_j), hence
+//   ds_j = u_j (g_j - sum_k u_k g_k / sum_k u_k);   a row of ds adds up to 0
+// Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
+// Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "engine/scalar.h"
+#include "nn/attention.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Forward {
+  using A = Arithmetic<T>;
+  In<T> scores;
+  Out<T> weights;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> s = scores.at(r * row.n);
+    const Out<T> w = weights.at(r * row.n);
+    const A half = A(0.5), top = row.max([&](int j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
+    A tau = top > lowest ? half * top - 1 : A(0);
+    // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
+    for (int step = 0; step < 60 && top > lowest; ++step) {
+      const A at = tau;
+      const A sum = row.sum([&](int j) { return half * s[j] > at ? half * s[j] - at : A(0); });
+      const A squares =
+          row.sum([&](int j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
+      tau = at + (squares - 1) / (2 * sum);
+      if (!(tau > at)) break;
+    }
+    const A threshold = tau;
+    row.each([&](int j) {
+      const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
+      w[j] = u * u;
+    });
+  }
+};
+
+template <class T>
+struct Backward {
+  using A = Arithmetic<T>;
+  In<T> weights, dw;
+  Out<T> ds;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+    const Out<T> out = ds.at(r * row.n);
+    const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
+    const A mean = row.sum([&](int j) { return scalar::sqrt(w[j]) * g[j]; }) / (total > 0 ? total : A(1));
+    row.each([&](int j) { out[j] = scalar::sqrt(w[j]) * (g[j] - mean); });
+  }
+};
+
+struct Entmax15 {
+  static constexpr const char* name = "entmax15";
+  Tensor forward(Saved& saved, const Tensor& s) const {
+    const Tensor w = Tensor::empty_like(s);
+    dispatch(s.dtype(), name, [&]<class T>() {
+      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
+           Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}});
+    });
+    saved.keep(w);
+    return w;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
+    const Tensor &w = saved[0], ds = Tensor::empty_like(w);
+    dispatch(w.dtype(), name, [&]<class T>() {
+      rows(w.device(), w.count() / w.size(-1), static_cast<int>(w.size(-1)),
+           Backward<T>{{w.data<T>()}, {dw.data<T>()}, {ds.mutable_data<T>()}});
+    });
+    return {ds};
+  }
+};
+
+// The support A is taken as known; on it sum_A (s / 2 - tau)^2 = 1 is quadratic in tau, with mean m and k elements:
+//   tau = m - sqrt((1 - sum_A (s / 2 - m)^2) / k)
+Tensor reference(const Tensor& s) {
+  const Tensor on = step(record(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
+  const Tensor inside = where(on, s * 0.5, zero), one = Tensor::full({1}, 1, s.dtype());
+  const Tensor k = maximum(sum(on, {-1}, true), one), m = sum(inside, {-1}, true) / k;
+  const Tensor deviation = where(on, inside - m, zero);
+  const Tensor tau = m - sqrt((-sum(deviation * deviation, {-1}, true) + 1.0) / k);
+  const Tensor u = where(on, inside - tau, zero);
+  return u * u;
+}
+
+class Entmax15Attention final : public AttentionLayer {
+ public:
+  using Settings = AttentionSettings;
+  static inline const Info info{.name = "entmax15",
+                                .formula = "o_i = sum_j max(s_ij / 2 - tau_i, 0)^2 v_j, weights of a row add up to 1",
+                                .source = "Peters et al. 2019, arXiv:1905.05702",
+                                .parameters = "as softmax",
+                                .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
+  Entmax15Attention(const Spec& spec, const AttentionOptions& options)
+      : AttentionLayer(info.name, settings_from<Settings>(spec), options, {.span = false, .slots = false}) {}
+
+ private:
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return read_values(weights(r, o), r, o); }
+  Tensor weights(const Reading& r, const ReadingOptions& o) override {
+    const Tensor s = hidden_scores(r, o);
+    return by_simple_operations() ? reference(s) : record(Entmax15{}, s);
+  }
+};
+REGISTER_ATTENTION(Entmax15Attention);
+const bool cases = add_attention_cases("entmax15", {"entmax15", "entmax15(qk_norm=rms, scale=1)"});
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,119 @@
+// The gated attention unit, a whole layer: FLASH-Quad of Hua et al. 2022, arXiv:2202.10447.
+//   u = swish(x W_u),  v = swish(x W_v)   (T, E),   z = swish(x W_z)   (T, S)
+//   q = z gamma_q + beta_q,   k = z gamma_k + beta_k,   both turned if the position is rotary
+//   a_ij = relu(<q_i, k_j> / n_i + b_|i-j|)^2,   y = (u (A v)) W_o + r
+// With o = A v and g = dy W_o^T:
+//   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
+//   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
+// relu(s)^2 is pointwise attention of one head, with head size S and value size E; what is divided by n_i is q.
+// Conventions: n_i is the length of nn/length.h, by default the keys that i sees; as n stands inside the square, a
+// model trained at one length changes at another; b comes from the model's position (relative(S, bias)); the mask
+// selects zero after the square.  gamma ~ N(0, 0.02^2), beta 0; E = 2 width; two such layers stand for attention and
+// feed-forward. Kept: x, u, v, z, q, k, o and what swish keeps.  No (T, T) array exists.
+#include "engine/ops.h"
+#include "nn/attention.h"
+#include "nn/length.h"
+
+namespace orrery::nn {
+namespace {
+
+class Gau final : public Sublayer {
+ public:
+  struct Settings {
+    int64_t size = 128, expansion = 2;
+    Spec length = parse_spec("keys_visible");
+    AttentionSettings layer;
+    template <class V>
+    void visit(V& v) {
+      v("size", size, "S, channels of queries and keys", at_least(1));
+      v("expansion", expansion, "E / width", at_least(1));
+      v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
+      layer.visit(v);
+    }
+  };
+  static inline const Info info{.name = "gau",
+                                .formula = "y = (u * sum_j relu(<q_i, k_j> / n_i + b)^2 v_j) W_o, u, v, z by swish",
+                                .source = "Hua et al. 2022, arXiv:2202.10447",
+                                .parameters = "weights as softmax; gammas N(0, 0.02^2), betas 0",
+                                .keeps = "x, u, v, z, q, k, what was read"};
+
+  Gau(const Spec& spec, const AttentionOptions& options) : Gau(settings_from<Settings>(spec), options) {}
+  Gau(const Settings& s, const AttentionOptions& o)
+      : settings_(s),
+        options_(o),
+        size_(s.size),
+        expanded_(s.expansion * o.width),
+        length_(info.name, s.length, o.causal),
+        input_(o.width, 2 * expanded_ + size_, {.bias = o.bias, .weight = normal(o.deviation)}),
+        query_gain_(Shape{size_}, normal(0.02)),
+        query_bias_(Shape{size_}, constant(0)),
+        key_gain_(Shape{size_}, normal(0.02)),
+        key_bias_(Shape{size_}, constant(0)),
+        output_(expanded_, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {
+    check_settings();
+  }
+
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+    const std::vector<Tensor> uvz =
+        linear_split(x, input_.weight.value, input_.bias.value, {expanded_, expanded_, size_});
+    const Tensor u = swish_(uvz[0]), z = swish_(uvz[2]);
+    Reading r{.query = one_head(z * query_gain_.value + query_bias_.value),
+              .key = one_head(z * key_gain_.value + key_bias_.value),
+              .value = one_head(swish_(uvz[1]))};
+    if (options_.position)
+      r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
+    continue_from_cache(info.name, path(), r, pass, options_.causal);
+    if (options_.position) r.distance_bias = options_.position->distance_bias(pass.offset() + x.size(1));
+    ReadingOptions o{.causal = options_.causal,
+                     .own = settings_.layer.own != "no",
+                     .query_offset = pass.offset(),
+                     .dropout = pass.training ? settings_.layer.dropout : 0,
+                     .random_key = pass.key.derive(path()),
+                     .lengths = pass.lengths,
+                     .query_documents = pass.documents,
+                     .key_documents = pass.documents};
+    r.query = r.query / length_.length(r, o);
+    const Tensor read = attend(r, o, square_).output.reshape(u.shape());
+    return linear(u * read, output_.weight.value, output_.bias.value, residual);
+  }
+  void visit(Visitor& v) override {
+    v("input", input_);
+    v("query_gain", query_gain_);
+    v("query_bias", query_bias_);
+    v("key_gain", key_gain_);
+    v("key_bias", key_bias_);
+    v("output", output_);
+  }
+
+ private:
+  void check_settings() const {
+    const AttentionSettings& s = settings_.layer;
+    check(options_.memory_width == 0, "gau: reads its own sequence only and cannot be a cross attention");
+    check(s.gate.name == "none", "gau: has a gate of its own, so gate must be none, not ", s.gate);
+    check(s.qk_norm.name == "none",
+          "gau: queries and keys come from one z with gains of their own, so qk_norm must be none, not ", s.qk_norm);
+    check(s.scale == 0, "gau: scores are divided by n, so scale must be 0, not ", s.scale);
+    check(s.span.name == "none" && s.persistent.name == "none", "gau: cannot be combined with span=", s.span,
+          " or persistent=", s.persistent, "; use pointwise(relu_squared)");
+    check(!options_.position || !options_.position->distance_key(1),
+          "gau: position=relative(S, keys) adds to the scores of "
+          "other attentions; use relative(S, bias), rotary or another position");
+    check(!options_.position || !options_.position->acts_on_scores() || options_.heads == 1,
+          "gau: has one head, the position has biases for ", options_.heads, "; set heads=1");
+  }
+  Tensor one_head(const Tensor& x) const { return x.reshape(Shape{x.size(0), x.size(1), 1, x.size(2)}); }
+
+  Settings settings_;
+  AttentionOptions options_;
+  int64_t size_, expanded_;
+  LengthRule length_;
+  Linear input_;
+  Parameter query_gain_, query_bias_, key_gain_, key_bias_;
+  Linear output_;
+  Activation swish_{"silu"}, square_{"relu_squared"};
+};
+REGISTER_ATTENTION(Gau);
+const bool cases = add_attention_cases("gau", {"gau(size=6)", "gau(size=4, expansion=1, length=fixed(3))"}, false);
+
+}  // namespace
+}  // namespace orrery::nn

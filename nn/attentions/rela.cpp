@@ -1,0 +1,63 @@
+// Rectified linear attention: unnormalized weights, and a normalization of what is read instead.
+// Zhang, Titov and Sennrich 2021, Sparse attention with linear units, arXiv:2104.07012.
+//   a_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j,   o_i = a_i / sqrt(mean a_i^2 + epsilon) * gain
+// gated=yes: o_i times sigmoid(w a_i), w one number for each element of a head, from 0 (half open).
+// The derivative is that of the RMS normalization (nn/normalizations/rms.cpp), then that of relu attention
+// (engine/attend.h). Conventions: the mean is over the Dv elements of a head, so that heads stay independent; gain from
+// 1, shared by the heads; a row without a positive score gives 0, because its a is 0.
+// Kept: q, k, v, a.  No (T, T) array exists.
+#include "engine/ops.h"
+#include "nn/attention.h"
+#include "nn/normalization.h"
+
+namespace orrery::nn {
+namespace {
+
+class Rela final : public AttentionLayer {
+ public:
+  struct Settings {
+    bool gated = false;
+    double epsilon = 1e-5;
+    AttentionSettings layer;
+    template <class V>
+    void visit(V& v) {
+      v("gated", gated, "what is read is multiplied by sigmoid(w a)");
+      v("epsilon", epsilon, "added to the mean square", above(0));
+      layer.visit(v);
+    }
+  };
+  static inline const Info info{.name = "rela",
+                                .formula = "o_i = rms(sum_j relu(<q_i, k_j> / sqrt(D)) v_j) * gain",
+                                .source = "Zhang et al. 2021, arXiv:2104.07012",
+                                .parameters = "as softmax; gain 1, w 0",
+                                .keeps = "q, k, v, what was read, 1/rms of each row"};
+
+  Rela(const Spec& spec, const AttentionOptions& options) : Rela(settings_from<Settings>(spec), options) {}
+  Rela(const Settings& settings, const AttentionOptions& options)
+      : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}),
+        epsilon_(settings.epsilon),
+        gain_(Shape{head_size()}, constant(1)) {
+    if (settings.gated) opening_ = Parameter(Shape{head_size()}, constant(0));
+  }
+  void visit(Visitor& v) override {
+    AttentionLayer::visit(v);
+    v("gain", gain_);
+    v("opening", opening_);
+  }
+
+ private:
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
+    const Tensor a = attend(r, o, relu_).output, y = rms_norm(a, gain_.value, epsilon_);
+    return opening_.value ? sigmoid_.gate(a * opening_.value, y) : y;
+  }
+  Tensor weights(const Reading& r, const ReadingOptions& o) override { return weights_of(r, o, relu_); }
+
+  Activation relu_{"relu"}, sigmoid_{"sigmoid"};
+  double epsilon_;
+  Parameter gain_, opening_;
+};
+REGISTER_ATTENTION(Rela);
+const bool cases = add_attention_cases("rela", {"rela(scale=1)", "rela(gated=yes, scale=1)"});
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,106 @@
+// Sparsemax attention.  Martins and Astudillo 2016, arXiv:1602.02068.
+//   w = the point of the simplex nearest to s:   w_j = max(s_j - tau, 0) with tau such that sum_j w_j = 1
+// tau comes from Michelot's iteration: over A = {j : s_j > tau}, tau = (sum_A s_j - 1) / |A|, from A = all keys that
+// are seen. A only shrinks, so it ends after finitely many rounds, exactly (Michelot 1986, J. Optim. Theory Appl. 50).
+// On A, dtau = mean_A ds, so with g = dw:
+//   ds_j = g_j - mean_A g   for j in A,   0 elsewhere;   a row of ds adds up to 0
+// Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
+// Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "nn/attention.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Forward {
+  using A = Arithmetic<T>;
+  In<T> scores;
+  Out<T> weights;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> s = scores.at(r * row.n);
+    const Out<T> w = weights.at(r * row.n);
+    const A lowest = std::numeric_limits<A>::lowest();  // below every score that is seen
+    A tau = lowest, count = row.sum([&](int j) { return s[j] > lowest ? A(1) : A(0); });
+    for (A before = count + 1; count > 0 && count < before;) {
+      const A bound = tau;
+      tau = (row.sum([&](int j) { return s[j] > bound ? s[j] : A(0); }) - 1) / count;
+      const A next = tau;
+      before = count, count = row.sum([&](int j) { return s[j] > next ? A(1) : A(0); });
+    }
+    const A threshold = tau;
+    row.each([&](int j) { w[j] = s[j] > threshold ? s[j] - threshold : A(0); });
+  }
+};
+
+template <class T>
+struct Backward {
+  using A = Arithmetic<T>;
+  In<T> weights, dw;
+  Out<T> ds;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+    const Out<T> out = ds.at(r * row.n);
+    const A count = row.sum([&](int j) { return w[j] > 0 ? A(1) : A(0); });
+    const A mean = row.sum([&](int j) { return w[j] > 0 ? g[j] : A(0); }) / (count > 0 ? count : A(1));
+    row.each([&](int j) { out[j] = w[j] > 0 ? g[j] - mean : A(0); });
+  }
+};
+
+struct Sparsemax {
+  static constexpr const char* name = "sparsemax";
+  Tensor forward(Saved& saved, const Tensor& s) const {
+    const Tensor w = Tensor::empty_like(s);
+    dispatch(s.dtype(), name, [&]<class T>() {
+      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
+           Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}});
+    });
+    saved.keep(w);
+    return w;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
+    const Tensor &w = saved[0], ds = Tensor::empty_like(w);
+    dispatch(w.dtype(), name, [&]<class T>() {
+      rows(w.device(), w.count() / w.size(-1), static_cast<int>(w.size(-1)),
+           Backward<T>{{w.data<T>()}, {dw.data<T>()}, {ds.mutable_data<T>()}});
+    });
+    return {ds};
+  }
+};
+
+// The support is taken as known; on it the formula is a mean and a difference.
+Tensor reference(const Tensor& s) {
+  const Tensor on = step(record(Sparsemax{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
+  const Tensor inside = where(on, s, zero), one = Tensor::full({1}, 1, s.dtype());
+  const Tensor tau = (sum(inside, {-1}, true) - 1.0) / maximum(sum(on, {-1}, true), one);
+  return where(on, inside - tau, zero);
+}
+
+class SparsemaxAttention final : public AttentionLayer {
+ public:
+  using Settings = AttentionSettings;
+  static inline const Info info{.name = "sparsemax",
+                                .formula = "o_i = sum_j max(s_ij - tau_i, 0) v_j, weights of a row add up to 1",
+                                .source = "Martins and Astudillo 2016, arXiv:1602.02068",
+                                .parameters = "as softmax",
+                                .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
+  SparsemaxAttention(const Spec& spec, const AttentionOptions& options)
+      : AttentionLayer(info.name, settings_from<Settings>(spec), options, {.span = false, .slots = false}) {}
+
+ private:
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return read_values(weights(r, o), r, o); }
+  Tensor weights(const Reading& r, const ReadingOptions& o) override {
+    const Tensor s = hidden_scores(r, o);
+    return by_simple_operations() ? reference(s) : record(Sparsemax{}, s);
+  }
+};
+REGISTER_ATTENTION(SparsemaxAttention);
+const bool cases = add_attention_cases("sparsemax", {"sparsemax", "sparsemax(gate=sigmoid, scale=1)"});
+
+}  // namespace
+}  // namespace orrery::nn
