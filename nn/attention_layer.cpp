@@ -49,6 +49,14 @@ void continue_from_cache(std::string_view name, const std::string& path, Reading
   kept = {r.key.detach(), r.value.detach()};
 }
 
+void add_distance_terms(const Position* position, int64_t distances, Reading& r) {
+  if (!position || !position->acts_on_scores()) return;
+  const Dtype dtype = r.query.dtype();
+  if (const Tensor bias = position->distance_bias(distances))
+    r.distance_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+  if (const Tensor key = position->distance_key(distances)) r.distance_key = key.to(dtype);
+}
+
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
                                const AttentionOptions& options, const AttentionAbilities& abilities)
     : name_(name),
@@ -82,6 +90,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
 }
 AttentionLayer::~AttentionLayer() = default;
 
+// So many distances are seen, of those that there are.
 int64_t AttentionLayer::within_window(int64_t distances) const {
   ReadingOptions limits;
   if (span_) span_->limit(limits);
@@ -119,13 +128,7 @@ Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
 }
 
 void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
-  if (options_.position && options_.position->acts_on_scores()) {
-    // Distances that are seen: up to the window, and no further than the keys reach.
-    const int64_t reach = within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1)));
-    const auto as = [](const Tensor& terms, Dtype dtype) { return terms ? terms.to(dtype) : terms; };
-    r.distance_bias = as(options_.position->distance_bias(reach), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
-    r.distance_key = as(options_.position->distance_key(reach), x.dtype());
-  }
+  add_distance_terms(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
   if (span_) span_->add_to(r, x, pass);
   if (slots_) {
     const SlotKeysAndValues slots = slots_->use();

@@ -27,8 +27,10 @@ class Position : public Module {
   virtual Tensor distance_bias(int64_t /*distances*/) const { return {}; }  // (H, distances)
   virtual Tensor distance_key(int64_t /*distances*/) const { return {}; }   // (distances, D)
   virtual bool acts_on_scores() const { return false; }
-  // An error if there are no terms for so many distances; attentions ask when they are made.
+  // Errors if there are no terms for so many distances, or if queries of this size cannot be turned: attentions ask
+  // when they are made.
   virtual void check_reach(int64_t /*distances*/) const {}
+  virtual void check_head_size(int64_t /*size*/) const {}
 };
 
 using PositionEntry = Entry<Position, const PositionOptions&>;

@@ -8,6 +8,9 @@
 // Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share.  They are computed
 // in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "engine/autograd.h"
 #include "engine/dispatch.h"
@@ -95,39 +98,49 @@ class RotaryPositions final : public Position {
                                 .parameters = "none",
                                 .keeps = "nothing"};
 
-  RotaryPositions(const Spec& spec, const PositionOptions& options) {
-    Settings s;
-    read_settings(spec, s);
-    interleaved_ = s.pairs == "interleaved";
-    head_size_ = options.head_size ? options.head_size : options.width / options.heads;
-    const double turned = s.share * static_cast<double>(head_size_);
-    const auto pairs = static_cast<int64_t>(std::lround(turned / 2));
-    check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec,
-          ": channels are turned in pairs, ", "but share (", s.share, ") times the head size (", head_size_, ") is ",
-          turned, "; it must be an even number, at least 2");
-    std::vector<double> cosine, sine;
-    for (int64_t p = 0; p < options.context; ++p)
-      for (int64_t i = 0; i < pairs; ++i) {
-        const double angle =
-            static_cast<double>(p) * std::pow(s.base, -static_cast<double>(i) / static_cast<double>(pairs));
-        cosine.push_back(std::cos(angle)), sine.push_back(std::sin(angle));
-      }
-    const Shape shape{options.context, pairs};
-    exact_ = {Tensor::from(shape, cosine, Dtype::f64), Tensor::from(shape, sine, Dtype::f64), interleaved_};
-    rounded_ = {exact_.cosine.to(Dtype::f32), exact_.sine.to(Dtype::f32), interleaved_};
+  RotaryPositions(const Spec& spec, const PositionOptions& options) : spec_(spec), context_(options.context) {
+    read_settings(spec, settings_);
+    check_head_size(options.head_size ? options.head_size : options.width / options.heads);
   }
+  void check_head_size(int64_t size) const override { static_cast<void>(pairs_of(size)); }
   Tensor rotate(const Tensor& x, Pass& pass) const override {
-    check(x.shape().rank() == 4 && x.size(3) == head_size_, "rotary positions: made for a head size of ", head_size_,
-          ", but the queries or keys are ", x.shape());
-    const Rotation& table = x.dtype() == Dtype::f64 ? exact_ : rounded_;
+    check(x.shape().rank() == 4, "rotary positions: need (batch, time, heads, size), not ", x.shape());
+    const Rotation table = table_of(pairs_of(x.size(3)), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
     const auto rows = [&](const Tensor& t) { return next_rows("rotary positions", t, x, pass).to(x.device()); };
-    return rotate_pairs(x, {rows(table.cosine), rows(table.sine), interleaved_});
+    return rotate_pairs(x, {rows(table.cosine), rows(table.sine), table.interleaved});
   }
 
  private:
-  int64_t head_size_;
-  bool interleaved_;
-  Rotation exact_, rounded_;  // for all places, f64 and f32; no buffers, for they can always be computed again
+  int64_t pairs_of(int64_t head_size) const {
+    const double turned = settings_.share * static_cast<double>(head_size);
+    const auto pairs = static_cast<int64_t>(std::lround(turned / 2));
+    check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec_,
+          ": channels are turned in pairs, but share (", settings_.share, ") times the head size (", head_size, ") is ",
+          turned, "; it must be an even number, at least 2");
+    return pairs;
+  }
+  // For all places; made when they are first asked for, because an attention may have a head size of its own.
+  Rotation table_of(int64_t pairs, Dtype dtype) const {
+    const std::lock_guard lock(mutex_);
+    Rotation& table = tables_[{pairs, dtype}];
+    if (table.cosine) return table;
+    std::vector<double> cosine, sine;
+    for (int64_t p = 0; p < context_; ++p)
+      for (int64_t i = 0; i < pairs; ++i) {
+        const double frequency = std::pow(settings_.base, -static_cast<double>(i) / static_cast<double>(pairs));
+        const double angle = static_cast<double>(p) * frequency;
+        cosine.push_back(std::cos(angle)), sine.push_back(std::sin(angle));
+      }
+    const Shape shape{context_, pairs};
+    return table = {Tensor::from(shape, cosine, dtype), Tensor::from(shape, sine, dtype),
+                    settings_.pairs == "interleaved"};
+  }
+
+  Spec spec_;
+  Settings settings_;
+  int64_t context_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<int64_t, Dtype>, Rotation> tables_;  // no buffers: they can always be computed again
 };
 REGISTER_POSITION(RotaryPositions);
 
