@@ -124,11 +124,12 @@ class RotaryPositions final : public Position {
     const std::lock_guard lock(mutex_);
     Rotation& table = tables_[{pairs, dtype}];
     if (table.cosine) return table;
-    std::vector<double> cosine, sine;
+    std::vector<double> frequency, cosine, sine;
+    for (int64_t i = 0; i < pairs; ++i)
+      frequency.push_back(std::pow(settings_.base, -static_cast<double>(i) / static_cast<double>(pairs)));
     for (int64_t p = 0; p < context_; ++p)
-      for (int64_t i = 0; i < pairs; ++i) {
-        const double frequency = std::pow(settings_.base, -static_cast<double>(i) / static_cast<double>(pairs));
-        const double angle = static_cast<double>(p) * frequency;
+      for (const double f : frequency) {
+        const double angle = static_cast<double>(p) * f;
         cosine.push_back(std::cos(angle)), sine.push_back(std::sin(angle));
       }
     const Shape shape{context_, pairs};
