@@ -85,14 +85,14 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   }
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
-  if (options.position && options.context > 0) options.position->check_reach(within_window(options.context));
   own_ = settings.own == "yes" || (settings.own == "default" && !(span_ && span_->learned()));
+  if (options.position && options.context > 0) options.position->check_reach(within_window(options.context));
 }
 AttentionLayer::~AttentionLayer() = default;
 
 // So many distances are seen, of those that there are.
 int64_t AttentionLayer::within_window(int64_t distances) const {
-  ReadingOptions limits;
+  ReadingOptions limits{.own = own_};
   if (span_) span_->limit(limits);
   return limits.window > 0 ? std::min(distances, limits.window) : distances;
 }

@@ -7,6 +7,7 @@
 #include "engine/ops.h"
 #include "nn/attention.h"
 #include "nn/position.h"
+#include "tests/support/golden_cases.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -79,6 +80,34 @@ TEST_CASE("the list of specs that these tests walk names every position") {
     INFO(name);
     CHECK(std::any_of(all_specs.begin(), all_specs.end(), [&](const auto& s) { return parse_spec(s).name == name; }));
   }
+}
+
+TEST_CASE("positions agree with the golden files, outputs and gradients") {
+  int compared = 0;
+  for (const orrery::testing::GoldenCase& golden : orrery::testing::golden_cases("positions.safetensors")) {
+    INFO(golden.name);
+    const Tensor x = golden.leaf("x");
+    const bool rotary = golden.name.starts_with("rotary");
+    const std::string spec = rotary ? "rotary(pairs=" + golden.option("layout") + ")" : golden.spec;
+    const auto position =
+        make_position(parse_spec(spec), {.context = golden.has("table") ? golden.tensor("table").size(0) : 20,
+                                         .width = rotary ? x.size(2) * x.size(3) : x.size(2),
+                                         .heads = rotary ? x.size(2) : 1});
+    convert(*position, Dtype::f64);
+    if (golden.has("table")) parameters_of(*position)[0].parameter->value.copy_from(golden.tensor("table"));
+    Cache cache;
+    cache.tokens = golden.number("offset", 0);
+    Pass pass;
+    pass.cache = &cache;
+    const Tensor y = rotary ? position->rotate(x, pass) : position->forward(x, pass);
+    CHECK(largest_difference(y, golden.tensor("y")) <= 1e-12);
+    backward(y, golden.tensor("dy"));
+    CHECK(largest_difference(x.grad(), golden.tensor("dx")) <= 1e-12);
+    if (golden.has("table"))
+      CHECK(largest_difference(parameters_of(*position)[0].parameter->value.grad(), golden.tensor("dtable")) <= 1e-12);
+    ++compared;
+  }
+  CHECK(compared >= 8);
 }
 
 TEST_CASE("rotary: scores depend on the distance alone") {
@@ -266,12 +295,12 @@ TEST_CASE("without its position an attention reads something else") {
 
 TEST_CASE("relative positions with a span shorter than the context") {
   const Tensor x = random_tensor({2, 8, 12}, 13);
-  Reader narrow("relative(3)", true, "softmax(span=fixed(3))"), wide("relative(7)", true, "softmax(span=fixed(3))");
+  Reader narrow("relative(3)", true, "softmax(span=fixed(4))"), wide("relative(7)", true, "softmax(span=fixed(4))");
   const Tensor table = parameters_of(*narrow.position)[0].parameter->value,
                larger = parameters_of(*wide.position)[0].parameter->value;
   table.copy_from(larger.slice(0, 4));
   CHECK(largest_difference(narrow(x), wide(x)) == 0);
-  CHECK(message_of([] { Reader("relative(3)", true, "softmax(span=fixed(4))"); }) ==
+  CHECK(message_of([] { Reader("relative(3)", true, "softmax(span=fixed(5))"); }) ==
         "relative(3): there are terms for distances up to 3, but tokens see each other over 4; use relative(4) or a "
         "span of at most 3");
   CHECK(message_of([] { Reader("relative(6, bias)", true); }) ==
