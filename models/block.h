@@ -16,8 +16,10 @@ struct BlockOptions {
   bool causal = true;
   bool bias = false;  // in linear layers
   bool normalization_bias = true;
-  double dropout = 0;  // of each sublayer's output
-  int64_t layers = 1;  // of the model
+  double dropout = 0;                      // of each sublayer's output
+  int64_t layers = 1;                      // of the model
+  int64_t context = 0;                     // the most tokens; 0: unknown
+  const nn::Position* position = nullptr;  // of the model, which outlives the block
 };
 
 // Pre-norm:  x <- x + attention(norm(x)),  x <- x + feed_forward(norm(x)).   (B, T, width) -> (B, T, width)

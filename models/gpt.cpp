@@ -19,7 +19,8 @@ GptSettings checked(GptSettings s) {
 Gpt::Gpt(const GptSettings& settings)
     : settings_(checked(settings)),
       embedding_(settings_.vocabulary, settings_.width),
-      position_(nn::make_position(settings_.position, {settings_.context, settings_.width})),
+      position_(nn::make_position(settings_.position,
+                                  {.context = settings_.context, .width = settings_.width, .heads = settings_.heads})),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(settings_.normalization, {settings_.width, settings_.normalization_bias})) {
   const GptSettings& s = settings_;
@@ -33,7 +34,9 @@ Gpt::Gpt(const GptSettings& settings)
                                                            .bias = s.bias,
                                                            .normalization_bias = s.normalization_bias,
                                                            .dropout = s.dropout,
-                                                           .layers = s.layers}));
+                                                           .layers = s.layers,
+                                                           .context = s.context,
+                                                           .position = position_.get()}));
   nn::name_paths(*this);
 }
 
@@ -41,10 +44,14 @@ Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
         "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time) with at most ", settings_.context,
         " (the context) in time");
-  Tensor x = embedding_(tokens, pass);
-  if (position_) x = (*position_)(x, pass);
+  const int64_t after = pass.offset() + tokens.size(1);
+  check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens and ", tokens.size(1),
+        " come, but the context is ", settings_.context, "; begin a new cache with the last of them");
+  check(!pass.cache || !recording(), "gpt: a cache keeps no history to differentiate through; run under NoGrad");
+  Tensor x = (*position_)(embedding_(tokens, pass), pass);
   x = embedding_dropout_(x, pass);
   for (const auto& block : blocks_) x = (*block)(x, pass);
+  if (pass.cache) pass.cache->tokens = after;
   return nn::linear((*norm_)(x, pass), embedding_.weight.value);
 }
 

@@ -41,15 +41,17 @@ struct GptSettings {
 class Gpt final : public nn::Module {
  public:
   explicit Gpt(const GptSettings& settings);
-  // tokens (B, T) i32 with T at most the context -> logits (B, T, vocabulary)
+  // tokens (B, T) i32 with T at most the context -> logits (B, T, vocabulary).  With a cache in the pass, the tokens go
+  // on after those that the cache holds, which count too; at the end it holds all of them.
   Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
+  nn::Cache make_cache() const { return {}; }  // for one batch of texts, under NoGrad
   void visit(nn::Visitor& v) override;
   const GptSettings& settings() const { return settings_; }
 
  private:
   GptSettings settings_;
   nn::Embedding embedding_;
-  std::unique_ptr<nn::Module> position_;
+  std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;

@@ -89,6 +89,7 @@ class AttentionLayer : public Sublayer {
 
  private:
   Tensor by_head(const Tensor& x, int64_t heads) const;
+  int64_t within_window(int64_t distances) const;
   Reading project(const Tensor& x, Pass& pass);
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
   ReadingOptions options_of(const Pass& pass) const;
@@ -111,6 +112,8 @@ class AttentionLayer : public Sublayer {
 // With a cache in the pass: puts the keys and values of the tokens before in front, and keeps all of them for the next
 // pass.  `name` and `path` are those of the attention.
 void continue_from_cache(std::string_view name, const std::string& path, Reading& reading, Pass& pass, bool causal);
+// The position's terms of the scores, in the dtypes that attend wants; `position` may be null.
+void add_distance_terms(const Position* position, int64_t distances, Reading& reading);
 
 using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();

@@ -1,4 +1,5 @@
 // The layer around a rule; nn/attention.h states its formula.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/ops.h"
@@ -48,6 +49,14 @@ void continue_from_cache(std::string_view name, const std::string& path, Reading
   kept = {r.key.detach(), r.value.detach()};
 }
 
+void add_distance_terms(const Position* position, int64_t distances, Reading& r) {
+  if (!position || !position->acts_on_scores()) return;
+  const Dtype dtype = r.query.dtype();
+  if (const Tensor bias = position->distance_bias(distances))
+    r.distance_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+  if (const Tensor key = position->distance_key(distances)) r.distance_key = key.to(dtype);
+}
+
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
                                const AttentionOptions& options, const AttentionAbilities& abilities)
     : name_(name),
@@ -77,8 +86,16 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
   own_ = settings.own == "yes" || (settings.own == "default" && !(span_ && span_->learned()));
+  if (options.position && options.context > 0) options.position->check_reach(within_window(options.context));
 }
 AttentionLayer::~AttentionLayer() = default;
+
+// So many distances are seen, of those that there are.
+int64_t AttentionLayer::within_window(int64_t distances) const {
+  ReadingOptions limits{.own = own_};
+  if (span_) span_->limit(limits);
+  return limits.window > 0 ? std::min(distances, limits.window) : distances;
+}
 
 Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
@@ -104,12 +121,7 @@ Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
 }
 
 void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
-  if (options_.position && options_.position->acts_on_scores()) {
-    // Distances that are seen: up to the window, and no further than the keys reach.
-    const int64_t reach = std::max(pass.offset() + r.query.size(1), r.key.size(1));
-    r.distance_bias = options_.position->distance_bias(reach);
-    r.distance_key = options_.position->distance_key(reach);
-  }
+  add_distance_terms(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
   if (span_) span_->add_to(r, x, pass);
   if (slots_) {
     const SlotKeysAndValues slots = slots_->use();

@@ -39,6 +39,8 @@ Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
   const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
   if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype);
   const auto at_least_one = [](int64_t n) { return static_cast<double>(std::max<int64_t>(n, 1)); };
+  check(kind_ != Kind::padded_length || o.query_offset == 0,
+        "length=padded_length: a text that goes on from a cache has no padded length; use keys_visible or fixed(n)");
   if (kind_ == Kind::padded_length) return Tensor::full({1, 1, 1, 1}, at_least_one(r.key.size(1) + slots), dtype);
   if (kind_ == Kind::keys_visible) {
     const Tensor seen = visible_keys(r, o, Dtype::f64) + static_cast<double>(slots);

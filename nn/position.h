@@ -22,20 +22,38 @@ class Position : public Module {
   Tensor forward(const Tensor& x, Pass&) override { return x; }
   // Queries or keys x (B, T, H, D), turned by their places: rotary.
   virtual Tensor rotate(const Tensor& x, Pass&) const { return x; }
-  // Terms of the scores by the distance between query and key, 0 <= distance < `distances` (nn/attend.h); undefined if
-  // there are none: alibi, relative.
+  // Terms of the scores by the distance between query and key, 0 <= distance < `distances` (nn/attend.h), of whatever
+  // floating dtype; undefined if there are none: alibi, relative.
   virtual Tensor distance_bias(int64_t /*distances*/) const { return {}; }  // (H, distances)
   virtual Tensor distance_key(int64_t /*distances*/) const { return {}; }   // (distances, D)
   virtual bool acts_on_scores() const { return false; }
+  // Errors if there are no terms for so many distances, or if queries of this size cannot be turned: attentions ask
+  // when they are made.
+  virtual void check_reach(int64_t /*distances*/) const {}
+  virtual void check_head_size(int64_t /*size*/) const {}
 };
 
 using PositionEntry = Entry<Position, const PositionOptions&>;
 Registry<PositionEntry>& positions();
 std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions& options);
 
-// The place of each token in its document, (B, T) i32, counted from pass.offset() on; undefined if there are no
-// documents, for then the places of every sequence are offset, offset + 1, ...
+// The place of each token in its document, (B, T) i32; undefined if there are no documents, for then the places of
+// every sequence are pass.offset(), pass.offset() + 1, ...  x is (B, T, ...).  Error: documents together with a cache.
 Tensor places_of(const Tensor& x, const Pass& pass);
+
+// Rows pass.offset(), pass.offset() + 1, ... of a table (places, C) for the tokens of x (B, T, ...): (T, C).
+// Error, beginning with `name`: a place beyond the table.
+Tensor next_rows(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass);
+// The same, in x's dtype, but that places count within documents: (T, C), or (B, T, C) if there are documents.
+Tensor rows_at_places(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass);
+
+// Pairs of channels turned by an angle of each token: (a, b) -> (a cos - b sin, a sin + b cos).
+// nn/positions/rotary.cpp.
+struct Rotation {
+  Tensor cosine, sine;       // (T, pairs), f64 for f64, else f32
+  bool interleaved = false;  // pairs (2i, 2i + 1); otherwise (i, i + pairs)
+};
+Tensor rotate_pairs(const Tensor& x, const Rotation& rotation);  // x (B, T, H, D), 2 pairs <= D; the rest stays
 
 #define REGISTER_POSITION(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::positions())

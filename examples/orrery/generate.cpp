@@ -29,6 +29,7 @@ struct GenerateSettings {
     v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", at_least(0));
     v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", at_least(0));
     v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed");
+    v("keep", sampling.keep, "tokens still seen once the context was full; 0: half of the context", at_least(0));
     v("samples", samples, "texts to write", at_least(1));
     v("threads", threads, "cores to use; 0: all", at_least(0));
   }

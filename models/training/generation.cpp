@@ -41,16 +41,24 @@ std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const Sam
   check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature,
         " must not be negative");
   check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must not be negative");
+  const auto context = static_cast<size_t>(model.settings().context);
+  check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep ", s.keep, " must be between 0 and ",
+        context, " (the context)");
+  const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);
   const NoGrad guard;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
+  nn::Cache cache = model.make_cache();
+  size_t unread = std::min(tokens.size(), context);  // the last tokens, which the cache does not hold
   for (int64_t i = 0; i < s.tokens; ++i) {
-    const auto seen = std::min<int64_t>(static_cast<int64_t>(tokens.size()), model.settings().context);
+    if (static_cast<size_t>(cache.tokens) + unread > context) cache = model.make_cache(), unread = keep;
     nn::Pass pass;
-    const Tensor logits =
-        model(Tensor::from(Shape{1, seen}, std::span<const int32_t>(tokens).last(static_cast<size_t>(seen))), pass);
+    pass.cache = &cache;
+    const auto read = static_cast<int64_t>(unread);
+    const Tensor logits = model(Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread)), pass);
     const int32_t next =
-        draw(logits[0][seen - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
+        draw(logits[0][read - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
     tokens.push_back(next);
+    unread = 1;
     if (each) each(next);
   }
   return tokens;

@@ -13,10 +13,15 @@ struct SamplingSettings {
   double temperature = 0.8;  // 0: always the most likely token
   int64_t top_k = 0;         // only the k most likely tokens; 0: all
   int64_t seed = 1;
+  int64_t keep = 0;  // tokens that the model still sees once the context has been full; 0: half of the context
 };
 
-// Continues `prompt` (at least one token); each new token is given to `each` as soon as it is known.  The model sees
-// the last `context` tokens.
+// Continues `prompt` (at least one token); each new token is given to `each` as soon as it is known.
+//
+// The model reads every token once and remembers its keys and values.  It starts with the last `context` tokens of the
+// prompt.  When the context is full, the places of what it remembers cannot move, so it begins anew with the last
+// `keep` tokens: it sees between `keep` and `context` tokens, and reads each about context / (context - keep) times.
+// With keep = context it always sees as many as it can, and each token costs a pass over the whole context.
 std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> prompt, const SamplingSettings& settings,
                               const std::function<void(int32_t)>& each = {});
 

@@ -63,7 +63,7 @@ class Gau final : public Sublayer {
     if (options_.position)
       r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
     continue_from_cache(info.name, path(), r, pass, options_.causal);
-    if (options_.position) r.distance_bias = options_.position->distance_bias(pass.offset() + x.size(1));
+    add_distance_terms(options_.position, pass.offset() + x.size(1), r);
     ReadingOptions o{.causal = options_.causal,
                      .own = settings_.layer.own != "no",
                      .query_offset = pass.offset(),
@@ -100,6 +100,9 @@ class Gau final : public Sublayer {
           "other attentions; use relative(S, bias), rotary or another position");
     check(!options_.position || !options_.position->acts_on_scores() || options_.heads == 1,
           "gau: has one head, the position has biases for ", options_.heads, "; set heads=1");
+    if (!options_.position) return;
+    options_.position->check_head_size(size_);
+    if (options_.context > 0) options_.position->check_reach(options_.context);
   }
   Tensor one_head(const Tensor& x) const { return x.reshape(Shape{x.size(0), x.size(1), 1, x.size(2)}); }
 

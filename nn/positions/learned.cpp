@@ -1,6 +1,7 @@
 // Learned positions.  Gehring et al. 2017, arXiv:1705.03122.
-//   y[b, t] = x[b, t] + P[t],   dx = dy,   dP[t] = sum over b of dy[b, t]
-// The operations are a leading slice and an addition with broadcasting; nothing is kept.
+//   y[b, t] = x[b, t] + P[p],   dx = dy,   dP[p] = sum of dy[b, t] over the tokens at place p
+// p counts within a document, and goes on from the tokens in a cache.  The operations are a slice, or rows by index if
+// there are documents, and an addition with broadcasting.  Kept: the places, if there are documents.
 #include "engine/ops.h"
 #include "nn/gradient_case.h"
 #include "nn/position.h"
@@ -8,24 +9,20 @@
 namespace orrery::nn {
 namespace {
 
-Tensor add_positions(const Tensor& x, const Tensor& table) {
-  check(x.shape().rank() >= 2 && x.size(-2) <= table.size(0), "learned positions: ", x.size(-2),
-        " positions asked for, the table has ", table.size(0), "; use a longer context in the model's settings");
-  return x + table.slice(0, x.size(-2));
-}
-
-class LearnedPositions final : public Module {
+class LearnedPositions final : public Position {
  public:
   static inline const Info info{.name = "learned",
-                                .formula = "x + P[position]",
+                                .formula = "x + P[place]",
                                 .source = "Gehring et al. 2017, arXiv:1705.03122",
                                 .parameters = "P N(0, 0.02^2)",
-                                .keeps = "nothing"};
+                                .keeps = "nothing; places of packed documents"};
   LearnedPositions(const Spec& spec, const PositionOptions& options)
       : weight_(Shape{options.context, options.width}, normal(0.02)) {
     check(spec.items.empty(), "learned: takes no settings, not ", print(spec));
   }
-  Tensor forward(const Tensor& x, Pass&) override { return add_positions(x, weight_.value); }
+  Tensor forward(const Tensor& x, Pass& pass) override {
+    return x + rows_at_places("learned positions", weight_.value, x, pass);
+  }
   void visit(Visitor& v) override { v("weight", weight_); }
 
  private:
@@ -33,15 +30,21 @@ class LearnedPositions final : public Module {
 };
 REGISTER_POSITION(LearnedPositions);
 
-GradientCase gradient_case(const CaseTensors& random) {
+GradientCase case_with(const Pass& pass, std::vector<int32_t> places, const CaseTensors& random) {
   return {{{"x", random({2, 3, 4})}, {"weight", random({5, 4})}},
-          [](const auto& in) { return add_positions(in[0], in[1]); },
-          [](const auto& in) {
-            const std::vector<int32_t> at = {0, 1, 2, 0, 1, 2};
-            return in[0] + matmul(one_hot(Tensor::from(Shape{2, 3}, at), 5, Dtype::f64), in[1]);
+          [pass](const auto& in) { return in[0] + rows_at_places("learned positions", in[1], in[0], pass); },
+          [places](const auto& in) {
+            return in[0] + matmul(one_hot(Tensor::from(Shape{2, 3}, places), 5, Dtype::f64), in[1]);
           }};
 }
-REGISTER_GRADIENT_CASE("position", "learned", gradient_case);
+GradientCase whole_case(const CaseTensors& random) { return case_with({}, {0, 1, 2, 0, 1, 2}, random); }
+REGISTER_GRADIENT_CASE("position", "learned", whole_case);
+GradientCase documents_case(const CaseTensors& random) {
+  Pass pass;
+  pass.documents = Tensor::from(Shape{2, 3}, std::vector<int32_t>{7, 7, 3, 1, 2, 2});
+  return case_with(pass, {0, 1, 0, 0, 0, 1}, random);
+}
+REGISTER_GRADIENT_CASE("position", "learned", documents_case);
 
 }  // namespace
 }  // namespace orrery::nn

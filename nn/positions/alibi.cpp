@@ -1,0 +1,88 @@
+// ALiBi: scores fall with the distance.  Press et al. 2021, arXiv:2108.12409.
+//   s_ij += -m_h |i - j|
+// Slopes of H heads: m_h = 2^(-8h/H) for h = 1 ... H if H is a power of two.  Otherwise, by the authors' code, those of
+// the nearest power n below, then every other one of 2n heads, from the first: 2^(-4 (2k - 1) / n) for k = 1 ... H - n.
+// The paper is about causal attention; a full one falls with the distance to both sides.
+// The distance of two tokens is the same in a packed sequence and with a cache.
+//
+// learned=yes: m_h = f_h times the slope above, f_h learned from 1 and kept at least 0.  With ds the gradient of the
+// bias (H, distances), which nn/attend.h sums over all pairs at a distance:  df_h = -sum over d of ds_hd m_h d.
+// Kept: nothing; with learned slopes the constant table (H, distances).
+#include <bit>
+#include <cmath>
+
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/position.h"
+
+namespace orrery::nn {
+namespace {
+
+std::vector<double> slopes_of(int64_t heads) {
+  const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
+  const auto n = static_cast<double>(below);
+  std::vector<double> slopes;
+  for (int64_t h = 1; h <= below; ++h) slopes.push_back(std::exp2(-8 * static_cast<double>(h) / n));
+  for (int64_t k = 1; k <= heads - below; ++k) slopes.push_back(std::exp2(-4 * static_cast<double>(2 * k - 1) / n));
+  return slopes;
+}
+
+// -slope distance, (H, distances) f64
+Tensor bias_table(const std::vector<double>& slopes, int64_t distances) {
+  std::vector<double> table;
+  for (const double slope : slopes)
+    for (int64_t d = 0; d < distances; ++d) table.push_back(-slope * static_cast<double>(d));
+  return Tensor::from(Shape{static_cast<int64_t>(slopes.size()), distances}, table, Dtype::f64);
+}
+Tensor scaled(const Tensor& table, const Tensor& factor) {  // factor (H, 1); distances beyond 256 have no bf16
+  const Dtype arithmetic = factor.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  return factor.to(arithmetic) * table.to(arithmetic).to(factor.device());
+}
+
+class Alibi final : public Position {
+ public:
+  struct Settings {
+    bool learned = false;
+    template <class V>
+    void visit(V& v) {
+      v("learned", learned, "each head learns a factor of its slope");
+    }
+  };
+  static inline const Info info{.name = "alibi",
+                                .formula = "score - 2^(-8 head / heads) |i - j|",
+                                .source = "Press et al. 2021, arXiv:2108.12409",
+                                .parameters = "none; factor of each slope 1 if learned",
+                                .keeps = "nothing; the table of biases if learned"};
+  Alibi(const Spec& spec, const PositionOptions& options) : slopes_(slopes_of(options.heads)) {
+    Settings s;
+    read_settings(spec, s);
+    if (!s.learned) return;
+    factor_ = Parameter(Shape{options.heads, 1}, constant(1));
+    factor_.decay = false, factor_.lowest = 0;
+  }
+  Tensor distance_bias(int64_t distances) const override {
+    const Tensor table = bias_table(slopes_, distances);
+    return factor_.value ? scaled(table, factor_.value) : table;
+  }
+  bool acts_on_scores() const override { return true; }
+  void visit(Visitor& v) override { v("factor", factor_); }
+
+ private:
+  std::vector<double> slopes_;
+  Parameter factor_;  // (H, 1)
+};
+REGISTER_POSITION(Alibi);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"factor", random({3, 1})}, {"weight", random({3, 5})}},
+          [](const auto& in) { return scaled(bias_table(slopes_of(3), 5), in[0]) * in[1]; },
+          [](const auto& in) {
+            const Tensor slopes = Tensor::from(Shape{3, 1}, {1. / 16, 1. / 256, 1. / 4}, Dtype::f64);
+            const Tensor distances = Tensor::from(Shape{1, 5}, {0, 1, 2, 3, 4}, Dtype::f64);
+            return -matmul(in[0] * slopes, distances) * in[1];
+          }};
+}
+REGISTER_GRADIENT_CASE("position", "alibi", gradient_case);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,34 @@
+// No positions: y = x, dx = dy.  A causal model can still tell places apart, because a token sees how many came before
+// (Haviv et al. 2022, arXiv:2203.16634); to a full attention the context is a set.
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/position.h"
+
+namespace orrery::nn {
+namespace {
+
+class NoPositions final : public Position {
+ public:
+  static inline const Info info{.name = "none",
+                                .formula = "x",
+                                .source = "Haviv et al. 2022, arXiv:2203.16634",
+                                .parameters = "none",
+                                .keeps = "nothing"};
+  NoPositions(const Spec& spec, const PositionOptions&) {
+    check(spec.items.empty(), "none: takes no settings, not ", print(spec));
+  }
+};
+REGISTER_POSITION(NoPositions);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"x", random({2, 3, 4})}},
+          [](const auto& in) {
+            Pass pass;
+            return (*make_position(parse_spec("none"), {.context = 3, .width = 4}))(in[0], pass) * 2.0;
+          },
+          [](const auto& in) { return in[0] + in[0]; }};
+}
+REGISTER_GRADIENT_CASE("position", "none", gradient_case);
+
+}  // namespace
+}  // namespace orrery::nn

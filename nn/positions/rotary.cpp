@@ -1,0 +1,198 @@
+// Rotary positions: queries and keys are turned by their place.  Su et al. 2021, arXiv:2104.09864.
+//   (a, b) -> R(p theta_i) (a, b),   R(x) = (cos x  -sin x; sin x  cos x),   theta_i = base^(-2i/n),   0 <= i < n/2
+// for n = share D of the D channels, two by two; the rest stays.  A pair is (i, i + n/2), half_split, as in GPT-NeoX
+// and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of the channels. <R(x) q,
+// R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  So do they if places are counted through a whole
+// packed sequence; documents need nothing. R is orthogonal, hence the backward is the rotation by the negative angle:
+//   dx = R(p theta_i)^T dy = R(-p theta_i) dy
+// Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share.  They are computed
+// in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/position.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Turn {  // one head of one token; a row of n pairs
+  using A = Arithmetic<T>;
+  In<T> x;
+  Out<T> y;
+  const A *cosine, *sine;
+  A direction;  // 1, or -1 for the way back
+  int64_t tokens, heads, size;
+  bool interleaved;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t n = row.n, angle = r / heads % tokens * n, all = size;
+    const In<T> in = x.at(r * all);
+    const Out<T> out = y.at(r * all);
+    const A *const c = cosine + angle, *const s = sine + angle, d = direction;
+    if (interleaved)
+      row.each([&](int i) {
+        const A a = in[2 * i], b = in[2 * i + 1];
+        out[2 * i] = a * c[i] - b * (d * s[i]), out[2 * i + 1] = a * (d * s[i]) + b * c[i];
+      });
+    else
+      row.each([&](int i) {
+        const A a = in[i], b = in[n + i];
+        out[i] = a * c[i] - b * (d * s[i]), out[n + i] = a * (d * s[i]) + b * c[i];
+      });
+    if (2 * n < all)
+      row.each([&](int i) {
+        for (int64_t j = 2 * n + i; j < all; j += n) out[j] = in[j];
+      });
+  }
+};
+
+struct RotatePairs {
+  static constexpr const char* name = "rotate_pairs";
+  Rotation rotation;
+
+  Tensor turned(const Tensor& x, int direction) const {
+    const Tensor y = Tensor::empty_like(x);
+    dispatch(x.dtype(), name, [&]<class T>() {
+      using A = Arithmetic<T>;
+      rows(x.device(), x.count() / x.size(3), static_cast<int>(rotation.cosine.size(1)),
+           Turn<T>{{x.data<T>()},
+                   {y.mutable_data<T>()},
+                   rotation.cosine.data<A>(),
+                   rotation.sine.data<A>(),
+                   static_cast<A>(direction),
+                   x.size(1),
+                   x.size(2),
+                   x.size(3),
+                   rotation.interleaved});
+    });
+    return y;
+  }
+  Tensor forward(Saved&, const Tensor& x) const { return turned(x, 1); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {turned(dy, -1)}; }
+};
+
+class RotaryPositions final : public Position {
+ public:
+  struct Settings {
+    double base = 10000, share = 1;
+    std::string pairs = "half_split";
+    template <class V>
+    void visit(V& v) {
+      v("base", base, "the slowest pair turns by about one radian in so many places", above(0));
+      v("share", share, "of the head size that is turned", {.low = 0, .high = 1, .low_allowed = false});
+      v("pairs", pairs, "which channels turn together: half_split or interleaved",
+        one_of({"half_split", "interleaved"}));
+    }
+  };
+  static inline const Info info{.name = "rotary",
+                                .formula = "q, k turned in pairs by place base^(-2i / D)",
+                                .source = "Su et al. 2021, arXiv:2104.09864",
+                                .parameters = "none",
+                                .keeps = "nothing"};
+
+  RotaryPositions(const Spec& spec, const PositionOptions& options) : spec_(spec), context_(options.context) {
+    read_settings(spec, settings_);
+    check_head_size(options.head_size ? options.head_size : options.width / options.heads);
+  }
+  void check_head_size(int64_t size) const override { static_cast<void>(pairs_of(size)); }
+  Tensor rotate(const Tensor& x, Pass& pass) const override {
+    check(x.shape().rank() == 4, "rotary positions: need (batch, time, heads, size), not ", x.shape());
+    const Rotation table = table_of(pairs_of(x.size(3)), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+    const auto rows = [&](const Tensor& t) { return next_rows("rotary positions", t, x, pass).to(x.device()); };
+    return rotate_pairs(x, {rows(table.cosine), rows(table.sine), table.interleaved});
+  }
+
+ private:
+  int64_t pairs_of(int64_t head_size) const {
+    const double turned = settings_.share * static_cast<double>(head_size);
+    const auto pairs = static_cast<int64_t>(std::lround(turned / 2));
+    check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec_,
+          ": channels are turned in pairs, but share (", settings_.share, ") times the head size (", head_size, ") is ",
+          turned, "; it must be an even number, at least 2");
+    return pairs;
+  }
+  // For all places; made when they are first asked for, because an attention may have a head size of its own.
+  Rotation table_of(int64_t pairs, Dtype dtype) const {
+    const std::lock_guard lock(mutex_);
+    Rotation& table = tables_[{pairs, dtype}];
+    if (table.cosine) return table;
+    std::vector<double> frequency, cosine, sine;
+    for (int64_t i = 0; i < pairs; ++i)
+      frequency.push_back(std::pow(settings_.base, -static_cast<double>(i) / static_cast<double>(pairs)));
+    for (int64_t p = 0; p < context_; ++p)
+      for (const double f : frequency) {
+        const double angle = static_cast<double>(p) * f;
+        cosine.push_back(std::cos(angle)), sine.push_back(std::sin(angle));
+      }
+    const Shape shape{context_, pairs};
+    return table = {Tensor::from(shape, cosine, dtype), Tensor::from(shape, sine, dtype),
+                    settings_.pairs == "interleaved"};
+  }
+
+  Spec spec_;
+  Settings settings_;
+  int64_t context_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<int64_t, Dtype>, Rotation> tables_;  // no buffers: they can always be computed again
+};
+REGISTER_POSITION(RotaryPositions);
+
+// Turned by a matrix (T, D, D) of the same numbers, one for each place: y_t = R_t x_t.
+Tensor turned_by_matrix(const Tensor& x, const Rotation& r) {
+  const int64_t tokens = x.size(1), size = x.size(3), pairs = r.cosine.size(1);
+  const std::vector<double> c = r.cosine.to_vector(), s = r.sine.to_vector();
+  std::vector<double> matrix(static_cast<size_t>(tokens * size * size));
+  for (int64_t t = 0; t < tokens; ++t) {
+    const auto at = [&](int64_t row, int64_t column) -> double& {
+      return matrix[static_cast<size_t>((t * size + row) * size + column)];
+    };
+    for (int64_t i = 2 * pairs; i < size; ++i) at(i, i) = 1;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t a = r.interleaved ? 2 * i : i, b = r.interleaved ? 2 * i + 1 : pairs + i;
+      const auto angle = static_cast<size_t>(t * pairs + i);
+      at(a, a) = at(b, b) = c[angle], at(b, a) = s[angle], at(a, b) = -s[angle];
+    }
+  }
+  const Tensor rotation = Tensor::from(Shape{1, tokens, size, size}, matrix, Dtype::f64);
+  return matmul(x, broadcast_to(rotation, Shape{x.size(0), tokens, size, size}), {.b = true});
+}
+GradientCase case_with(bool interleaved, const CaseTensors& random) {
+  const Tensor angles = random({3, 2});
+  const std::vector<double> x = angles.to_vector();
+  std::vector<double> cosine, sine;
+  for (const double a : x) cosine.push_back(std::cos(a)), sine.push_back(std::sin(a));
+  const Rotation rotation{Tensor::from(angles.shape(), cosine, Dtype::f64),
+                          Tensor::from(angles.shape(), sine, Dtype::f64), interleaved};
+  return {{{"x", random({2, 3, 2, 7})}},
+          [rotation](const auto& in) { return rotate_pairs(in[0], rotation); },
+          [rotation](const auto& in) { return turned_by_matrix(in[0], rotation); }};
+}
+GradientCase half_split_case(const CaseTensors& random) { return case_with(false, random); }
+REGISTER_GRADIENT_CASE("position", "rotary", half_split_case);
+GradientCase interleaved_case(const CaseTensors& random) { return case_with(true, random); }
+REGISTER_GRADIENT_CASE("position", "rotary", interleaved_case);
+
+}  // namespace
+
+Tensor rotate_pairs(const Tensor& x, const Rotation& rotation) {
+  const Tensor &c = rotation.cosine, &s = rotation.sine;
+  check(x.shape().rank() == 4 && c.shape().rank() == 2 && c.size(0) == x.size(1) && 2 * c.size(1) <= x.size(3) &&
+            s.shape() == c.shape(),
+        "rotate_pairs: x ", x.shape(), " with cosines ", c.shape(), " and sines ", s.shape(),
+        "; they must be (batch, time, heads, size) and twice (time, pairs), with 2 pairs at most size");
+  const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  check(c.dtype() == arithmetic && s.dtype() == arithmetic, "rotate_pairs: cosines of dtype ", name(c.dtype()),
+        " and sines of dtype ", name(s.dtype()), " for x of dtype ", name(x.dtype()), "; ", name(arithmetic),
+        " is needed");
+  return record(RotatePairs{rotation}, x);
+}
+
+}  // namespace orrery::nn

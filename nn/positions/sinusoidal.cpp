@@ -1,0 +1,78 @@
+// Sinusoidal positions.  Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+//   y[b, t] = x[b, t] + scale S[p],   S[p, 2i] = sin(p / base^(2i/C)),   S[p, 2i + 1] = cos(p / base^(2i/C))
+// over C channels, an odd last one with its sine alone.  S is constant: dx = dy, and nothing is kept.
+// p counts within a document, and goes on from the tokens in a cache.
+// What the paper leaves to the embedding: there its rows are multiplied by sqrt(C), to the size of S.  Here x is taken
+// as it comes, and `scale` makes S as small as x: 0.02 for an embedding that starts at N(0, 0.02^2).
+#include <cmath>
+
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/position.h"
+
+namespace orrery::nn {
+namespace {
+
+Tensor sinusoids(int64_t places, int64_t channels, double base, double scale) {
+  std::vector<double> s;
+  for (int64_t p = 0; p < places; ++p)
+    for (int64_t c = 0; c < channels; ++c) {
+      const double angle =
+          static_cast<double>(p) * std::pow(base, -static_cast<double>(c / 2 * 2) / static_cast<double>(channels));
+      s.push_back(scale * (c % 2 ? std::cos(angle) : std::sin(angle)));
+    }
+  return Tensor::from(Shape{places, channels}, s, Dtype::f64);
+}
+
+class SinusoidalPositions final : public Position {
+ public:
+  struct Settings {
+    double base = 10000, scale = 1;
+    template <class V>
+    void visit(V& v) {
+      v("base", base, "the longest wave is 2 pi base places long", above(0));
+      v("scale", scale, "factor of the sinusoids", above(0));
+    }
+  };
+  static inline const Info info{.name = "sinusoidal",
+                                .formula = "x + sin or cos(place / base^(2i / C))",
+                                .source = "Vaswani et al. 2017, arXiv:1706.03762",
+                                .parameters = "none",
+                                .keeps = "nothing"};
+  SinusoidalPositions(const Spec& spec, const PositionOptions& options) {
+    Settings s;
+    read_settings(spec, s);
+    table_ = sinusoids(options.context, options.width, s.base, s.scale);
+  }
+  Tensor forward(const Tensor& x, Pass& pass) override {
+    const Tensor rows = rows_at_places("sinusoidal positions", table_.to(x.device()), x, pass);
+    return x + rows;
+  }
+
+ private:
+  Tensor table_;  // (context, width) f64; no buffer, for it can always be computed again
+};
+REGISTER_POSITION(SinusoidalPositions);
+
+// Sines of all channels, those of odd ones a quarter wave ahead: cos(a) = sin(a + pi/2).
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"x", random({2, 3, 5})}},
+          [](const auto& in) {
+            Pass pass;
+            const auto position = make_position(parse_spec("sinusoidal(100, 0.5)"), {.context = 4, .width = 5});
+            return (*position)(in[0], pass) * in[0];
+          },
+          [](const auto& in) {
+            std::vector<double> s;
+            for (const double p : {0., 1., 2.})
+              for (const double c : {0., 0., 2., 2., 4.}) {
+                const double angle = p * std::exp(-c / 5 * std::log(100.));
+                s.push_back(0.5 * std::sin(angle + (s.size() % 5 % 2 ? std::acos(0.) : 0)));
+              }
+            return (in[0] + Tensor::from(Shape{3, 5}, s, Dtype::f64)) * in[0];
+          }};
+}
+REGISTER_GRADIENT_CASE("position", "sinusoidal", gradient_case);
+
+}  // namespace
+}  // namespace orrery::nn

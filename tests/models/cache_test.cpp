@@ -1,0 +1,171 @@
+// Going on from a cache: token by token, a model says what it says about the whole text.
+#include <doctest/doctest.h>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+#include "engine/watch.h"
+#include "models/training/generation.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::largest_difference;
+
+namespace {
+
+constexpr int64_t context = 12, vocabulary = 9;
+
+GptSettings settings_with(const std::string& attention, const std::string& position) {
+  GptSettings s;
+  s.layers = 2, s.heads = 2, s.width = 16, s.context = context, s.vocabulary = vocabulary;
+  s.attention = parse_spec(attention), s.position = parse_spec(position);
+  return s;
+}
+// In f64, far from the initial values, so that attention and position matter; bounded parameters in their middle.
+std::unique_ptr<Gpt> make(const std::string& attention, const std::string& position) {
+  auto model = std::make_unique<Gpt>(settings_with(attention, position));
+  nn::convert(*model, Dtype::f64);
+  nn::initialize(*model, 3);
+  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+    const RandomKey key = RandomKey{9, 1}.derive(p.path);
+    if (std::isfinite(p.parameter->lowest) && std::isfinite(p.parameter->highest))
+      fill(p.parameter->value, nn::constant((p.parameter->lowest + p.parameter->highest) / 2), key);
+    else if (!std::isfinite(p.parameter->lowest))
+      fill(p.parameter->value, nn::normal(0.5), key);
+  }
+  return model;
+}
+Tensor some_tokens(int64_t batch, int64_t time) {
+  std::vector<int32_t> numbers(static_cast<size_t>(batch * time));
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>((i * i + 3 * i + 1) % vocabulary);
+  return Tensor::from({batch, time}, numbers);
+}
+Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
+
+Tensor whole(Gpt& model, const Tensor& tokens) {
+  nn::Pass pass;
+  return model(tokens, pass);
+}
+Tensor in_chunks(Gpt& model, const Tensor& tokens, const std::vector<int64_t>& sizes) {
+  nn::Cache cache = model.make_cache();
+  std::vector<Tensor> logits;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    nn::Pass pass;
+    pass.cache = &cache;
+    logits.push_back(model(part(tokens, begin, begin + size), pass));
+    begin += size;
+    CHECK(cache.tokens == begin);
+  }
+  return concatenate(logits, 1);
+}
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+// The whole text against single steps, and against a first chunk with steps and a second chunk after it.
+void check_steps(const std::string& attention, const std::string& position) {
+  INFO(attention, " with ", position);
+  const NoGrad guard;
+  std::unique_ptr<Gpt> model;
+  const std::string refusal = message_of([&] { model = make(attention, position); });
+  if (!model) {  // only what acts on scores may be refused, by a sentence that begins with the attention's name
+    CHECK(nn::make_position(parse_spec(position), {.context = context, .width = 16, .heads = 2})->acts_on_scores());
+    CHECK(refusal.find(parse_spec(attention).name + ": ") == 0);
+    return;
+  }
+  const Tensor tokens = some_tokens(2, context), logits = whole(*model, tokens);
+  CHECK(largest_difference(in_chunks(*model, tokens, std::vector<int64_t>(context, 1)), logits) <= 1e-12);
+  CHECK(largest_difference(in_chunks(*model, tokens, {5, 1, 1, 1, 4}), logits) <= 1e-12);
+  CHECK(largest_difference(in_chunks(*model, tokens, {context}), logits) <= 1e-12);
+}
+
+const std::vector<std::string> position_specs = {"alibi",    "alibi(learned=yes)", "learned", "none",
+                                                 "relative", "relative(11, bias)", "rotary",  "sinusoidal"};
+
+}  // namespace
+
+TEST_CASE("steps through a cache equal the whole pass, for every attention with every position") {
+  for (const std::string& position : nn::positions().names())
+    CHECK(std::any_of(position_specs.begin(), position_specs.end(),
+                      [&](const auto& s) { return parse_spec(s).name == position; }));
+  for (const std::string& attention : nn::attentions().names())
+    for (const std::string& position : position_specs) check_steps(attention, position);
+}
+
+TEST_CASE("steps through a cache equal the whole pass, for the settings of an attention layer") {
+  for (const char* attention :
+       {"softmax(span=fixed(3))", "softmax(span=adaptive_span(6, R=3))", "softmax(span=dynamic_span(6, R=3), own=yes)",
+        "softmax(persistent=3)", "softmax(persistent=slots(3, split=yes))", "softmax(qk_norm=rms, gate=silu)",
+        "softmax(soft_cap=5, temperature=learned)", "pointwise(gelu, length=row_index)",
+        "pointwise(relu, length=fixed(5), span=adaptive_span(6, R=3))"})
+    for (const char* position : {"learned", "relative", "rotary"}) check_steps(attention, position);
+  check_steps("softmax(span=fixed(3))", "relative(3)");
+}
+
+TEST_CASE("tokens in the cache count: without them the next token is another") {
+  const NoGrad guard;
+  for (const std::string& position : position_specs) {
+    INFO(position);
+    const auto model = make("softmax", position);
+    const Tensor tokens = some_tokens(2, 6);
+    CHECK(largest_difference(part(in_chunks(*model, tokens, {5, 1}), 5, 6), whole(*model, part(tokens, 5, 6))) > 1e-3);
+  }
+}
+
+TEST_CASE("what a cache cannot do is refused with a sentence") {
+  const auto model = make("softmax", "learned");
+  nn::Cache cache = model->make_cache();
+  nn::Pass pass;
+  pass.cache = &cache;
+  CHECK(message_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
+        "gpt: a cache keeps no history to differentiate through; run under NoGrad");
+  const NoGrad guard;
+  (*model)(some_tokens(1, 10), pass);
+  CHECK(message_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
+        "gpt: the cache holds 10 tokens and 3 come, but the context is 12; begin a new cache with the last of them");
+  pass.documents = Tensor::from({1, 2}, std::vector<int32_t>{0, 1});
+  CHECK(message_of([&] { (*model)(some_tokens(1, 2), pass); }) ==
+        "position_embedding: positions: a cache goes on with one text for each sequence, so there can be no documents");
+  const auto rotary = make("softmax", "rotary");
+  CHECK(message_of([&] { (*rotary)(some_tokens(1, 2), pass); }).find("without lengths and documents") !=
+        std::string::npos);
+}
+
+TEST_CASE("generation reads each token once, and begins anew when the context is full") {
+  const auto model = make("softmax", "learned");
+  const auto reads = [&](int64_t prompt, const SamplingSettings& sampling) {
+    std::vector<int64_t> sizes;
+    const Watch watch({"blocks.0.attention.query"},
+                      [&](const std::string&, const Tensor& query) { sizes.push_back(query.size(1)); });
+    generate(*model, std::vector<int32_t>(static_cast<size_t>(prompt), 1), sampling);
+    return sizes;
+  };
+  using Sizes = std::vector<int64_t>;
+  CHECK(reads(5, {.tokens = 9}) == Sizes{5, 1, 1, 1, 1, 1, 1, 1, 6});
+  CHECK(reads(30, {.tokens = 4}) == Sizes{12, 6, 1, 1});
+  CHECK(reads(11, {.tokens = 5, .keep = 10}) == Sizes{11, 1, 10, 1, 1});
+  CHECK(reads(11, {.tokens = 4, .keep = context}) == Sizes{11, 1, 12, 12});
+  CHECK(message_of([&] { reads(1, {.keep = 13}); }) == "generate: keep 13 must be between 0 and 12 (the context)");
+}
+
+TEST_CASE("with keep = context, the text is that of a model that reads the last tokens again for each new one") {
+  for (const std::string& position : position_specs) {
+    INFO(position);
+    const auto model = make("softmax", position);
+    std::vector<int32_t> tokens = {1, 4, 2};
+    const SamplingSettings greedy{.tokens = 20, .temperature = 0, .keep = context};
+    const std::vector<int32_t> text = generate(*model, tokens, greedy);
+    const NoGrad guard;
+    while (tokens.size() < text.size()) {
+      const auto seen = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(tokens.size()), context));
+      const Tensor window = Tensor::from({1, static_cast<int64_t>(seen)}, std::span<const int32_t>(tokens).last(seen));
+      tokens.push_back(static_cast<int32_t>(argmax(whole(*model, window)[0][static_cast<int64_t>(seen) - 1]).item()));
+    }
+    CHECK(tokens == text);
+  }
+}
