@@ -73,6 +73,7 @@ CatalogueEntry plain_activation(const std::string& name) {
   CatalogueEntry entry = entry_of(f.info());
   entry.facts = shape_of(
       f.info(), [&](double x) { return f.value(x); }, f.derivative(0));
+  entry.facts.emplace_back("keeps", f.has_derivative_from_output() ? "y" : "x");
   return entry;
 }
 CatalogueEntry learned_activation(const std::string& name) {
@@ -84,7 +85,8 @@ CatalogueEntry learned_activation(const std::string& name) {
     parameters.push_back(text(f.info().parameters[i], " from ", short_number(p[i])));
   entry.facts = shape_of(
       f.info(), [&](double x) { return f.value(x, p); }, f.derivative(0, p));
-  entry.facts.insert(entry.facts.begin(), {"learned", join(parameters)});
+  entry.facts.insert(entry.facts.begin(), {"parameters", join(parameters)});
+  entry.facts.emplace_back("keeps", "x, p");
   return entry;
 }
 
@@ -93,6 +95,8 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
   const Entry& e = registry.at(name);
   CatalogueEntry entry{name, registry.aliases(name), std::string(e.formula), std::string(e.source), {}, {}};
   if constexpr (requires { e.settings; }) entry.settings = e.settings;
+  if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
+  if constexpr (requires { e.keeps; }) entry.facts.emplace_back("keeps", e.keeps);
   return entry;
 }
 
@@ -111,11 +115,29 @@ CatalogueEntry model(const std::string& name) {
 
 // Layers that stand in every model need no registry, but a row each.
 CatalogueEntry layer(const std::string& name) {
+  const auto facts = [](const char* parameters, const char* keeps) {
+    return Pairs{{"parameters", parameters}, {"keeps", keeps}};
+  };
   static const std::vector<CatalogueEntry> all = {
-      {"dropout", {}, "x m / (1 - share), m = 0 for a share of the elements, else 1", "Srivastava et al. 2014", {}, {}},
-      {"embedding", {}, "row t of a table, for token t", "Bengio et al. 2003", {}, {}},
-      {"linear", {}, "x W^T + b", "Rosenblatt 1958", {}, {}},
-      {"linear_split", {}, "x W^T + b in several parts: queries, keys and values", "as linear", {}, {}},
+      {"dropout",
+       {},
+       "x m / (1 - share), m = 0 for a share of the elements, else 1",
+       "Srivastava et al. 2014",
+       {},
+       facts("none", "nothing: m is drawn again")},
+      {"embedding",
+       {},
+       "row t of a table, for token t",
+       "Bengio et al. 2003",
+       {},
+       facts("table N(0, 0.02^2)", "the tokens")},
+      {"linear", {}, "x W^T + b", "Rosenblatt 1958", {}, facts("W N(0, 0.02^2), b 0", "x")},
+      {"linear_split",
+       {},
+       "x W^T + b in several parts: queries, keys and values",
+       "as linear",
+       {},
+       facts("as linear", "x")},
   };
   for (const CatalogueEntry& entry : all)
     if (entry.name == name) return entry;
@@ -166,7 +188,8 @@ std::vector<nn::Family> named_families() {
 
 std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
   std::vector<std::string> items;
-  for (const auto& [key, value] : pairs) items.push_back(key + equals + value);
+  for (const auto& [key, value] : pairs)
+    if (!value.empty()) items.push_back(key + equals + value);
   return join(items, between);
 }
 
@@ -226,7 +249,10 @@ std::string catalogue_markdown() {
     all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
     std::vector<std::string> header = {"name", with_formulas ? "formula" : "what it is"};
     if (with_settings) header.push_back("settings");
-    for (const auto& [fact, value] : family.entries[0].facts) header.push_back(fact);
+    std::vector<size_t> facts;  // those that somebody has
+    for (size_t i = 0; i < family.entries[0].facts.size(); ++i)
+      if (any([i](const CatalogueEntry& e) { return !e.facts[i].second.empty(); })) facts.push_back(i);
+    for (const size_t i : facts) header.push_back(family.entries[0].facts[i].first);
     if (with_source) header.push_back("source");
     std::string rule = "|";
     for (size_t i = 0; i < header.size(); ++i) rule += " --- |";
@@ -235,7 +261,7 @@ std::string catalogue_markdown() {
       all += "| `" + e.name + "`" + (e.aliases.empty() ? "" : ", `" + join(e.aliases, "`, `") + "`") + " | " +
              cell(e.formula);
       if (with_settings) all += " | " + cell(listed(e.settings, "=", ", "));
-      for (const auto& [fact, value] : e.facts) all += " | " + cell(value);
+      for (const size_t i : facts) all += " | " + cell(e.facts[i].second);
       if (with_source) all += " | " + cell(e.source);
       all += " |\n";
     }

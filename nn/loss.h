@@ -9,7 +9,7 @@
 namespace orrery::nn {
 
 struct LossEntry {
-  std::string name, formula, source;
+  std::string name, formula, source, parameters = {}, keeps = {};  // as in nn/entry.h
 };
 Registry<LossEntry>& losses();
 

@@ -17,9 +17,9 @@ struct ScheduleOptions {
 };
 
 struct ScheduleEntry {
-  std::string name, formula, source;
   // The rate at a step after the warm-up: progress runs from 0 to 1.
   double (*rate)(double progress, const ScheduleOptions& options);
+  std::string name, formula, source, parameters = {};  // the options that it reads
 };
 Registry<ScheduleEntry>& schedules();
 
@@ -35,6 +35,6 @@ class Schedule {
 
 #define REGISTER_SCHEDULE(function, ...)                     \
   [[maybe_unused]] static const bool registered_##function = \
-      (::orrery::nn::schedules().add({__VA_ARGS__, function}), true)
+      (::orrery::nn::schedules().add({function, __VA_ARGS__}), true)
 
 }  // namespace orrery::nn

@@ -18,6 +18,10 @@ struct ListSettings {
   }
 };
 
+// "attention", or as the folder is called: "attentions"
+bool called(const models::CatalogueFamily& family, const std::string& word) {
+  return word == family.name || word == family.name + "s" || word == family.name + "es";
+}
 bool called(const models::CatalogueEntry& entry, const std::string& word) {
   return entry.name == word || std::find(entry.aliases.begin(), entry.aliases.end(), word) != entry.aliases.end();
 }
@@ -27,7 +31,7 @@ void print_matches(const std::string& word) {
   std::vector<std::string> known;
   for (const models::CatalogueFamily& family : models::catalogue()) {
     known.push_back(family.name);
-    if (family.name == word) {
+    if (called(family, word)) {
       std::cout << models::catalogue_text(family);
       found = true;
     }
@@ -50,8 +54,9 @@ std::string list_help() {
   ListSettings settings;
   std::vector<std::string> families;
   for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);
-  return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, and source; of activations also\n"
-         "the kinks, the value and slope at 0, the minimum and the limits at -infinity and infinity.\nFamilies: " +
+  return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, learned parameters with their\n"
+         "initial values, what is kept between forward and backward, and source; of activations also the kinks,\n"
+         "the value and slope at 0, the minimum and the limits at -infinity and infinity.\nFamilies: " +
          join(families) + "\n" + describe(settings_of(settings));
 }
 

@@ -137,7 +137,9 @@ class SoftmaxLayer final : public Sublayer {
   };
   static inline const Info info{.name = "softmax",
                                 .formula = "o_i = sum_j softmax_j(<q_i, k_j> / sqrt(D)) v_j",
-                                .source = "Vaswani et al. 2017, arXiv:1706.03762"};
+                                .source = "Vaswani et al. 2017, arXiv:1706.03762",
+                                .parameters = "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0",
+                                .keeps = "q, k, v, o, log-sum-exp of each row"};
 
   SoftmaxLayer(const Spec& spec, const AttentionOptions& o)
       : heads_(o.heads),

@@ -117,7 +117,9 @@ class Dense final : public Sublayer {
   };
   static inline const Info info{.name = "dense",
                                 .formula = "F(x W_in^T + b_in) W_out^T + b_out",
-                                .source = "Vaswani et al. 2017, arXiv:1706.03762"};
+                                .source = "Vaswani et al. 2017, arXiv:1706.03762",
+                                .parameters = "W_in N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
+                                .keeps = "x, z = x W_in^T + b_in"};
 
   Dense(const Spec& spec, const FeedForwardOptions& o)
       : input_(o.width, o.inner, {.bias = o.bias, .weight = normal(o.deviation)}),

@@ -105,7 +105,9 @@ Tensor reference(const Tensor& logits, const Tensor& targets) {
   return sum(chosen * mask) / sum(mask);
 }
 
-const bool registered = (losses().add({"cross_entropy", "ln sum exp(z) - z_target", "Bridle 1990"}), true);
+const bool registered = (losses().add({"cross_entropy", "ln sum exp(z) - z_target", "Bridle 1990", "none",
+                                       "z (overwritten by its gradient), targets, log-sum-exp of each row"}),
+                         true);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const std::vector<int32_t> at = {3, 0, -1, 6, 3};

@@ -128,7 +128,9 @@ class LayerNormalization final : public Module {
   };
   static inline const Info info{.name = "layer",
                                 .formula = "(x - mean) / sqrt(variance + epsilon) * weight + bias",
-                                .source = "Ba et al. 2016, arXiv:1607.06450"};
+                                .source = "Ba et al. 2016, arXiv:1607.06450",
+                                .parameters = "weight 1, bias 0",
+                                .keeps = "x, mean and 1/deviation of each row"};
 
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)) {

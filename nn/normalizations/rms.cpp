@@ -114,7 +114,9 @@ class RmsNormalization final : public Module {
   };
   static inline const Info info{.name = "rms",
                                 .formula = "x / sqrt(mean(x^2) + epsilon) * weight",
-                                .source = "Zhang and Sennrich 2019, arXiv:1910.07467"};
+                                .source = "Zhang and Sennrich 2019, arXiv:1910.07467",
+                                .parameters = "weight 1",
+                                .keeps = "x, 1/root mean square of each row"};
 
   RmsNormalization(const Spec& spec, const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
     Settings settings;

@@ -52,7 +52,9 @@ class AdamW final : public Optimizer {
   };
   static inline const Info info{.name = "adamw",
                                 .formula = "p (1 - rate decay) - rate m / (sqrt(v) + epsilon), moments corrected",
-                                .source = "Loshchilov and Hutter 2019, arXiv:1711.05101"};
+                                .source = "Loshchilov and Hutter 2019, arXiv:1711.05101",
+                                .parameters = "m 0, v 0",
+                                .keeps = "m and v: two numbers a parameter"};
 
   AdamW(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters), first_(parameters.make_moments()), second_(parameters.make_moments()) {

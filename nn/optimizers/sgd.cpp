@@ -45,8 +45,11 @@ class Sgd final : public Optimizer {
       v("nesterov", nesterov, "look ahead along the momentum");
     }
   };
-  static inline const Info info{
-      .name = "sgd", .formula = "u = momentum u + g + decay p; p - rate u", .source = "Sutskever et al. 2013, PMLR 28"};
+  static inline const Info info{.name = "sgd",
+                                .formula = "u = momentum u + g + decay p; p - rate u",
+                                .source = "Sutskever et al. 2013, PMLR 28",
+                                .parameters = "u 0",
+                                .keeps = "u: one number a parameter"};
 
   Sgd(const Spec& spec, FlatParameters& parameters) : Optimizer(parameters), speed_(parameters.make_moments()) {
     read_settings(spec, settings_);

@@ -16,8 +16,11 @@ Tensor add_positions(const Tensor& x, const Tensor& table) {
 
 class LearnedPositions final : public Module {
  public:
-  static inline const Info info{
-      .name = "learned", .formula = "x + P[position]", .source = "Gehring et al. 2017, arXiv:1705.03122"};
+  static inline const Info info{.name = "learned",
+                                .formula = "x + P[position]",
+                                .source = "Gehring et al. 2017, arXiv:1705.03122",
+                                .parameters = "P N(0, 0.02^2)",
+                                .keeps = "nothing"};
   LearnedPositions(const Spec& spec, const PositionOptions& options)
       : weight_(Shape{options.context, options.width}, normal(0.02)) {
     check(spec.items.empty(), "learned: takes no settings, not ", print(spec));

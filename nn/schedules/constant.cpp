@@ -4,6 +4,6 @@
 namespace orrery::nn {
 namespace {
 double constant_rate(double, const ScheduleOptions& o) { return o.rate; }
-REGISTER_SCHEDULE(constant_rate, "constant", "rate", "");
+REGISTER_SCHEDULE(constant_rate, "constant", "rate", "", "rate");
 }  // namespace
 }  // namespace orrery::nn

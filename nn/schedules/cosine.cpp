@@ -11,6 +11,6 @@ double cosine_rate(double p, const ScheduleOptions& o) {
   return o.final_rate + (o.rate - o.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * p));
 }
 REGISTER_SCHEDULE(cosine_rate, "cosine", "final_rate + (rate - final_rate) (1 + cos(pi p)) / 2",
-                  "Loshchilov and Hutter 2017, arXiv:1608.03983");
+                  "Loshchilov and Hutter 2017, arXiv:1608.03983", "rate, final_rate");
 }  // namespace
 }  // namespace orrery::nn

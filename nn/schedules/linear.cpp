@@ -4,6 +4,6 @@
 namespace orrery::nn {
 namespace {
 double linear_rate(double p, const ScheduleOptions& o) { return o.rate + p * (o.final_rate - o.rate); }
-REGISTER_SCHEDULE(linear_rate, "linear", "rate + p (final_rate - rate)", "");
+REGISTER_SCHEDULE(linear_rate, "linear", "rate + p (final_rate - rate)", "", "rate, final_rate");
 }  // namespace
 }  // namespace orrery::nn

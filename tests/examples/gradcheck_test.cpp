@@ -79,6 +79,10 @@ TEST_CASE("list: every registered name with formula and source") {
       CHECK(!entry.formula.empty());
       CHECK(contains(all.out, entry.formula));
       CHECK(entry.facts.size() == family.entries[0].facts.size());
+      for (const auto& [fact, value] : entry.facts) {  // "none" and "nothing" are words too
+        INFO(fact);
+        CHECK((!value.empty() || (family.name == "schedule" && fact == "keeps")));
+      }
     }
   }
   for (const std::string& name : nn::activation_names()) CHECK(contains(all.out, "  " + name));
@@ -88,7 +92,10 @@ TEST_CASE("list: every registered name with formula and source") {
   for (const char* part : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
                            "minimum -0.2785; limits 0, inf"})
     CHECK(contains(silu.out, part));
+  CHECK(contains(silu.out, "keeps x"));
+  CHECK(contains(run_orrery({"list", "layer"}).out, "parameters weight 1, bias 0; keeps x, mean and 1/deviation"));
   const Outcome family = run_orrery({"list", "schedule"});
+  CHECK(run_orrery({"list", "schedules"}).out == family.out);
   CHECK(contains(family.out, "cosine"));
   CHECK(!contains(family.out, "silu"));
 }
