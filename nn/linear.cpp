@@ -13,6 +13,7 @@
 #include "engine/matmul.h"
 #include "engine/ops.h"
 #include "nn/gradient_case.h"
+#include "nn/layer.h"
 
 namespace orrery::nn {
 namespace {
@@ -165,6 +166,19 @@ struct LinearSplit {
             detail::bias_gradient(saved, 2, g)};
   }
 };
+
+constexpr Info linear_layer{.name = "linear",
+                            .formula = "x W^T + b",
+                            .source = "Rosenblatt 1958",
+                            .parameters = "W N(0, 0.02^2), b 0",
+                            .keeps = "x"};
+REGISTER_LAYER(linear_layer);
+constexpr Info linear_split_layer{.name = "linear_split",
+                                  .formula = "x W^T + b in several parts: queries, keys and values",
+                                  .source = "as linear",
+                                  .parameters = "as linear",
+                                  .keeps = "x"};
+REGISTER_LAYER(linear_split_layer);
 
 GradientCase linear_case(const CaseTensors& random) {
   return {
