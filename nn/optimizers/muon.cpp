@@ -1,5 +1,5 @@
 // Muon: momentum, made orthogonal.  Jordan et al. 2024, kellerjordan.github.io/posts/muon.  For a matrix W (R, C):
-//   u <- mu u + (1 - mu) g,   d = (1 - mu) g + mu u          nesterov=no: d = u
+//   u <- mu u + g,   d = g + mu u          nesterov=no: d = u
 //   X = d / (|d|_F + 1e-7),   five times:  X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
 //   W <- (1 - rate decay) W - rate sqrt(max(1, R / C)) X
 // The polynomial sends every singular value of X into about [0.7, 1.2] and leaves the singular vectors as they are, so
@@ -29,7 +29,7 @@ struct Direction {  // (g, u) -> (u, d)
   double momentum;
   bool nesterov;
   HOST_DEVICE Several<A, 2> operator()(A g, A u) const {
-    const A mu = A(momentum), slope = (1 - mu) * g * A(control->clip_factor), speed = mu * u + slope;
+    const A mu = A(momentum), slope = g * A(control->clip_factor), speed = mu * u + slope;
     return {{speed, nesterov ? slope + mu * speed : speed}};
   }
 };
@@ -72,7 +72,7 @@ class Muon final : public Optimizer {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("momentum", momentum, "decay of the mean of a matrix's gradients", share());
+      v("momentum", momentum, "share of the last direction of a matrix that is kept", share());
       v("decay", decay, "weight decay of matrices and tables", at_least(0));
       v("nesterov", nesterov, "look ahead along the momentum");
       v("iterations", iterations, "of the polynomial that makes the step orthogonal", at_least(1));

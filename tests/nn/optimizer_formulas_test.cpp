@@ -9,6 +9,7 @@
 #include "engine/ops.h"
 #include "engine/parallel.h"
 #include "nn/optimizer.h"
+#include "tests/support/golden.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -148,6 +149,41 @@ std::string message_of(const std::string& spec, FlatParameters& flat) {
 
 }  // namespace
 
+TEST_CASE("optimizers make the steps of the golden file") {
+  const testing::Golden golden("optimizers.safetensors");
+  struct Several final : Module {
+    std::vector<Parameter> all;
+    Tensor forward(const Tensor& x, Pass&) override { return x; }
+    void visit(Visitor& v) override {
+      for (size_t i = 0; i < all.size(); ++i) v(std::to_string(i), all[i]);
+    }
+  };
+  for (const auto& [name, spec, rate] :
+       {std::tuple("adagrad_clipped", "adagrad(clip=0.03)", 0.07), std::tuple("adagrad", "adagrad(clip=0)", 0.07),
+        std::tuple("lion", "lion", 0.01), std::tuple("lion_decayed", "lion(decay=0.1)", 0.01),
+        std::tuple("muon", "muon", 0.02), std::tuple("adamw", "adamw(beta2=0.95, decay=0.1)", 0.01)}) {
+    INFO(std::string(name));
+    const auto tensor = [&, n = std::string(name)](const char* what, int i) {
+      return golden(n + "." + what + std::to_string(i));
+    };
+    Several model;
+    for (int i = 0; i < 3; ++i) {
+      model.all.emplace_back(tensor("p", i).shape(), constant(0), Dtype::f64);
+      model.all.back().value.copy_from(tensor("p", i));
+      model.all.back().decay = true;  // there even of the vector
+    }
+    FlatParameters flat(model);
+    const auto optimizer = make_optimizer(parse_spec(spec), flat);
+    for (int step = 0; step < 5; ++step) {
+      flat.forget_gradients();
+      for (int i = 0; i < 3; ++i) give_gradient(model.all[static_cast<size_t>(i)], tensor("g", i)[step]);
+      CHECK(optimizer->step(rate));
+      for (int i = 0; i < 3; ++i)
+        CHECK(largest_difference(model.all[static_cast<size_t>(i)].value, tensor("steps", i)[step]) <= 1e-12);
+    }
+  }
+}
+
 TEST_CASE("lion makes the steps of its formula") {
   check_formula("lion(beta1=0.8, beta2=0.95, decay=0.3)",
                 [](Numbers& p, const Numbers& g, auto& memory, int, const Parameter& like) {
@@ -214,7 +250,7 @@ TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; wha
     for (int t = 1; t <= 3; ++t) {
       const Numbers g = gradient_of(run.model.matrix, t).to_vector();
       Numbers x(m * n);
-      for (size_t i = 0; i < m * n; ++i) u[i] = 0.95 * u[i] + 0.05 * g[i], x[i] = 0.05 * g[i] + 0.95 * u[i];
+      for (size_t i = 0; i < m * n; ++i) u[i] = 0.95 * u[i] + g[i], x[i] = g[i] + 0.95 * u[i];
       const double length = norm(x) + 1e-7;
       for (double& v : x) v /= length;
       for (int i = 0; i < 5; ++i) {

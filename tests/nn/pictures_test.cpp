@@ -103,27 +103,49 @@ TEST_CASE("convolution is its sum over windows, with every gradient, exactly in 
 }
 
 TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every gradient") {
-  const testing::Golden golden("pictures.safetensors");
-  using Inputs = std::vector<Tensor>;
-  const auto compare = [&](const std::string& name, const std::vector<std::string>& names, const auto& f) {
+  const testing::Golden golden("vision.safetensors");
+  const auto channels_last = [](const Tensor& t) { return t.shape().rank() == 4 ? permute(t, {0, 2, 3, 1}) : t; };
+  // f takes x, weight and bias, those that the case has; their gradients are compared in the order of the file.
+  const auto compare = [&](const std::string& name, const auto& f) {
     for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
       INFO(name, " ", orrery::name(dtype));
-      Inputs in;
-      for (const std::string& n : names) in.push_back(golden(name + "." + n).to(dtype).clone().set_requires_grad());
-      const Tensor wanted = golden(name + ".y").to(dtype), y = f(in).reshape(wanted.shape());
+      std::vector<Tensor> in;
+      for (const char* n : {".x", ".weight", ".bias"})
+        in.push_back(golden.has(name + n) ? golden(name + n).to(dtype).clone().set_requires_grad() : Tensor());
+      const Tensor wanted = channels_last(golden(name + ".y").to(dtype));
+      const Tensor y = f(channels_last(in[0]), in[1], in[2]).reshape(wanted.shape());
       CHECK(largest_difference(y, wanted) <= tolerance);
-      backward(y, golden(name + ".dy").to(dtype));
-      for (size_t i = 0; i < names.size(); ++i)
-        CHECK(largest_difference(in[i].grad(), golden(name + ".d" + names[i]).to(dtype)) <= tolerance);
+      backward(y, channels_last(golden(name + ".dy").to(dtype)));
+      for (size_t i = 0; i < 3; ++i)
+        if (in[i])
+          CHECK(largest_difference(in[i].grad(), golden(name + std::array{".dx", ".dweight", ".dbias"}[i]).to(dtype)) <=
+                tolerance);
     }
   };
-  const WindowSteps steps{.stride = {2, 1}, .padding = {1, 1}};
-  compare("convolution", {"x", "weight", "bias"}, [](const Inputs& in) {
-    return convolution(in[0], in[1], in[2], {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}});
+  const auto convolve = [&](const WindowSteps& steps) {
+    return
+        [=](const Tensor& x, const Tensor& w, const Tensor& b) { return convolution(x, channels_last(w), b, steps); };
+  };
+  compare("convolution_3x3_stride_1_padding_0", convolve({}));
+  compare("convolution_3x3_stride_1_padding_1", convolve({.padding = 1}));
+  compare("convolution_3x3_stride_2_padding_1", convolve({.stride = 2, .padding = 1}));
+  compare("convolution_2x3_stride_2_padding_0", convolve({.stride = 2}));
+  compare("convolution_1x1_stride_1_padding_0", convolve({}));
+  compare("convolution_without_bias", convolve({.padding = 1}));
+  const auto pool = [](const auto& operation, int64_t size, const WindowSteps& steps) {
+    return [=](const Tensor& x, const Tensor&, const Tensor&) { return operation(x, size, steps); };
+  };
+  compare("maximum_pooling_2_2_0", pool(max_pool, 2, {.stride = 2}));
+  compare("maximum_pooling_3_2_1", pool(max_pool, 3, {.stride = 2, .padding = 1}));
+  compare("maximum_pooling_3_1_1", pool(max_pool, 3, {.padding = 1}));
+  compare("average_pooling_2_2_0", pool(average_pool, 2, {.stride = 2}));
+  compare("average_pooling_3_2_1_real_pixels", pool(average_pool, 3, {.stride = 2, .padding = 1}));
+  compare("average_pooling_3_1_1_real_pixels", pool(average_pool, 3, {.padding = 1}));
+  compare("average_pooling_global",
+          [](const Tensor& x, const Tensor&, const Tensor&) { return global_average_pool(x); });
+  compare("patch_embedding", [&](const Tensor& x, const Tensor& w, const Tensor& b) {  // rows channel by channel there
+    return patch_embedding(x, channels_last(w.reshape({5, 3, 2, 2})), b);
   });
-  compare("max_pool", {"x"}, [&](const Inputs& in) { return max_pool(in[0], {3, 2}, steps); });
-  compare("average_pool", {"x"}, [&](const Inputs& in) { return average_pool(in[0], {3, 2}, steps); });
-  compare("patches", {"x", "weight", "bias"}, [](const Inputs& in) { return patch_embedding(in[0], in[1], in[2]); });
 }
 
 TEST_CASE("convolution over more pictures than the scratch memory holds at once equals picture by picture") {
