@@ -6,6 +6,8 @@
 
 namespace orrery::nn {
 
+class Activation;
+
 struct NormalizationOptions {
   int64_t width;     // size of the last axis
   bool bias = true;  // where the normalization has one
@@ -21,6 +23,10 @@ std::unique_ptr<Module> make_normalization(const Spec& spec, const Normalization
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // y = x / sqrt(mean of x^2 + epsilon) * weight over the last axis.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
+// y = F(alpha x + shift) * weight + bias, element by element: alpha and shift (1), weight and bias over the last axis.
+// All but alpha may be undefined.
+Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift = {},
+                    const Tensor& weight = {}, const Tensor& bias = {});
 
 #define REGISTER_NORMALIZATION(Type)                     \
   [[maybe_unused]] static const bool registered_##Type = \
