@@ -239,8 +239,9 @@ void rows(Device device, int64_t count, int n, const Body& body) {
 // outer), i in [0, inner)
 //
 // f sees an element of a dense (outer, n, inner) array, by its index and its row, and returns a value, or Several<T, K>
-// if out is Outputs<T, K>.  The sum is cut into chunks that depend on the sizes only, so the bits do not depend on the
-// threads.
+// if out is Outputs<T, K>.  It is called once for each element, so it may also write what belongs to that element; no
+// call may need what another one writes.  The sum is cut into chunks that depend on the sizes only, so the bits do not
+// depend on the threads.
 namespace detail {
 
 // partial[k][i] = sum of column i over rows [first, last)
@@ -253,18 +254,24 @@ void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* part
           [&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
     return;
   }
-  constexpr int64_t width = 256;  // columns at a time, so that the running sums stay in the nearest cache
+  constexpr int64_t width = 256;   // columns at a time, so that the running sums stay in the nearest cache
+  constexpr int64_t height = 256;  // rows at a time: the rounding of long sums grows with height + rows / height
   for (int64_t c = 0; c < inner; c += width) {
     const int64_t columns = std::min(width, inner - c);
-    A sums[K][width] = {};
-    for (int64_t j = first; j < last; ++j) {
-      const int64_t at = j * inner + c;
-      for (int64_t i = 0; i < columns; ++i) {
-        const Value v = f(at + i, j);
-        for (int k = 0; k < K; ++k) sums[k][i] += Terms<Value>::get(v, k);
+    for (int k = 0; k < K; ++k) std::fill_n(partial + k * inner + c, columns, A(0));
+    for (int64_t top = first; top < last; top += height) {
+      A sums[K][width] = {};
+      for (int64_t j = top; j < std::min(last, top + height); ++j) {
+        const int64_t at = j * inner + c;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < columns; ++i) {
+          const Value v = f(at + i, j);
+          for (int k = 0; k < K; ++k) sums[k][i] += Terms<Value>::get(v, k);
+        }
       }
+      for (int k = 0; k < K; ++k)
+        for (int64_t i = 0; i < columns; ++i) partial[k * inner + c + i] += sums[k][i];
     }
-    for (int k = 0; k < K; ++k) std::copy_n(sums[k], columns, partial + k * inner + c);
   }
 }
 

@@ -56,6 +56,17 @@ struct ActivationKernels {
   void (*gate)(Constants, Device, Dtype, const void* x, const void* up, void* y, int64_t n);
   void (*gate_backward)(Constants, Device, Dtype, const void* x, const void* up, const void* dy, void* dx, void* dup,
                         int64_t n);
+  // y = F(alpha x + shift) weight + bias for x (rows, channels), as nn/normalizations/dynamic.cpp uses it.
+  struct Normalized {
+    Device device;
+    Dtype dtype;
+    int64_t rows, channels;
+    const void *x, *alpha, *shift, *weight, *bias;  // alpha and shift: one number each
+  };
+  void (*normalize)(Constants, const Normalized&, void* y);
+  // sums: null, or four arrays of `channels` numbers in the arithmetic type: dweight, dbias, and the parts of dalpha
+  // and of dshift that come from each channel.
+  void (*normalize_backward)(Constants, const Normalized&, const void* dy, void* dx, void* const* sums);
 };
 
 namespace detail {

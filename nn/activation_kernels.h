@@ -24,6 +24,7 @@
 #include "engine/loops.h"
 #include "engine/scalar.h"
 #include "nn/activation.h"
+#include "nn/normalizations/dynamic_kernels.h"
 
 namespace orrery::nn {
 
@@ -166,9 +167,17 @@ struct KernelsOf {
           as<T>(up), as<T>(dy));
     });
   }
+  static void normalize(Constants c, const ActivationKernels::Normalized& operands, void* y) {
+    NormalizeKernelsOf<F>::forward(with_constants<F>(c), operands, y);
+  }
+  static void normalize_backward(Constants c, const ActivationKernels::Normalized& operands, const void* dy, void* dx,
+                                 void* const* sums) {
+    NormalizeKernelsOf<F>::backward(with_constants<F>(c), operands, dy, dx, sums);
+  }
   static constexpr ActivationKernels all() {
-    ActivationKernels k{value,    derivative, derivative_by_dual, nullptr, values,
-                        pullback, forward,    backward,           gate,    gate_backward};
+    ActivationKernels k{value,     derivative,        derivative_by_dual, nullptr, values,
+                        pullback,  forward,           backward,           gate,    gate_backward,
+                        normalize, normalize_backward};
     if constexpr (HasDerivativeFromOutput<F>) k.derivative_from_output = derivative_from_output;
     return k;
   }

@@ -68,6 +68,11 @@ Tensor Module::with_path(const std::function<Tensor()>& f) const {
   }
 }
 
+void after_step(Module& root) {
+  root.after_step();
+  Paths visitor([](const std::string&, Module& m) { m.after_step(); });
+  root.visit(visitor);
+}
 void name_paths(Module& root) {
   Paths visitor([](const std::string& path, Module& m) { m.path_ = path; });
   root.visit(visitor);

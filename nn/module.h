@@ -91,6 +91,9 @@ class Module {
   virtual ~Module() = default;
   virtual Tensor forward(const Tensor& x, Pass& pass) = 0;
   virtual void visit(Visitor&) {}
+  // Once after each step of the optimizer: the only place where a module changes a buffer.  forward may be run again for
+  // the same micro-batch (engine/checkpoint.h), which pass.key tells.
+  virtual void after_step() {}
 
   // forward, with this module's path put before the message of an error.
   Tensor operator()(const Tensor& x, Pass& pass) {
@@ -106,6 +109,7 @@ class Module {
   std::string path_;
 };
 
+void after_step(Module& root);  // of every module in it, in the order of visit
 void name_paths(Module& root);  // tells every module its path; a model's constructor ends with it
 
 struct NamedParameter {

@@ -33,17 +33,21 @@ Measured measure_both(const std::vector<Tensor>& x, const Tensor& dy, const F& f
 
 using Operation = std::function<Tensor(const Tensor&)>;
 std::vector<std::pair<std::string, Operation>> row_operations(int64_t channels) {
-  const Tensor weight = Tensor::full(Shape{channels}, 1), bias = Tensor::zeros(Shape{channels});
+  const Tensor weight = Tensor::full(Shape{channels}, 1), bias = Tensor::zeros(Shape{channels}),
+               alpha = Tensor::full(Shape{1}, 0.5), shift = Tensor::zeros(Shape{1});
   const auto activation = [](const char* name) {
     return [a = nn::Activation(parse_spec(name))](const Tensor& x) { return a(x); };
   };
+  const nn::Activation tanh("tanh"), erf("erf");
   return {{"copy", [](const Tensor& x) { return x.clone(); }},
           {"gelu_erf", activation("gelu")},
           {"gelu_tanh", activation("gelu_tanh")},
           {"silu", activation("silu")},
           {"tanh", activation("tanh")},
           {"layer_norm", [=](const Tensor& x) { return nn::layer_norm(x, weight, bias); }},
-          {"rms_norm", [=](const Tensor& x) { return nn::rms_norm(x, weight); }}};
+          {"rms_norm", [=](const Tensor& x) { return nn::rms_norm(x, weight); }},
+          {"dyt", [=](const Tensor& x) { return nn::dynamic_norm(x, tanh, alpha, {}, weight, bias); }},
+          {"derf", [=](const Tensor& x) { return nn::dynamic_norm(x, erf, alpha, shift, weight, bias); }}};
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ double Trainer::update(double* gradient_norm) {
          "); ", last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
          "; try a lower --rate or --clip=1");
   }
+  nn::after_step(*model_);
   ++step_;
   return loss;
 }

@@ -200,8 +200,9 @@ TEST_CASE("initializations have the variance they name") {
 }
 
 TEST_CASE("settings of layers are checked") {
-  CHECK_THROWS_WITH_AS(make_normalization(parse_spec("layr"), {4}),
-                       "normalization: no 'layr'; did you mean 'layer'? there are layer, rms", Error);
+  const std::string unknown =
+      "normalization: no 'layr'; did you mean 'layer'? there are " + join(normalizations().names());
+  CHECK_THROWS_WITH_AS(make_normalization(parse_spec("layr"), {4}), unknown.c_str(), Error);
   CHECK_THROWS_AS(make_normalization(parse_spec("layer(epsilon=0)"), {4}), Error);
   CHECK_THROWS_AS(make_feed_forward(parse_spec("dense(swosh)"), {.width = 4, .inner = 8}), Error);
   Pass pass;

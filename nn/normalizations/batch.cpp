@@ -1,0 +1,310 @@
+// Batch normalization.  Ioffe and Szegedy 2015, arXiv:1502.03167.
+//   xh = (x - mu) r,   r = 1 / sqrt(v + epsilon),   y = weight xh + bias
+// In training mu and v are the mean and the variance of each channel over the N tokens of the micro-batch (all axes but
+// the last), v divided by N.  With g = dy, and dmu/dx and dv/dx written out:
+//   dweight = sum of g xh,   dbias = sum of g,   dx = weight r (g - dbias / N - xh dweight / N)
+// In evaluation they are the running statistics, which are constants:  dx = weight r g.
+// Padding (pass.lengths) counts in no sum; its y and dx are 0, whatever stands there.
+//
+// The running statistics are buffers.  forward only notes what it saw, under pass.key: a recomputation under
+// `checkpoint` has the same key and replaces its note.  after_step joins the notes of the step's micro-batches into the
+// statistics of all their tokens and moves towards them:
+//   running <- (1 - momentum) running + momentum seen          the variance seen is divided by N - 1, as PyTorch does
+// In a causal model the statistics of training look ahead; those of evaluation do not.
+// Kept: x, never y; mu and r of each channel.
+#include <algorithm>
+
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/normalization.h"
+#include "nn/normalizations/padding.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Value {
+  In<T> x;
+  RealTokens real;
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t r) const { return real(r) ? x[i] : Arithmetic<T>(0); }
+};
+template <class T>
+struct Square {
+  using A = Arithmetic<T>;
+  In<T> x;
+  const A* mean;
+  RealTokens real;
+  int64_t channels;
+  HOST_DEVICE A operator()(int64_t i, int64_t r) const {
+    const A centred = x[i] - mean[i - r * channels];
+    return real(r) ? centred * centred : A(0);
+  }
+};
+
+template <class T>
+struct Forward {
+  using A = Arithmetic<T>;
+  In<T> x, weight, bias;
+  Out<T> y;
+  const A *mean, *rstd;
+  RealTokens real;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> in = x.at(r * row.n), w = weight, b = bias;
+    const Out<T> out = y.at(r * row.n);
+    const A *const m = mean, *const s = rstd;
+    if (!real(r))
+      row.each([&](int i) { out[i] = A(0); });
+    else if (b)
+      row.each([&](int i) { out[i] = (in[i] - m[i]) * s[i] * w[i] + b[i]; });
+    else
+      row.each([&](int i) { out[i] = (in[i] - m[i]) * s[i] * w[i]; });
+  }
+};
+
+template <class T>
+struct ParameterTerms {  // g xh and g of one element
+  using A = Arithmetic<T>;
+  In<T> x, dy;
+  const A *mean, *rstd;
+  RealTokens real;
+  int64_t channels;
+  HOST_DEVICE Several<A, 2> operator()(int64_t i, int64_t r) const {
+    const int64_t c = i - r * channels;
+    const A g = dy[i], xh = (x[i] - mean[c]) * rstd[c];
+    return {{real(r) ? g * xh : A(0), real(r) ? g : A(0)}};
+  }
+};
+
+template <class T>
+struct InputGradient {
+  using A = Arithmetic<T>;
+  In<T> x, weight, dy;
+  Out<T> dx;
+  const A *mean, *rstd, *dweight, *dbias;
+  A share;  // 1 / N, or 0 where the statistics are constants
+  RealTokens real;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
+    const Out<T> out = dx.at(r * row.n);
+    const A *const m = mean, *const s = rstd, *const dw = dweight, *const db = dbias, part = share;
+    if (!real(r))
+      row.each([&](int i) { out[i] = A(0); });
+    else
+      row.each([&](int i) { out[i] = w[i] * s[i] * (g[i] - part * (db[i] + (in[i] - m[i]) * s[i] * dw[i])); });
+  }
+};
+
+struct BatchNorm {
+  static constexpr const char* name = "batch_norm";
+  ChannelStatistics statistics;
+  bool of_x;
+  Tensor lengths;
+  double epsilon;
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    const Tensor y = Tensor::empty_like(x), mean = statistics.mean,
+                 rstd = reciprocal(sqrt(statistics.variance + epsilon));
+    dispatch(x.dtype(), name, [&]<class T>() {
+      using A = Arithmetic<T>;
+      rows(x.device(), x.shape().rows(), static_cast<int>(x.size(-1)),
+           Forward<T>{{x.data<T>()},
+                      {weight.data<T>()},
+                      {bias ? bias.data<T>() : nullptr},
+                      {y.mutable_data<T>()},
+                      mean.data<A>(),
+                      rstd.data<A>(),
+                      real_tokens(name, x, lengths)});
+    });
+    saved.keep(x, weight, mean, rstd);
+    return y;
+  }
+  Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
+    const Tensor dx = Tensor::empty_like(x), dweight = Tensor::empty_like(mean), dbias = Tensor::empty_like(mean);
+    dispatch(x.dtype(), name, [&]<class T>() {
+      using A = Arithmetic<T>;
+      const RealTokens real = real_tokens(name, x, lengths);
+      const int64_t count = x.shape().rows(), channels = x.size(-1);
+      const A *const m = mean.data<A>(), *const s = rstd.data<A>();
+      reduce(x.device(), 1, count, channels, ParameterTerms<T>{{x.data<T>()}, {dy.data<T>()}, m, s, real, channels},
+             Outputs<A, 2>{{dweight.mutable_data<A>(), dbias.mutable_data<A>()}});
+      const A share = of_x ? A(1) / static_cast<A>(std::max<int64_t>(1, statistics.tokens)) : A(0);
+      if (saved.needs(0))
+        rows(x.device(), count, static_cast<int>(channels),
+             InputGradient<T>{{x.data<T>()},
+                              {weight.data<T>()},
+                              {dy.data<T>()},
+                              {dx.mutable_data<T>()},
+                              m,
+                              s,
+                              dweight.data<A>(),
+                              dbias.data<A>(),
+                              share,
+                              real});
+    });
+    return {saved.needs(0) ? dx : Tensor(), dweight.to(x.dtype()), dbias.to(x.dtype())};
+  }
+};
+
+// 1 for each element of a real token, else 0
+Tensor real_mask(const Tensor& x, const Tensor& lengths) {
+  std::vector<double> mask;
+  const RealTokens real = real_tokens("batch_norm", x, lengths);
+  for (int64_t r = 0; r < x.shape().rows(); ++r) mask.push_back(real(r));
+  return Tensor::from(x.shape().with(-1, 1), mask, x.dtype());
+}
+Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& lengths, double epsilon) {
+  const Shape flat{x.shape().rows(), x.size(-1)};
+  const Tensor mask = real_mask(x, lengths).reshape(flat.with(-1, 1)), rows = x.reshape(flat);
+  const double tokens = sum(mask).item();
+  const Tensor centred = rows - sum(rows * mask, {0}) / tokens;
+  const Tensor variance = sum(centred * centred * mask, {0}) / tokens;
+  return ((centred / sqrt(variance + epsilon) * weight + bias) * mask).reshape(x.shape());
+}
+
+class BatchNormalization final : public Module {
+ public:
+  struct Settings {
+    double momentum = 0.1, epsilon = 1e-5;
+    template <class V>
+    void visit(V& v) {
+      v("momentum", momentum, "share by which the running statistics move at a step", between(0, 1));
+      v("epsilon", epsilon, "added to the variance", above(0));
+    }
+  };
+  static inline const Info info{.name = "batch",
+                                .formula = "(x - mean_c) / sqrt(variance_c + epsilon) * weight + bias",
+                                .source = "Ioffe and Szegedy 2015, arXiv:1502.03167",
+                                .parameters = "weight 1, bias 0; buffers: running mean 0, running variance 1",
+                                .keeps = "x, mean and 1/deviation of each channel"};
+
+  BatchNormalization(const Spec& spec, const NormalizationOptions& options)
+      : weight_(Shape{options.width}, constant(1)),
+        running_mean_(Tensor::zeros(Shape{options.width})),
+        running_variance_(Tensor::full(Shape{options.width}, 1)) {
+    read_settings(spec, settings_);
+    if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
+  }
+  Tensor forward(const Tensor& x, Pass& pass) override {
+    if (!pass.training) {
+      const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+      return batch_norm(x, weight_.value, bias_.value,
+                        {running_mean_.to(arithmetic), running_variance_.to(arithmetic), 0}, false, pass.lengths,
+                        settings_.epsilon);
+    }
+    const ChannelStatistics now = channel_statistics(x, pass.lengths);
+    const auto again = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.key == pass.key; });
+    if (again != seen_.end())
+      again->statistics = now;
+    else
+      seen_.push_back({pass.key, now});
+    return batch_norm(x, weight_.value, bias_.value, now, true, pass.lengths, settings_.epsilon);
+  }
+  void after_step() override {
+    const NoGrad guard;
+    double all = 0;
+    for (const Seen& s : seen_) all += static_cast<double>(s.statistics.tokens);
+    if (all > 0) {
+      Tensor mean = Tensor::zeros_like(seen_[0].statistics.mean), variance = mean;
+      const auto share = [&](const Seen& s) { return static_cast<double>(s.statistics.tokens) / all; };
+      for (const Seen& s : seen_) mean = mean + s.statistics.mean * share(s);
+      for (const Seen& s : seen_) {
+        const Tensor offset = s.statistics.mean - mean;
+        variance = variance + (s.statistics.variance + offset * offset) * share(s);
+      }
+      move_towards(running_mean_, mean);
+      move_towards(running_variance_, variance * (all / std::max(1.0, all - 1)));
+    }
+    seen_.clear();
+  }
+  void visit(Visitor& v) override {
+    v("weight", weight_);
+    v("bias", bias_);
+    v("running_mean", running_mean_);
+    v("running_variance", running_variance_);
+  }
+
+ private:
+  struct Seen {
+    RandomKey key;
+    ChannelStatistics statistics;
+  };
+  void move_towards(const Tensor& running, const Tensor& seen) const {
+    running.copy_from(running.to(seen.dtype()) * (1 - settings_.momentum) + seen * settings_.momentum);
+  }
+  Settings settings_;
+  Parameter weight_, bias_;
+  Tensor running_mean_, running_variance_;
+  std::vector<Seen> seen_;  // since the last step
+};
+REGISTER_NORMALIZATION(BatchNormalization);
+
+Tensor of_itself(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& lengths) {
+  return batch_norm(x, weight, bias, channel_statistics(x, lengths), true, lengths, 1e-5);
+}
+GradientCase training_case(const CaseTensors& random) {
+  return {{{"x", random({2, 4, 7})}, {"weight", random({7})}, {"bias", random({7})}},
+          [](const auto& in) { return of_itself(in[0], in[1], in[2], {}); },
+          [](const auto& in) { return reference(in[0], in[1], in[2], {}, 1e-5); }};
+}
+REGISTER_GRADIENT_CASE("normalization", "batch", training_case);
+GradientCase padded_case(const CaseTensors& random) {
+  const Tensor lengths = Tensor::from(Shape{3}, std::vector<int32_t>{4, 1, 3});
+  return {{{"x", random({3, 4, 5})}, {"weight", random({5})}, {"bias", random({5})}},
+          [lengths](const auto& in) { return of_itself(in[0], in[1], in[2], lengths); },
+          [lengths](const auto& in) { return reference(in[0], in[1], in[2], lengths, 1e-5); }};
+}
+REGISTER_GRADIENT_CASE("normalization", "batch", padded_case);
+GradientCase evaluation_case(const CaseTensors& random) {
+  const Tensor mean = random({5}), spread = random({5}), variance = spread * spread;
+  return {{{"x", random({6, 5})}, {"weight", random({5})}, {"bias", random({5})}},
+          [=](const auto& in) {
+            return batch_norm(in[0], in[1], in[2], {mean, variance, 0}, false, {}, 0.1);
+          },
+          [=](const auto& in) { return (in[0] - mean) / sqrt(variance + 0.1) * in[1] + in[2]; }};
+}
+REGISTER_GRADIENT_CASE("normalization", "batch", evaluation_case);
+
+}  // namespace
+
+ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
+  const NoGrad guard;
+  const RealTokens real = real_tokens("batch_norm", x, lengths);
+  const int64_t count = x.shape().rows(), channels = x.size(-1);
+  ChannelStatistics s;
+  s.tokens = count;
+  if (lengths) {
+    s.tokens = 0;
+    for (const double length : lengths.to_vector())
+      s.tokens += std::clamp<int64_t>(static_cast<int64_t>(length), 0, x.size(1));
+  }
+  const double share = 1 / static_cast<double>(std::max<int64_t>(1, s.tokens));
+  s.mean = Tensor::empty(Shape{channels}, x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
+  s.variance = Tensor::empty_like(s.mean);
+  dispatch(x.dtype(), "batch_norm", [&]<class T>() {
+    using A = Arithmetic<T>;
+    reduce(x.device(), 1, count, channels, Value<T>{{x.data<T>()}, real}, s.mean.mutable_data<A>());
+    s.mean = s.mean * share;
+    reduce(x.device(), 1, count, channels, Square<T>{{x.data<T>()}, s.mean.data<A>(), real, channels},
+           s.variance.mutable_data<A>());
+    s.variance = s.variance * share;
+  });
+  return s;
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
+                  bool of_x, const Tensor& lengths, double epsilon) {
+  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
+        "batch_norm: x ", x.shape(), " with weight ", weight.shape(),
+        "; the weight and bias need the size of the last axis");
+  check_same_kind("batch_norm", x, weight);
+  real_tokens("batch_norm", x, lengths);
+  return record(BatchNorm{statistics, of_x, lengths, epsilon}, x, weight, bias);
+}
+
+}  // namespace orrery::nn

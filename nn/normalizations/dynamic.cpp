@@ -1,0 +1,168 @@
+// Any activation in the place of a normalization, which is what DyT and Derf are: no mean, no variance, no sum over
+// anything.  Zhu et al. 2025, arXiv:2503.10622, whose ablations are dynamic(hardtanh), dynamic(sigmoid),
+// dynamic(identity), and alpha fixed.
+//   y = F(u) weight + bias,   u = alpha x + shift          alpha and shift one number each, weight and bias by channel
+// With g = dy and du = g weight F'(u):
+//   dx = alpha du,   dalpha = sum of du x,   dshift = sum of du,   dweight = sum over rows of g F(u),   dbias = of g
+// Kept: x, never y: where F is flat x cannot be had from y, and dalpha needs it.  F(u) is recomputed.
+// dalpha and dshift are sums over batch, tokens and channels: over the tokens in the arithmetic type, in chunks that
+// depend on the sizes only, then over the channels in f64.
+#include "nn/normalizations/dynamic.h"
+
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct ByChannel {
+  In<T> alpha, shift;
+  HOST_DEVICE Several<double, 2> operator()(int64_t i, int64_t) const { return {{alpha[i], shift[i]}}; }
+};
+
+struct DynamicNorm {
+  static constexpr const char* name = "dynamic_norm";
+  Activation activation;
+
+  // An absent shift or bias is zero, an absent weight one.
+  static Tensor given(const Tensor& t, const Shape& shape, double otherwise, const Tensor& x) {
+    return t ? t : Tensor::full(shape, otherwise, x.dtype(), x.device());
+  }
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight,
+                 const Tensor& bias) const {
+    const Tensor y = Tensor::empty_like(x);
+    const Shape one{1}, channels{x.size(-1)};
+    const Tensor s = given(shift, one, 0, x), w = given(weight, channels, 1, x), b = given(bias, channels, 0, x);
+    activation.kernels().normalize(
+        activation.constants().data(),
+        {x.device(), x.dtype(), x.shape().rows(), x.size(-1), x.raw(), alpha.raw(), s.raw(), w.raw(), b.raw()},
+        y.mutable_raw());
+    saved.keep(x, alpha, s, w);
+    return y;
+  }
+  Gradients<5> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &alpha = saved[1], &shift = saved[2], &weight = saved[3];
+    const Shape channels{x.size(-1)};
+    const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    const bool with_parameters = saved.needs(1) || saved.needs(2) || saved.needs(3) || saved.needs(4);
+    const ActivationKernels::Normalized operands{x.device(),  x.dtype(),   x.shape().rows(), x.size(-1), x.raw(),
+                                                 alpha.raw(), shift.raw(), weight.raw(),     nullptr};
+    std::array<Tensor, 4> sums;
+    std::array<void*, 4> places{};
+    if (with_parameters)
+      for (size_t k = 0; k < 4; ++k)
+        sums[k] = Tensor::empty(channels, arithmetic, x.device()), places[k] = sums[k].mutable_raw();
+    const Tensor dx = saved.take(0);
+    activation.kernels().normalize_backward(activation.constants().data(), operands, dy.raw(), dx.mutable_raw(),
+                                            with_parameters ? places.data() : nullptr);
+    if (!with_parameters) return {dx, {}, {}, {}, {}};
+    const Tensor dalpha = Tensor::empty(Shape{1}, Dtype::f64, x.device()), dshift = Tensor::empty_like(dalpha);
+    dispatch(arithmetic, name, [&]<class T>() {
+      reduce(x.device(), 1, x.size(-1), 1, ByChannel<T>{{sums[2].data<T>()}, {sums[3].data<T>()}},
+             Outputs<double, 2>{{dalpha.mutable_data<double>(), dshift.mutable_data<double>()}});
+    });
+    Gradients<5> d{dx, dalpha, dshift, sums[0], sums[1]};
+    for (int i = 1; i < 5; ++i) {
+      Tensor& gradient = d[static_cast<size_t>(i)];
+      gradient = saved.needs(i) ? gradient.to(x.dtype()) : Tensor();
+    }
+    return d;
+  }
+};
+
+Tensor reference(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift,
+                 const Tensor& weight, const Tensor& bias) {
+  const Tensor y = activation(x * alpha + shift);
+  return weight ? y * weight + bias : y;
+}
+
+class Dynamic final : public DynamicNormalization {
+ public:
+  struct Settings {
+    Spec activation = parse_spec("tanh");
+    double alpha = 0.5;
+    bool learn_alpha = true, affine = true;
+    template <class V>
+    void visit(V& v) {
+      v("activation", activation, "any activation without parameters of its own");
+      v("alpha", alpha, "what x is multiplied by, at the start if it is learned");
+      v("learn_alpha", learn_alpha, "whether training changes alpha");
+      v("affine", affine, "a weight and a bias for each channel");
+    }
+  };
+  static inline const Info info{.name = "dynamic",
+                                .formula = "F(alpha x) * weight + bias",
+                                .source = "Zhu et al. 2025, arXiv:2503.10622",
+                                .parameters = "alpha 0.5 (one number), weight 1, bias 0",
+                                .keeps = "x"};
+
+  Dynamic(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec), options) {}
+
+ private:
+  static Form read(const Spec& spec) {
+    Settings s;
+    read_settings(spec, s);
+    check(!is_learned_activation(s.activation.name), "dynamic: ", print(spec), " has an activation with parameters of ",
+          "its own; choose one of ", join(activation_names()));
+    return {.activation = Activation(s.activation), .alpha = s.alpha, .learn_alpha = s.learn_alpha, .affine = s.affine};
+  }
+};
+REGISTER_NORMALIZATION(Dynamic);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  const Activation silu("silu(1.5)");
+  return {{{"x", random({5, 7})},
+           {"alpha", random({1})},
+           {"shift", random({1})},
+           {"weight", random({7})},
+           {"bias", random({7})}},
+          [silu](const auto& in) { return dynamic_norm(in[0], silu, in[1], in[2], in[3], in[4]); },
+          [silu](const auto& in) { return reference(in[0], silu, in[1], in[2], in[3], in[4]); }};
+}
+REGISTER_GRADIENT_CASE("normalization", "dynamic", gradient_case);
+GradientCase without_weight(const CaseTensors& random) {
+  const Activation sigmoid("sigmoid");
+  return {
+      {{"x", random({2, 3, 5})}, {"alpha", random({1})}},
+      [sigmoid](const auto& in) { return dynamic_norm(in[0], sigmoid, in[1]); },
+      [sigmoid](const auto& in) { return reference(in[0], sigmoid, in[1], Tensor::zeros({1}, Dtype::f64), {}, {}); }};
+}
+REGISTER_GRADIENT_CASE("normalization", "dynamic", without_weight);
+
+}  // namespace
+
+DynamicNormalization::DynamicNormalization(const Form& form, const NormalizationOptions& options)
+    : activation_(form.activation), fixed_alpha_(form.alpha) {
+  if (form.learn_alpha) alpha_ = Parameter(Shape{1}, constant(form.alpha));
+  if (form.shift) shift_ = Parameter(Shape{1}, constant(*form.shift));
+  if (form.affine) weight_ = Parameter(Shape{options.width}, constant(1));
+  if (form.affine && options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
+}
+Tensor DynamicNormalization::forward(const Tensor& x, Pass&) {
+  const Tensor alpha = alpha_.value ? alpha_.value : Tensor::full(Shape{1}, fixed_alpha_, x.dtype(), x.device());
+  return dynamic_norm(x, activation_, alpha, shift_.value, weight_.value, bias_.value);
+}
+void DynamicNormalization::visit(Visitor& v) {
+  v("alpha", alpha_);
+  v("shift", shift_);
+  v("weight", weight_);
+  v("bias", bias_);
+}
+
+Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift,
+                    const Tensor& weight, const Tensor& bias) {
+  check(x.shape().rank() >= 1 && alpha.shape() == Shape{1} && (!shift || shift.shape() == Shape{1}), "dynamic_norm: x ",
+        x.shape(), " with alpha ", alpha.shape(), "; alpha and shift are one number each, (1)");
+  for (const Tensor& t : {weight, bias})
+    check(!t || t.shape() == Shape{x.size(-1)}, "dynamic_norm: x ", x.shape(), " with a weight or bias of ",
+          t ? t.shape() : Shape{}, "; they need the size of the last axis");
+  for (const Tensor& t : {alpha, shift, weight, bias})
+    if (t) check_same_kind("dynamic_norm", x, t);
+  return record(DynamicNorm{activation}, x, alpha, shift, weight, bias);
+}
+
+}  // namespace orrery::nn

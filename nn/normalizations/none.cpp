@@ -1,0 +1,31 @@
+// No normalization:  y = x,  dx = dy.  The same tensor comes out, so a block without normalization pays nothing.
+// Kept: nothing.
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/normalization.h"
+
+namespace orrery::nn {
+namespace {
+
+class NoNormalization final : public Module {
+ public:
+  static inline const Info info{.name = "none", .formula = "x", .source = "", .parameters = "none", .keeps = "nothing"};
+  NoNormalization(const Spec& spec, const NormalizationOptions&) {
+    check(spec.items.empty(), "none: takes no settings, not ", print(spec));
+  }
+  Tensor forward(const Tensor& x, Pass&) override { return x; }
+};
+REGISTER_NORMALIZATION(NoNormalization);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"x", random({5, 7})}},
+          [](const auto& in) {
+            Pass pass;
+            return (*make_normalization(parse_spec("none"), {.width = 7}))(in[0], pass);
+          },
+          [](const auto& in) { return in[0] * 1.0; }};
+}
+REGISTER_GRADIENT_CASE("normalization", "none", gradient_case);
+
+}  // namespace
+}  // namespace orrery::nn
