@@ -66,6 +66,9 @@ class AttentionLayer : public Sublayer {
                  const AttentionAbilities& abilities);
   ~AttentionLayer() override;
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) final;
+  // The layer between its projections: what queries (B, Tq, H, D) read from keys (B, Tk, Hk, D) and values (B, Tk, Hk,
+  // Dv), as (B, Tq, H Dv).  The tokens x (B, Tq, width) that ask are for a gate and a dynamic span.
+  Tensor read_heads(Reading reading, const Tensor& x, Pass& pass);
   void visit(Visitor& v) override;  // a rule with parameters of its own visits them too
 
  protected:

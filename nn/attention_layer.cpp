@@ -84,7 +84,7 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
 }
 
-// Queries, keys and values of these tokens, normalized and turned.
+// Queries, keys and values of these tokens.
 Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
   const int64_t keys = key_heads_ * head_size_;
   std::vector<Tensor> qkv;
@@ -100,13 +100,6 @@ Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
   Reading r{.query = by_head(qkv[0], options_.heads),
             .key = by_head(qkv[1], key_heads_),
             .value = by_head(qkv[2], key_heads_)};
-  if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
-  if (options_.position && !options_.memory_width) {
-    r.query = options_.position->rotate(r.query, pass);
-    r.key = options_.position->rotate(r.key, pass);
-  }
-  r.query = watch(path(), "query", r.query), r.key = watch(path(), "key", r.key);
-  r.value = watch(path(), "value", r.value);
   return r;
 }
 
@@ -152,8 +145,14 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
   return read(context, o, pass) + read(slots, of_slots, pass);
 }
 
-Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) {
-  Reading r = project(x, pass);
+Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
+  if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
+  if (options_.position && !options_.memory_width) {
+    r.query = options_.position->rotate(r.query, pass);
+    r.key = options_.position->rotate(r.key, pass);
+  }
+  r.query = watch(path(), "query", r.query), r.key = watch(path(), "key", r.key);
+  r.value = watch(path(), "value", r.value);
   if (!options_.memory_width) continue_from_cache(name_, path(), r, pass, options_.causal);
   add_terms(x, r, pass);
   const ReadingOptions o = options_of(pass);
@@ -161,8 +160,13 @@ Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pas
     const NoGrad guard;
     if (const Tensor w = weights(r, o)) watch(path(), "weights", w);
   }
-  Tensor y = watch(path(), "read", read_all(r, o, pass)).reshape(x.shape().with(-1, options_.width));
-  if (gate_) y = gate_function_->gate((*gate_)(x, pass), y);
+  const Tensor read = watch(path(), "read", read_all(r, o, pass));
+  const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
+  return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;
+}
+
+Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) {
+  const Tensor y = read_heads(project(x, pass), x, pass);
   return linear(y, output_.weight.value, output_.bias.value, residual);
 }
 

@@ -54,20 +54,20 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
 
 Tensor Span::forward(const Tensor& x, Pass& pass) {
   const double limit = static_cast<double>(limit_);
-  if (kind_ == Kind::adaptive) return share_.value * limit;
+  if (kind_ == Kind::adaptive) return share_.value * limit + 1.0;
   static const Activation sigmoid("sigmoid");
-  return permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1}) * limit;
+  return permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1}) * limit + 1.0;
 }
 
 void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
   if (!learned()) return;
   const Tensor z = (*this)(x, pass);
   reading.span = z.dtype() == Dtype::bf16 ? z.to(Dtype::f32) : z;
-  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", mean(z));
+  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", mean(z - 1.0));
 }
 
 void Span::limit(ReadingOptions& options) const {
-  options.window = limit_ + 1;
+  options.window = learned() || !options.own ? limit_ + 1 : limit_;
   options.ramp = ramp_;
 }
 

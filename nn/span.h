@@ -1,8 +1,9 @@
 // How far back a head reads: a soft mask over the distance x between a query and a key.
-//   m(x) = clip((R + z - x) / R, 0, 1)
-// Sukhbaatar et al. 2019, arXiv:1905.07799.  The mask and its derivative stand in engine/attend.h.
+//   m(x) = clip((R + z + 1 - x) / R, 0, 1)
+// Sukhbaatar et al. 2019, arXiv:1905.07799; as in their code, distance 1 is the start of the ramp, so at z = 0 the R
+// most recent tokens are seen, not R - 1.  The mask and its derivative stand in engine/attend.h, which is handed z + 1.
 //
-//   fixed(S)                  z = S and no ramp: keys at a distance of at most S are seen
+//   fixed(S)                  no ramp: S keys are seen, the own one included if it is visible
 //   adaptive_span(S, R=32)    z = S z',  z' in [0, 1] learned for each head, from 0
 //   dynamic_span(S, R=32)     z = S sigmoid(v.x + b), from the token x that asks, v and b for each head, b from -4
 //
@@ -24,7 +25,7 @@ class Span final : public Module {
   // Adds the span to a reading by queries x (B, Tq, width), and the penalty "span_penalty" to the pass if it is wanted.
   void add_to(Reading& reading, const Tensor& x, Pass& pass);
   void limit(ReadingOptions& options) const;             // window and ramp
-  Tensor forward(const Tensor& x, Pass& pass) override;  // z: (H) or (B, H, Tq)
+  Tensor forward(const Tensor& x, Pass& pass) override;  // z + 1: (H) or (B, H, Tq)
   void visit(Visitor& v) override;
 
  private:

@@ -1,10 +1,10 @@
 // Rectified linear attention: unnormalized weights, and a normalization of what is read instead.
 // Zhang, Titov and Sennrich 2021, Sparse attention with linear units, arXiv:2104.07012.
 //   a_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j,   o_i = a_i / sqrt(mean a_i^2 + epsilon) * gain
-// gated=yes: o_i times sigmoid(w a_i), w one number for each element of a head, from 0 (half open).
+// gated=yes: o_i times sigmoid(w a_i), w from 0, half open.
 // The derivative is that of the RMS normalization (nn/normalizations/rms.cpp), then that of relu attention
-// (engine/attend.h). Conventions: the mean is over the Dv elements of a head, so that heads stay independent; gain from
-// 1, shared by the heads; a row without a positive score gives 0, because its a is 0.
+// (engine/attend.h). Conventions, as in the authors' code: the mean is over all heads together, H Dv elements, and gain
+// (from 1) and w have as many; a token without a positive score in any head gives 0, because its a is 0.
 // Kept: q, k, v, a.  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
@@ -36,8 +36,8 @@ class Rela final : public AttentionLayer {
   Rela(const Settings& settings, const AttentionOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}),
         epsilon_(settings.epsilon),
-        gain_(Shape{head_size()}, constant(1)) {
-    if (settings.gated) opening_ = Parameter(Shape{head_size()}, constant(0));
+        gain_(Shape{options.width}, constant(1)) {
+    if (settings.gated) opening_ = Parameter(Shape{options.width}, constant(0));
   }
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);
@@ -47,8 +47,10 @@ class Rela final : public AttentionLayer {
 
  private:
   Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
-    const Tensor a = attend(r, o, relu_).output, y = rms_norm(a, gain_.value, epsilon_);
-    return opening_.value ? sigmoid_.gate(a * opening_.value, y) : y;
+    const Tensor read = attend(r, o, relu_).output;
+    const Tensor a = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
+    const Tensor y = rms_norm(a, gain_.value, epsilon_);
+    return (opening_.value ? sigmoid_.gate(a * opening_.value, y) : y).reshape(read.shape());
   }
   Tensor weights(const Reading& r, const ReadingOptions& o) override { return weights_of(r, o, relu_); }
 
