@@ -20,13 +20,13 @@ namespace {
 class Gau final : public Sublayer {
  public:
   struct Settings {
-    int64_t size = 128, expansion = 2;
+    int64_t size = 128, inner = 0;
     Spec length = parse_spec("keys_visible");
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
       v("size", size, "S, channels of queries and keys", at_least(1));
-      v("expansion", expansion, "E / width", at_least(1));
+      v("inner", inner, "E, channels of u and v; 0: 2 width", at_least(0));
       v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }
@@ -42,7 +42,7 @@ class Gau final : public Sublayer {
       : settings_(s),
         options_(o),
         size_(s.size),
-        expanded_(s.expansion * o.width),
+        expanded_(s.inner ? s.inner : 2 * o.width),
         length_(info.name, s.length, o.causal),
         input_(o.width, 2 * expanded_ + size_, {.bias = o.bias, .weight = normal(o.deviation)}),
         query_gain_(Shape{size_}, normal(0.02)),
@@ -113,7 +113,7 @@ class Gau final : public Sublayer {
   Activation swish_{"silu"}, square_{"relu_squared"};
 };
 REGISTER_ATTENTION(Gau);
-const bool cases = add_attention_cases("gau", {"gau(size=6)", "gau(size=4, expansion=1, length=fixed(3))"}, false);
+const bool cases = add_attention_cases("gau", {"gau(size=6)", "gau(size=4, inner=7, length=fixed(3))"}, false);
 
 }  // namespace
 }  // namespace orrery::nn
