@@ -8,7 +8,7 @@
 // for both:                  dV = a^T g,   dK = scale dp^T x,   dx = scale dp K
 // Neither formula is written here: with F this is the operation of dense.cpp with W_in = K and W_out = V^T, and with
 // softmax it is attention to slots, one head of C channels, without a context (engine/attend.h).
-// Kept with F: x and p.  Kept with softmax: x, a V, and the log-sum-exp of each row; no (R, S) array exists.
+// Kept with F: x, p, and V turned.  Kept with softmax: x, a V, and the log-sum-exp of each row; no (R, S) array exists.
 // With norm=layer also what layer normalization keeps.
 //
 // Conventions.  scale is 1 unless given, as no source states 1 / sqrt(C).  The softmax form has no biases.
@@ -50,7 +50,7 @@ class Memory final : public SlotReader {
       .formula = "F(x K^T + b_K) V + b_V, or softmax(scale x K^T) V",
       .source = "Geva et al. 2020, arXiv:2012.14913; arXiv:2302.06461",
       .parameters = "K N(0, 0.02^2), V N(0, 0.02^2 / (2 layers)), biases 0, weight of the norm 1",
-      .keeps = "x, x K^T + b_K; with softmax x, a V, log-sum-exp of each row"};
+      .keeps = "x, x K^T + b_K, V^T; with softmax x, a V, log-sum-exp of each row"};
 
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {

@@ -5,7 +5,8 @@
 //   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n
 //   K_hn
 // forward and backward of engine/attend.h with the slots as the only keys.
-// Kept: x, y, and the log-sum-exp of each row and head; no (R, N) array exists.  With projections also what they keep.
+// Kept: x, y, K and V in use, and the log-sum-exp of each row and head; no (R, N) array exists.  With projections also
+// what they keep.
 //
 // Conventions.  scale is 1 / sqrt(D) unless given.  Stored and used numbers differ as nn/slots.h says (scaled=no: they
 // do not), so K and V in use are N(0, 1) and y has a variance of about e / N.  With one head this is
@@ -48,7 +49,7 @@ class Persistent final : public SlotReader {
       .parameters =
           "K N(0, 1), stored / sqrt(D), V N(0, 1), stored / sqrt(slots); W_q N(0, 0.02^2), W_o N(0, 0.02^2 / "
           "(2 layers)), biases 0",
-      .keeps = "x, y, log-sum-exp of each row and head"};
+      .keeps = "x, y, K, V, log-sum-exp of each row and head"};
 
   Persistent(const Spec& spec, const FeedForwardOptions& options)
       : Persistent(settings_from<Settings>(spec), options) {}

@@ -68,12 +68,40 @@ TEST_CASE("gated takes the inner size as given, or two thirds of it") {
   CHECK(count_parameters(*layer_of("gated(two_thirds=yes)", options)) == count_parameters(*layer_of("dense", options)));
 }
 
-TEST_CASE("what a gated feed-forward keeps is x, gate and up") {
+namespace {
+
+// What all calls on the way from y to its leaves keep, in f32 numbers.
+int64_t kept(const Tensor& y) {
+  std::vector<Edge> pending{y.body()->edge};
+  int64_t bytes = 0;
+  while (!pending.empty()) {
+    const Edge edge = pending.back();
+    pending.pop_back();
+    if (!edge.node) continue;
+    bytes += edge.node->saved.bytes();
+    for (const Edge& input : edge.node->saved.edges()) pending.push_back(input);
+  }
+  return bytes / 4;
+}
+
+}  // namespace
+
+TEST_CASE("what the headers say is kept for backward is what is kept, beside the parameters") {
   const int64_t rows = 6, width = 8, slots = 16;
-  const auto leaf = [](const Shape& shape) { return random_tensor(shape, 1, Dtype::f32).set_requires_grad(); };
-  const Tensor y = gated_feed_forward(leaf({rows, width}), Activation("silu"), leaf({2 * slots, width}), {},
-                                      leaf({width, slots}), {});
-  CHECK(y.body()->edge.node->saved.bytes() == 4 * (rows * width + 2 * rows * slots + 3 * slots * width));
+  const auto kept_by = [&](const char* spec) {
+    const Layer layer = make_feed_forward(parse_spec(spec), {.width = width, .inner = slots, .bias = false});
+    name_paths(*layer);
+    initialize(*layer, 1);
+    Pass pass;
+    return kept((*layer)(random_tensor({rows, width}, 1, Dtype::f32).set_requires_grad(), pass));
+  };
+  CHECK(kept_by("dense") == rows * width + rows * slots + 2 * slots * width);
+  CHECK(kept_by("gated") == rows * width + 2 * rows * slots + 3 * slots * width);
+  CHECK(kept_by("memory(relu)") == rows * width + rows * slots + 2 * slots * width);
+  CHECK(kept_by("memory(softmax)") == 2 * rows * width + rows + 2 * slots * width);
+  CHECK(kept_by("memory(softmax, norm=layer)") ==
+        2 * rows * width + rows + 2 * slots * width + rows * width + 2 * rows + width);
+  CHECK(kept_by("persistent(heads=2)") == 2 * rows * width + 2 * rows + 2 * slots * width);
 }
 
 TEST_CASE("a gated feed-forward gives the same bits for any number of threads, and bf16 near f32") {
