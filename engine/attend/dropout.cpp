@@ -23,17 +23,19 @@ void four_keys(const RandomKey random_key, uint64_t first, uint64_t step, int64_
 }  // namespace
 
 template <class A>
-void dropout_factors(const Problem<A>& problem, int64_t row, int64_t width, int64_t key, int64_t keys, A* m) {
+const A* dropout_factors(const Problem<A>& problem, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory) {
   const A kept = static_cast<A>(1 / (1 - problem.options.dropout));
   const auto least = static_cast<uint32_t>(std::min(std::ceil(problem.options.dropout * 0x1p32), 0x1p32 - 1));
-  const int64_t counters = (problem.sizes.keys + 3) / 4;  // of a row
-  // Tiles begin at multiples of key_block and have room for as many keys: writing four at a time is always possible.
-  for (int64_t j = 0; j < keys; j += 4)
+  const int64_t counters = (problem.sizes.keys + problem.sizes.slots + 3) / 4;  // of a row
+  // Four keys at a time, from the first of four to the last of four: slots may begin and end in the middle.
+  const int64_t before = key % 4;
+  for (int64_t j = 0; j < before + keys; j += 4)
     four_keys(problem.options.random_key, static_cast<uint64_t>(row * counters + (key + j) / 4),
-              static_cast<uint64_t>(counters), width, least, kept, m + j * width);
+              static_cast<uint64_t>(counters), width, least, kept, memory + j * width);
+  return memory + before * width;
 }
 
-template void dropout_factors(const Problem<float>&, int64_t, int64_t, int64_t, int64_t, float*);
-template void dropout_factors(const Problem<double>&, int64_t, int64_t, int64_t, int64_t, double*);
+template const float* dropout_factors(const Problem<float>&, int64_t, int64_t, int64_t, int64_t, float*);
+template const double* dropout_factors(const Problem<double>&, int64_t, int64_t, int64_t, int64_t, double*);
 
 }  // namespace orrery::detail::attend

@@ -1,7 +1,8 @@
-// o = sum_j w_j v_j for a block of queries: online softmax, or pointwise weights.
+// o = sum_j w_j v_j for a block of queries: online softmax, or pointwise weights.  Persistent slots follow the context
+// as further tiles.
 #pragma once
 
-#include "engine/attend/kernels.h"
+#include "engine/attend/scores.h"
 
 namespace orrery::detail::attend {
 namespace {
@@ -12,9 +13,10 @@ struct Online {
   A *largest, *sum, *shrink;  // shrink: what the sums of earlier tiles are multiplied by
 };
 
-// Scores become exp(s - largest).  Returns whether earlier tiles have to be shrunk.
+// Scores become m exp(s - largest); without shares m = 1, but for what is hidden already.  The largest score is that of
+// the keys with m > 0.  Returns whether earlier tiles have to be shrunk.
 template <class A>
-bool online_softmax(int64_t keys, int64_t width, A* scores, const Online<A>& state) {
+bool online_softmax(int64_t keys, int64_t width, A* scores, const A* shares, const Online<A>& state) {
   Mask<A> changed{};
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Vector<A> before = load(state.largest + i);
@@ -28,7 +30,8 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const Online<A>& sta
     Vector<A> sum = load(state.sum + i) * shrink;
     for (int64_t j = 0; j < keys; ++j) {
       A* const s = scores + j * width + i;
-      const Vector<A> w = exponential<A>(load(s) - base);
+      Vector<A> w = exponential<A>(load(s) - base);
+      if (shares) w *= load(shares + j * width + i);
       sum += w;
       store(s, w);
     }
@@ -46,14 +49,31 @@ void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* factor) {
 
 // output [+]= weights^T values
 template <class A>
-void read_values(const QueryBlock<A>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add) {
+void read_values(const QueryBlock<A>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add,
+                 const Workspace<A>& w) {
   const int64_t size = block.p.sizes.value_size;
-  const Matrix<const A> values = block.of_keys(block.p.inputs.value, keys.first, size);
-  const Factor<A> transposed = {weights, 1, block.width};
-  if (keys.cover == Cover::all || finite<A>(values, keys.count, size))
-    product<A>(block.count, size, keys.count, transposed, values, output, add, band_of(block, keys));
-  else
-    selective_product<A>(block.count, size, keys.count, transposed, values, output, add);
+  const Matrix<const A> values = value_rows(block, keys);
+  *w.work += add_product<A>(keys.cover == Cover::all || finite(values, keys.count, size), block.count, size, keys.count,
+                            {weights, 1, block.width}, values, output, {.factor = 1, .add = add}, band_of(block, keys));
+}
+
+// What a tile adds to the sums of the block.  `begun`: an earlier tile has written to the output.
+template <class A>
+void read_tile(const QueryBlock<A>& block, const Keys& keys, const Online<A>& state, Matrix<A> output, bool& begun,
+               const Workspace<A>& w) {
+  const int64_t n = keys.count * block.width;
+  compute_scores(block, keys, w);
+  if (vanishes(block, keys, w.scores)) return;
+  if (block.softmax()) {
+    const A* const shares = on_ramp(block, keys) ? w.shares : nullptr;
+    const bool grown = online_softmax(keys.count, block.width, w.scores, shares, state);
+    if (begun && grown) scale_rows(output, block.count, block.p.sizes.value_size, state.shrink);
+  } else {
+    pointwise_weights(block, keys, w.scores, w, w.scores);
+  }
+  if (const A* const kept = dropout_of(block, keys, w)) multiply(w.scores, kept, n);
+  read_values(block, keys, w.scores, output, begun, w);
+  begun = true;
 }
 
 template <class A>
@@ -71,33 +91,16 @@ void finish_softmax(const QueryBlock<A>& block, const Online<A>& state, Matrix<A
 
 template <class A>
 void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number, const Workspace<A>& w) {
-  const QueryBlock<A> block = query_block_of(p, sequence, head, number * query_block, p.sizes.queries);
+  const QueryBlock<A> block = query_block_of(p, sequence, head, number * query_block, p.sizes.queries, w);
   const Matrix<A> output = {w.output, p.sizes.value_size};
   const Online<A> state = {w.rows[0], w.rows[1], w.rows[2]};
   for (int64_t i = 0; i < block.width; ++i) state.largest[i] = -infinity<A>, state.sum[i] = 0;
   pack_queries(block, w.query_columns);
 
   bool begun = false;
-  const Range range = visible_keys(block.see, block.first, block.count, {0, p.sizes.keys});
-  for (int64_t key = range.begin; key < range.end; key += key_block) {
-    const Keys keys = keys_of(block, key, range.end);
-    if (keys.cover == Cover::none) continue;
-    compute_scores(block, keys, w.query_columns, w.scores);
-    if (vanishes(block, keys, w.scores)) continue;
-    if (block.softmax()) {
-      const bool grown = online_softmax(keys.count, block.width, w.scores, state);
-      if (begun && grown) scale_rows(output, block.count, p.sizes.value_size, state.shrink);
-    } else {
-      p.weighting.values(p.weighting.context, w.scores, w.scores, keys.count * block.width);
-      hide(block, keys, w.scores, A(0));
-    }
-    if (p.dropout_factors) {
-      p.dropout_factors(p, block.place(), block.width, key, keys.count, w.factors);
-      multiply(w.scores, w.factors, keys.count * block.width);
-    }
-    read_values(block, keys, w.scores, output, begun);
-    begun = true;
-  }
+  const auto read = [&](const Keys& keys) { read_tile(block, keys, state, output, begun, w); };
+  each_tile(block, {0, p.sizes.keys}, read);
+  each_tile_of_slots({0, p.sizes.slots}, read);
   if (!begun) fill_rows(output, block.count, p.sizes.value_size);
   if (block.softmax()) finish_softmax(block, state, output);
   const Matrix<A> result = block.of_queries(p.output, p.sizes.value_size);

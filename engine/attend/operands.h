@@ -98,31 +98,44 @@ class Destination {
 template <class A>
 class TaskMemory {
  public:
-  explicit TaskMemory(const AttendSizes& padded_sizes) {
-    const int64_t elements = lay_out(padded_sizes, nullptr);
+  explicit TaskMemory(const Problem<A>& problem) {
+    const int64_t elements = lay_out(problem, nullptr);
     memory_ = std::make_unique<Buffer>(Device::cpu, elements * int64_t{sizeof(A)});
-    lay_out(padded_sizes, reinterpret_cast<A*>(memory_->data()));
+    lay_out(problem, reinterpret_cast<A*>(memory_->data()));
+    workspace_.work = &work_;
   }
-  const Workspace<A>& workspace() const { return workspace_; }
+  TaskMemory(const TaskMemory&) = delete;
+  TaskMemory& operator=(const TaskMemory&) = delete;
+
+  Workspace<A>& workspace() { return workspace_; }
+  int64_t work() const { return work_; }
 
  private:
-  int64_t lay_out(const AttendSizes& sizes, A* memory) {
+  int64_t lay_out(const Problem<A>& p, A* memory) {
     int64_t used = 0;  // every part is a multiple of query_block elements, so all begin at multiples of 64 bytes
-    const auto take = [&](A*& part, int64_t elements) {
-      part = memory ? memory + used : nullptr;
-      used += elements;
+    const auto take = [&](A*& part, int64_t elements, bool needed = true) {
+      part = memory && needed ? memory + used : nullptr;
+      used += needed ? elements : 0;
     };
-    take(workspace_.query_columns, sizes.head_size * query_block);
-    take(workspace_.gradient_columns, sizes.value_size * query_block);
-    for (A** tile : {&workspace_.scores, &workspace_.score_gradients, &workspace_.factors})
-      take(*tile, key_block * query_block);
-    take(workspace_.output, query_block * sizes.value_size);
-    for (A*& row : workspace_.rows) take(row, query_block);
+    Workspace<A>& w = workspace_;
+    const StatisticsGradients<A>& statistics = p.statistics_gradients;
+    take(w.query_columns, p.sizes.head_size * query_block);
+    take(w.gradient_columns, p.sizes.value_size * query_block);
+    for (A** tile : {&w.scores, &w.score_gradients, &w.shares}) take(*tile, key_block * query_block);
+    take(w.slopes, key_block * query_block, p.options.soft_cap > 0);
+    take(w.spare, key_block * query_block, p.inputs.span || statistics.sum_gradient || statistics.entropy_gradient);
+    take(w.factors, (key_block + 8) * query_block, p.dropout_factors);
+    take(w.band, (key_block + query_block) * query_block, p.sizes.distances > 0);
+    take(w.distance_row, key_block + query_block, p.inputs.distance_bias);
+    take(w.output, query_block * p.sizes.value_size);
+    for (A** row : {&w.spans, &w.span_gradients}) take(*row, query_block);
+    for (A*& row : w.rows) take(row, query_block);
     return used;
   }
 
   std::unique_ptr<Buffer> memory_;
-  Workspace<A> workspace_;
+  Workspace<A> workspace_ = {};
+  int64_t work_ = 0;
 };
 
 }  // namespace orrery::detail::attend

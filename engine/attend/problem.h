@@ -22,26 +22,47 @@ struct Problem {
   const A* kept_log_sum = nullptr;  // backward and statistics
   Tokens<const A> kept_output = {}, output_gradient = {};
   AttendGradients<A> gradients = {};
+  StatisticsGradients<A> statistics_gradients = {};
   RowStatistics<A> statistics = {};
-  // Writes m_ij of a tile, (keys, width), whose first query has the row `row` of (batch, heads, queries); null without
-  // dropout.
-  void (*dropout_factors)(const Problem& problem, int64_t row, int64_t width, int64_t key, int64_t keys,
-                          A* m) = nullptr;
+  // Writes d_ij of a tile, (keys, width), whose first query has the row `row` of (batch, heads, queries), into `memory`
+  // and returns where it begins there; null without dropout.
+  const A* (*dropout_factors)(const Problem& problem, int64_t row, int64_t width, int64_t key, int64_t keys,
+                              A* memory) = nullptr;
 };
 template <class A>
-void dropout_factors(const Problem<A>& problem, int64_t row, int64_t width, int64_t key, int64_t keys, A* m);
+const A* dropout_factors(const Problem<A>& problem, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory);
+
+// Gradients to which the queries of many tasks add: each task has sums of its own.  Null where nobody wants them.
+template <class A>
+struct SharedSums {
+  A *distance_key = nullptr, *distance_bias = nullptr, *span = nullptr;  // as in AttendGradients; span: per head only
+};
 
 // Memory of one task; each part begins at a multiple of 64 bytes.
 template <class A>
 struct Workspace {
-  A *query_columns, *gradient_columns;    // (head_size, query_block), (value_size, query_block)
-  A *scores, *score_gradients, *factors;  // (key_block, query_block) each
-  A* output;                              // (query_block, value_size)
-  A* rows[7];                             // query_block each
+  A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
+  A *scores, *score_gradients;          // tiles: (key_block, query_block)
+  A *shares, *slopes, *spare;           // tiles: m, the derivative of the soft cap, what comes in between
+  A* factors;                           // of dropout; a tile with room for 8 more keys
+  A *band, *distance_row;               // (key_block + query_block, query_block); as many rows of one element
+  A* output;                            // (query_block, value_size)
+  A *spans, *span_gradients;            // query_block each, like the following
+  A* rows[8];
+  SharedSums<A> sums;
+  int64_t* work;  // multiplications with additions so far
 };
 
 struct Range {
   int64_t begin, end;
+};
+
+// Queries that meet keys in backward, in one sequence and for all query heads that read one key head.
+struct Meeting {
+  int64_t sequence, key_head;
+  Range queries, keys;
+  bool slots;                      // the keys are persistent slots
+  bool clear_queries, clear_keys;  // start from zero instead of adding to what stands in their gradients
 };
 
 // A task is serial.  `block` numbers blocks of query_block queries.
@@ -51,10 +72,7 @@ struct Kernels {
                   const Workspace<A>& workspace);
   void (*statistics)(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block,
                      const Workspace<A>& workspace);
-  // Adds what these queries, of all heads that read key_head, and these keys give one another.  `first`: instead of
-  // adding to what stands in the gradients of these queries and keys, start from zero.
-  void (*backward)(const Problem<A>& problem, int64_t sequence, int64_t key_head, Range queries, Range keys, bool first,
-                   const Workspace<A>& workspace);
+  void (*backward)(const Problem<A>& problem, const Meeting& meeting, const Workspace<A>& workspace);
 };
 
 struct InstructionSet {

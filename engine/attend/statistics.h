@@ -1,7 +1,7 @@
 // Row statistics of the weights, computed aside from the scores of each tile.
 #pragma once
 
-#include "engine/attend/kernels.h"
+#include "engine/attend/scores.h"
 
 namespace orrery::detail::attend {
 namespace {
@@ -42,39 +42,43 @@ void write_statistics(const QueryBlock<A>& block, const Counts<A>& counts) {
     const int64_t at = block.place() + i;
     const A total = counts.positive[i];
     if (out.sum) out.sum[at] = counts.sum[i];
+    if (out.positive_sum) out.positive_sum[at] = total;
     if (out.entropy) out.entropy[at] = total > 0 ? logarithm<A>(splat(total))[0] - counts.logarithms[i] / total : A(0);
     if (out.zero_share) out.zero_share[at] = counts.seen[i] > 0 ? counts.zeros[i] / counts.seen[i] : A(0);
     if (out.maximum) out.maximum[at] = counts.seen[i] > 0 ? counts.largest[i] : A(0);
   }
 }
 
+// Counts the weights of a tile.
+template <class A>
+void count_tile(const QueryBlock<A>& block, const Keys& keys, const A* log_sums, const Counts<A>& counts,
+                const Workspace<A>& w) {
+  const int64_t n = keys.count * block.width;
+  compute_scores(block, keys, w);
+  if (block.softmax()) {
+    for (int64_t i = 0; i < n; i += lanes<A>)
+      store(w.scores + i, exponential<A>(load(w.scores + i) - load(log_sums + i % block.width)));
+    if (on_ramp(block, keys)) multiply(w.scores, w.shares, n);
+  } else {
+    pointwise_weights(block, keys, w.scores, w, w.scores);
+  }
+  A* const seen = w.score_gradients;
+  for (int64_t i = 0; i < n; ++i) seen[i] = keys.cover == Cover::all || w.shares[i] != 0;
+  count_weights(keys.count, block.width, w.scores, seen, counts);
+}
+
 template <class A>
 void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number, const Workspace<A>& w) {
-  const QueryBlock<A> block = query_block_of(p, sequence, head, number * query_block, p.sizes.queries);
+  const QueryBlock<A> block = query_block_of(p, sequence, head, number * query_block, p.sizes.queries, w);
   const Counts<A> counts = {w.rows[0], w.rows[1], w.rows[2], w.rows[3], w.rows[4], w.rows[5]};
-  A *const log_sums = w.rows[6], *const seen = w.score_gradients;
+  A* const log_sums = w.rows[6];
   for (int k = 0; k < 6; ++k)
     for (int64_t i = 0; i < block.width; ++i) w.rows[k][i] = k == 5 ? -infinity<A> : A(0);
   pack_queries(block, w.query_columns);
   if (block.softmax()) load_log_sums(block, log_sums);
-
-  const Range range = visible_keys(block.see, block.first, block.count, {0, p.sizes.keys});
-  for (int64_t key = range.begin; key < range.end; key += key_block) {
-    const Keys keys = keys_of(block, key, range.end);
-    if (keys.cover == Cover::none) continue;
-    const int64_t n = keys.count * block.width;
-    compute_scores(block, keys, w.query_columns, w.scores);
-    if (block.softmax()) {
-      for (int64_t i = 0; i < n; i += lanes<A>)
-        store(w.scores + i, exponential<A>(load(w.scores + i) - load(log_sums + i % block.width)));
-    } else {
-      p.weighting.values(p.weighting.context, w.scores, w.scores, n);
-      hide(block, keys, w.scores, A(0));
-    }
-    for (int64_t i = 0; i < n; ++i) seen[i] = 1;
-    hide(block, keys, seen, A(0));
-    count_weights(keys.count, block.width, w.scores, seen, counts);
-  }
+  const auto count = [&](const Keys& keys) { count_tile(block, keys, log_sums, counts, w); };
+  each_tile(block, {0, p.sizes.keys}, count);
+  each_tile_of_slots({0, p.sizes.slots}, count);
   write_statistics(block, counts);
 }
 

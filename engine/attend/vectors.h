@@ -108,10 +108,14 @@ template <class A>
   return numbers;
 }
 
-// e^x for x <= 0, up to rounding: 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r by its Taylor series.
-// About 1 ulp; exactly 0, never denormal, for x below exp_lowest, so also for minus infinity; NaN for NaN.
+// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, for x <= 0 up to rounding, as `power` = 2^n and `rest` =
+// e^r - 1, by its Taylor series and without cancellation.
 template <class A>
-[[gnu::always_inline]] inline Vector<A> exponential(Vector<A> x) {
+struct SplitPower {
+  Vector<A> power, rest;
+};
+template <class A>
+[[gnu::always_inline]] inline SplitPower<A> split_exponential(Vector<A> x) {
   using F = Format<A>;
   constexpr A shift = A(3) * A(Word<A>{1} << (F::mantissa_bits - 1));  // adding it rounds to a whole number
   const Vector<A> shifted = x * A(1.4426950408889634) + shift, n = shifted - shift;
@@ -126,9 +130,25 @@ template <class A>
     constexpr A coefficient = inverse_factorial(F::exp_terms - 1 - i);
     p = p * r + coefficient;
   });
-  p = p * r + A(1);
   const Bits<A> power = (reinterpret_cast<Bits<A>>(shifted) + F::exponent_bias) << F::mantissa_bits;
-  return select<A>(x < F::exp_lowest, Vector<A>{}, p * reinterpret_cast<Vector<A>>(power));
+  return {reinterpret_cast<Vector<A>>(power), p * r};
+}
+
+// About 1 ulp; exactly 0, never denormal, for x below exp_lowest, so also for minus infinity; NaN for NaN.
+template <class A>
+[[gnu::always_inline]] inline Vector<A> exponential(Vector<A> x) {
+  const SplitPower<A> e = split_exponential<A>(x);
+  return select<A>(x < Format<A>::exp_lowest, Vector<A>{}, (e.rest + A(1)) * e.power);
+}
+
+// tanh x = -y / (2 + y) for x > 0, with y = e^(-2x) - 1 = 2^n (e^r - 1) + (2^n - 1): accurate for small x too.
+template <class A>
+[[gnu::always_inline]] inline Vector<A> hyperbolic_tangent(Vector<A> x) {
+  const Vector<A> down = A(-2) * select<A>(x < A(0), -x, x);
+  const SplitPower<A> e = split_exponential<A>(down);
+  const Vector<A> y = select<A>(down < Format<A>::exp_lowest, splat(A(-1)), e.power * e.rest + (e.power - A(1)));
+  const Vector<A> size = y / (A(2) + y);
+  return select<A>(x < A(0), size, -size);
 }
 
 // ln x for positive normal x: n ln 2 + 2 artanh t with x = 2^n m, m in [0.7, 1.4), t = (m - 1) / (m + 1).

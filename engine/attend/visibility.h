@@ -1,4 +1,8 @@
-// Which keys a query sees: a band around its place, the length of its sequence, and its document.
+// Which keys a query sees, and how much of them: a band around its place, the length of its sequence, its document, and
+// the ramp at the end of its span.
+//
+//   m_ij = clip((R + z_i - |x|) / R, 0, 1),  x = i + query_offset - j      with a span; else 1
+//   m_ij = 0                                                               for every key that is not seen
 #pragma once
 
 #include "engine/attend/problem.h"
@@ -7,11 +11,15 @@
 namespace orrery::detail::attend {
 namespace {
 
-enum class Cover { none, some, all };  // how much of a tile is seen
+enum class Cover { none, some, all };  // how much of a tile is seen; all: with m = 1
 
+// What a block of queries sees.
 struct Visibility {
-  Band band;     // of key - query
-  int64_t keys;  // length of the sequence
+  Band band;      // of key - query: beyond it nobody sees anything
+  int64_t own;    // key - query that is hidden by own = false; far_away if none is
+  int64_t whole;  // up to this distance from its place every query of the block has m = 1
+  int64_t place;  // query_offset
+  int64_t keys;   // length of the sequence
   const int32_t *query_documents, *key_documents;
 };
 
@@ -21,9 +29,41 @@ Visibility visibility(const Problem<A>& p, int64_t sequence) {
   const int64_t length = o.key_lengths ? least(p.sizes.keys, greatest(0, o.key_lengths[sequence])) : p.sizes.keys;
   Band band = everything;
   if (o.window > 0) band = {o.query_offset - o.window + 1, o.query_offset + o.window - 1};
-  if (o.causal) band.last = o.query_offset;
-  return {band, length, o.query_documents ? o.query_documents + sequence * p.sizes.queries : nullptr,
-          o.key_documents ? o.key_documents + sequence * p.sizes.keys : nullptr};
+  if (o.causal) band.last = o.own ? o.query_offset : o.query_offset - 1;
+  return {.band = band,
+          .own = o.own || o.causal ? far_away : o.query_offset,
+          .whole = far_away,
+          .place = o.query_offset,
+          .keys = length,
+          .query_documents = o.query_documents ? o.query_documents + sequence * p.sizes.queries : nullptr,
+          .key_documents = o.key_documents ? o.key_documents + sequence * p.sizes.keys : nullptr};
+}
+
+// z_i of a block of queries, whose first one has the row `row` of (batch, query_heads, queries).
+template <class A>
+void load_spans(const Problem<A>& p, int64_t head, int64_t row, int64_t queries, int64_t width, A* spans) {
+  for (int64_t i = 0; i < width; ++i)
+    spans[i] = p.options.span_per_query ? p.inputs.span[row + least(i, queries - 1)] : p.inputs.span[head];
+}
+
+// Narrows what is seen to the longest span of the block: m > 0 where |x| < R + z.  A span that is NaN hides nothing.
+template <class A>
+void narrow_to_spans(const A* spans, int64_t queries, double ramp, Visibility& see) {
+  constexpr double limit = 1 << 30;
+  double shortest = limit, longest = -limit;
+  for (int64_t i = 0; i < queries; ++i) {
+    const double z = spans[i];
+    shortest = z >= shortest ? shortest : z >= -limit ? z : -limit;
+    longest = z <= longest ? longest : z <= limit ? z : limit;
+  }
+  const double end = longest + ramp < limit ? longest + ramp : limit;
+  const auto floor = [](double x) {
+    const auto whole = static_cast<int64_t>(x);
+    return static_cast<double>(whole) > x ? whole - 1 : whole;
+  };
+  const int64_t reach = -floor(-end) - 1;
+  see.band = {greatest(see.band.first, see.place - reach), least(see.band.last, see.place + reach)};
+  see.whole = floor(shortest);
 }
 
 // The keys that a block of queries has to look at.
@@ -44,7 +84,10 @@ inline Range extremes(const int32_t* documents, int64_t n) {
 inline Cover cover(const Visibility& see, int64_t query, int64_t queries, int64_t key, int64_t keys) {
   const int64_t nearest = key - (query + queries - 1), farthest = key + keys - 1 - query;  // key - query in the tile
   if (nearest > see.band.last || farthest < see.band.first) return Cover::none;
-  const bool inside = nearest >= see.band.first && farthest <= see.band.last;
+  const bool in_band = nearest >= see.band.first && farthest <= see.band.last;
+  const bool without_own = see.own < nearest || see.own > farthest;
+  const bool off_ramp = greatest(farthest - see.place, see.place - nearest) <= see.whole;
+  const bool inside = in_band && without_own && off_ramp;
   if (!see.query_documents) return inside ? Cover::all : Cover::some;
   const Range a = extremes(see.query_documents + query, queries), b = extremes(see.key_documents + key, keys);
   if (a.begin > b.end || b.begin > a.end) return Cover::none;
@@ -56,27 +99,41 @@ inline Band tile_band(const Visibility& see, int64_t query, int64_t key) {
   return {see.band.first + query - key, see.band.last + query - key};
 }
 
-// tile (keys x width, lanes are queries): what is not seen becomes `hidden`.
+// shares (keys x width, lanes are queries): m of a tile.
 template <class A>
-void hide(const Visibility& see, int64_t query, int64_t queries, int64_t width, int64_t key, int64_t keys, A* tile,
-          A hidden) {
+void compute_shares(const Visibility& see, const A* spans, double ramp, int64_t query, int64_t queries, int64_t width,
+                    int64_t key, int64_t keys, A* shares) {
   const Band band = tile_band(see, query, key);
   const auto word = [](int64_t x) { return static_cast<Word<A>>(greatest(-(1 << 30), least(1 << 30, x))); };
+  const auto length = static_cast<A>(ramp);
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Mask<A> numbers = lane_numbers<A>();
     const Mask<A> first = numbers + word(band.first + i), last = numbers + word(band.last + i);
+    const Mask<A> own = numbers + word(see.own + query - key + i), place = numbers + word(see.place + query - key + i);
     Mask<A> document{};
     if (see.query_documents)
       for (int64_t lane = 0; lane < least(lanes<A>, queries - i); ++lane)
         document[lane] = see.query_documents[query + i + lane];
     for (int64_t j = 0; j < keys; ++j) {
       const Mask<A> at = Mask<A>{} + static_cast<Word<A>>(j);
-      Mask<A> seen = (at >= first) & (at <= last);
+      Mask<A> seen = (at >= first) & (at <= last) & (at != own);
       if (see.key_documents) seen &= document == see.key_documents[key + j];
-      A* const p = tile + j * width + i;
-      store(p, select<A>(seen, load(p), splat(hidden)));
+      Vector<A> m = splat(A(1));
+      if (spans) {
+        const Vector<A> distance = __builtin_convertvector(at > place ? at - place : place - at, Vector<A>);
+        m = (load(spans + i) - distance) / length + A(1);
+        m = select<A>(m <= A(0), Vector<A>{}, select<A>(m >= A(1), splat(A(1)), m));
+      }
+      store(shares + j * width + i, select<A>(seen, m, Vector<A>{}));
     }
   }
+}
+
+// What is not seen becomes `hidden`.
+template <class A>
+void hide(const A* shares, int64_t n, A* tile, A hidden) {
+  for (int64_t i = 0; i < n; i += lanes<A>)
+    store(tile + i, select<A>(load(shares + i) == A(0), splat(hidden), load(tile + i)));
 }
 
 }  // namespace

@@ -2,38 +2,16 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "engine/attend/vectors.h"
-#include "engine/check.h"
 #include "engine/parallel.h"
+#include "tests/support/fused_attention.h"
 #include "tests/support/plain_attention.h"
 
 namespace orrery {
 namespace {
 
 using namespace testing;
-
-std::vector<const char*> instruction_sets() {
-  std::vector<const char*> sets = {"avx2"};
-  try {
-    use_attend_instruction_set("avx512"), sets.push_back("avx512");
-  } catch (const Error&) {
-  }
-  return sets;
-}
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-const Kind kinds[] = {Kind::softmax, Kind::relu, Kind::gelu_tanh};
 
 // Every mask, alone and together, for these sizes.
 std::vector<Case> masks(const AttendSizes& s) {
@@ -43,6 +21,8 @@ std::vector<Case> masks(const AttendSizes& s) {
                              with({.scale = 0.3, .causal = true}),
                              with({.scale = 0.3, .causal = true, .query_offset = offset}),
                              with({.scale = 0.3, .causal = true, .query_offset = -1}),
+                             with({.scale = 0.3, .causal = true, .own = false}),
+                             with({.scale = 0.3, .own = false, .query_offset = offset}),
                              with({.scale = 0.3, .query_offset = offset / 2, .window = 20}),
                              with({.scale = 0.3, .causal = true, .query_offset = offset, .window = 9})};
   Case lengths = with({.scale = 0.3}), documents = with({.scale = 0.3}),
@@ -116,9 +96,10 @@ TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, what
     const auto poison = [](Numbers& x, size_t begin, size_t n) {
       std::fill_n(x.begin() + static_cast<int64_t>(begin), n, not_a_number);
     };
-    poison(c.key, c.key.size() / 2, c.key.size() / 2),
-        poison(c.value, c.value.size() / 2, c.value.size() / 2);                      // sequence 1
-    poison(c.query, c.query.size() / 2, c.query.size() / 2), poison(c.query, 0, 32);  // and query 0 of 0
+    poison(c.operands.key, c.operands.key.size() / 2, c.operands.key.size() / 2),
+        poison(c.operands.value, c.operands.value.size() / 2, c.operands.value.size() / 2);  // sequence 1
+    poison(c.operands.query, c.operands.query.size() / 2, c.operands.query.size() / 2),
+        poison(c.operands.query, 0, 32);  // and query 0 of 0
     poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2),
         poison(c.output_gradient, 0, 48);
     for (const char* set : instruction_sets()) {
@@ -127,7 +108,8 @@ TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, what
       check_equal(c, dirty, expected, 6e-5);
       for (size_t i = 0; i < 48; ++i) CHECK(dirty.output[i] == 0);
       for (size_t i = dirty.output.size() / 2; i < dirty.output.size(); ++i) CHECK(dirty.output[i] == 0);
-      for (size_t i = dirty.key.size() / 2; i < dirty.key.size(); ++i) CHECK(dirty.key[i] == 0);
+      for (size_t i = dirty.gradients.key.size() / 2; i < dirty.gradients.key.size(); ++i)
+        CHECK(dirty.gradients.key[i] == 0);
       if (kind == Kind::softmax) CHECK(dirty.log_sum[0] == -INFINITY);
     }
   }
@@ -141,56 +123,25 @@ TEST_CASE("attend: NaN and infinity reach only those who see them") {
       c.key_documents = c.query_documents;
       c.fill();
       const Results clean = attend<float>(c);
-      for (Numbers* x : {&c.query, &c.key, &c.value, &c.output_gradient})
+      for (Numbers* x : {&c.operands.query, &c.operands.key, &c.operands.value, &c.output_gradient})
         std::fill_n(x->begin() + 40 * 16, 16, bad);  // token 40
       const Results dirty = attend<float>(c);
       const auto untouched = [&](const Numbers& a, const Numbers& b) {
         for (size_t i = 0; i < a.size(); ++i)
           if (const size_t token = i / 16; token < 37 || token >= 80) CHECK(a[i] == b[i]);
       };
-      untouched(dirty.output, clean.output), untouched(dirty.query, clean.query);
-      untouched(dirty.key, clean.key), untouched(dirty.value, clean.value);
+      untouched(dirty.output, clean.output), untouched(dirty.gradients.query, clean.gradients.query);
+      untouched(dirty.gradients.key, clean.gradients.key), untouched(dirty.gradients.value, clean.gradients.value);
       for (size_t i = 37 * 16; i < 40 * 16; ++i) CHECK(dirty.output[i] == clean.output[i]);  // before it, by causality
       if (kind != Kind::relu) CHECK(!std::isfinite(dirty.output[40 * 16]));                  // relu may skip NaN
     }
-}
-
-TEST_CASE("attend: gradients agree with a difference quotient, with dropout") {
-  for (const Kind kind : {Kind::softmax, Kind::gelu_tanh}) {
-    Case c{.sizes = {2, 9, 11, 4, 2, 5, 3},
-           .options = {.scale = 0.6, .causal = true, .query_offset = 2, .dropout = 0.3},
-           .kind = kind};
-    c.options.random_key = {11, 12};
-    c.fill();
-    const auto loss = [&](double t) {  // along a direction
-      Case moved = c;
-      uint64_t seed = 20;
-      for (Numbers* x : {&moved.query, &moved.key, &moved.value}) {
-        for (size_t i = 0; i < x->size(); ++i) (*x)[i] += t * random_number(seed, i);
-        ++seed;
-      }
-      const Numbers output = attend<double>(moved).output;
-      double sum = 0;
-      for (size_t i = 0; i < output.size(); ++i) sum += output[i] * c.output_gradient[i];
-      return sum;
-    };
-    const double h = 1e-3, quotient = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h);
-    const Results r = attend<double>(c);
-    double slope = 0;
-    uint64_t seed = 20;
-    for (const Numbers* g : {&r.query, &r.key, &r.value}) {
-      for (size_t i = 0; i < g->size(); ++i) slope += (*g)[i] * random_number(seed, i);
-      ++seed;
-    }
-    CHECK(std::abs(slope - quotient) <= 1e-7 * std::max(1., std::abs(slope)));
-  }
 }
 
 TEST_CASE("attend: dropout keeps the mean and the share it was told to") {
   Case c{.sizes = {2, 200, 300, 2, 2, 4, 1}, .options = {.scale = 0, .dropout = 0.25}};
   c.options.random_key = {3, 4};
   c.fill();
-  std::fill(c.value.begin(), c.value.end(), 1.);  // o_i = (number kept) / (0.75 * 300)
+  std::fill(c.operands.value.begin(), c.operands.value.end(), 1.);  // o_i = (number kept) / (0.75 * 300)
   double mean = 0, square = 0;
   const Numbers output = attend<float>(c).output;
   for (const double o : output) mean += o / static_cast<double>(output.size());
@@ -203,26 +154,28 @@ TEST_CASE("attend: a feed-forward is attention over weights") {
   const int64_t tokens = 37, width = 20, hidden = 130;
   Case c{.sizes = {1, tokens, hidden, 1, 1, width, width}, .kind = Kind::gelu_tanh};
   c.fill();
-  for (Numbers* x : {&c.query, &c.key, &c.value})
+  for (Numbers* x : {&c.operands.query, &c.operands.key, &c.operands.value})
     for (double& e : *x) e *= 0.5;
-  Numbers y(c.query.size()), dx = y, dw_in(c.key.size()), dw_out = dw_in;
+  Numbers y(c.operands.query.size()), dx = y, dw_in(c.operands.key.size()), dw_out = dw_in;
   const auto at = [&](int64_t row, int64_t column) { return static_cast<size_t>(row * width + column); };
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t n = 0; n < hidden; ++n) {
       double z = 0, dh = 0;
       for (int64_t d = 0; d < width; ++d)
-        z += c.query[at(t, d)] * c.key[at(n, d)], dh += c.output_gradient[at(t, d)] * c.value[at(n, d)];
+        z += c.operands.query[at(t, d)] * c.operands.key[at(n, d)],
+            dh += c.output_gradient[at(t, d)] * c.operands.value[at(n, d)];
       const Slope<double> f = evaluate(Kind::gelu_tanh, z);
       for (int64_t d = 0; d < width; ++d) {
-        y[at(t, d)] += f.value * c.value[at(n, d)], dw_out[at(n, d)] += f.value * c.output_gradient[at(t, d)];
-        dx[at(t, d)] += dh * f.derivative * c.key[at(n, d)], dw_in[at(n, d)] += dh * f.derivative * c.query[at(t, d)];
+        y[at(t, d)] += f.value * c.operands.value[at(n, d)], dw_out[at(n, d)] += f.value * c.output_gradient[at(t, d)];
+        dx[at(t, d)] += dh * f.derivative * c.operands.key[at(n, d)],
+            dw_in[at(n, d)] += dh * f.derivative * c.operands.query[at(t, d)];
       }
     }
   const Results r = attend<double>(c);
   CHECK(difference(r.output, y) <= 1e-12);
-  CHECK(difference(r.query, dx) <= 1e-12);
-  CHECK(difference(r.key, dw_in) <= 1e-12);
-  CHECK(difference(r.value, dw_out) <= 1e-12);
+  CHECK(difference(r.gradients.query, dx) <= 1e-12);
+  CHECK(difference(r.gradients.key, dw_in) <= 1e-12);
+  CHECK(difference(r.gradients.value, dw_out) <= 1e-12);
 }
 
 TEST_CASE("attend: large scores, underflow and skipped tiles") {
@@ -230,16 +183,16 @@ TEST_CASE("attend: large scores, underflow and skipped tiles") {
   c.fill();
   const Results r = attend<double>(c), expected = plain(c);  // scores of some hundreds
   CHECK(difference(r.output, expected.output) <= 1e-11);
-  CHECK(difference(r.key, expected.key) <= 1e-10);
+  CHECK(difference(r.gradients.key, expected.gradients.key) <= 1e-10);
   CHECK(difference(r.entropy, expected.entropy) <= 1e-11);
   const Results narrow = attend<float>(c);
   for (const double share : narrow.zero_share) CHECK(share > 0.5);
   CHECK(difference(narrow.sum, Numbers(64, 1.)) < 1e-4);  // the rounding of scores of some hundreds
 
   c.kind = Kind::relu, c.options.scale = 0.25;
-  for (size_t i = 0; i < c.query.size(); ++i) c.query[i] = std::abs(c.query[i]);
-  for (size_t i = 128 * 16; i < c.key.size(); ++i)
-    c.key[i] = -std::abs(c.key[i]);  // beyond the first tile: nothing positive
+  for (size_t i = 0; i < c.operands.query.size(); ++i) c.operands.query[i] = std::abs(c.operands.query[i]);
+  for (size_t i = 128 * 16; i < c.operands.key.size(); ++i)
+    c.operands.key[i] = -std::abs(c.operands.key[i]);  // beyond the first tile: nothing positive
   tiles_pulled_back = 0;
   check_equal(c, attend<double>(c), plain(c), 1e-12);
   CHECK(tiles_pulled_back == 1);
@@ -249,14 +202,15 @@ TEST_CASE("attend: gradients that nobody wants, and empty sizes") {
   Case c{.sizes = {1, 20, 30, 1, 1, 16, 16}};
   c.fill();
   const Results all = attend<double>(c);
-  const AttendInputs<double> inputs{{c.query.data(), 16}, {c.key.data(), 16}, {c.value.data(), 16}};
-  Numbers output(c.query.size()), log_sum(20), dk(c.key.size());
+  const AttendInputs<double> inputs{
+      {c.operands.query.data(), 16}, {c.operands.key.data(), 16}, {c.operands.value.data(), 16}};
+  Numbers output(c.operands.query.size()), log_sum(20), dk(c.operands.key.size());
   attend_forward<double>(c.sizes, {}, {}, inputs, {output.data(), 16}, log_sum.data());
   attend_backward<double>(c.sizes, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
                           {.key = {dk.data(), 16}});
-  CHECK(dk == all.key);
+  CHECK(dk == all.gradients.key);
 
-  Numbers dq(c.query.size(), not_a_number);
+  Numbers dq(c.operands.query.size(), not_a_number);
   const AttendSizes no_keys{1, 20, 0, 1, 1, 16, 16}, no_queries{1, 0, 30, 1, 1, 16, 16};
   attend_forward<double>(no_keys, {}, {}, inputs, {output.data(), 16}, log_sum.data());
   attend_backward<double>(no_keys, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
@@ -290,39 +244,6 @@ TEST_CASE("attend: what does not fit is named") {
         "attend: documents of keys are given without those of queries; both or none are needed");
   CHECK(error_of([] { use_attend_instruction_set("mmx"); }) ==
         "attend: no instruction set 'mmx'; there are avx2 and avx512");
-}
-
-// The vector functions, in the instruction set that the tests are compiled for.
-template <class A>
-double worst_ulp(double begin, double end, detail::attend::Vector<A> (*f)(detail::attend::Vector<A>),
-                 long double (*exact)(long double)) {
-  double worst = 0;
-  for (int64_t i = 0; i < 200000; i += detail::attend::lanes<A>) {
-    A x[detail::attend::lanes<A>], y[detail::attend::lanes<A>];
-    for (int64_t l = 0; l < detail::attend::lanes<A>; ++l)
-      x[l] = static_cast<A>(begin + (end - begin) * static_cast<double>(i + l) / 200016);
-    detail::attend::store<A>(y, f(detail::attend::load<A>(x)));
-    for (int64_t l = 0; l < detail::attend::lanes<A>; ++l) {
-      const long double right = exact(x[l]);
-      const double ulp = std::ldexp(1., std::ilogb(static_cast<A>(right)) - std::numeric_limits<A>::digits + 1);
-      worst = std::max(worst, static_cast<double>(std::abs(static_cast<long double>(y[l]) - right)) / ulp);
-    }
-  }
-  return worst;
-}
-
-TEST_CASE("attend: exponential and logarithm") {
-  using namespace detail::attend;
-  CHECK(worst_ulp<float>(-87, 0, exponential<float>, std::exp) < 1.1);
-  CHECK(worst_ulp<double>(-708, 0, exponential<double>, std::exp) < 1.1);
-  CHECK(worst_ulp<float>(1e-3, 0.9, logarithm<float>, std::log) < 2.5);
-  CHECK(worst_ulp<float>(1.2, 1e4, logarithm<float>, std::log) < 2.5);
-  CHECK(worst_ulp<double>(1.2, 1e4, logarithm<double>, std::log) < 2.5);
-  CHECK(exponential<float>(Vector<float>{} - INFINITY)[0] == 0);
-  CHECK(exponential<float>(Vector<float>{} - 87.1f)[0] == 0);
-  CHECK(exponential<float>(Vector<float>{})[0] == 1);
-  CHECK(std::isnan(exponential<float>(Vector<float>{} + NAN)[0]));
-  CHECK(std::isnan(logarithm<float>(Vector<float>{} + NAN)[0]));
 }
 
 }  // namespace orrery

@@ -1,240 +1,170 @@
-// Attention as a plain loop over queries and keys in f64, and the same case through attend.
+// Attention as a plain loop over queries and keys in f64: the formulas at the head of engine/attend.h, with softmax
+// differentiated step by step (exponentials, their sum, the quotient) instead of by the short form that the engine
+// uses.
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
-
-#include "engine/attend.h"
+#include "tests/support/attention_case.h"
 
 namespace orrery::testing {
 
-inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-using Numbers = std::vector<double>;
-
-inline double random_number(uint64_t seed, uint64_t i) { return 2 * uniform<double>(RandomKey{seed, 7}, i) - 1; }
-
-// ---- weightings
-
-enum class Kind { softmax, relu, gelu_tanh };
-
-template <class A>
-struct Slope {
-  A value, derivative;
-};
-template <class A>
-Slope<A> evaluate(Kind kind, A s) {
-  if (kind == Kind::relu) return {s > 0 ? s : A(0), A(s > 0)};
-  const A c = A(1.5957691216057308), g = 1 / (1 + std::exp(-c * s * (1 + A(0.044715) * s * s)));
-  return {s * g, g + s * g * (1 - g) * c * (1 + A(0.134145) * s * s)};
-}
-inline std::atomic<int64_t> tiles_pulled_back = 0;
-template <class A>
-Weighting<A> weighting(Kind kind) {
-  static constexpr Kind kinds[] = {Kind::softmax, Kind::relu, Kind::gelu_tanh};
-  if (kind == Kind::softmax) return {};
-  return {[](const void* context, const A* s, A* w, int64_t n) {
-            for (int64_t i = 0; i < n; ++i) w[i] = evaluate(*static_cast<const Kind*>(context), s[i]).value;
-          },
-          [](const void* context, const A* s, const A* g, A* w, A* ds, int64_t n) {
-            ++tiles_pulled_back;
-            for (int64_t i = 0; i < n; ++i) {
-              const Slope<A> f = evaluate(*static_cast<const Kind*>(context), s[i]);
-              ds[i] = f.derivative * g[i], w[i] = f.value;
-            }
-          },
-          &kinds[static_cast<int>(kind)], kind == Kind::relu};
-}
-
-// ---- a problem with its data, (batch, tokens, heads, size) without gaps, and what comes out of it
-
-struct Results {
-  Numbers output, log_sum, query, key, value;  // the last three: gradients
-  Numbers sum, entropy, zero_share, maximum;
-};
-struct Case {
-  AttendSizes sizes;
-  AttendOptions options = {};
-  Kind kind = Kind::softmax;
-  std::vector<int32_t> lengths = {}, query_documents = {}, key_documents = {};
-  Numbers query = {}, key = {}, value = {}, output_gradient = {};
-
-  void fill(bool round_to_bf16 = false) {
-    const AttendSizes& s = sizes;
-    const auto make = [&](uint64_t seed, int64_t tokens, int64_t heads, int64_t size) {
-      Numbers x(static_cast<size_t>(s.batch * tokens * heads * size));
-      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(1.7 * random_number(seed, i));
-      for (double& e : x) e = round_to_bf16 ? static_cast<float>(bf16(static_cast<float>(e))) : e;
-      return x;
-    };
-    query = make(1, s.queries, s.query_heads, s.head_size), key = make(2, s.keys, s.key_heads, s.head_size);
-    value = make(3, s.keys, s.key_heads, s.value_size),
-    output_gradient = make(4, s.queries, s.query_heads, s.value_size);
-  }
-  AttendOptions all_options() const {
-    AttendOptions o = options;
-    if (!lengths.empty()) o.key_lengths = lengths.data();
-    if (!query_documents.empty()) o.query_documents = query_documents.data(), o.key_documents = key_documents.data();
-    return o;
-  }
-  bool sees(int64_t b, int64_t i, int64_t j) const {
-    const int64_t at = i + options.query_offset;
-    if (options.causal && j > at) return false;
-    if (options.window > 0 && std::abs(at - j) >= options.window) return false;
-    if (!lengths.empty() && j >= lengths[static_cast<size_t>(b)]) return false;
-    return query_documents.empty() || query_documents[static_cast<size_t>(b * sizes.queries + i)] ==
-                                          key_documents[static_cast<size_t>(b * sizes.keys + j)];
-  }
-  double kept(int64_t row, int64_t j) const {  // the factor of dropout, by the rule in the header
-    if (options.dropout == 0) return 1;
-    const auto bits = options.random_key.bits(static_cast<uint64_t>(row * ((sizes.keys + 3) / 4) + j / 4));
-    return bits[static_cast<int>(j % 4)] >= options.dropout * 0x1p32 ? 1 / (1 - options.dropout) : 0;
-  }
+// One key or slot that a query sees.
+struct PlainKey {
+  bool slot;
+  int64_t distance;                       // |x|; none for a slot
+  size_t key, value;                      // where its rows begin
+  double kept;                            // the factor of dropout
+  double share = 1, raw = 0, score = 0;   // m, t, s
+  double unmasked = 0, weight = 0;        // F(s) or exp(s - largest score), w
+  double weight_gradient = 0, slope = 0;  // g, F'
+  double score_gradient = 0;              // ds
 };
 
-// One row of the plain loop: weights, their gradients, and the statistics of the row `row`.
 struct PlainRow {
-  std::vector<int64_t> keys;
-  Numbers weight, gradient;  // ds
+  int64_t sequence, head, query, row;
+  size_t at, read;  // where q_i and o_i begin
+  std::vector<PlainKey> keys = {};
+  double total = 0, positive = 0, entropy = 0;  // sum of exponentials; P; H
 };
-inline void plain_statistics(const Case& c, const PlainRow& r, size_t row, Results& out) {
-  double positive = 0, zeros = 0;
-  for (const double& w : r.weight) {
-    out.sum[row] += w, positive += std::max(w, 0.), zeros += (c.kind != Kind::softmax && w == 0);
-    out.maximum[row] = &w == r.weight.data() ? w : std::max(out.maximum[row], w);
+
+inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
+  const int64_t at = i + c.options.query_offset;
+  if (c.options.causal && j > at) return false;
+  if (!c.options.own && j == at) return false;
+  if (c.options.window > 0 && std::abs(at - j) >= c.options.window) return false;
+  if (!c.lengths.empty() && j >= c.lengths[static_cast<size_t>(b)]) return false;
+  return c.query_documents.empty() || c.query_documents[static_cast<size_t>(b * c.sizes.queries + i)] ==
+                                          c.key_documents[static_cast<size_t>(b * c.sizes.keys + j)];
+}
+
+inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // by the rule in the header
+  if (c.options.dropout == 0) return 1;
+  const int64_t counters = (c.sizes.keys + c.sizes.slots + 3) / 4;
+  const auto bits = c.options.random_key.bits(static_cast<uint64_t>(row * counters + key / 4));
+  return bits[static_cast<int>(key % 4)] >= c.options.dropout * 0x1p32 ? 1 / (1 - c.options.dropout) : 0;
+}
+
+inline size_t span_place(const Case& c, const PlainRow& r) {
+  return static_cast<size_t>(c.options.span_per_query ? r.row : r.head);
+}
+
+inline PlainRow plain_row(const Case& c, int64_t row) {
+  const AttendSizes& s = c.sizes;
+  const int64_t i = row % s.queries, h = row / s.queries % s.query_heads, b = row / s.queries / s.query_heads;
+  const int64_t token = (b * s.queries + i) * s.query_heads + h, head = h / (s.query_heads / s.key_heads);
+  PlainRow r{b, h, i, row, static_cast<size_t>(token * s.head_size), static_cast<size_t>(token * s.value_size)};
+  const auto add = [&](bool slot, int64_t place, int64_t distance, int64_t number) {
+    const int64_t at = place * s.key_heads + head;
+    r.keys.push_back({slot, distance, static_cast<size_t>(at * s.head_size), static_cast<size_t>(at * s.value_size),
+                      dropout_factor(c, row, number)});
+  };
+  for (int64_t j = 0; j < s.keys; ++j) {
+    if (!sees(c, b, i, j)) continue;
+    add(false, b * s.keys + j, std::abs(i + c.options.query_offset - j), j);
+    if (!c.spanned) continue;
+    const double distance = static_cast<double>(r.keys.back().distance), R = c.options.ramp;
+    r.keys.back().share = std::clamp((R + c.operands.span[span_place(c, r)] - distance) / R, 0., 1.);
+    if (r.keys.back().share == 0) r.keys.pop_back();
   }
-  for (const double w : r.weight) out.entropy[row] -= w > 0 ? w / positive * std::log(w / positive) : 0;
+  for (int64_t n = 0; n < s.slots; ++n) add(true, n, 0, s.keys + n);
+  return r;
+}
+
+inline void plain_scores(const Case& c, PlainRow& r) {
+  const Operands& x = c.operands;
+  const size_t D = static_cast<size_t>(c.sizes.head_size);
+  for (PlainKey& k : r.keys) {
+    const auto distance = static_cast<size_t>(k.distance);
+    for (size_t d = 0; d < D; ++d) {
+      const double position = c.positioned && !k.slot ? x.distance_key[distance * D + d] : 0;
+      k.raw += c.options.scale * x.query[r.at + d] * ((k.slot ? x.slot_key : x.key)[k.key + d] + position);
+    }
+    if (c.biased && !k.slot) k.raw += x.distance_bias[static_cast<size_t>(r.head * c.sizes.distances) + distance];
+    const double cap = c.options.soft_cap;
+    k.score = cap > 0 ? cap * std::tanh(k.raw / cap) : k.raw;
+  }
+}
+
+inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
+  double largest = -INFINITY;
+  for (const PlainKey& k : r.keys) largest = std::max(largest, k.score);
+  for (PlainKey& k : r.keys) {
+    const Slope<double> f = evaluate(c.kind, k.score);
+    k.unmasked = c.kind == Kind::softmax ? std::exp(k.score - largest) : f.value;
+    k.slope = c.kind == Kind::softmax ? k.unmasked : f.derivative;
+    k.weight = k.share * k.unmasked, r.total += k.weight;
+  }
+  const auto row = static_cast<size_t>(r.row);
+  out.log_sum[row] = largest + std::log(r.total);
+  double zeros = 0;
+  for (PlainKey& k : r.keys) {
+    if (c.kind == Kind::softmax) k.weight /= r.total;
+    out.sum[row] += k.weight, r.positive += std::max(k.weight, 0.), zeros += c.kind != Kind::softmax && k.weight == 0;
+    out.maximum[row] = &k == r.keys.data() ? k.weight : std::max(out.maximum[row], k.weight);
+  }
+  for (const PlainKey& k : r.keys)
+    r.entropy -= k.weight > 0 ? k.weight / r.positive * std::log(k.weight / r.positive) : 0;
+  out.positive_sum[row] = r.positive, out.entropy[row] = r.entropy;
   out.zero_share[row] = r.keys.empty() ? 0 : zeros / static_cast<double>(r.keys.size());
 }
 
+// g, then ds; adds to dz
+inline void plain_pullback(const Case& c, PlainRow& r, Results& out) {
+  const auto row = static_cast<size_t>(r.row);
+  double inner = 0;
+  for (PlainKey& k : r.keys) {
+    for (size_t d = 0; d < static_cast<size_t>(c.sizes.value_size); ++d)
+      k.weight_gradient +=
+          k.kept * c.output_gradient[r.read + d] * (k.slot ? c.operands.slot_value : c.operands.value)[k.value + d];
+    if (c.judged) k.weight_gradient += c.sum_gradient[row];
+    if (c.judged && k.weight > 0)
+      k.weight_gradient -= c.entropy_gradient[row] * (std::log(k.weight / r.positive) + r.entropy) / r.positive;
+    inner += k.weight * k.weight_gradient;
+  }
+  for (PlainKey& k : r.keys) {  // through w = e / total, then through e = m F(s), F = exp for softmax
+    const double g = c.kind == Kind::softmax ? (k.weight_gradient - inner) / r.total : k.weight_gradient;
+    k.score_gradient = g * k.share * k.slope;
+    if (c.spanned && k.share > 0 && k.share < 1)
+      out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;
+  }
+}
+
+inline void plain_gradients(const Case& c, const PlainRow& r, Results& out) {
+  const Operands& x = c.operands;
+  Operands& dx = out.gradients;
+  const size_t D = static_cast<size_t>(c.sizes.head_size), Dv = static_cast<size_t>(c.sizes.value_size);
+  for (const PlainKey& k : r.keys) {
+    const double cap = c.options.soft_cap, w = k.weight * k.kept;
+    const double dt = k.score_gradient * (cap > 0 ? 1 - std::pow(std::tanh(k.raw / cap), 2) : 1);
+    const auto distance = static_cast<size_t>(k.distance);
+    for (size_t d = 0; d < Dv; ++d) {
+      out.output[r.read + d] += w * (k.slot ? x.slot_value : x.value)[k.value + d];
+      (k.slot ? dx.slot_value : dx.value)[k.value + d] += w * c.output_gradient[r.read + d];
+    }
+    for (size_t d = 0; d < D; ++d) {
+      const double dk = c.options.scale * dt * x.query[r.at + d];
+      dx.query[r.at + d] += c.options.scale * dt * (k.slot ? x.slot_key : x.key)[k.key + d];
+      (k.slot ? dx.slot_key : dx.key)[k.key + d] += dk;
+      if (!c.positioned || k.slot) continue;
+      dx.query[r.at + d] += c.options.scale * dt * x.distance_key[distance * D + d];
+      dx.distance_key[distance * D + d] += dk;
+    }
+    if (c.biased && !k.slot) dx.distance_bias[static_cast<size_t>(r.head * c.sizes.distances) + distance] += dt;
+  }
+}
+
 inline Results plain(const Case& c) {
-  const AttendSizes& s = c.sizes;
-  const size_t rows = static_cast<size_t>(s.batch * s.query_heads * s.queries);
-  Results out{Numbers(c.output_gradient.size()),
-              Numbers(rows),
-              Numbers(c.query.size()),
-              Numbers(c.key.size()),
-              Numbers(c.value.size()),
-              Numbers(rows),
-              Numbers(rows),
-              Numbers(rows),
-              Numbers(rows)};
-  for (size_t row = 0; row < rows; ++row) {
-    const int64_t r = static_cast<int64_t>(row), i = r % s.queries, h = r / s.queries % s.query_heads,
-                  b = r / s.queries / s.query_heads;
-    const size_t q = static_cast<size_t>(((b * s.queries + i) * s.query_heads + h) * s.head_size);
-    const size_t o = static_cast<size_t>(((b * s.queries + i) * s.query_heads + h) * s.value_size);
-    const int64_t head = h / (s.query_heads / s.key_heads);
-    const auto place = [&](int64_t j) { return static_cast<size_t>((b * s.keys + j) * s.key_heads + head); };
-    const size_t D = static_cast<size_t>(s.head_size), Dv = static_cast<size_t>(s.value_size);
-    PlainRow p;
-    double largest = -INFINITY, total = 0, inner = 0;
-    for (int64_t j = 0; j < s.keys; ++j)
-      if (c.sees(b, i, j)) {
-        double score = 0, g = 0;
-        for (size_t d = 0; d < D; ++d) score += c.options.scale * c.query[q + d] * c.key[place(j) * D + d];
-        for (size_t d = 0; d < Dv; ++d) g += c.kept(r, j) * c.output_gradient[o + d] * c.value[place(j) * Dv + d];
-        p.keys.push_back(j), p.weight.push_back(score), p.gradient.push_back(g), largest = std::max(largest, score);
-      }
-    for (const double score : p.weight) total += std::exp(score - largest);
-    out.log_sum[row] = largest + std::log(total);
-    for (size_t n = 0; n < p.keys.size(); ++n) {
-      const Slope<double> f = evaluate(c.kind, p.weight[n]);
-      p.weight[n] = c.kind == Kind::softmax ? std::exp(p.weight[n] - out.log_sum[row]) : f.value;
-      inner += p.weight[n] * p.gradient[n];
-      if (c.kind != Kind::softmax) p.gradient[n] *= f.derivative;
-    }
-    for (size_t n = 0; n < p.keys.size(); ++n) {
-      const double w = p.weight[n] * c.kept(r, p.keys[n]);
-      const double ds =
-          c.options.scale * (c.kind == Kind::softmax ? p.weight[n] * (p.gradient[n] - inner) : p.gradient[n]);
-      const size_t at = place(p.keys[n]);
-      for (size_t d = 0; d < Dv; ++d) out.output[o + d] += w * c.value[at * Dv + d];
-      for (size_t d = 0; d < Dv; ++d) out.value[at * Dv + d] += w * c.output_gradient[o + d];
-      for (size_t d = 0; d < D; ++d)
-        out.query[q + d] += ds * c.key[at * D + d], out.key[at * D + d] += ds * c.query[q + d];
-    }
-    plain_statistics(c, p, row, out);
+  Results out;
+  out.output.resize(c.output_gradient.size());
+  for (Numbers* x : {&out.log_sum, &out.sum, &out.positive_sum, &out.entropy, &out.zero_share, &out.maximum})
+    x->resize(static_cast<size_t>(c.rows()));
+  const auto given = c.operands.all();
+  const auto wanted = out.gradients.all();
+  for (size_t n = 0; n < given.size(); ++n) wanted[n]->resize(given[n]->size());
+  for (int64_t row = 0; row < c.rows(); ++row) {
+    PlainRow r = plain_row(c, row);
+    plain_scores(c, r), plain_weights(c, r, out), plain_pullback(c, r, out), plain_gradients(c, r, out);
   }
   return out;
 }
 
-// ---- the same through attend, with gaps between tokens that must neither be read (NaN) nor written
-
-template <class T>
-struct Gapped {
-  static constexpr int64_t gap = 5;
-  Gapped(const Numbers& x, int64_t width) : width(width), stride(width + gap) { set(x); }
-  Gapped(size_t n, int64_t width) : Gapped(Numbers(n, not_a_number), width) {}
-  void set(const Numbers& x) {
-    data.assign(x.size() / static_cast<size_t>(width) * static_cast<size_t>(stride) + gap, T(float(not_a_number)));
-    for (size_t i = 0; i < x.size(); ++i) data[at(i)] = static_cast<T>(static_cast<Arithmetic<T>>(x[i]));
-  }
-  size_t at(size_t i) const {
-    return gap + i / static_cast<size_t>(width) * static_cast<size_t>(stride) + i % static_cast<size_t>(width);
-  }
-  Numbers numbers() const {
-    Numbers x((data.size() - gap) / static_cast<size_t>(stride) * static_cast<size_t>(width));
-    size_t nans = 0;
-    for (const T& e : data) nans += std::isnan(static_cast<Arithmetic<T>>(e));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<Arithmetic<T>>(data[at(i)]), nans -= std::isnan(x[i]);
-    CHECK(nans == data.size() - x.size());  // the gaps are as they were
-    return x;
-  }
-  Tokens<T> out() { return {data.data() + gap, stride}; }
-  Tokens<const T> in() const { return {data.data() + gap, stride}; }
-  int64_t width, stride;
-  std::vector<T> data;
-};
-
-template <class T>
-Results attend(const Case& c) {
-  using A = Arithmetic<T>;
-  const AttendSizes& s = c.sizes;
-  const int64_t q = s.query_heads * s.head_size, k = s.key_heads * s.head_size, v = s.key_heads * s.value_size,
-                o = s.query_heads * s.value_size;
-  const Gapped<T> query(c.query, q), key(c.key, k), value(c.value, v), output_gradient(c.output_gradient, o);
-  Gapped<T> output(c.output_gradient.size(), o), dq(c.query.size(), q), dk(c.key.size(), k), dv(c.value.size(), v);
-  const size_t rows = static_cast<size_t>(s.batch * s.query_heads * s.queries);
-  std::vector<A> log_sum(rows), sum(rows), entropy(rows), zero_share(rows), maximum(rows);
-  const AttendInputs<T> inputs{query.in(), key.in(), value.in()};
-  const AttendOptions options = c.all_options();
-  const Weighting<A> w = weighting<A>(c.kind);
-  attend_forward<T>(s, options, w, inputs, output.out(), log_sum.data());
-  attend_backward<T>(s, options, w, inputs, output.in(), log_sum.data(), output_gradient.in(),
-                     {dq.out(), dk.out(), dv.out()});
-  attend_statistics<T>(s, options, w, inputs, log_sum.data(),
-                       {sum.data(), entropy.data(), zero_share.data(), maximum.data()});
-  const auto numbers = [](const std::vector<A>& x) { return Numbers(x.begin(), x.end()); };
-  return {output.numbers(), numbers(log_sum), dq.numbers(),        dk.numbers(),    dv.numbers(),
-          numbers(sum),     numbers(entropy), numbers(zero_share), numbers(maximum)};
-}
-
-// Largest difference in units of max(1, size); equal infinities differ by 0, a lone NaN by infinity.
-inline double difference(const Numbers& a, const Numbers& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double d = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::max(1., std::abs(b[i]));
-    worst = d <= worst ? worst : std::isnan(d) ? INFINITY : d;
-  }
-  return worst;
-}
-inline void check_equal(const Case& c, const Results& a, const Results& b, double tolerance) {
-  CAPTURE(static_cast<int>(c.kind));
-  CAPTURE(std::string(attend_instruction_set()));
-  CHECK(difference(a.output, b.output) <= tolerance);
-  CHECK(difference(a.query, b.query) <= tolerance);
-  CHECK(difference(a.key, b.key) <= tolerance);
-  CHECK(difference(a.value, b.value) <= tolerance);
-  if (c.kind == Kind::softmax) CHECK(difference(a.log_sum, b.log_sum) <= tolerance);
-  CHECK(difference(a.sum, b.sum) <= tolerance);
-  CHECK(difference(a.entropy, b.entropy) <= tolerance);
-  CHECK(difference(a.zero_share, b.zero_share) <= tolerance);
-  CHECK(difference(a.maximum, b.maximum) <= tolerance);
-}
 }  // namespace orrery::testing

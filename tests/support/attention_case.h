@@ -1,0 +1,125 @@
+// A problem of attention with its data, and what comes out of it.
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "engine/attend.h"
+
+namespace orrery::testing {
+
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+using Numbers = std::vector<double>;
+
+inline double random_number(uint64_t seed, uint64_t i) { return 2 * uniform<double>(RandomKey{seed, 7}, i) - 1; }
+
+// ---- weightings
+
+enum class Kind { softmax, relu, gelu_tanh };
+inline constexpr Kind kinds[] = {Kind::softmax, Kind::relu, Kind::gelu_tanh};
+
+template <class A>
+struct Slope {
+  A value, derivative;
+};
+template <class A>
+Slope<A> evaluate(Kind kind, A s) {
+  if (kind == Kind::relu) return {s > 0 ? s : A(0), A(s > 0)};
+  const A c = A(1.5957691216057308), g = 1 / (1 + std::exp(-c * s * (1 + A(0.044715) * s * s)));
+  return {s * g, g + s * g * (1 - g) * c * (1 + A(0.134145) * s * s)};
+}
+inline std::atomic<int64_t> tiles_pulled_back = 0;
+template <class A>
+Weighting<A> weighting(Kind kind) {
+  if (kind == Kind::softmax) return {};
+  return {[](const void* context, const A* s, A* w, int64_t n) {
+            for (int64_t i = 0; i < n; ++i) w[i] = evaluate(*static_cast<const Kind*>(context), s[i]).value;
+          },
+          [](const void* context, const A* s, const A* g, A* w, A* ds, int64_t n) {
+            ++tiles_pulled_back;
+            for (int64_t i = 0; i < n; ++i) {
+              const Slope<A> f = evaluate(*static_cast<const Kind*>(context), s[i]);
+              ds[i] = f.derivative * g[i], w[i] = f.value;
+            }
+          },
+          &kinds[static_cast<int>(kind)], kind == Kind::relu};
+}
+
+// ---- data: (batch, tokens, heads, size) without gaps
+
+// The tensors that gradients are for.  Empty ones are not given.
+struct Operands {
+  Numbers query, key, value, slot_key, slot_value, distance_key, distance_bias, span;
+
+  auto all() { return std::vector{&query, &key, &value, &slot_key, &slot_value, &distance_key, &distance_bias, &span}; }
+  auto all() const {
+    return std::vector{&query, &key, &value, &slot_key, &slot_value, &distance_key, &distance_bias, &span};
+  }
+};
+struct Results {
+  Numbers output, log_sum;
+  Operands gradients;
+  Numbers sum, positive_sum, entropy, zero_share, maximum;
+  int64_t work = 0;  // of forward and backward; only attend counts
+};
+
+struct Case {
+  AttendSizes sizes;
+  AttendOptions options = {};
+  Kind kind = Kind::softmax;
+  bool biased = false, positioned = false, spanned = false, judged = false;  // b, p, z, dS and dH are given
+  std::vector<int32_t> lengths = {}, query_documents = {}, key_documents = {};
+  Operands operands = {};
+  Numbers output_gradient = {}, sum_gradient = {}, entropy_gradient = {};
+
+  int64_t rows() const { return sizes.batch * sizes.query_heads * sizes.queries; }
+  void fill(bool round_to_bf16 = false) {
+    const AttendSizes& s = sizes;
+    const auto make = [&](uint64_t seed, int64_t n) {
+      Numbers x(static_cast<size_t>(n));
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(1.7 * random_number(seed, i));
+      for (double& e : x) e = round_to_bf16 ? static_cast<float>(bf16(static_cast<float>(e))) : e;
+      return x;
+    };
+    if (biased || positioned) sizes.distances = std::max(s.distances, largest_distance() + 1);
+    operands = {.query = make(1, s.batch * s.queries * s.query_heads * s.head_size),
+                .key = make(2, s.batch * s.keys * s.key_heads * s.head_size),
+                .value = make(3, s.batch * s.keys * s.key_heads * s.value_size),
+                .slot_key = make(5, s.slots * s.key_heads * s.head_size),
+                .slot_value = make(6, s.slots * s.key_heads * s.value_size),
+                .distance_key = make(7, positioned ? s.distances * s.head_size : 0),
+                .distance_bias = make(8, biased ? s.query_heads * s.distances : 0),
+                .span = make(9, !spanned                 ? 0
+                                : options.span_per_query ? rows()
+                                                         : s.query_heads)};
+    for (double& z : operands.span) z = static_cast<float>(7 + 4 * z);  // 0.2 to 13.8 tokens
+    output_gradient = make(4, s.batch * s.queries * s.query_heads * s.value_size);
+    sum_gradient = make(10, judged ? rows() : 0), entropy_gradient = make(11, judged ? rows() : 0);
+  }
+  int64_t largest_distance() const {
+    const int64_t o = options.query_offset;
+    return std::max<int64_t>({0, sizes.queries - 1 + o, sizes.keys - 1 - o});
+  }
+  AttendOptions all_options() const {
+    AttendOptions o = options;
+    if (!lengths.empty()) o.key_lengths = lengths.data();
+    if (!query_documents.empty()) o.query_documents = query_documents.data(), o.key_documents = key_documents.data();
+    return o;
+  }
+};
+
+// Largest difference in units of max(1, size); equal infinities differ by 0, a lone NaN by infinity.
+inline double difference(const Numbers& a, const Numbers& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::max(1., std::abs(b[i]));
+    worst = d <= worst ? worst : std::isnan(d) ? INFINITY : d;
+  }
+  return worst;
+}
+
+}  // namespace orrery::testing

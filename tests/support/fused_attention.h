@@ -1,0 +1,161 @@
+// A case of attention through attend, with gaps between tokens that must neither be read (NaN) nor written.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+
+#include "engine/check.h"
+#include "tests/support/attention_case.h"
+
+namespace orrery::testing {
+
+inline std::vector<const char*> instruction_sets() {
+  std::vector<const char*> sets = {"avx2"};
+  try {
+    use_attend_instruction_set("avx512"), sets.push_back("avx512");
+  } catch (const Error&) {
+  }
+  return sets;
+}
+inline std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+template <class T>
+struct Gapped {
+  static constexpr int64_t gap = 5;
+  Gapped(const Numbers& x, int64_t width) : width(width), stride(width + gap) { set(x); }
+  Gapped(size_t n, int64_t width) : Gapped(Numbers(n, not_a_number), width) {}
+  void set(const Numbers& x) {
+    data.assign(x.size() / static_cast<size_t>(width) * static_cast<size_t>(stride) + gap, T(float(not_a_number)));
+    for (size_t i = 0; i < x.size(); ++i) data[at(i)] = static_cast<T>(static_cast<Arithmetic<T>>(x[i]));
+  }
+  size_t at(size_t i) const {
+    return gap + i / static_cast<size_t>(width) * static_cast<size_t>(stride) + i % static_cast<size_t>(width);
+  }
+  Numbers numbers() const {
+    Numbers x((data.size() - gap) / static_cast<size_t>(stride) * static_cast<size_t>(width));
+    size_t nans = 0;
+    for (const T& e : data) nans += std::isnan(static_cast<Arithmetic<T>>(e));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<Arithmetic<T>>(data[at(i)]), nans -= std::isnan(x[i]);
+    CHECK(nans == data.size() - x.size());  // the gaps are as they were
+    return x;
+  }
+  Tokens<T> out() { return tokens_at<T>(data.data()); }
+  Tokens<const T> in() const { return tokens_at<const T>(data.data()); }
+  int64_t width, stride;
+  std::vector<T> data;
+
+ private:
+  template <class P>
+  Tokens<P> tokens_at(P* p) const {
+    return data.size() > gap ? Tokens<P>{p + gap, stride} : Tokens<P>{};
+  }
+};
+
+// Vectors instead of pointers to them: null where there is nothing.
+template <class A>
+std::vector<A> converted(const Numbers& x) {
+  return {x.begin(), x.end()};
+}
+template <class A>
+A* data_of(std::vector<A>& x) {
+  return x.empty() ? nullptr : x.data();
+}
+
+// The operands of a case in T, or room for their gradients.
+template <class T>
+struct StoredOperands {
+  using A = Arithmetic<T>;
+  StoredOperands(const AttendSizes& s, const Operands& x)
+      : query(x.query, s.query_heads * s.head_size),
+        key(x.key, s.key_heads * s.head_size),
+        value(x.value, s.key_heads * s.value_size),
+        slot_key(x.slot_key, s.key_heads * s.head_size),
+        slot_value(x.slot_value, s.key_heads * s.value_size),
+        distance_key(x.distance_key, s.head_size),
+        distance_bias(converted<A>(x.distance_bias)),
+        span(converted<A>(x.span)) {}
+  AttendInputs<T> inputs() {
+    return {
+        query.in(),   key.in(), value.in(), slot_key.in(), slot_value.in(), distance_key.in(), data_of(distance_bias),
+        data_of(span)};
+  }
+  AttendGradients<T> gradients() {
+    return {query.out(),
+            key.out(),
+            value.out(),
+            slot_key.out(),
+            slot_value.out(),
+            distance_key.out(),
+            data_of(distance_bias),
+            data_of(span)};
+  }
+  Operands operands() const {
+    return {query.numbers(),
+            key.numbers(),
+            value.numbers(),
+            slot_key.numbers(),
+            slot_value.numbers(),
+            distance_key.numbers(),
+            Numbers(distance_bias.begin(), distance_bias.end()),
+            Numbers(span.begin(), span.end())};
+  }
+  Gapped<T> query, key, value, slot_key, slot_value, distance_key;
+  std::vector<A> distance_bias, span;
+};
+
+template <class T>
+Results attend(const Case& c) {
+  using A = Arithmetic<T>;
+  const AttendSizes& s = c.sizes;
+  const int64_t width = s.query_heads * s.value_size;
+  const auto rows = static_cast<size_t>(c.rows());
+  Operands room = c.operands;
+  for (Numbers* x : room.all()) std::fill(x->begin(), x->end(), not_a_number);
+  StoredOperands<T> operands(s, c.operands), gradients(s, room);
+  const Gapped<T> output_gradient(c.output_gradient, width);
+  Gapped<T> output(c.output_gradient.size(), width);
+  std::vector<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_share(rows), maximum(rows);
+  std::vector<A> sum_gradient = converted<A>(c.sum_gradient), entropy_gradient = converted<A>(c.entropy_gradient);
+  const AttendOptions options = c.all_options();
+  const Weighting<A> w = weighting<A>(c.kind);
+  int64_t work = attend_forward<T>(s, options, w, operands.inputs(), output.out(), log_sum.data());
+  attend_statistics<T>(s, options, w, operands.inputs(), log_sum.data(),
+                       {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()});
+  work += attend_backward<T>(s, options, w, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(),
+                             gradients.gradients(),
+                             {positive_sum.data(), entropy.data(), data_of(sum_gradient), data_of(entropy_gradient)});
+  const auto numbers = [](const std::vector<A>& x) { return Numbers(x.begin(), x.end()); };
+  return {output.numbers(), numbers(log_sum),    gradients.operands(), numbers(sum), numbers(positive_sum),
+          numbers(entropy), numbers(zero_share), numbers(maximum),     work};
+}
+
+inline void check_equal(const Case& c, const Results& a, const Results& b, double tolerance) {
+  CAPTURE(static_cast<int>(c.kind));
+  CAPTURE(std::string(attend_instruction_set()));
+  CHECK(difference(a.output, b.output) <= tolerance);
+  if (c.kind == Kind::softmax) CHECK(difference(a.log_sum, b.log_sum) <= tolerance);
+  CHECK(difference(a.gradients.query, b.gradients.query) <= tolerance);
+  CHECK(difference(a.gradients.key, b.gradients.key) <= tolerance);
+  CHECK(difference(a.gradients.value, b.gradients.value) <= tolerance);
+  CHECK(difference(a.gradients.slot_key, b.gradients.slot_key) <= tolerance);
+  CHECK(difference(a.gradients.slot_value, b.gradients.slot_value) <= tolerance);
+  CHECK(difference(a.gradients.distance_key, b.gradients.distance_key) <= tolerance);
+  CHECK(difference(a.gradients.distance_bias, b.gradients.distance_bias) <= tolerance);
+  CHECK(difference(a.gradients.span, b.gradients.span) <= tolerance);
+  CHECK(difference(a.sum, b.sum) <= tolerance);
+  CHECK(difference(a.positive_sum, b.positive_sum) <= tolerance);
+  CHECK(difference(a.entropy, b.entropy) <= tolerance);
+  CHECK(difference(a.zero_share, b.zero_share) <= tolerance);
+  CHECK(difference(a.maximum, b.maximum) <= tolerance);
+}
+
+}  // namespace orrery::testing
