@@ -19,7 +19,9 @@ Block::Block(const BlockOptions& o)
       feed_forward_(nn::make_feed_forward(o.feed_forward,
                                           {.width = o.width, .inner = o.inner, .bias = o.bias, .layers = o.layers})),
       attention_dropout_(o.dropout),
-      feed_forward_dropout_(o.dropout) {}
+      feed_forward_dropout_(o.dropout) {
+  if (feed_forward_->adds_nothing()) feed_forward_norm_.reset();
+}
 
 Tensor Block::add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout,
                   nn::Pass& pass) const {
@@ -30,6 +32,7 @@ Tensor Block::add(const Tensor& x, nn::Module& normalization, nn::Sublayer& subl
 Tensor Block::forward(const Tensor& x, nn::Pass& pass) {
   const Tensor read =
       watch(attention_->path(), "residual", add(x, *attention_norm_, *attention_, attention_dropout_, pass));
+  if (!feed_forward_norm_) return watch(feed_forward_->path(), "residual", read);
   return watch(feed_forward_->path(), "residual",
                add(read, *feed_forward_norm_, *feed_forward_, feed_forward_dropout_, pass));
 }

@@ -34,7 +34,7 @@ class Block final : public nn::Module {
   Tensor add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout,
              nn::Pass& pass) const;
   double dropout_;
-  std::unique_ptr<nn::Module> attention_norm_, feed_forward_norm_;
+  std::unique_ptr<nn::Module> attention_norm_, feed_forward_norm_;  // the second is absent with feed_forward=none
   std::unique_ptr<nn::Sublayer> attention_, feed_forward_;
   nn::Dropout attention_dropout_, feed_forward_dropout_;
 };

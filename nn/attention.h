@@ -57,14 +57,6 @@ struct AttentionAbilities {
   bool dropout = true, distance_terms = true, span = true, slots = true, cross = true;
 };
 
-// The settings of a spec: `linear(relu, normalize=yes, gate=silu)`.
-template <Visited Settings>
-Settings settings_from(const Spec& spec) {
-  Settings settings;
-  read_settings(spec, settings);
-  return settings;
-}
-
 class Span;
 class Slots;
 

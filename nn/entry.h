@@ -22,6 +22,14 @@ struct Info {
   std::string_view keeps = {};       // between forward and backward: "x, mean and 1/deviation of each row"
 };
 
+// The settings of a spec: `memory(softmax, norm=layer)`.
+template <Visited Settings>
+Settings settings_from(const Spec& spec) {
+  Settings settings;
+  read_settings(spec, settings);
+  return settings;
+}
+
 template <class Product, class... Arguments>
 struct Entry {
   std::string name, formula, source, parameters, keeps;

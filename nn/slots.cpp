@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops.h"
+#include "engine/watch.h"
 
 namespace orrery::nn {
 namespace {
@@ -47,9 +48,51 @@ SlotKeysAndValues Slots::use() const {
           value_.value * std::sqrt(static_cast<double>(count_))};
 }
 
+void Slots::store(const SlotKeysAndValues& used) {
+  const double size = static_cast<double>(key_.value.size(2)), count = static_cast<double>(count_);
+  key_.value.copy_from(scaled_ ? used.key.detach() / std::sqrt(size) : used.key);
+  value_.value.copy_from(scaled_ ? used.value.detach() / std::sqrt(count) : used.value);
+}
+
 void Slots::visit(Visitor& v) {
   v("key", key_);
   v("value", value_);
+}
+
+namespace {
+
+Reading slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
+  check_same_kind("read_slots", x, slots.key);
+  const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
+  check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " for keys ",
+        slots.key.shape(), "; its last axis must be heads times size, ", heads * size);
+  const int64_t tokens = x.shape().rank() > 1 ? x.size(-2) : 1;
+  const int64_t batch = tokens > 0 ? x.shape().rows() / tokens : 0;
+  return {.query = x.reshape(Shape{batch, tokens, heads, size}),
+          .key = Tensor::empty(Shape{batch, 0, heads, size}, x.dtype()),
+          .value = Tensor::empty(Shape{batch, 0, heads, value_size}, x.dtype()),
+          .slot_key = slots.key,
+          .slot_value = slots.value};
+}
+
+ReadingOptions without_places(ReadingOptions options) {
+  options.causal = false;
+  return options;
+}
+
+}  // namespace
+
+Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const ReadingOptions& options,
+                  const std::optional<Activation>& function) {
+  const Tensor o = attend(slots_alone(x, slots), without_places(options), function).output;
+  return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
+}
+
+void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
+                       const ReadingOptions& options) {
+  if (!is_watched(path, "weights")) return;
+  const NoGrad guard;
+  watch(path, "weights", weights_of(slots_alone(x, slots), without_places(options), {}));
 }
 
 }  // namespace orrery::nn

@@ -24,6 +24,7 @@ class Slots final : public Module {
   bool split() const { return split_; }
   int64_t count() const { return count_; }
   SlotKeysAndValues use() const;
+  void store(const SlotKeysAndValues& used);  // so that `use` gives these numbers
   Tensor forward(const Tensor& x, Pass&) override { return x; }
   void visit(Visitor& v) override;
 
@@ -32,5 +33,13 @@ class Slots final : public Module {
   bool split_ = false, scaled_ = true;
   Parameter key_, value_;
 };
+
+// Slots as the only keys, which every token reads: x (..., Hk D) -> (..., Hk Dv).  Without a function: softmax over the
+// slots.  Of the options scale, soft_cap and dropout have a meaning here.
+Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const ReadingOptions& options,
+                  const std::optional<Activation>& function = {});
+// Shows the weights of that, (B, Hk, T, N) for x (B, T, Hk D), to who watches path.weights.
+void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
+                       const ReadingOptions& options);
 
 }  // namespace orrery::nn

@@ -1,20 +1,16 @@
-// Dense feed-forward: attention over weights that does not normalize, one op
-// for any activation F.
-//   z = x W_in^T + b_in,   a = F(z),   y = a W_out^T + b_out + r         x (R,
-//   C), W_in (S, C), W_out (C, S)
+// Dense feed-forward, one operation for any activation F: attention over its own weights that does not normalize.
+// Vaswani et al. 2017, arXiv:1706.03762.
+//   z = x W_in^T + b_in,   a = F(z),   y = a W_out^T + b_out + r         x (R, C), W_in (S, C), W_out (C, S)
 // With g = dy:
-//   da = g W_out,   dz = da F'(z),   dW_out = g^T a,   db_out = sum of the rows
-//   of g,   dr = g dx = dz W_in,   dW_in = dz^T x,   db_in = sum of the rows of
-//   dz
-// Kept: x and z, R (C + S) numbers.  a is computed again in backward, in the
-// epilogue of the product that makes da, so that it costs one pass over a tile
-// that is in the cache and no memory between forward and backward.
-#include <optional>
-
+//   da = g W_out,   dz = da F'(z),   dW_out = g^T a,   db_out = sum of the rows of g,   dr = g
+//   dx = dz W_in,   dW_in = dz^T x,   db_in = sum of the rows of dz
+// Kept: x and z, R (C + S) numbers.  a is computed again in backward, in the epilogue of the product that makes da, so
+// that it costs one pass over a tile that is in the cache and no memory between forward and backward.
 #include "engine/autograd.h"
 #include "engine/matmul.h"
 #include "engine/ops.h"
-#include "nn/feed_forward.h"
+#include "nn/feed_forwards/conversions.h"
+#include "nn/feed_forwards/pointwise.h"
 #include "nn/gradient_case.h"
 #include "nn/linear.h"
 
@@ -49,19 +45,9 @@ struct Pullback {  // a = F(z), dz = F'(z) da, in place of da
 
 struct DenseFeedForward {
   static constexpr const char* name = "dense_feed_forward";
+  static constexpr int inputs = 6;
   Activation activation;
 
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
-                 const Tensor& output_bias, const Tensor& residual) const {
-    if (x.dtype() == Dtype::bf16) {
-      const auto in_f32 = [](const Tensor& t) { return t ? t.to(Dtype::f32) : t; };
-      return forward_as<float>(saved, in_f32(x), in_f32(input), in_f32(input_bias), in_f32(output), in_f32(output_bias),
-                               in_f32(residual))
-          .to(Dtype::bf16);
-    }
-    return x.dtype() == Dtype::f64 ? forward_as<double>(saved, x, input, input_bias, output, output_bias, residual)
-                                   : forward_as<float>(saved, x, input, input_bias, output, output_bias, residual);
-  }
   template <class T>
   Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
                     const Tensor& output_bias, const Tensor& residual) const {
@@ -72,15 +58,6 @@ struct DenseFeedForward {
                 {z.mutable_data<T>()}, {&epilogue, Activate<T>::row});
     saved.keep(x, input, z, output);
     return linear(a, output, output_bias, residual);
-  }
-  Gradients<6> backward(const Saved& saved, const Tensor& dy) const {
-    if (dy.dtype() == Dtype::bf16) {
-      Gradients<6> d = backward_as<float>(saved, dy.to(Dtype::f32));
-      for (Tensor& g : d)
-        if (g) g = g.to(Dtype::bf16);
-      return d;
-    }
-    return dy.dtype() == Dtype::f64 ? backward_as<double>(saved, dy) : backward_as<float>(saved, dy);
   }
   template <class T>
   Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
@@ -106,7 +83,7 @@ Tensor reference(const Tensor& x, const Activation& activation, const Tensor& in
   return matmul(activation(matmul(x, input, {.b = true}) + input_bias), output, {.b = true}) + output_bias;
 }
 
-class Dense final : public Sublayer {
+class Dense final : public SlotReader {
  public:
   struct Settings {
     Spec activation = parse_spec("gelu_tanh");
@@ -121,36 +98,38 @@ class Dense final : public Sublayer {
                                 .parameters = "W_in N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
                                 .keeps = "x, z = x W_in^T + b_in"};
 
-  Dense(const Spec& spec, const FeedForwardOptions& o)
-      : input_(o.width, o.inner, {.bias = o.bias, .weight = normal(o.deviation)}),
-        output_(o.inner, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {
-    Settings settings;
-    read_settings(spec, settings);
-    if (is_learned_activation(settings.activation.name)) {
-      learned_.emplace(settings.activation);
-      const std::vector<double> start = learned_->initial_parameters();
-      slopes_ = Parameter(Shape{static_cast<int64_t>(start.size())}, listed(start));
-    } else {
-      activation_.emplace(settings.activation);
-    }
-  }
+  Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
+  Dense(const Settings& settings, const FeedForwardOptions& o)
+      : function_(settings.activation),
+        input_(o.width, o.inner, {.bias = o.bias, .weight = normal(o.deviation)}),
+        output_(o.inner, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {}
+
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
-    if (activation_)
-      return dense_feed_forward(x, *activation_, input_.weight.value, input_.bias.value, output_.weight.value,
-                                output_.bias.value, residual);
-    const Tensor a = (*learned_)(linear(x, input_.weight.value, input_.bias.value), slopes_.value);
-    return linear(a, output_.weight.value, output_.bias.value, residual);
+    return dense_feed_forward(x, function_, input_.weight.value, input_.bias.value, output_.weight.value,
+                              output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
     v("input", input_);
-    v("activation", slopes_);
+    function_.visit(v);
     v("output", output_);
   }
 
+  SlotWeights slot_weights() const override {  // the values are the columns of W_out
+    return {.key = as_slots(input_.weight.value),
+            .value = as_slots(transpose(output_.weight.value)),
+            .key_bias = input_.bias.value,
+            .value_bias = output_.bias.value,
+            .function = function_.for_slots(info.name)};
+  }
+  void store(const SlotWeights& w) override {
+    input_.weight.value.copy_from(as_matrix(w.key));
+    output_.weight.value.copy_from(transpose(as_matrix(w.value)));
+    if (w.key_bias) input_.bias.value.copy_from(w.key_bias);
+    if (w.value_bias) output_.bias.value.copy_from(w.value_bias);
+  }
+
  private:
-  std::optional<Activation> activation_;      // fixed: the whole layer is one operation;
-  std::optional<LearnedActivation> learned_;  // or with parameters of its own: three operations
-  Parameter slopes_;
+  PointwiseFunction function_;
   Linear input_, output_;
 };
 REGISTER_FEED_FORWARD(Dense);
@@ -175,7 +154,14 @@ Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const T
   check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
         x.shape(), " with weights ", input.shape(), " and ", output.shape(),
         "; they must be (slots, width) and (width, slots)");
-  return record(DenseFeedForward{activation}, x, input, input_bias, output, output_bias, residual);
+  return record(InArithmetic<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
+}
+Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
+                          const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
+                          const Tensor& residual) {
+  if (function.fixed())
+    return dense_feed_forward(x, *function.fixed(), input, input_bias, output, output_bias, residual);
+  return linear(function(linear(x, input, input_bias)), output, output_bias, residual);
 }
 
 }  // namespace orrery::nn

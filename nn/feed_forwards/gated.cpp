@@ -1,0 +1,171 @@
+// Gated feed-forward, the family of gated linear units, one operation for any activation F: F = sigmoid is GLU, relu
+// ReGLU, gelu GEGLU, silu SwiGLU, identity the bilinear form.  Shazeer 2020, arXiv:2002.05202.
+//   z = x W^T + b = (g | u),   h = F(g) u,   y = h W_out^T + b_out + r     x (R, C), W (2 S, C): W_gate above W_up
+// With e = dy, by the product rule:
+//   dh = e W_out,   dg = F'(g) u dh,   du = F(g) dh,   dz = (dg | du)
+//   dW_out = e^T h,   db_out = sum of the rows of e,   dr = e
+//   dx = dz W,   dW = dz^T x,   db = sum of the rows of dz
+// The gate and the linear part are one product with 2 S columns, and dx and dW one product each.
+// Kept: x and z, R (C + 2 S) numbers.  h is computed again in backward, together with dg and du, in the epilogue of the
+// product that makes dh.
+// Convention: S is the block's inner size as given; the paper's factor 2/3, with which the three matrices have as many
+// parameters as the two of a dense layer, is applied by two_thirds=yes, rounded to the nearest whole number.
+// Biases, which the paper leaves out, follow the block's setting.
+#include <algorithm>
+
+#include "engine/matmul.h"
+#include "engine/ops.h"
+#include "engine/parallel.h"
+#include "nn/feed_forwards/pointwise.h"
+#include "nn/gradient_case.h"
+#include "nn/linear.h"
+
+namespace orrery::nn {
+namespace {
+
+// h = F(g) u, row by row of z.
+template <class T>
+Tensor gated(const Activation& activation, const Tensor& z) {
+  constexpr int64_t elements_of_a_piece = 16384;
+  const int64_t rows = z.shape().rows(), slots = z.size(-1) / 2;
+  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype());
+  const T* const from = z.data<T>();
+  T* const to = h.mutable_data<T>();
+  parallel_for(rows, std::max<int64_t>(1, elements_of_a_piece / slots), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const T *const g = from + 2 * slots * r, *const u = g + slots;
+      T* const out = to + slots * r;
+      activation.values(dtype_of<T>, g, out, slots);
+      for (int64_t i = 0; i < slots; ++i) out[i] *= u[i];
+    }
+  });
+  return h;
+}
+
+template <class T>
+struct Pullback {  // dz, and h in place of dh
+  const Activation& activation;
+  const T* z;
+  T* dz;
+  int64_t slots;
+  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* dh) {
+    const Pullback& my = *static_cast<const Pullback*>(object);
+    const int64_t at = 2 * my.slots * row + column;
+    const T *const g = my.z + at, *const u = g + my.slots;
+    T *const dg = my.dz + at, *const du = dg + my.slots;
+    for (int64_t i = 0; i < columns; ++i) dg[i] = u[i] * dh[i];
+    my.activation.pullback(dtype_of<T>, g, dg, du, dg, columns);  // du holds F(g) for now
+    for (int64_t i = 0; i < columns; ++i) {
+      const T f = du[i];
+      du[i] = f * dh[i];
+      dh[i] = f * u[i];
+    }
+  }
+};
+
+struct GatedFeedForward {
+  static constexpr const char* name = "gated_feed_forward";
+  static constexpr int inputs = 6;
+  Activation activation;
+
+  template <class T>
+  Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
+                    const Tensor& output_bias, const Tensor& residual) const {
+    const Tensor z = linear(x, input, input_bias);
+    saved.keep(x, input, z, output);
+    return linear(gated<T>(activation, z), output, output_bias, residual);
+  }
+  template <class T>
+  Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
+    const int64_t rows = x.shape().rows(), slots = output.size(1);
+    const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device()), dz = Tensor::empty_like(z);
+    const Pullback<T> epilogue{activation, z.data<T>(), dz.mutable_data<T>(), slots};
+    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
+                {h.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
+    Gradients<6> d;
+    if (saved.needs(0)) d[0] = matmul(dz, input);
+    d[1] = detail::weight_gradient(saved, 1, dz, x);
+    d[2] = detail::bias_gradient(saved, 2, dz);
+    d[3] = detail::weight_gradient(saved, 3, dy, h);
+    d[4] = detail::bias_gradient(saved, 4, dy);
+    if (saved.needs(5)) d[5] = dy;
+    return d;
+  }
+};
+
+Tensor reference(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                 const Tensor& output, const Tensor& output_bias) {
+  const std::vector<Tensor> z = split(matmul(x, input, {.b = true}) + input_bias, 2, -1);
+  return matmul(activation(z[0]) * z[1], output, {.b = true}) + output_bias;
+}
+
+class Gated final : public Sublayer {
+ public:
+  struct Settings {
+    Spec activation = parse_spec("silu");
+    bool two_thirds = false;
+    template <class V>
+    void visit(V& v) {
+      v("activation", activation, "F, any activation");
+      v("two_thirds", two_thirds, "S is 2/3 of the inner size: as many parameters as a dense layer");
+    }
+  };
+  static inline const Info info{.name = "gated",
+                                .formula = "(F(x W_gate^T + b) (x W_up^T + c)) W_out^T + b_out",
+                                .source = "Shazeer 2020, arXiv:2002.05202",
+                                .parameters = "W_gate, W_up N(0, 0.02^2), W_out N(0, 0.02^2 / (2 layers)), biases 0",
+                                .keeps = "x, x W_gate^T + b, x W_up^T + c"};
+
+  Gated(const Spec& spec, const FeedForwardOptions& options) : Gated(settings_from<Settings>(spec), options) {}
+  Gated(const Settings& settings, const FeedForwardOptions& o)
+      : function_(settings.activation),
+        slots_(settings.two_thirds ? std::max<int64_t>(1, (2 * o.inner + 1) / 3) : o.inner),
+        input_(o.width, 2 * slots_, {.bias = o.bias, .weight = normal(o.deviation)}),
+        output_(slots_, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {}
+
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
+    if (function_.fixed())
+      return gated_feed_forward(x, *function_.fixed(), input_.weight.value, input_.bias.value, output_.weight.value,
+                                output_.bias.value, residual);
+    const std::vector<Tensor> z = linear_split(x, input_.weight.value, input_.bias.value, {slots_, slots_});
+    return linear(function_(z[0]) * z[1], output_.weight.value, output_.bias.value, residual);
+  }
+  void visit(Visitor& v) override {
+    v("input", input_);
+    function_.visit(v);
+    v("output", output_);
+  }
+
+ private:
+  PointwiseFunction function_;
+  int64_t slots_;
+  Linear input_, output_;
+};
+REGISTER_FEED_FORWARD(Gated);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  const Activation silu("silu");
+  return {{{"x", random({2, 3, 5})},
+           {"input", random({14, 5})},
+           {"input_bias", random({14})},
+           {"output", random({5, 7})},
+           {"output_bias", random({5})},
+           {"residual", random({2, 3, 5})}},
+          [silu](const auto& in) { return gated_feed_forward(in[0], silu, in[1], in[2], in[3], in[4], in[5]); },
+          [silu](const auto& in) { return reference(in[0], silu, in[1], in[2], in[3], in[4]) + in[5]; }};
+}
+REGISTER_GRADIENT_CASE("feed_forward", "gated", gradient_case);
+
+}  // namespace
+
+Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual) {
+  check_same_kind("gated_feed_forward", x, input);
+  check(x.shape().rank() >= 1 && output.shape().rank() == 2 && input.shape() == Shape{2 * output.size(1), x.size(-1)},
+        "gated_feed_forward: x ", x.shape(), " with weights ", input.shape(), " and ", output.shape(),
+        "; they must be (2 slots, width) and (width, slots)");
+  return record(InArithmetic<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
+}
+
+}  // namespace orrery::nn

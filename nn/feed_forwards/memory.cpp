@@ -1,0 +1,174 @@
+// Feed-forward as a key-value memory: keys recognize patterns of x, the function turns how well they fit into weights,
+// values are what is read.  Geva et al. 2020, arXiv:2012.14913; softmax as the function, and layer normalization behind
+// it: A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
+//   p = x K^T + b_K,   a = F(p),               y = a V + b_V + r                     x (R, C), K and V (S, C)
+//   p = scale x K^T,   a = softmax(p) over S,  y = a V + r,  or LN(a V) + r
+// With g = dy, for F:        da = g V^T,   dp = F'(p) da,   db_K and db_V: sums of the rows of dp and g
+// for softmax:               dp = a (da - sum_s a da)        the row rule of papers.md's softmax
+// for both:                  dV = a^T g,   dK = scale dp^T x,   dx = scale dp K
+// Neither formula is written here: with F this is the operation of dense.cpp with W_in = K and W_out = V^T, and with
+// softmax it is attention to slots, one head of C channels, without a context (engine/attend.h).
+// Kept with F: x, p, and V turned.  Kept with softmax: x, a V, and the log-sum-exp of each row; no (R, S) array exists.
+// With norm=layer also what layer normalization keeps.
+//
+// Conventions.  scale is 1 unless given, as no source states 1 / sqrt(C).  The softmax form has no biases.
+// Initial values are those of a dense layer, K N(0, 0.02^2) and V N(0, 0.02^2 / (2 layers)), for every function and
+// norm, so that a comparison of them changes one thing.  With scores of variance 1 softmax then reads a variance of
+// e / S times that of V: 2.7e-7 for S = 4096 and values of 0.02, far below the usual epsilon of 1e-5, which would
+// divide by epsilon instead of normalizing.  So epsilon is 1e-12 here; it could be larger with larger values, but those
+// would take relatively smaller steps.
+#include "nn/feed_forwards/conversions.h"
+#include "nn/feed_forwards/pointwise.h"
+
+#include "engine/ops.h"
+#include "engine/watch.h"
+#include "nn/gradient_case.h"
+#include "nn/normalization.h"
+#include "nn/slots.h"
+
+namespace orrery::nn {
+namespace {
+
+class Memory final : public SlotReader {
+ public:
+  struct Settings {
+    Spec function = parse_spec("relu");
+    int64_t slots = 0;
+    std::string norm = "none";
+    double scale = 1, epsilon = 1e-12;
+    template <class V>
+    void visit(V& v) {
+      v("function", function, "softmax over the slots, or any activation");
+      v("slots", slots, "keys and values; 0: the block's inner size", at_least(0));
+      v("norm", norm, "normalization of what is read, before the residual", one_of({"none", "layer"}));
+      v("scale", scale, "factor of the scores of softmax", above(0));
+      v("epsilon", epsilon, "of norm=layer: added to the variance", above(0));
+    }
+  };
+  static inline const Info info{
+      .name = "memory",
+      .formula = "F(x K^T + b_K) V + b_V, or softmax(scale x K^T) V",
+      .source = "Geva et al. 2020, arXiv:2012.14913; arXiv:2302.06461",
+      .parameters = "K N(0, 0.02^2), V N(0, 0.02^2 / (2 layers)), biases 0, weight of the norm 1",
+      .keeps = "x, x K^T + b_K, V^T; with softmax x, a V, log-sum-exp of each row"};
+
+  Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
+  Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
+    const Shape shape{settings.slots ? settings.slots : o.inner, o.width};
+    key_ = Parameter(shape, normal(o.deviation));
+    value_ = Parameter(shape, scaled_normal(o.deviation, o.layers));
+    if (settings.function.name == "softmax") {
+      check(settings.function.items.empty(), "memory: '", settings.function,
+            "': softmax takes no settings here; scale is one of memory");
+    } else {
+      check_function(settings.function.name);
+      function_.emplace(settings.function);
+      check(scale_ == 1, "memory: scale = ", print_number(scale_), " belongs to softmax; with ", function_->spec(),
+            " it must be 1");
+      if (o.bias) {
+        key_bias_ = Parameter(Shape{shape[0]}, constant(0));
+        value_bias_ = Parameter(Shape{o.width}, constant(0));
+      }
+    }
+    if (settings.norm == "layer") {
+      Spec norm{.name = "layer", .items = {}};
+      set_item(norm, "epsilon", Spec{print_number(settings.epsilon), {}});
+      norm_ = make_normalization(norm, {.width = o.width, .bias = o.bias});
+    }
+  }
+
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+    if (!norm_) return read(x, residual);
+    const Tensor y = (*norm_)(read(x, {}), pass);
+    return residual ? y + residual : y;
+  }
+  void visit(Visitor& v) override {
+    v("key", key_);
+    v("key_bias", key_bias_);
+    if (function_) function_->visit(v);
+    v("value", value_);
+    v("value_bias", value_bias_);
+    v("norm", norm_);
+  }
+
+  SlotWeights slot_weights() const override {
+    check(!norm_, info.name, ": norm=layer stands between the slots and y; only norm=none can be converted");
+    SlotWeights w{.key = as_slots(key_.value),
+                  .value = as_slots(value_.value),
+                  .key_bias = key_bias_.value,
+                  .value_bias = value_bias_.value,
+                  .function = {},
+                  .scale = scale_};
+    if (function_) w.function = function_->for_slots(info.name);
+    return w;
+  }
+  void store(const SlotWeights& w) override {
+    key_.value.copy_from(as_matrix(w.key));
+    value_.value.copy_from(as_matrix(w.value));
+    if (w.key_bias) key_bias_.value.copy_from(w.key_bias);
+    if (w.value_bias) value_bias_.value.copy_from(w.value_bias);
+  }
+
+ private:
+  static void check_function(const std::string& name) {
+    if (detail::activations().find(name) || is_learned_activation(name)) return;
+    std::vector<std::string> all = activation_names();
+    for (const std::string& learned : learned_activation_names()) all.push_back(learned);
+    all.push_back("softmax");
+    orrery::detail::fail_unknown(info.name, name, all, {});
+  }
+  Tensor read(const Tensor& x, const Tensor& residual) {
+    if (function_)
+      return dense_feed_forward(x, *function_, key_.value, key_bias_.value, transpose(value_.value), value_bias_.value,
+                                residual);
+    const SlotKeysAndValues slots{as_slots(key_.value), as_slots(value_.value)};
+    show_slot_weights(path(), x, slots, {.scale = scale_});
+    const Tensor y = read_slots(x, slots, {.scale = scale_});
+    return residual ? y + residual : y;
+  }
+
+  double scale_;
+  std::optional<PointwiseFunction> function_;  // none: softmax
+  Parameter key_, value_, key_bias_, value_bias_;
+  std::unique_ptr<Module> norm_;
+};
+REGISTER_FEED_FORWARD(Memory);
+
+// A case of the layer with x, then its parameters in the order of their visit.
+MakeGradientCase case_of(const std::string& spec, const GradientCase::Function& reference) {
+  return [=](const CaseTensors& random) {
+    GradientCase test = module_case(
+        {.module = make_feed_forward(parse_spec(spec), {.width = 5, .inner = 7}), .input = {2, 3, 5}}, random);
+    test.reference = reference;
+    return test;
+  };
+}
+Tensor softmax_reference(const Tensor& x, const Tensor& key, const Tensor& value) {
+  const Tensor p = matmul(x, key, {.b = true}) * 1.5, e = exp(p - max(p, -1, true).detach());
+  return matmul(e / sum(e, {-1}, true), value);
+}
+Tensor layer_norm_reference(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor centred = x - mean(x, {-1}, true);
+  return centred / sqrt(mean(centred * centred, {-1}, true) + 1e-3) * weight + bias;
+}
+
+const bool pointwise_case =
+    add_gradient_case("feed_forward", "memory",
+                      case_of("memory(silu)",
+                              [silu = Activation("silu")](const auto& in) {
+                                return matmul(silu(matmul(in[0], in[1], {.b = true}) + in[2]), in[3]) + in[4];
+                              }),
+                      "memory(silu)");
+const bool softmax_case =
+    add_gradient_case("feed_forward", "memory",
+                      case_of("memory(softmax, slots=9, scale=1.5)",
+                              [](const auto& in) { return softmax_reference(in[0], in[1], in[2]); }),
+                      "memory(softmax)");
+const bool normalized_case = add_gradient_case(
+    "feed_forward", "memory",
+    case_of("memory(softmax, norm=layer, scale=1.5, epsilon=1e-3)",
+            [](const auto& in) { return layer_norm_reference(softmax_reference(in[0], in[1], in[2]), in[3], in[4]); }),
+    "memory(softmax, norm=layer)");
+
+}  // namespace
+}  // namespace orrery::nn

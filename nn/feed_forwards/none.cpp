@@ -1,0 +1,48 @@
+// No feed-forward:  y = r.
+// For blocks whose attention reads learned slots beside the context (persistent=N), which then are the weights a block
+// reads: Sukhbaatar et al. 2019, arXiv:1907.01470.  A block leaves out the normalization before it, too.
+//   dr = dy,   dx = 0
+// Kept: nothing; without a residual y is 0.
+#include "engine/ops.h"
+#include "nn/feed_forward.h"
+#include "nn/gradient_case.h"
+
+namespace orrery::nn {
+namespace {
+
+class None final : public Sublayer {
+ public:
+  struct Settings {
+    template <class V>
+    void visit(V&) {}
+  };
+  static inline const Info info{.name = "none",
+                                .formula = "0",
+                                .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
+                                .parameters = "none",
+                                .keeps = "nothing"};
+
+  None(const Spec& spec, const FeedForwardOptions&) {
+    Settings settings;
+    read_settings(spec, settings);
+  }
+  bool adds_nothing() const override { return true; }
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
+    return residual ? residual : Tensor::zeros_like(x);
+  }
+};
+REGISTER_FEED_FORWARD(None);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  const std::shared_ptr<Sublayer> none = make_feed_forward(parse_spec("none"), {.width = 5, .inner = 7});
+  return {{{"x", random({2, 5})}, {"residual", random({2, 5})}},
+          [none](const auto& in) {
+            Pass pass;
+            return none->onto(in[0], in[1] * 2.0, pass);
+          },
+          [](const auto& in) { return in[0] * 0.0 + in[1] * 2.0; }};
+}
+REGISTER_GRADIENT_CASE("feed_forward", "none", gradient_case);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,124 @@
+// Persistent slots as a feed-forward: what an all-attention layer reads when its context is empty.
+// Sukhbaatar et al. 2019, arXiv:1907.01470.
+//   s_n = scale <x_h, K_hn>,   a = softmax(s) over the N slots of head h,   y_h = sum_n a_n V_hn,   y = (y_h) + r
+// x_h are the D = C / H channels of head h: every head has slots of its own, (N, H, D).  With g = dy:
+//   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n
+//   K_hn
+// forward and backward of engine/attend.h with the slots as the only keys.
+// Kept: x, y, K and V in use, and the log-sum-exp of each row and head; no (R, N) array exists.  With projections also
+// what they keep.
+//
+// Conventions.  scale is 1 / sqrt(D) unless given.  Stored and used numbers differ as nn/slots.h says (scaled=no: they
+// do not), so K and V in use are N(0, 1) and y has a variance of about e / N.  With one head this is
+// memory(softmax, scale=1 / sqrt(C)) exactly.  Nothing else stands around the slots: 2 N C parameters, as many as a
+// dense layer without biases of inner size N.  projections=yes: x becomes x W_q^T before and y becomes y W_o^T behind,
+// the whole all-attention layer; without them heads do not mix.
+#include <cmath>
+
+#include "engine/ops.h"
+#include "engine/watch.h"
+#include "nn/feed_forward.h"
+#include "nn/feed_forwards/conversions.h"
+#include "nn/gradient_case.h"
+#include "nn/linear.h"
+#include "nn/slots.h"
+
+namespace orrery::nn {
+namespace {
+
+class Persistent final : public SlotReader {
+ public:
+  struct Settings {
+    int64_t slots = 0, heads = 1;
+    double scale = 0, dropout = 0;
+    bool scaled = true, projections = false;
+    template <class V>
+    void visit(V& v) {
+      v("slots", slots, "keys and values of each head; 0: the block's inner size", at_least(0));
+      v("heads", heads, "parts of the channels, each with slots of its own", at_least(1));
+      v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", at_least(0));
+      v("dropout", dropout, "share of the weights set to zero while training", share());
+      v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(slots)");
+      v("projections", projections, "linear layers before and behind the slots");
+    }
+  };
+  static inline const Info info{
+      .name = "persistent",
+      .formula = "sum_n softmax_n(<x_h, K_hn> / sqrt(D)) V_hn in each head h",
+      .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
+      .parameters =
+          "K N(0, 1), stored / sqrt(D), V N(0, 1), stored / sqrt(slots); W_q N(0, 0.02^2), W_o N(0, 0.02^2 / "
+          "(2 layers)), biases 0",
+      .keeps = "x, y, K, V, log-sum-exp of each row and head"};
+
+  Persistent(const Spec& spec, const FeedForwardOptions& options)
+      : Persistent(settings_from<Settings>(spec), options) {}
+  Persistent(const Settings& settings, const FeedForwardOptions& o)
+      : dropout_(settings.dropout), slots_(slots_spec(settings, o), settings.heads, head_size(settings, o)) {
+    scale_ = settings.scale > 0 ? settings.scale : 1 / std::sqrt(static_cast<double>(head_size(settings, o)));
+    if (!settings.projections) return;
+    const Linear::Options query{.bias = o.bias, .weight = normal(o.deviation)};
+    const Linear::Options output{.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)};
+    query_ = std::make_unique<Linear>(o.width, o.width, query);
+    output_ = std::make_unique<Linear>(o.width, o.width, output);
+  }
+
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
+    const ReadingOptions options{
+        .scale = scale_, .dropout = pass.training ? dropout_ : 0, .random_key = pass.key.derive(path())};
+    const Tensor query = query_ ? (*query_)(x, pass) : x;
+    show_slot_weights(path(), query, slots_.use(), options);
+    const Tensor y = read_slots(query, slots_.use(), options);
+    if (output_) return linear(y, output_->weight.value, output_->bias.value, residual);
+    return residual ? y + residual : y;
+  }
+  void visit(Visitor& v) override {
+    v("query", query_);
+    v("slots", slots_);
+    v("output", output_);
+  }
+
+  SlotWeights slot_weights() const override {
+    check(!query_, info.name, ": projections=yes puts linear layers around the slots; only projections=no can be ",
+          "converted");
+    const SlotKeysAndValues used = slots_.use();
+    return {.key = used.key, .value = used.value, .key_bias = {}, .value_bias = {}, .function = {}, .scale = scale_};
+  }
+  void store(const SlotWeights& w) override { slots_.store({w.key, w.value}); }
+
+ private:
+  static int64_t head_size(const Settings& settings, const FeedForwardOptions& o) {
+    check(o.width % settings.heads == 0, info.name, ": heads (", settings.heads, ") must divide width (", o.width, ")");
+    return o.width / settings.heads;
+  }
+  static Spec slots_spec(const Settings& settings, const FeedForwardOptions& o) {
+    Spec spec{.name = "slots", .items = {}};
+    set_item(spec, "N", Spec{std::to_string(settings.slots ? settings.slots : o.inner), {}});
+    set_item(spec, "scaled", Spec{settings.scaled ? "yes" : "no", {}});
+    return spec;
+  }
+
+  double scale_ = 1, dropout_;
+  Slots slots_;
+  std::unique_ptr<Linear> query_, output_;
+};
+REGISTER_FEED_FORWARD(Persistent);
+
+bool add_cases() {
+  for (const char* const spec :
+       {"persistent", "persistent(slots=9, heads=2, scale=0.8, scaled=no)", "persistent(heads=3, projections=yes)"})
+    add_gradient_case(
+        "feed_forward", "persistent",
+        [spec](const CaseTensors& random) {
+          return module_case({.module = make_feed_forward(parse_spec(spec), {.width = 6, .inner = 7}),
+                              .input = {2, 3, 6},
+                              .against_simple = true},
+                             random);
+        },
+        spec);
+  return true;
+}
+const bool cases = add_cases();
+
+}  // namespace
+}  // namespace orrery::nn

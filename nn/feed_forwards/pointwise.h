@@ -1,0 +1,73 @@
+// What the feed-forwards with a pointwise function share.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <vector>
+
+#include "engine/autograd.h"
+#include "nn/feed_forward.h"
+
+namespace orrery::nn {
+
+// The function of a layer: a fixed one, which is fused into the layer's operation, or one with parameters of its own,
+// which is an operation by itself.
+class PointwiseFunction {
+ public:
+  explicit PointwiseFunction(const Spec& spec) {
+    if (!is_learned_activation(spec.name)) {
+      fixed_.emplace(spec);
+      return;
+    }
+    learned_.emplace(spec);
+    const std::vector<double> start = learned_->initial_parameters();
+    slopes_ = Parameter(Shape{static_cast<int64_t>(start.size())}, listed(start));
+  }
+  const std::optional<Activation>& fixed() const { return fixed_; }
+  std::string spec() const { return fixed_ ? fixed_->spec() : learned_->spec(); }
+  Tensor operator()(const Tensor& x) const { return fixed_ ? (*fixed_)(x) : (*learned_)(x, slopes_.value); }
+  // The function of attention over slots; an error in the name of the layer `owner` if it has parameters.
+  const Activation& for_slots(std::string_view owner) const {
+    check(fixed_.has_value(), owner, ": '", spec(),
+          "' has parameters to learn, which a function that reads slots cannot have here; ",
+          "use one without, such as relu");
+    return *fixed_;
+  }
+  void visit(Visitor& v) { v("activation", slopes_); }
+
+ private:
+  std::optional<Activation> fixed_;
+  std::optional<LearnedActivation> learned_;
+  Parameter slopes_;
+};
+
+// dense_feed_forward of nn/feed_forward.h with either kind of function.
+Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
+                          const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
+                          const Tensor& residual);
+
+// An operation whose Formula is written for float and double:
+//   static constexpr int inputs = 6;
+//   template <class T> Tensor forward_as(Saved&, inputs...) const;
+//   template <class T> Gradients<6> backward_as(const Saved&, const Tensor& dy) const;
+// On bf16 it runs in f32, with what it takes and gives converted.
+template <class Formula>
+struct InArithmetic : Formula {
+  template <std::same_as<Tensor>... Input>
+  Tensor forward(Saved& saved, const Tensor& x, const Input&... other) const {
+    if (x.dtype() == Dtype::f64) return Formula::template forward_as<double>(saved, x, other...);
+    if (x.dtype() == Dtype::f32) return Formula::template forward_as<float>(saved, x, other...);
+    const auto in_f32 = [](const Tensor& t) { return t ? t.to(Dtype::f32) : t; };
+    return Formula::template forward_as<float>(saved, in_f32(x), in_f32(other)...).to(x.dtype());
+  }
+  Gradients<Formula::inputs> backward(const Saved& saved, const Tensor& dy) const {
+    if (dy.dtype() == Dtype::f64) return Formula::template backward_as<double>(saved, dy);
+    if (dy.dtype() == Dtype::f32) return Formula::template backward_as<float>(saved, dy);
+    Gradients<Formula::inputs> d = Formula::template backward_as<float>(saved, dy.to(Dtype::f32));
+    for (Tensor& g : d)
+      if (g) g = g.to(dy.dtype());
+    return d;
+  }
+};
+
+}  // namespace orrery::nn
