@@ -64,8 +64,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 // Fourth order: error h^4 f'''''/30 against rounding eps/h; h = 1e-3 leaves both below 1e-11.
-double quotient(const GradientCase& test, const std::vector<Tensor>& x, size_t input, int64_t element) {
-  constexpr double h = 1e-3;
+double quotient(const GradientCase& test, const std::vector<Tensor>& x, size_t input, int64_t element, double h) {
   double* const place = x[input].mutable_data<double>() + element;
   const double middle = *place;
   const auto at = [&](double offset) {
@@ -98,7 +97,13 @@ GradientReport check_gradients(const GradientCase& test) {
     const double size = size_of(g);
     const size_t step = std::max<size_t>(1, g.size() / 64);
     for (size_t e = 0; e < g.size(); e += step) {
-      const double q = quotient(test, x, i, static_cast<int64_t>(e)), d = difference(g[e], q, size);
+      // A kink between the points of the stencil spoils a quotient, so a disagreement is tried again with smaller steps,
+      // at which the kink is left outside; a wrong derivative disagrees at all of them.
+      double q = 0, d = INFINITY;
+      for (double h = 1e-3; h > 5e-7 && d > quotient_tolerance; h /= 10) {
+        const double finer = quotient(test, x, i, static_cast<int64_t>(e), h), miss = difference(g[e], finer, size);
+        if (miss < d || h == 1e-3) q = finer, d = miss;
+      }
       if (e > 0 && d <= row.against_quotient) continue;
       row.against_quotient = d, row.worst_element = static_cast<int64_t>(e), row.worst_explicit = g[e],
       row.worst_quotient = q;

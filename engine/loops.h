@@ -210,8 +210,11 @@ struct CpuRow {
     T lane[lanes];
     for (int l = 0; l < lanes; ++l) lane[l] = start;
     int i = 0;
-    for (; i + lanes <= n; i += lanes)
+    for (; i + lanes <= n; i += lanes) {
+      // Once the lanes are sixteen variables, g++ 12 vectorizes a conditional term such as `x > 0 ? x : 0` wrongly.
+#pragma GCC unroll 1
       for (int l = 0; l < lanes; ++l) lane[l] = combine(lane[l], f(i + l));
+    }
     for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
     for (int half = lanes / 2; half > 0; half /= 2)
       for (int l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);

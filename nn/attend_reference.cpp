@@ -123,8 +123,10 @@ Tensor weights_of(const Reading& r, const ReadingOptions& o, const std::optional
 
 Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions& o) {
   const int64_t heads = r.query.size(2);
+  const Tensor context =
+      r.value.size(1) > 0 ? seen_only(r.value, slice(visibility(r, o), 3, 0, r.value.size(1)), 2) : r.value;
   const Tensor values =
-      joined(heads_first(r.value, heads), r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
+      joined(heads_first(context, heads), r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
   if (o.dropout == 0) return permute(matmul(weights, values), {0, 2, 1, 3});
   const int64_t keys = weights.size(3), blocks = (keys + 3) / 4;
   std::vector<double> keep;

@@ -57,14 +57,9 @@ class ReluFormer final : public AttentionLayer {
   Tensor factor(const Reading& r, const ReadingOptions& o) const {
     return exp(-(length_.log_length(r, o) * 0.5 + log_gamma_.value)) * std::sqrt(2.0);
   }
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
-    const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
-    const Read read = attend(r, o, relu_, losses);
-    const Tensor f = factor(r, o);
-    if (losses) add_losses(read, r, o, f, pass);
-    return read.output * f;
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
+    return attend(r, o, relu_).output * factor(r, o);
   }
-  void add_losses(const Read& read, const Reading& r, const ReadingOptions& o, const Tensor& f, Pass& pass) const;
   Tensor weights(const Reading& r, const ReadingOptions& o) override {
     return weights_of(r, o, relu_) * permute(factor(r, o), {0, 2, 1, 3});
   }

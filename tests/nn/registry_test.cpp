@@ -12,7 +12,7 @@ using namespace orrery::nn;
 TEST_CASE("every registered case: explicit backward, reference and difference quotient agree") {
   for (const RegisteredCase& registered : gradient_cases())
     for (const uint64_t seed : {0, 1, 2}) {
-      INFO(registered.family, " ", registered.name, ", seed ", seed);
+      INFO(registered.family, " ", registered.name, " ", registered.title, ", seed ", seed);
       const GradientReport report = check_gradients(make_case(registered, seed));
       CHECK(report.value_difference <= reference_tolerance);
       for (const GradientRow& row : report.rows) {
