@@ -1,6 +1,7 @@
 // Products, row operations and attention, as the comparison times them.
 #include <cmath>
 
+#include "engine/attend.h"
 #include "engine/autograd.h"
 #include "engine/matmul.h"
 #include "engine/ops.h"
@@ -92,28 +93,87 @@ std::vector<BenchCase> row_cases() {
   return all;
 }
 
+// o_i = sum_j max(s_ij, 0) v_j in f32; the factor 1 / (number of visible keys) stays outside.
+struct ReluAttend {
+  static constexpr const char* name = "relu_attention";
+  bool causal;
+
+  static constexpr Weighting<float> weighting = {
+      [](const void*, const float* s, float* w, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) w[i] = s[i] > 0 ? s[i] : 0.f;
+      },
+      [](const void*, const float* s, const float* g, float* w, float* ds, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const float score = s[i], gradient = g[i];
+          w[i] = score > 0 ? score : 0.f, ds[i] = score > 0 ? gradient : 0.f;
+        }
+      },
+      nullptr, true};
+
+  static AttendSizes sizes(const Tensor& q, const Tensor& k, const Tensor& v) {
+    return {.batch = q.size(0),
+            .queries = q.size(1),
+            .keys = k.size(1),
+            .query_heads = q.size(2),
+            .key_heads = k.size(2),
+            .head_size = q.size(3),
+            .value_size = v.size(3)};
+  }
+  AttendOptions options(const Tensor& q) const {
+    return {.scale = 1 / std::sqrt(static_cast<double>(q.size(3))), .causal = causal};
+  }
+  static Tokens<const float> read(const Tensor& x) { return {x.data<float>(), x.size(2) * x.size(3)}; }
+  static Tokens<float> write(const Tensor& x) { return {x.mutable_data<float>(), x.size(2) * x.size(3)}; }
+
+  Tensor forward(Saved& saved, const Tensor& q, const Tensor& k, const Tensor& v) const {
+    const Tensor o = Tensor::empty(q.shape().with(-1, v.size(-1)));
+    attend_forward<float>(sizes(q, k, v), options(q), weighting, {read(q), read(k), read(v)}, write(o), nullptr);
+    saved.keep(q, k, v);
+    return o;
+  }
+  Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
+    Gradients<3> d = {Tensor::empty_like(q), Tensor::empty_like(k), Tensor::empty_like(v)};
+    attend_backward<float>(sizes(q, k, v), options(q), weighting, {read(q), read(k), read(v)}, {}, nullptr, read(dy),
+                           {write(d[0]), write(d[1]), write(d[2])});
+    return d;
+  }
+};
+
+// 1 / (number of keys that query i sees), (length, 1, 1)
+Tensor visible_share(int64_t length, bool causal) {
+  std::vector<double> share;
+  for (int64_t i = 0; i < length; ++i) share.push_back(1 / static_cast<double>(causal ? i + 1 : length));
+  return Tensor::from(Shape{length, 1, 1}, share, Dtype::f32);
+}
+
 std::vector<BenchCase> attention_cases() {
   constexpr int64_t batch = 1, heads = 4, size = 64;
   std::vector<BenchCase> all;
-  for (const int64_t length : {256, 1024, 4096})
-    for (const bool causal : {false, true}) {
-      const double scores = static_cast<double>(batch * heads * length * length * size) * (causal ? 0.5 : 1);
-      const auto run = [=](double seconds) {
-        const Shape shape{batch, length, heads, size};
-        std::vector<Tensor> x;
-        for (uint64_t i = 0; i < 3; ++i) x.push_back(normal_tensor(shape, i).set_requires_grad());
-        const nn::SoftmaxAttention settings{.scale = 1 / std::sqrt(static_cast<double>(size)), .causal = causal};
-        const auto f = [&] { return nn::softmax_attention(x[0], x[1], x[2], settings); };
-        const Measured both = measure_both(x, normal_tensor(shape, 3), f, seconds);
-        const NoGrad guard;
-        const Measured forward = measure(f, seconds);
-        return BenchFigure{both,
-                           {{"forward_ms", fixed(forward.best * 1e3, 3)},
-                            {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
-      };
-      all.push_back(
-          {text("attention/softmax/L", length, causal ? "/causal" : "/full"), 4 * scores * 3.5 / 1e9, "GFLOP/s", run});
-    }
+  for (const bool relu : {false, true})
+    for (const int64_t length : {256, 1024, 4096})
+      for (const bool causal : {false, true}) {
+        const double scores = static_cast<double>(batch * heads * length * length * size) * (causal ? 0.5 : 1);
+        const auto run = [=](double seconds) {
+          const Shape shape{batch, length, heads, size};
+          std::vector<Tensor> x;
+          for (uint64_t i = 0; i < 3; ++i) x.push_back(normal_tensor(shape, i).set_requires_grad());
+          const nn::SoftmaxAttention settings{.scale = 1 / std::sqrt(static_cast<double>(size)), .causal = causal};
+          const Tensor share = visible_share(length, causal);
+          const auto f = [&] {
+            return relu ? record(ReluAttend{causal}, x[0], x[1], x[2]) * share
+                        : nn::softmax_attention(x[0], x[1], x[2], settings);
+          };
+          const Measured both = measure_both(x, normal_tensor(shape, 3), f, seconds);
+          const NoGrad guard;
+          const Measured forward = measure(f, seconds);
+          return BenchFigure{both,
+                             {{"forward_ms", fixed(forward.best * 1e3, 3)},
+                              {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
+        };
+        all.push_back({text("attention/", relu ? "relu" : "softmax", "/L", length, causal ? "/causal" : "/full"),
+                       4 * scores * 3.5 / 1e9, "GFLOP/s", run});
+      }
   return all;
 }
 
