@@ -66,10 +66,10 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, Visibility& s
   see.whole = floor(shortest);
 }
 
-// The keys that a block of queries has to look at.
+// The keys that a block of queries has to look at.  They begin at whole vectors, so that tiles lie alike in memory.
 inline Range visible_keys(const Visibility& see, int64_t query, int64_t queries, Range keys) {
   const int64_t begin = greatest(keys.begin, query + see.band.first);
-  return {begin - (begin - keys.begin) % key_block, least(least(keys.end, see.keys), query + queries + see.band.last)};
+  return {begin - (begin - keys.begin) % padding, least(least(keys.end, see.keys), query + queries + see.band.last)};
 }
 
 inline Range extremes(const int32_t* documents, int64_t n) {
