@@ -30,7 +30,8 @@
 // key with m = 0 is one that the query does not see. Products with a weight of exactly zero may be left out.
 //
 // Memory: forward keeps L, one number per query and head, for softmax, and nothing for pointwise.  With bf16, or a head
-// size that is no multiple of 16, both passes work on converted copies of their operands.
+// size that is no multiple of 16, both passes work on converted copies of their operands.  Gradients of the terms of
+// the distance and of spans per head are first added up in at most 16 parts.
 // Source of the scheme: Dao et al. 2022, arXiv:2205.14135; Rabe and Staats 2021, arXiv:2112.05682.
 //
 // These functions run on the CPU.  The same inputs give the same bits for any number of threads.
@@ -120,7 +121,8 @@ struct StatisticsGradients {
   const A *sum_gradient = nullptr, *entropy_gradient = nullptr;  // dS and dH
 };
 
-// T is float, double or bf16.  Errors: sizes, strides and options that make no sense, by name and value.
+// T is float, double or bf16.  Errors: sizes, strides and options that make no sense, by name and value; slots, spans
+// and terms of the distance that are given in part; distances fewer than some query sees.
 //
 // Writes output (batch, queries, query_heads, value_size) and, for softmax, log_sum (batch, query_heads, queries),
 // which is minus infinity for a query that sees nothing.  For pointwise weights log_sum is not touched.

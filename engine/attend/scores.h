@@ -27,10 +27,16 @@ void compute_scores(const QueryBlock<A>& block, const Keys& keys, const Workspac
   add_distance_terms(block, keys, w.scores, w);
   if (options.soft_cap > 0) cap_scores(static_cast<A>(options.soft_cap), n, w.scores, slopes);
   if (keys.cover == Cover::all) return;
-  compute_shares(block.see, block.spans, options.ramp, block.first, block.count, block.width, keys.first, keys.count,
-                 w.shares);
-  hide(w.shares, n, w.scores, block.softmax() ? -infinity<A> : A(0));
-  if (options.soft_cap > 0 && slopes) hide(w.shares, n, slopes, A(0));
+  const Vector<A> hidden = splat(block.softmax() ? -infinity<A> : A(0));
+  A* const capped = options.soft_cap > 0 ? slopes : nullptr;
+  each_share(
+      block.see, block.spans, options.ramp, block.first, block.count, block.width, keys.first,
+      keys.count, [&](int64_t at, Vector<A> m) __attribute__((always_inline)) {
+        const Mask<A> unseen = m == A(0);
+        store(w.shares + at, m);
+        store(w.scores + at, select<A>(unseen, hidden, load(w.scores + at)));
+        if (capped) store(capped + at, select<A>(unseen, Vector<A>{}, load(capped + at)));
+      });
 }
 
 }  // namespace

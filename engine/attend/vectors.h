@@ -96,10 +96,15 @@ template <class A>
   return found != 0;
 }
 template <class A>
-[[gnu::always_inline]] inline A sum(Vector<A> x) {
-  A total = 0;
-  unrolled<lanes<A>>([&](auto i) __attribute__((always_inline)) { total += x[int{i}]; });
-  return total;
+[[gnu::always_inline]] inline A sum(Vector<A> x) {  // by halves: few additions wait for one another
+  const auto stage = [&]<int s, int... lane>(Constant<s>, std::integer_sequence<int, lane...>)
+      __attribute__((always_inline)) {
+    if constexpr (s < lanes<A>) x += __builtin_shufflevector(x, x, (lane ^ s)...);
+  };
+  constexpr std::make_integer_sequence<int, lanes<A>> all;
+  stage(Constant<8>(), all), stage(Constant<4>(), all);
+  stage(Constant<2>(), all), stage(Constant<1>(), all);
+  return x[0];
 }
 template <class A>
 [[gnu::always_inline]] inline Mask<A> lane_numbers() {

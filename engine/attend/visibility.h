@@ -66,10 +66,10 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, Visibility& s
   see.whole = floor(shortest);
 }
 
-// The keys that a block of queries has to look at.
+// The keys that a block of queries has to look at.  They begin at whole vectors, so that tiles lie alike in memory.
 inline Range visible_keys(const Visibility& see, int64_t query, int64_t queries, Range keys) {
   const int64_t begin = greatest(keys.begin, query + see.band.first);
-  return {begin - (begin - keys.begin) % key_block, least(least(keys.end, see.keys), query + queries + see.band.last)};
+  return {begin - (begin - keys.begin) % padding, least(least(keys.end, see.keys), query + queries + see.band.last)};
 }
 
 inline Range extremes(const int32_t* documents, int64_t n) {
@@ -99,10 +99,10 @@ inline Band tile_band(const Visibility& see, int64_t query, int64_t key) {
   return {see.band.first + query - key, see.band.last + query - key};
 }
 
-// shares (keys x width, lanes are queries): m of a tile.
-template <class A>
-void compute_shares(const Visibility& see, const A* spans, double ramp, int64_t query, int64_t queries, int64_t width,
-                    int64_t key, int64_t keys, A* shares) {
+// body(at, m) with m of the elements from `at` on, for all of a tile (keys x width, lanes are queries).
+template <class A, class Body>
+void each_share(const Visibility& see, const A* spans, double ramp, int64_t query, int64_t queries, int64_t width,
+                int64_t key, int64_t keys, const Body& body) {
   const Band band = tile_band(see, query, key);
   const auto word = [](int64_t x) { return static_cast<Word<A>>(greatest(-(1 << 30), least(1 << 30, x))); };
   const auto length = static_cast<A>(ramp);
@@ -124,16 +124,9 @@ void compute_shares(const Visibility& see, const A* spans, double ramp, int64_t 
         m = (load(spans + i) - distance) / length + A(1);
         m = select<A>(m <= A(0), Vector<A>{}, select<A>(m >= A(1), splat(A(1)), m));
       }
-      store(shares + j * width + i, select<A>(seen, m, Vector<A>{}));
+      body(j * width + i, select<A>(seen, m, Vector<A>{}));
     }
   }
-}
-
-// What is not seen becomes `hidden`.
-template <class A>
-void hide(const A* shares, int64_t n, A* tile, A hidden) {
-  for (int64_t i = 0; i < n; i += lanes<A>)
-    store(tile + i, select<A>(load(shares + i) == A(0), splat(hidden), load(tile + i)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/parallel.h"
+#include "engine/storage.h"
 #include "tests/support/fused_attention.h"
 #include "tests/support/plain_attention.h"
 
@@ -219,6 +220,28 @@ TEST_CASE("attend: a span counts, and saves work") {
   c.operands.span = {0, 1000}, c.spanned = true, c.options.ramp = 16;  // each head for itself
   CHECK(attend<float>(c).work < all * 0.6);
   CHECK(attend<float>(c).work > all * 0.5);
+}
+
+TEST_CASE("attend: memory of its own does not grow with the length") {
+  const auto extra = [](int64_t length) {
+    Case c{.sizes = {1, length, length, 2, 2, 16, 16}, .options = {.scale = 0.3, .causal = true}};
+    c.fill();
+    StoredOperands<float> operands(c.sizes, c.operands), gradients(c.sizes, c.operands);
+    const Gapped<float> output_gradient(c.output_gradient, 32);
+    Gapped<float> output(c.output_gradient.size(), 32);
+    std::vector<float> log_sum(static_cast<size_t>(c.rows()));
+    reset_peak(Device::cpu);
+    const int64_t before = memory_use(Device::cpu).held;
+    attend_forward<float>(c.sizes, c.options, {}, operands.inputs(), output.out(), log_sum.data());
+    attend_backward<float>(c.sizes, c.options, {}, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(),
+                           gradients.gradients());
+    return memory_use(Device::cpu).peak - before;
+  };
+  const int before = thread_count();
+  set_thread_count(1);
+  CHECK(extra(2048) == extra(512));
+  CHECK(extra(512) < 512 * 512 * int64_t{sizeof(float)});
+  set_thread_count(before);
 }
 
 TEST_CASE("attend: options that do not fit are named") {

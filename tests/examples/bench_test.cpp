@@ -40,8 +40,9 @@ TEST_CASE("bench: cases have the names, the fields and the counts of work of the
   CHECK(products[0]["unit"] == "GFLOP/s");
 
   const auto attention = bench({"attention", "--only", "L256/causal"});
-  REQUIRE(attention.size() == 1);
+  REQUIRE(attention.size() == 2);
   CHECK(attention[0]["case"] == "attention/softmax/L256/causal");
+  CHECK(attention[1]["case"] == "attention/relu/L256/causal");
   CHECK(attention[0]["shape"] == nlohmann::json({1, 4, 256, 64}));
   CHECK(attention[0]["forward_ms"].get<double>() > 0);
 }
