@@ -20,7 +20,7 @@ struct TrainSettings {
   double rate = 1e-3, final_rate = 1e-4;
   int64_t warm_up = 100;
   Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)");
-  double clip = 1;
+  double clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
   bool resume = false, profile = false;
@@ -42,6 +42,7 @@ struct TrainSettings {
     v("schedule", schedule, "constant, linear or cosine");
     v("optimizer", optimizer, "adamw(...) or sgd(...)");
     v("clip", clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
+    v("label_smoothing", label_smoothing, "share of each target that all tokens divide; not in validation", share());
     v("seed", seed, "same seed, same bits", at_least(0));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
