@@ -4,45 +4,99 @@
 #include "engine/watch.h"
 
 namespace orrery::models {
+namespace {
+
+bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
+
+const BlockOptions& checked(const BlockOptions& o) {
+  const bool without = o.feed_forward.name == "none",
+             scaled = !is_one(o.feed_forward_divisor) || !is_one(o.feed_forward_residual);
+  check(o.norm_place == "pre" || o.norm_place == "post", "block: norm_place '", o.norm_place,
+        "' must be pre (before each sublayer) or post (after the residual is added)");
+  check(!o.parallel || o.norm_place == "pre",
+        "block: parallel=yes reads one normalization of x and has no place for norm_place=post; choose one of the two");
+  check(!scaled || !o.parallel,
+        "block: feed_forward_divisor and feed_forward_residual scale the second of two steps; parallel=yes has one");
+  check(!scaled || !without,
+        "block: feed_forward_divisor and feed_forward_residual need a feed-forward; feed_forward=none has nothing to "
+        "scale");
+  check(o.feed_forward_divisor.initial != 0,
+        "block: feed_forward_divisor divides the feed-forward's output and cannot be or start at 0; 1 changes nothing");
+  return o;
+}
+
+}  // namespace
+
+BlockNumber::BlockNumber(const LearnableNumber& number) : fixed_(number.initial) {
+  if (number.learned) parameter = nn::Parameter(Shape{1}, nn::constant(number.initial));
+}
+Tensor BlockNumber::times(const Tensor& x) const {
+  if (parameter.value) return x * parameter.value;
+  return fixed_ == 1 ? x : x * fixed_;
+}
+Tensor BlockNumber::divide(const Tensor& x) const {
+  if (parameter.value) return x / parameter.value;
+  return fixed_ == 1 ? x : x / fixed_;
+}
 
 Block::Block(const BlockOptions& o)
-    : dropout_(o.dropout),
-      attention_norm_(nn::make_normalization(o.normalization, {o.width, o.normalization_bias})),
-      feed_forward_norm_(nn::make_normalization(o.normalization, {o.width, o.normalization_bias})),
-      attention_(nn::make_attention(o.attention, {.width = o.width,
-                                                  .heads = o.heads,
-                                                  .causal = o.causal,
-                                                  .bias = o.bias,
-                                                  .layers = o.layers,
-                                                  .context = o.context,
-                                                  .position = o.position})),
-      feed_forward_(nn::make_feed_forward(o.feed_forward,
-                                          {.width = o.width, .inner = o.inner, .bias = o.bias, .layers = o.layers})),
-      attention_dropout_(o.dropout),
-      feed_forward_dropout_(o.dropout) {
-  if (feed_forward_->adds_nothing()) feed_forward_norm_.reset();
+    : dropout_(checked(o).dropout),
+      post_(o.norm_place == "post"),
+      parallel_(o.parallel),
+      attention_{nn::make_normalization(o.normalization, {o.width, o.normalization_bias, o.causal}),
+                 nn::make_attention(
+                     o.attention,
+                     {.width = o.width, .heads = o.heads, .causal = o.causal, .bias = o.bias, .layers = o.layers}),
+                 nn::Dropout(o.dropout),
+                 BlockNumber(o.residual_gain),
+                 BlockNumber({1}),
+                 BlockNumber({1})},
+      feed_forward_{nullptr,
+                    nullptr,
+                    nn::Dropout(o.dropout),
+                    BlockNumber(o.residual_gain),
+                    BlockNumber(o.feed_forward_divisor),
+                    BlockNumber(o.feed_forward_residual)} {
+  feed_forward_.layer =
+      nn::make_feed_forward(o.feed_forward, {.width = o.width, .inner = o.inner, .bias = o.bias, .layers = o.layers});
+  if (feed_forward_.layer->adds_nothing()) {
+    feed_forward_.layer.reset();
+    return;
+  }
+  if (!parallel_)
+    feed_forward_.norm = nn::make_normalization(o.normalization, {o.width, o.normalization_bias, o.causal});
 }
 
-Tensor Block::add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout,
-                  nn::Pass& pass) const {
-  const Tensor normalized = normalization(x, pass);
-  if (dropout_ > 0 && pass.training) return x + dropout(sublayer(normalized, pass), pass);
-  return sublayer.onto(normalized, x, pass);
+Tensor Block::add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const {
+  const bool dropping = dropout_ > 0 && pass.training;
+  const auto joined = [&] {
+    if (!dropping && branch.plain()) return branch.layer->onto(input, x, pass);
+    const Tensor read = branch.dropout((*branch.layer)(input, pass), pass);
+    return branch.residual.times(x) + branch.divisor.divide(branch.gain.times(read));
+  };
+  return watch(branch.layer->path(), "residual", joined());
+}
+Tensor Block::step(const Tensor& x, Branch& branch, nn::Pass& pass) const {
+  return post_ ? (*branch.norm)(add(x, x, branch, pass), pass) : add(x, (*branch.norm)(x, pass), branch, pass);
 }
 Tensor Block::forward(const Tensor& x, nn::Pass& pass) {
-  const Tensor read =
-      watch(attention_->path(), "residual", add(x, *attention_norm_, *attention_, attention_dropout_, pass));
-  if (!feed_forward_norm_) return watch(feed_forward_->path(), "residual", read);
-  return watch(feed_forward_->path(), "residual",
-               add(read, *feed_forward_norm_, *feed_forward_, feed_forward_dropout_, pass));
+  if (!feed_forward_.layer) return step(x, attention_, pass);
+  if (!parallel_) return step(step(x, attention_, pass), feed_forward_, pass);
+  const Tensor input = (*attention_.norm)(x, pass);
+  return add(add(x, input, attention_, pass), input, feed_forward_, pass);
 }
 void Block::visit(nn::Visitor& v) {
-  v("attention_norm", attention_norm_);
-  v("attention", attention_);
-  v("attention_dropout", attention_dropout_);
-  v("feed_forward_norm", feed_forward_norm_);
-  v("feed_forward", feed_forward_);
-  v("feed_forward_dropout", feed_forward_dropout_);
+  v(parallel_ ? "norm" : "attention_norm", attention_.norm);
+  v("attention", attention_.layer);
+  v("attention_dropout", attention_.dropout);
+  v("attention_gain", attention_.gain.parameter);
+  if (!feed_forward_.layer) return;
+  v("feed_forward_norm", feed_forward_.norm);
+  v("feed_forward", feed_forward_.layer);
+  v("feed_forward_dropout", feed_forward_.dropout);
+  v("feed_forward_gain", feed_forward_.gain.parameter);
+  v("feed_forward_divisor", feed_forward_.divisor.parameter);
+  v("feed_forward_residual", feed_forward_.residual.parameter);
 }
 
 }  // namespace orrery::models

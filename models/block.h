@@ -20,9 +20,33 @@ struct BlockOptions {
   int64_t layers = 1;                      // of the model
   int64_t context = 0;                     // the most tokens; 0: unknown
   const nn::Position* position = nullptr;  // of the model, which outlives the block
+
+  std::string norm_place = "pre";  // or "post"
+  bool parallel = false;
+  LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 };
 
-// Pre-norm:  x <- x + attention(norm(x)),  x <- x + feed_forward(norm(x)).   (B, T, width) -> (B, T, width)
+// A number of a block, fixed or learned.  A fixed 1 costs nothing.
+class BlockNumber {
+ public:
+  explicit BlockNumber(const LearnableNumber& number);
+  bool is_one() const { return !parameter.value && fixed_ == 1; }
+  Tensor times(const Tensor& x) const;   // x n
+  Tensor divide(const Tensor& x) const;  // x / n
+  nn::Parameter parameter;               // undefined if fixed
+
+ private:
+  double fixed_;
+};
+
+// (B, T, width) -> (B, T, width), with A the attention, F the feed-forward and N a normalization each:
+//   pre-norm      x' = x + a A(N x),   y = b x' + a F(N x') / d
+//   post-norm     x' = N(x + a A(x)),  y = N(b x' + a F(x') / d)           Vaswani et al. 2017, arXiv:1706.03762
+//   parallel      y = x + a A(n) + a F(n),  n = N x                        Wang and Komatsuzaki 2021, GPT-J
+// a: residual_gain, one for each sublayer; learned(0) is SkipInit, De and Smith 2020, arXiv:2002.10444.
+// d, b: feed_forward_divisor and feed_forward_residual; both learned(1) is the output scaling of Jha and Reagen 2025,
+// arXiv:2501.03489, which trains a network without normalization and activation.
+// With feed_forward=none the second step is absent, its normalization too.
 class Block final : public nn::Module {
  public:
   explicit Block(const BlockOptions& options);
@@ -30,13 +54,20 @@ class Block final : public nn::Module {
   void visit(nn::Visitor& v) override;
 
  private:
-  // sublayer(norm(x)) + x; the sublayer adds the residual itself unless dropout comes between.
-  Tensor add(const Tensor& x, nn::Module& normalization, nn::Sublayer& sublayer, nn::Dropout& dropout,
-             nn::Pass& pass) const;
+  struct Branch {
+    std::unique_ptr<nn::Module> norm;
+    std::unique_ptr<nn::Sublayer> layer;
+    nn::Dropout dropout;
+    BlockNumber gain, divisor, residual;
+    bool plain() const { return gain.is_one() && divisor.is_one() && residual.is_one(); }
+  };
+  // residual x + gain layer(input) / divisor; the layer adds x itself unless something comes between.
+  Tensor add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const;
+  Tensor step(const Tensor& x, Branch& branch, nn::Pass& pass) const;  // add, with the normalization in its place
+
   double dropout_;
-  std::unique_ptr<nn::Module> attention_norm_, feed_forward_norm_;  // the second is absent with feed_forward=none
-  std::unique_ptr<nn::Sublayer> attention_, feed_forward_;
-  nn::Dropout attention_dropout_, feed_forward_dropout_;
+  bool post_, parallel_;
+  Branch attention_, feed_forward_;
 };
 
 }  // namespace orrery::models

@@ -1,5 +1,7 @@
 #include "models/gpt.h"
 
+#include <cmath>
+
 #include "engine/ops.h"
 #include "nn/linear.h"
 
@@ -14,6 +16,10 @@ GptSettings checked(GptSettings s) {
   return s;
 }
 
+const Spec& final_normalization(const GptSettings& s) {
+  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
+}
+
 }  // namespace
 
 Gpt::Gpt(const GptSettings& settings)
@@ -22,8 +28,11 @@ Gpt::Gpt(const GptSettings& settings)
       position_(nn::make_position(settings_.position,
                                   {.context = settings_.context, .width = settings_.width, .heads = settings_.heads})),
       embedding_dropout_(settings_.dropout),
-      norm_(nn::make_normalization(settings_.normalization, {settings_.width, settings_.normalization_bias})) {
+      norm_(nn::make_normalization(final_normalization(settings_),
+                                   {settings_.width, settings_.normalization_bias, true})) {
   const GptSettings& s = settings_;
+  if (s.embedding_scale == "learned")
+    embedding_scale_ = nn::Parameter(Shape{1}, nn::constant(std::sqrt(static_cast<double>(s.width))));
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
                                                            .heads = s.heads,
@@ -36,7 +45,12 @@ Gpt::Gpt(const GptSettings& settings)
                                                            .dropout = s.dropout,
                                                            .layers = s.layers,
                                                            .context = s.context,
-                                                           .position = position_.get()}));
+                                                           .position = position_.get(),
+                                                           .norm_place = s.norm_place,
+                                                           .parallel = s.parallel,
+                                                           .residual_gain = s.residual_gain,
+                                                           .feed_forward_divisor = s.feed_forward_divisor,
+                                                           .feed_forward_residual = s.feed_forward_residual}));
   nn::name_paths(*this);
 }
 
@@ -49,6 +63,7 @@ Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
         " come, but the context is ", settings_.context, "; begin a new cache with the last of them");
   check(!pass.cache || !recording(), "gpt: a cache keeps no history to differentiate through; run under NoGrad");
   Tensor x = (*position_)(embedding_(tokens, pass), pass);
+  if (embedding_scale_.value) x = x * embedding_scale_.value;
   x = embedding_dropout_(x, pass);
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens = after;
@@ -58,6 +73,7 @@ Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);
   v("position_embedding", position_);
+  v("embedding_scale", embedding_scale_);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("norm", norm_);

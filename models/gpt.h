@@ -1,4 +1,5 @@
 // A GPT: token embedding, positions, blocks, a last normalization, and the embedding again as the head.
+// "Normalization-free" blocks (normalization=none) keep the last normalization unless final_normalization=none.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,12 @@ struct GptSettings {
   int64_t vocabulary = 0;  // 0: as many as the tokenizer has
   int64_t inner = 0;       // of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
-       normalization = parse_spec("layer"), position = parse_spec("learned");
+       normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
   double dropout = 0;
+  std::string norm_place = "pre", embedding_scale = "none";
+  bool parallel = false;
+  LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 
   template <class V>
   void visit(V& v) {
@@ -30,11 +34,21 @@ struct GptSettings {
     v("inner", inner, "slots of a feed-forward; 0: 4 width", at_least(0));
     v("attention", attention, "how a block reads its context");
     v("feed_forward", feed_forward, "how a block reads its weights");
-    v("normalization", normalization, "what stands before each sublayer and before the head");
+    v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)");
+    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks");
     v("position", position, "how a token knows where it stands");
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
     v("dropout", dropout, "share of the sublayers' outputs and of the embedding set to zero while training", share());
+    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+      one_of({"pre", "post"}));
+    v("parallel", parallel, "attention and feed-forward read the same normalized input");
+    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit");
+    v("feed_forward_divisor", feed_forward_divisor, "what the feed-forward's output is divided by");
+    v("feed_forward_residual", feed_forward_residual,
+      "what the residual is multiplied by where the feed-forward joins");
+    v("embedding_scale", embedding_scale, "learned: one number from sqrt(width) multiplies the embedding, as DyT needs",
+      one_of({"none", "learned"}));
   }
 };
 
@@ -51,6 +65,7 @@ class Gpt final : public nn::Module {
  private:
   GptSettings settings_;
   nn::Embedding embedding_;
+  nn::Parameter embedding_scale_;  // of tokens and positions together; undefined if there is none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;

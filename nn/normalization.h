@@ -9,8 +9,9 @@ namespace orrery::nn {
 class Activation;
 
 struct NormalizationOptions {
-  int64_t width;     // size of the last axis
-  bool bias = true;  // where the normalization has one
+  int64_t width;        // size of the last axis
+  bool bias = true;     // where the normalization has one
+  bool causal = false;  // no token may see a later one
 };
 
 using NormalizationEntry = Entry<Module, const NormalizationOptions&>;

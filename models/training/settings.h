@@ -22,7 +22,7 @@ struct TrainSettings {
   std::string warm_up_form = "linear";
   Spec schedule = parse_spec("cosine");
   Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)");
-  double clip = 1;
+  double clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
   bool resume = false, profile = false;
@@ -45,6 +45,7 @@ struct TrainSettings {
     v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)");
     v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)");
     v("clip", clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
+    v("label_smoothing", label_smoothing, "share of each target that all tokens divide; not in validation", share());
     v("seed", seed, "same seed, same bits", at_least(0));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));

@@ -72,8 +72,9 @@ double Trainer::update(double* gradient_norm) {
                    .derive("train")
                    .derive(static_cast<uint64_t>(step_))
                    .derive(static_cast<uint64_t>(micro));
-    const Tensor share = scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets),
-                               1.0 / static_cast<double>(settings_.accumulate));
+    const Tensor share =
+        scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets, settings_.label_smoothing),
+              1.0 / static_cast<double>(settings_.accumulate));
     loss += share.item();
     share.backward();
   }

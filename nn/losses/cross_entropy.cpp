@@ -1,7 +1,9 @@
 // Cross-entropy with the softmax inside.
-//   per row:  l = ln sum_v exp(z_v) - z_t,   computed as  m + ln sum_v exp(z_v - m) - z_t  with m = max z
+//   per row:  l = lse - (1 - s) z_t - s mean_v z_v,   lse = m + ln sum_v exp(z_v - m),  m = max z
+// which is the cross-entropy with q_v = (1 - s) [v = t] + s / V: label smoothing s, Szegedy et al. 2016,
+// arXiv:1512.00567
 //   loss = (sum of l over the rows with a target) / N,   N = the number of such rows
-//   dz_v = (exp(z_v - lse) - [v = t]) dloss / N;   0 in rows without a target
+//   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target, which is any below 0
 // Kept: the logits, the targets and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits with
 // their gradient if nobody else owns them, so a vocabulary of 50,000 is held once.
 #include "engine/autograd.h"
@@ -21,15 +23,17 @@ struct RowLoss {
   In<T> logits;
   const int32_t* target;
   A *log_sum, *loss;
+  A smoothing;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> z = logits.at(r * row.n);
     const A top = row.max([&](int v) { return z[v]; });
     const A total = row.sum([&](int v) { return scalar::exp(z[v] - top); });
     const A lse = top + scalar::log(total);
+    const A even = smoothing > 0 ? smoothing / static_cast<A>(row.n) * row.sum([&](int v) { return z[v]; }) : A(0);
     row.once([&] {
       log_sum[r] = lse;
-      loss[r] = target[r] < 0 ? A(0) : lse - z[target[r]];
+      loss[r] = target[r] < 0 ? A(0) : lse - (1 - smoothing) * z[target[r]] - even;
     });
   }
 };
@@ -41,14 +45,15 @@ struct RowGradient {
   const int32_t* target;
   const A* log_sum;
   In<T> dloss;
-  A share;  // 1 / N
+  A share, smoothing;  // 1 / N
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> z = logits.at(r * row.n);
     const Out<T> dz = gradient.at(r * row.n);
     const A lse = log_sum[r], g = target[r] < 0 ? A(0) : dloss[0] * share;
+    const A even = smoothing / static_cast<A>(row.n), hit = 1 - smoothing;
     const int t = target[r];
-    row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - (v == t ? A(1) : A(0))) * g; });
+    row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - even - (v == t ? hit : A(0))) * g; });
   }
 };
 template <class A>
@@ -60,6 +65,7 @@ struct LossOfRow {
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   int64_t targets_counted;
+  double smoothing;
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
     const Dtype arithmetic = logits.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
@@ -69,7 +75,11 @@ struct CrossEntropy {
     dispatch(logits.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
-           RowLoss<T>{{logits.data<T>()}, targets.data<int32_t>(), log_sum.mutable_data<A>(), loss.mutable_data<A>()});
+           RowLoss<T>{{logits.data<T>()},
+                      targets.data<int32_t>(),
+                      log_sum.mutable_data<A>(),
+                      loss.mutable_data<A>(),
+                      static_cast<A>(smoothing)});
       reduce(logits.device(), 1, targets.count(), 1, LossOfRow<A>{loss.data<A>()}, total.mutable_data<double>());
     });
     saved.keep(logits, targets, log_sum);
@@ -85,13 +95,14 @@ struct CrossEntropy {
                           targets.data<int32_t>(),
                           log_sum.data<A>(),
                           {dy.data<T>()},
-                          A(1) / static_cast<A>(targets_counted)});
+                          A(1) / static_cast<A>(targets_counted),
+                          static_cast<A>(smoothing)});
     });
     return {dz, Tensor()};
   }
 };
 
-Tensor reference(const Tensor& logits, const Tensor& targets) {
+Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) {
   const Tensor top = max(logits, -1, true).detach();
   const Tensor log_sum = log(sum(exp(logits - top), {-1}, true)) + top;
   const Tensor known = Tensor::from(targets.shape(), [&] {
@@ -102,24 +113,36 @@ Tensor reference(const Tensor& logits, const Tensor& targets) {
   const Tensor mask = known.to(logits.dtype());
   const Tensor chosen = gather_last(
       log_sum - logits, cast(maximum(targets.to(logits.dtype()), Tensor::zeros({1}, logits.dtype())), Dtype::i32));
-  return sum(chosen * mask) / sum(mask);
+  const Tensor even = mean(log_sum - logits, {-1});
+  return sum((chosen * (1 - smoothing) + even * smoothing) * mask) / sum(mask);
 }
 
-const bool registered = (losses().add({"cross_entropy", "ln sum exp(z) - z_target", "Bridle 1990", "none",
-                                       "z (overwritten by its gradient), targets, log-sum-exp of each row"}),
+const bool registered = (losses().add({.name = "cross_entropy",
+                                       .formula = "ln sum exp(z) - sum_v q_v z_v, q = (1 - s) [v = target] + s / V",
+                                       .source = "Bridle 1990; s: Szegedy et al. 2016, arXiv:1512.00567",
+                                       .parameters = "none",
+                                       .keeps = "z (overwritten by its gradient), targets, log-sum-exp of each row"}),
                          true);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const std::vector<int32_t> at = {3, 0, -1, 6, 3};
   return {{{"logits", random({5, 7})}, {"targets", Tensor::from(Shape{5}, at)}},
           [](const auto& in) { return cross_entropy(in[0], in[1]); },
-          [](const auto& in) { return reference(in[0], in[1]); }};
+          [](const auto& in) { return reference(in[0], in[1], 0); }};
 }
 REGISTER_GRADIENT_CASE("loss", "cross_entropy", gradient_case);
+GradientCase smoothed_case(const CaseTensors& random) {
+  const std::vector<int32_t> at = {-100, 2, 0, -1};
+  return {{{"logits", random({4, 5})}, {"targets", Tensor::from(Shape{4}, at)}},
+          [](const auto& in) { return cross_entropy(in[0], in[1], 0.1); },
+          [](const auto& in) { return reference(in[0], in[1], 0.1); }};
+}
+REGISTER_GRADIENT_CASE("loss", "cross_entropy", smoothed_case);
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing) {
+  check(smoothing >= 0 && smoothing < 1, "cross_entropy: the smoothing must lie in [0, 1), not ", smoothing);
   check(logits.shape().rank() >= 1 && targets.dtype() == Dtype::i32 && targets.shape() == logits.shape().without(-1),
         "cross_entropy: targets ", targets.shape(), " ", name(targets.dtype()), " for logits ", logits.shape(),
         "; they must be i32 without the last axis");
@@ -127,12 +150,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
   const Tensor host = targets.to(Device::cpu);
   const int32_t* const t = host.data<int32_t>();
   for (int64_t i = 0; i < targets.count(); ++i) {
-    check(t[i] >= -1 && t[i] < logits.size(-1), "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ",
-          logits.size(-1) - 1, " (-1 leaves a row out)");
+    check(t[i] < logits.size(-1), "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ",
+          logits.size(-1) - 1, " (a negative one leaves its row out)");
     counted += t[i] >= 0;
   }
-  check(counted > 0, "cross_entropy: no row has a target");
-  return record(CrossEntropy{counted}, logits, targets);
+  check(counted > 0, "cross_entropy: no row has a target, so there is no mean; leave such a batch out");
+  return record(CrossEntropy{counted, smoothing}, logits, targets);
 }
 
 }  // namespace orrery::nn

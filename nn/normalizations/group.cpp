@@ -265,6 +265,8 @@ class GroupNormalization final : public Module {
     read_settings(spec, settings_);
     check(options.width % settings_.groups == 0, "group: ", print(spec), ": groups (", settings_.groups,
           ") must divide the width (", options.width, ")");
+    check(!options.causal || settings_.over == "token", "group: ", print(spec),
+          ": over=sequence lets every token see later ones, which a causal model must not; use over=token");
     if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
   Tensor forward(const Tensor& x, Pass& pass) override {

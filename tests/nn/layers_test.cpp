@@ -123,8 +123,11 @@ TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors")
   two.backward();
   for (int v = 0; v < 5; ++v) CHECK(logits.grad().to_vector()[5 + v] == 0);
   CHECK_THROWS_WITH_AS(cross_entropy(logits, targets({1, 5, 0})),
-                       "cross_entropy: target 5 at position 1 is outside 0 to 4 (-1 leaves a row out)", Error);
-  CHECK_THROWS_WITH_AS(cross_entropy(logits, targets({-1, -1, -1})), "cross_entropy: no row has a target", Error);
+                       "cross_entropy: target 5 at position 1 is outside 0 to "
+                       "4 (a negative one leaves its row out)",
+                       Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(logits, targets({-1, -1, -1})),
+                       "cross_entropy: no row has a target, so there is no mean; leave such a batch out", Error);
   const int64_t before = memory_use(Device::cpu).held;
   {
     const Tensor x = random_tensor({64, 1024}, 1, Dtype::f32).set_requires_grad();

@@ -1,0 +1,67 @@
+// Row entropies and their four bins.  Jha and Reagen 2024, arXiv:2410.09637.
+//   H = -sum_j p_j ln p_j,   p_j = max(w_j, 0) / sum_j max(w_j, 0),   0 ln 0 = 0
+// Uniform causal attention has H_i = ln i in row i, so the mean over T rows is ln(T!) / T: 3.878 for T = 128, where
+// ln T is 4.852.  Bins of that ceiling reproduce the figures of the paper; bins of ln T do not.
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/check.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/scalar.h"
+#include "nn/diagnostics.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Entropy {
+  using A = Arithmetic<T>;
+  In<T> weights;
+  A* entropy;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> w = weights.at(r * row.n);
+    const A total = row.sum([&](int j) { return w[j] < 0 ? A(0) : w[j]; });
+    const A inverse = total == 0 ? A(0) : 1 / total;
+    const A h = row.sum([&](int j) {
+      const A p = w[j] <= 0 ? A(0) : w[j] * inverse;
+      return p == 0 ? A(0) : -p * scalar::log(p);
+    });
+    row.once([&] { entropy[r] = h; });
+  }
+};
+
+}  // namespace
+
+Tensor row_entropy(const Tensor& weights) {
+  check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "row_entropy: weights of shape ", weights.shape(),
+        " have no rows");
+  const Tensor entropy = Tensor::empty(weights.shape().without(-1),
+                                       weights.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, weights.device());
+  dispatch(weights.dtype(), "row_entropy", [&]<class T>() {
+    rows(weights.device(), entropy.count(), static_cast<int>(weights.size(-1)),
+         Entropy<T>{{weights.data<T>()}, entropy.mutable_data<Arithmetic<T>>()});
+  });
+  return entropy;
+}
+
+double causal_entropy_ceiling(int64_t positions) {
+  check(positions >= 1, "causal_entropy_ceiling: ", positions, " positions; there must be at least one");
+  return std::lgamma(static_cast<double>(positions) + 1) / static_cast<double>(positions);
+}
+
+std::array<double, 4> entropy_histogram(const Tensor& entropies, double ceiling) {
+  check(ceiling > 0, "entropy_histogram: the ceiling must be above 0, not ", ceiling,
+        "; one position alone has no entropy to measure");
+  std::array<double, 4> share{};
+  for (const double h : entropies.to_vector()) {
+    check(!std::isnan(h), "entropy_histogram: an entropy is not a number; the model has diverged");
+    const double quarter = std::floor(4 * h / ceiling);
+    share[static_cast<size_t>(quarter < 0 ? 0 : quarter > 3 ? 3 : quarter)] += 1;
+  }
+  for (double& s : share) s /= static_cast<double>(entropies.count());
+  return share;
+}
+
+}  // namespace orrery::nn

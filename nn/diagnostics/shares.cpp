@@ -1,0 +1,80 @@
+// Shares: how much of a tensor saturates, is exactly zero, or is carried by few entries.
+//   saturation  P(|alpha x| > 2): beyond, tanh has less than 7 % of its slope left.  Zhu et al. 2025, arXiv:2503.10622
+//   zeros       P(w = 0): ReLU attention leaves most keys out, softmax none
+//   top share   sum of the k largest w over sum of w, k a share of the row: softmax over many slots concentrates.
+//               Shen et al. 2023, arXiv:2302.06461
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "engine/autograd.h"
+#include "engine/check.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+#include "nn/diagnostics.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct IsSaturated {
+  In<T> x;
+  double alpha, threshold;
+  HOST_DEVICE double operator()(int64_t i, int64_t) const {
+    const double u = alpha * static_cast<double>(x[i]);
+    return u > threshold || u < -threshold ? 1.0 : 0.0;
+  }
+};
+template <class T>
+struct IsZero {  // and visible; and visible
+  In<T> weights, visible;
+  HOST_DEVICE Several<double, 2> operator()(int64_t i, int64_t) const {
+    const bool seen = !visible || visible[i] != 0;
+    return {{seen && weights[i] == 0 ? 1.0 : 0.0, seen ? 1.0 : 0.0}};
+  }
+};
+
+}  // namespace
+
+double saturation_share(const Tensor& x, double alpha, double threshold) {
+  const Tensor count = Tensor::empty(Shape{}, Dtype::f64, x.device());
+  dispatch(x.dtype(), "saturation_share", [&]<class T>() {
+    reduce(x.device(), 1, x.count(), 1, IsSaturated<T>{{x.data<T>()}, alpha, threshold}, count.mutable_data<double>());
+  });
+  return count.item() / static_cast<double>(std::max<int64_t>(1, x.count()));
+}
+
+double zero_share(const Tensor& weights, const Tensor& visible) {
+  const NoGrad guard;
+  const Tensor mask = visible ? broadcast_to(visible.to(weights.dtype()), weights.shape()) : Tensor();
+  const Tensor zeros = Tensor::empty(Shape{}, Dtype::f64, weights.device()), seen = Tensor::empty_like(zeros);
+  dispatch(weights.dtype(), "zero_share", [&]<class T>() {
+    reduce(weights.device(), 1, weights.count(), 1, IsZero<T>{{weights.data<T>()}, {mask ? mask.data<T>() : nullptr}},
+           Outputs<double, 2>{{zeros.mutable_data<double>(), seen.mutable_data<double>()}});
+  });
+  return zeros.item() / std::max(1.0, seen.item());
+}
+
+double top_share(const Tensor& weights, double share) {
+  check(share > 0 && share <= 1, "top_share: the share of a row's entries must lie in (0, 1], not ", share);
+  check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_share: weights of shape ", weights.shape(),
+        " have no rows");
+  std::vector<double> w = weights.to_vector();
+  const auto width = static_cast<std::ptrdiff_t>(weights.size(-1));
+  const auto top = std::clamp<std::ptrdiff_t>(std::lround(share * static_cast<double>(width)), 1, width);
+  double carried = 0;
+  int64_t counted = 0;
+  for (auto row = w.begin(); row != w.end(); row += width) {
+    std::transform(row, row + width, row, [](double x) { return x < 0 ? 0 : x; });
+    std::nth_element(row, row + (top - 1), row + width, std::greater<>());
+    const double all = std::accumulate(row, row + width, 0.0);
+    if (all == 0) continue;
+    carried += std::accumulate(row, row + top, 0.0) / all;
+    ++counted;
+  }
+  return carried / static_cast<double>(std::max<int64_t>(1, counted));
+}
+
+}  // namespace orrery::nn

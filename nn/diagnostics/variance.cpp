@@ -1,0 +1,45 @@
+// Variance of a sublayer's output over the residual's.  Shen et al. 2023, arXiv:2302.06461, find in it why softmax does
+// badly as a feed-forward: over S slots its output starts with a variance of about e / S, ReLU's with S / 2.
+//   ratio = Var(output) / Var(residual),   Var x = mean (x - mean x)^2 over all elements, in f64
+#include <algorithm>
+
+#include "engine/check.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "nn/diagnostics.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Power {  // (x - mean), to the first or second power
+  In<T> x;
+  double mean;
+  bool squared;
+  HOST_DEVICE double operator()(int64_t i, int64_t) const {
+    const double centred = static_cast<double>(x[i]) - mean;
+    return squared ? centred * centred : centred;
+  }
+};
+
+double variance(const Tensor& x) {
+  const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device());
+  const auto average = [&](double mean, bool squared) {
+    dispatch(x.dtype(), "variance_ratio", [&]<class T>() {
+      reduce(x.device(), 1, x.count(), 1, Power<T>{{x.data<T>()}, mean, squared}, total.mutable_data<double>());
+    });
+    return total.item() / static_cast<double>(std::max<int64_t>(1, x.count()));
+  };
+  return average(average(0, false), true);
+}
+
+}  // namespace
+
+double variance_ratio(const Tensor& output, const Tensor& residual) {
+  const double of_residual = variance(residual);
+  check(of_residual > 0, "variance_ratio: the residual ", residual.shape(),
+        " is constant; there is nothing to compare");
+  return variance(output) / of_residual;
+}
+
+}  // namespace orrery::nn

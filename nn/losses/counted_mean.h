@@ -1,0 +1,74 @@
+// Losses that are a mean over elements, some of which may not count.
+//   loss = sum over i that count of F(x_i, c_i) / N,   N = how many count, at least 1
+//   dx_i = F'(x_i, c_i) dloss / N;   0 where i does not count
+// F is a struct with counts(x, c), value(x, c) and slope(x, c), and second_slope(x, c) if c has a gradient too.
+// Kept: x, c and N.  The sum runs in f64, in an order that depends on the size only.
+#pragma once
+
+#include "engine/autograd.h"
+#include "engine/dispatch.h"
+#include "engine/loops.h"
+#include "engine/ops.h"
+
+namespace orrery::nn {
+
+template <class F, class T>
+struct CountedTerms {
+  F f;
+  In<T> x, c;
+  HOST_DEVICE Several<double, 2> operator()(int64_t i, int64_t) const {
+    const bool counts = f.counts(x[i], c[i]);
+    return {{counts ? static_cast<double>(f.value(x[i], c[i])) : 0.0, counts ? 1.0 : 0.0}};
+  }
+};
+template <class F, class T, bool Second>
+struct CountedSlope {
+  F f;
+  In<T> dloss;
+  const double* count;
+  template <class A>
+  HOST_DEVICE A operator()(A x, A c) const {
+    const A share = dloss[0] / static_cast<A>(count[0]);
+    if (!f.counts(x, c)) return A(0);
+    if constexpr (Second)
+      return f.second_slope(x, c) * share;
+    else
+      return f.slope(x, c) * share;
+  }
+};
+
+template <class F>
+struct CountedMean {
+  static constexpr const char* name = F::name;
+  static constexpr bool has_second_slope = requires(const F f, double x) { f.second_slope(x, x); };
+  F f;
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& c) const {
+    const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device()), count = Tensor::empty_like(total);
+    dispatch(x.dtype(), name, [&]<class T>() {
+      reduce(x.device(), 1, x.count(), 1, CountedTerms<F, T>{f, {x.data<T>()}, {c.data<T>()}},
+             Outputs<double, 2>{{total.mutable_data<double>(), count.mutable_data<double>()}});
+    });
+    const Tensor at_least_one = maximum(count, Tensor::full(Shape{}, 1, Dtype::f64, x.device()));
+    saved.keep(x, c, at_least_one);
+    return (total / at_least_one).to(x.dtype());
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    Gradients<2> d;
+    if (saved.needs(0)) d[0] = gradient<false>(saved, dy);
+    if constexpr (has_second_slope)
+      if (saved.needs(1)) d[1] = gradient<true>(saved, dy);
+    return d;
+  }
+  template <bool Second>
+  Tensor gradient(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &c = saved[1], dx = Tensor::empty_like(x);
+    dispatch(x.dtype(), name, [&]<class T>() {
+      map(x.device(), x.count(), CountedSlope<F, T, Second>{f, {dy.data<T>()}, saved[2].data<double>()},
+          dx.mutable_data<T>(), x.data<T>(), c.data<T>());
+    });
+    return dx;
+  }
+};
+
+}  // namespace orrery::nn

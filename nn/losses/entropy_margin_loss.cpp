@@ -1,0 +1,61 @@
+// Entropy-margin loss of ReLUFormer: attention rows that spread too far pay.  Shen et al. 2023, arXiv:2302.06461.
+//   per row L = max(H - C, 0),   C = 0.7 ln n,   n the keys that the row sees;   dL/dH = 1 where H > C, else 0
+// H = -sum_j p_j ln p_j with p = w / S: a true entropy, which no factor on w changes (one source writes it on the raw
+// weights).  Its own derivative stands where it is computed: dH/dw_j = -(ln p_j + H) / S for w_j > 0, else 0.
+// The loss is the mean over batch, heads and the rows with n >= 1.  A row with S = 0 has H = 0 and pays nothing.
+// Kept: H and n.
+#include "engine/scalar.h"
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+#include "nn/losses/counted_mean.h"
+
+namespace orrery::nn {
+namespace {
+
+struct AboveMargin {
+  static constexpr const char* name = "entropy_margin_loss";
+  double share;
+  template <class A>
+  HOST_DEVICE bool counts(A, A visible) const {
+    return visible >= 1;
+  }
+  template <class A>
+  HOST_DEVICE A value(A entropy, A visible) const {
+    const A above = entropy - A(share) * scalar::log(visible);
+    return above < 0 ? A(0) : above;
+  }
+  template <class A>
+  HOST_DEVICE A slope(A entropy, A visible) const {
+    return entropy > A(share) * scalar::log(visible) ? A(1) : A(0);
+  }
+};
+
+const bool registered = (losses().add({.name = "entropy_margin_loss",
+                                       .formula = "max(H - 0.7 ln n, 0)",
+                                       .source = "Shen et al. 2023, arXiv:2302.06461",
+                                       .parameters = "none",
+                                       .keeps = "H, n"}),
+                         true);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  const Tensor visible = Tensor::from({4}, {0, 1, 2, 3}, Dtype::f64),
+               margin = Tensor::from({4}, {0, 0, 0.7 * std::log(2), 0.7 * std::log(3)}, Dtype::f64),
+               counted = Tensor::from({4}, {0, 1, 1, 1}, Dtype::f64);
+  return {{{"entropies", random({2, 3, 4}) + 0.3}},
+          [=](const auto& in) { return entropy_margin_loss(in[0], visible); },
+          [=](const auto& in) {
+            return sum(maximum(in[0] - margin, Tensor::zeros({1}, Dtype::f64)) * counted) / (2.0 * 3.0 * 3.0);
+          }};
+}
+REGISTER_GRADIENT_CASE("loss", "entropy_margin_loss", gradient_case);
+
+}  // namespace
+
+Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double share) {
+  check(share >= 0, "entropy_margin_loss: the share of ln n must not be negative, but is ", share);
+  check_same_kind("entropy_margin_loss", entropies, visible);
+  const NoGrad guard(recording());
+  return record(CountedMean<AboveMargin>{{share}}, entropies, broadcast_to(visible.detach(), entropies.shape()));
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,127 @@
+// Entropy regularizer: every head is drawn to a share theta of the highest entropy, which it learns.  Jha and Reagen
+// 2025, arXiv:2501.03489.
+//   E_h = mean over batch and rows of the row entropies,   e_h = E_h - theta_h E_max
+//   loss = mean over heads of  e_h^2 where |e_h| > m E_max, else 0
+//   dE_h = 2 e_h dloss / heads where active,   dH = dE_h / (B T) for each row,   dtheta_h = -E_max dE_h
+// Conventions: E_max is the ceiling that rows can reach, ln(T!) / T under a causal mask (the paper writes ln T, which
+// causal rows cannot); E is a mean over rows, as in the paper's algorithm (its code adds them up), so that the weight
+// does not depend on the batch.  The paper's weights are 1e-5 (CodeParrot) and 5e-5 (Languini), m 0.2.
+// What moves E is the temperature t of each head, or of each head and position, which the scores are divided by:
+//   y = z / t,   dz = dy / t,   dt = -sum over what shares t of dy z / t^2
+// Kept: e_h, 0 where nothing is paid; of the temperature's operation z and t.
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+#include "nn/diagnostics.h"
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Regularize {
+  static constexpr const char* name = "entropy_regularizer";
+  EntropyRegularizer settings;
+  Shape shape;  // of the entropies
+
+  double ceiling() const {
+    return settings.causal ? causal_entropy_ceiling(shape[2]) : std::log(static_cast<double>(shape[2]));
+  }
+  Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {
+    const Tensor excess = mean(entropies, {0, 2}) - threshold * ceiling();
+    const Tensor active = step(absolute(excess) - settings.tolerance * ceiling()), paid = excess * active;
+    saved.keep(paid);
+    return mean(paid * paid);
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    const int64_t heads = shape[1];
+    const Tensor of_head = saved[0] * dy * (2 / static_cast<double>(heads));
+    Gradients<2> d;
+    if (saved.needs(0))
+      d[0] = broadcast_to((of_head / static_cast<double>(shape[0] * shape[2])).reshape(Shape{1, heads, 1}), shape);
+    if (saved.needs(1)) d[1] = of_head * -ceiling();
+    return d;
+  }
+};
+
+struct Temper {
+  static constexpr const char* name = "tempered";
+  // (H) or (H, T) -> (H, 1, 1) or (H, T, 1)
+  static Tensor spread(const Tensor& t) {
+    return t.reshape(Shape{t.size(0), t.shape().rank() == 2 ? t.size(1) : 1, 1});
+  }
+  Tensor forward(Saved& saved, const Tensor& scores, const Tensor& temperature) const {
+    saved.keep(scores, temperature);
+    return scores / spread(temperature);
+  }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &z = saved[0], &t = saved[1];
+    Gradients<2> d;
+    if (saved.needs(0)) d[0] = dy / spread(t);
+    if (saved.needs(1)) d[1] = -(t.shape().rank() == 2 ? sum(dy * z, {0, 3}) : sum(dy * z, {0, 2, 3})) / (t * t);
+    return d;
+  }
+};
+
+Tensor reference(const Tensor& entropies, const Tensor& threshold, double ceiling, double tolerance) {
+  const Tensor excess = mean(mean(entropies, {2}), {0}) - threshold * ceiling;
+  const Tensor active = step(excess * excess - tolerance * ceiling * tolerance * ceiling);
+  return mean(where(active, excess * excess, Tensor::zeros({1}, Dtype::f64)));
+}
+
+const bool registered = (losses().add({.name = "entropy_regularizer",
+                                       .formula = "(E - theta E_max)^2 where |E - theta E_max| > m E_max",
+                                       .source = "Jha and Reagen 2025, arXiv:2501.03489",
+                                       .parameters = "theta (one for each head), by the caller",
+                                       .keeps = "E - theta E_max of each head"}),
+                         true);
+
+GradientCase causal_case(const CaseTensors& random) {
+  const double ceiling = std::log(120.0) / 5;  // ln(5!) / 5
+  return {{{"entropies", random({2, 4, 5})}, {"threshold", random({4})}},
+          [](const auto& in) { return entropy_regularizer(in[0], in[1]); },
+          [=](const auto& in) { return reference(in[0], in[1], ceiling, 0.2); }};
+}
+REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", causal_case);
+GradientCase full_case(const CaseTensors& random) {
+  return {{{"entropies", random({2, 3, 4})}, {"threshold", random({3})}},
+          [](const auto& in) { return entropy_regularizer(in[0], in[1], {.tolerance = 0.1, .causal = false}); },
+          [](const auto& in) { return reference(in[0], in[1], std::log(4.0), 0.1); }};
+}
+REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", full_case);
+
+// Temperatures away from zero, (H) and (H, T).
+GradientCase temperature_case(const CaseTensors& random, const Shape& shape) {
+  const Tensor r = random(shape);
+  return {{{"scores", random({2, 3, 4, 5})}, {"temperature", r * r + 0.5}},
+          [](const auto& in) { return tempered(in[0], in[1]); },
+          [](const auto& in) { return in[0] * reciprocal(Temper::spread(in[1])); }};
+}
+GradientCase of_head(const CaseTensors& random) { return temperature_case(random, {3}); }
+REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", of_head);
+GradientCase of_head_and_position(const CaseTensors& random) { return temperature_case(random, {3, 4}); }
+REGISTER_GRADIENT_CASE("loss", "entropy_regularizer", of_head_and_position);
+
+}  // namespace
+
+Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, const EntropyRegularizer& settings) {
+  check(entropies.shape().rank() == 3 && threshold.shape() == Shape{entropies.size(1)},
+        "entropy_regularizer: entropies ", entropies.shape(), " with threshold ", threshold.shape(),
+        "; they must be (batch, heads, time) and (heads)");
+  check(settings.tolerance >= 0, "entropy_regularizer: the tolerance must not be negative, but is ",
+        settings.tolerance);
+  check_same_kind("entropy_regularizer", entropies, threshold);
+  return record(Regularize{settings, entropies.shape()}, entropies, threshold);
+}
+
+Tensor tempered(const Tensor& scores, const Tensor& temperature) {
+  const Shape& t = temperature.shape();
+  check(scores.shape().rank() == 4 && (t == Shape{scores.size(1)} || t == Shape{scores.size(1), scores.size(2)}),
+        "tempered: scores ", scores.shape(), " with temperature ", t,
+        "; they must be (batch, heads, time, keys) and (heads) or (heads, time)");
+  check_same_kind("tempered", scores, temperature);
+  return record(Temper{}, scores, temperature);
+}
+
+}  // namespace orrery::nn

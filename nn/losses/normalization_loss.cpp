@@ -1,0 +1,61 @@
+// Normalization loss of ReLUFormer: attention rows that need not sum to one are drawn towards it.  Shen et al. 2023,
+// arXiv:2302.06461.
+//   per row L = |ln S|,   S = sum_j s_j;   dL/dS = sign(ln S) / S, so dL/dgamma = -sign(ln S) / gamma for s ~ 1 / gamma
+// Conventions where the sources leave a choice: the absolute value stays (without it a sum near one is no minimum);
+// a row with S = 0, in which no score is positive, is left out, as its gradient would be infinite (so is S < 0, which
+// signed weights can have); the slope at S = 1 is 0; the loss is the mean over the rows that are left, over batch and
+// heads: multiply its weight by the number of heads to add heads up as the paper does.
+// Kept: S.
+#include "engine/scalar.h"
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+#include "nn/losses/counted_mean.h"
+
+namespace orrery::nn {
+namespace {
+
+struct DistanceFromOne {
+  static constexpr const char* name = "normalization_loss";
+  template <class A>
+  HOST_DEVICE bool counts(A sum, A) const {
+    return !(sum <= 0);  // NaN counts, and shows
+  }
+  template <class A>
+  HOST_DEVICE A value(A sum, A) const {
+    return scalar::abs(scalar::log(sum));
+  }
+  template <class A>
+  HOST_DEVICE A slope(A sum, A) const {
+    return (sum > 1 ? A(1) : sum < 1 ? A(-1) : A(0)) / sum;
+  }
+};
+
+const bool registered = (losses().add({.name = "normalization_loss",
+                                       .formula = "|ln S|, S = sum_j w_j > 0",
+                                       .source = "Shen et al. 2023, arXiv:2302.06461",
+                                       .parameters = "none",
+                                       .keeps = "S"}),
+                         true);
+
+// Rows away from S = 1, every fourth left out.
+GradientCase gradient_case(const CaseTensors& random) {
+  std::vector<double> sums = random({2, 3, 4}).to_vector(), counted(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    counted[i] = i % 4 != 1;
+    sums[i] = i % 4 == 1 ? -1 : std::exp(sums[i] + (sums[i] > 0 ? 0.1 : -0.1));
+  }
+  const Tensor mask = Tensor::from({2, 3, 4}, counted, Dtype::f64);
+  return {{{"sums", Tensor::from({2, 3, 4}, sums, Dtype::f64)}},
+          [](const auto& in) { return normalization_loss(in[0]); },
+          [mask](const auto& in) {
+            const Tensor one = Tensor::full({1}, 1, Dtype::f64);
+            return sum(absolute(log(where(mask, in[0], one)))) / sum(mask);
+          }};
+}
+REGISTER_GRADIENT_CASE("loss", "normalization_loss", gradient_case);
+
+}  // namespace
+
+Tensor normalization_loss(const Tensor& sums) { return record(CountedMean<DistanceFromOne>{{}}, sums, sums.detach()); }
+
+}  // namespace orrery::nn

@@ -1,0 +1,60 @@
+// Cross-entropy of independent classes, the sigmoid inside: a row may have several targets, or soft ones.
+//   per row:  l = sum over classes v of  softplus(z_v) - y_v z_v,   softplus(z) = ln(1 + exp(z))
+//   loss = sum of l / rows,   dz_v = (sigmoid(z_v) - y_v) dloss / rows,   dy_v = -z_v dloss / rows
+// A sum over the classes and a mean over the rows, as vision transformers are trained with (big_vision, Beyer et al.
+// 2020, arXiv:2006.07159).  Kept: z and y.
+#include "engine/scalar.h"
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+#include "nn/losses/counted_mean.h"
+
+namespace orrery::nn {
+namespace {
+
+struct OneClass {
+  static constexpr const char* name = "sigmoid_cross_entropy";
+  double classes;  // turns the mean over elements into one over rows
+  template <class A>
+  HOST_DEVICE bool counts(A, A) const {
+    return true;
+  }
+  template <class A>
+  HOST_DEVICE A value(A z, A y) const {
+    return A(classes) * (scalar::softplus(z) - y * z);
+  }
+  template <class A>
+  HOST_DEVICE A slope(A z, A y) const {
+    return A(classes) * (scalar::sigmoid(z) - y);
+  }
+  template <class A>
+  HOST_DEVICE A second_slope(A z, A) const {
+    return A(-classes) * z;
+  }
+};
+
+Tensor reference(const Tensor& z, const Tensor& y) { return mean(sum(log(exp(z) + 1.0) - y * z, {-1})); }
+
+const bool registered = (losses().add({.name = "sigmoid_cross_entropy",
+                                       .formula = "sum_v ln(1 + exp(z_v)) - y_v z_v",
+                                       .source = "Beyer et al. 2020, arXiv:2006.07159",
+                                       .parameters = "none",
+                                       .keeps = "z, y"}),
+                         true);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"logits", random({5, 7})}, {"targets", random({5, 7})}},
+          [](const auto& in) { return sigmoid_cross_entropy(in[0], in[1]); },
+          [](const auto& in) { return reference(in[0], in[1]); }};
+}
+REGISTER_GRADIENT_CASE("loss", "sigmoid_cross_entropy", gradient_case);
+
+}  // namespace
+
+Tensor sigmoid_cross_entropy(const Tensor& logits, const Tensor& targets) {
+  check(logits.shape().rank() >= 1 && logits.shape() == targets.shape(), "sigmoid_cross_entropy: targets ",
+        targets.shape(), " for logits ", logits.shape(), "; they must have one shape, a number for each class");
+  check_same_kind("sigmoid_cross_entropy", logits, targets);
+  return record(CountedMean<OneClass>{{static_cast<double>(logits.size(-1))}}, logits, targets);
+}
+
+}  // namespace orrery::nn

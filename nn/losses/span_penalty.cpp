@@ -1,0 +1,52 @@
+// The price of attention spans.  Sukhbaatar et al. 2019, arXiv:1905.07799.
+//   loss = S mean_h z'_h,   dz'_h = S dloss / H          S the longest span, z' = z / S in [0, 1] the relative ones
+// For one layer; the paper adds the layers up, times lambda: 2e-6, or 5e-7 where S is 8192.  Under Adagrad, which
+// divides the size of a gradient away, lambda only decides the sign once the language model's gradient has faded; with
+// other optimizers it must be found anew.  A span for each token (dynamic span) is penalized by the same mean.
+// Kept: z'.
+#include "nn/gradient_case.h"
+#include "nn/loss.h"
+#include "nn/losses/counted_mean.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Span {
+  static constexpr const char* name = "span_penalty";
+  double limit;
+  template <class A>
+  HOST_DEVICE bool counts(A, A) const {
+    return true;
+  }
+  template <class A>
+  HOST_DEVICE A value(A z, A) const {
+    return A(limit) * z;
+  }
+  template <class A>
+  HOST_DEVICE A slope(A, A) const {
+    return A(limit);
+  }
+};
+
+const bool registered = (losses().add({.name = "span_penalty",
+                                       .formula = "S mean_h z'_h",
+                                       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+                                       .parameters = "none",
+                                       .keeps = "z'"}),
+                         true);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"spans", random({6})}},
+          [](const auto& in) { return span_penalty(in[0], 40); },
+          [](const auto& in) { return mean(in[0]) * 40.0; }};
+}
+REGISTER_GRADIENT_CASE("loss", "span_penalty", gradient_case);
+
+}  // namespace
+
+Tensor span_penalty(const Tensor& spans, double limit) {
+  check(limit > 0, "span_penalty: the longest span must be above 0, not ", limit);
+  return record(CountedMean<Span>{{limit}}, spans, spans.detach());
+}
+
+}  // namespace orrery::nn
