@@ -23,19 +23,24 @@ struct Product {
   std::array<int64_t, 4> part_columns = {};
 };
 
-// What is done to a tile of C as soon as it is complete, while it is in the cache: an object and a function of
-// (row of C counted over the batch, first column, columns, the elements).  The column counts within its part.
+// What is done to C block by block, as soon as one is complete and while it is in the cache: an object and a function
+// of (row of C counted over the batch, first column, columns, the elements).  The column counts within its part.  Every
+// element is handed over once, in pieces of rows.
 template <class T>
 struct Epilogue {
   const void* object = nullptr;
   void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, T* c) = nullptr;
 };
 
-// T is float or double.  The grid of tiles depends on the sizes only, and so do the bits of the result.
+// T is float or double.  How C is cut into tiles depends on the sizes only, and so do the bits of the result.
 template <class T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
               Epilogue<T> epilogue = {});
 
-std::string blas_description();  // library, version and the kernels it chose for this processor
+// "avx512", our own, or "openblas": chosen once by what the processor has.  Tests set it; an unknown or missing one is
+// an Error.
+const char* product_kernels();
+void use_product_kernels(const char* name);
+std::string blas_description();  // which kernels, and OpenBLAS's version and choice for this processor
 
 }  // namespace orrery

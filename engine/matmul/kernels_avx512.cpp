@@ -1,0 +1,221 @@
+// Tiles of products for AVX-512, after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
+// (2008), and Van Zee and van de Geijn, "BLIS" (2015).
+//
+// Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
+// registers.  It reads both factors from packed panels, where what one step of the depth needs lies side by side:
+// 8 elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as needed, so that
+// one kernel serves the four forms of a product.
+//
+// Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B is then packed and
+// meets all panels of that block while it is in the level-2 cache, and meanwhile the next one is fetched from memory.
+// A packed element of B serves 512 rows, one of A all columns of the tile: 3 to 5 % of the time goes into packing.
+// The kernel is nearly indifferent to where A comes from, because a step reads only 32 bytes of it in 24 cycles; the
+// depth is long, because every block reads and writes C once.
+//
+// Completion is told of 4 panels of columns at a time, 512 x 192 elements that are still in the level-2 cache.
+//
+// Measured on two cores of a Zen 4, one vector multiplication a cycle, 235 GFLOP/s at most in f32: the kernel alone
+// 234; the products of GPT-2 with 512 tokens 215 to 220 (OpenBLAS 0.3.21: 195 to 210), of the small GPTs for characters
+// 6 to 8 % faster than OpenBLAS.  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5 and 3 KB and blocks
+// of 256 rows were all slower on these sizes, of which 8 rows and 48 columns also leave no remainder.
+//
+// Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
+// its bits depend neither on the tile nor on its place in it.
+#include "engine/attend/vectors.h"
+#include "engine/matmul/tile.h"
+
+namespace orrery::detail::matmul {
+namespace {
+
+using namespace attend;  // vectors.h
+
+constexpr int panel_rows = 8, panel_vectors = 3;
+constexpr int64_t most_rows = 512, depth_bytes = 2048, completed_panels = 4;
+template <class T>
+constexpr int panel_columns = panel_vectors* lanes<T>;
+template <class T>
+constexpr int64_t most_depth = depth_bytes / int64_t{sizeof(T)};
+
+// The length of the fewest equal pieces of n of at most `most`, in multiples of `step`; at least one step.
+int64_t even_piece(int64_t n, int64_t most, int64_t step) {
+  const int64_t pieces = greatest((n + most - 1) / most, 1);
+  return greatest(round_up((n + pieces - 1) / pieces, step), step);
+}
+
+// ---- packing
+
+// One factor: element i of a panel at depth k is at data[k * stride + i] if the panel lies across the rows in memory,
+// else at data[i * stride + k].
+template <class T>
+struct Source {
+  const T* data;
+  int64_t stride;
+  bool across;
+  Source at(int64_t i, int64_t k) const { return {data + (across ? k * stride + i : i * stride + k), stride, across}; }
+};
+
+// Full panels, side by side: whole cache lines are read although a panel of A is half a line wide.
+template <class T, int size, int panels>
+void pack_across(const T* x, int64_t stride, int64_t depth, T* y) {
+  for (int64_t k = 0; k < depth; ++k, x += stride, y += size)
+    unrolled<panels>([&](auto p) __attribute__((always_inline)) {
+      __builtin_memcpy(y + p * depth * size, x + p * size, size * sizeof(T));
+    });
+}
+
+template <class T, int size>
+void pack_down(const T* x, int64_t stride, int64_t count, int64_t depth, T* y) {
+  constexpr int w = lanes<T>;
+  int64_t k = 0;
+  for (; k + w <= depth; k += w, y += w * size)
+    for (int i = 0; i < size; i += w) {
+      constexpr int part = size < w ? size : w;
+      Vector<T> block[w] = {};
+      unrolled<part>([&](auto r) __attribute__((always_inline)) {
+        if (i + r < count) block[r] = load(x + (i + r) * stride + k);
+      });
+      transpose<T>(block);
+      unrolled<w>([&](auto r) __attribute__((always_inline)) {
+        __builtin_memcpy(y + r * size + i, &block[r], part * sizeof(T));
+      });
+    }
+  for (; k < depth; ++k, y += size)
+    for (int i = 0; i < size; ++i) y[i] = i < count ? x[i * stride + k] : T(0);
+}
+
+// Panels of `size` elements from `count` elements, the last one filled up with zeros: y[panel][k][i].
+template <class T, int size>
+void pack(const Source<T>& x, int64_t count, int64_t depth, T* y) {
+  constexpr int together = 4;
+  for (int64_t i = 0; i < count; i += size) {
+    const int64_t here = least(size, count - i);
+    const T* const from = x.at(i, 0).data;
+    T* const to = y + i * depth;
+    if (!x.across) {
+      pack_down<T, size>(from, x.stride, here, depth, to);
+    } else if (count - i >= together * size) {
+      pack_across<T, size, together>(from, x.stride, depth, to);
+      i += (together - 1) * size;
+    } else if (here == size) {
+      pack_across<T, size, 1>(from, x.stride, depth, to);
+    } else {
+      for (int64_t k = 0; k < depth; ++k)
+        for (int64_t e = 0; e < size; ++e) to[k * size + e] = e < here ? from[k * x.stride + e] : T(0);
+    }
+  }
+}
+
+// Asks for one of `parts` shares of a panel that is to be packed soon.
+template <class T>
+void prefetch(const Source<T>& x, int64_t count, int64_t depth, int64_t part, int64_t parts) {
+  const int64_t rows = x.across ? depth : count, columns = x.across ? count : depth;
+  for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
+    for (int64_t c = 0; c < columns; c += lanes<T>) __builtin_prefetch(x.data + r * x.stride + c, 0, 2);
+}
+
+// ---- the kernel
+
+template <class T>
+struct Panels {  // packed
+  const T *a, *b;
+  int64_t depth;
+};
+
+// C (rows, vectors) = [C +] A B
+template <class T, int rows, int vectors>
+void kernel(Panels<T> x, T* c, int64_t stride, bool add) {
+  constexpr int w = lanes<T>;
+  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { __builtin_prefetch(c + r * stride + v * w, 1); });
+  });
+  Vector<T> sums[rows][vectors] = {};
+  for (int64_t k = 0; k < x.depth; ++k, x.a += panel_rows, x.b += panel_columns<T>) {
+    Vector<T> right[vectors];
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(x.b + v * w); });
+    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+      const Vector<T> left = splat(x.a[r]);
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sums[r][v] += right[v] * left; });
+    });
+  }
+  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
+      T* const element = c + r * stride + v * w;
+      store(element, add ? load(element) + sums[r][v] : sums[r][v]);
+    });
+  });
+}
+
+// A kernel for every number of rows and vectors that a tile may end with.
+template <class T>
+struct KernelTable {
+  void (*of[panel_rows][panel_vectors])(Panels<T>, T*, int64_t, bool);
+};
+template <class T, int... r>
+constexpr KernelTable<T> kernel_table(std::integer_sequence<int, r...>) {
+  return {{{kernel<T, r + 1, 1>, kernel<T, r + 1, 2>, kernel<T, r + 1, 3>}...}};
+}
+
+// The same for a piece of any size: columns beyond the last whole vector are computed beside C.
+template <class T>
+void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add) {
+  constexpr KernelTable<T> kernels = kernel_table<T>(std::make_integer_sequence<int, panel_rows>());
+  const int64_t vectors = (columns + lanes<T> - 1) / lanes<T>;
+  const auto run = kernels.of[rows - 1][vectors - 1];
+  if (columns == vectors * lanes<T>) return run(x, c, stride, add);
+  T aside[panel_rows * panel_columns<T>];
+  run(x, aside, panel_columns<T>, false);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < columns; ++i) {
+      const T sum = aside[r * panel_columns<T> + i];
+      c[r * stride + i] = add ? c[r * stride + i] + sum : sum;
+    }
+}
+
+// ---- blocks
+
+// One block of A, `rows` x `depth`, with all of B beside it.
+template <class T>
+void multiply_block(const Tile<T>& t, Source<T> a, Source<T> b, T* c, int64_t rows, int64_t depth, bool add, T* left,
+                    T* right, const auto& completed) {
+  constexpr int64_t width = panel_columns<T>;
+  pack<T, panel_rows>(a, rows, depth, left);
+  for (int64_t column = 0; column < t.n; column += width) {
+    const int64_t columns = least(width, t.n - column), next = column + width;
+    pack<T, panel_columns<T>>(b.at(column, 0), columns, depth, right);
+    for (int64_t row = 0; row < rows; row += panel_rows) {
+      if (next < t.n)
+        prefetch(b.at(next, 0), least(width, t.n - next), depth, row / panel_rows, (rows + 7) / panel_rows);
+      multiply_panels<T>({left + row * depth, right, depth}, c + row * t.stride + column, t.stride,
+                         least(panel_rows, rows - row), columns, add);
+    }
+    const int64_t panels = column / width + 1;
+    if (panels % completed_panels == 0 || next >= t.n) {
+      const int64_t first = (panels - 1) / completed_panels * completed_panels * width;
+      completed(first, least(next, t.n) - first);
+    }
+  }
+}
+
+template <class T>
+void multiply_tile(const Tile<T>& t, const Completion& completion, void* workspace) {
+  const int64_t depth = even_piece(t.k, most_depth<T>, lanes<T>), rows = even_piece(t.m, most_rows, panel_rows);
+  const Source<T> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
+  T* const right = static_cast<T*>(workspace);
+  T* const left = right + most_depth<T> * panel_columns<T>;
+  for (int64_t row = 0; row < t.m; row += rows)
+    for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
+      const int64_t rows_here = least(rows, t.m - row);
+      multiply_block(t, a.at(row, k), b.at(0, k), t.c + row * t.stride, rows_here, least(depth, t.k - k),
+                     k > 0 || t.accumulate, left, right, [&](int64_t column, int64_t columns) {
+                       if (completion.block && k + depth >= t.k)
+                         completion.block(completion.object, row, rows_here, column, columns);
+                     });
+    }
+}
+
+}  // namespace
+
+constinit const Kernels avx512 = {"avx512", multiply_tile<float>, multiply_tile<double>,
+                                  depth_bytes*(most_rows + panel_columns<float>)};
+
+}  // namespace orrery::detail::matmul

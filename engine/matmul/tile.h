@@ -1,0 +1,44 @@
+// One tile of a product, the work of one core, and the two ways to compute it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace orrery::detail::matmul {
+
+// Element (r, c) is at data[r * stride + c], or at data[c * stride + r] if the matrix is stored transposed.
+template <class T>
+struct Operand {
+  const T* data;
+  int64_t stride;
+  bool transposed;
+};
+
+template <class T>
+struct Tile {  // C (m, n) = [C +] A (m, k) B (k, n); row r of C is at c + r * stride
+  int64_t m, n, k;
+  Operand<T> a, b;
+  T* c;
+  int64_t stride;
+  bool accumulate;
+};
+
+// Told of each block of the tile once, as soon as it is complete; the blocks cover the tile.
+struct Completion {
+  const void* object = nullptr;
+  void (*block)(const void* object, int64_t row, int64_t rows, int64_t column, int64_t columns) = nullptr;
+};
+
+struct Kernels {
+  const char* name;
+  void (*f32)(const Tile<float>&, const Completion&, void* workspace);
+  void (*f64)(const Tile<double>&, const Completion&, void* workspace);
+  int64_t workspace_bytes;  // begins at a multiple of 64
+};
+
+extern const Kernels avx512;    // kernels_avx512.cpp
+extern const Kernels openblas;  // blas.cpp
+
+std::string openblas_description();
+
+}  // namespace orrery::detail::matmul
