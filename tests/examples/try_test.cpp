@@ -26,7 +26,7 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
   const Folder folder;
   const std::string file = folder.write("bump.cpp", activation("bump", right_slope));
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=30"});
-  INFO(tried.out, tried.error);
+  INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
   for (const char* part :
        {"x / (1 + x^2)", "activation bump", "passed", "derivative", "gelu, softmax, layer",
@@ -44,7 +44,7 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
   fs::copy_file(plugin, folder / "again.so");
   const Outcome twice = run_orrery({"list", "--plugin=" + plugin, "--plugin=" + (folder / "again.so")});
   CHECK(twice.code == 1);
-  CHECK(contains(twice.error, "activation: 'bump' is registered twice"));
+  CHECK(contains(twice.err, "activation: 'bump' is registered twice"));
 
   // One that was built for other headers.
   std::string bytes = read_file(plugin);
@@ -53,8 +53,8 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
   bytes[bytes.find(' ', mark + 19) + 1] ^= 1;
   const Outcome old = run_orrery({"list", "--plugin=" + folder.write("old.so", bytes)});
   CHECK(old.code == 1);
-  CHECK(contains(old.error, "was built for orrery 0.1.0 "));
-  CHECK(contains(old.error, "build it again with orrery try"));
+  CHECK(contains(old.err, "was built for orrery 0.1.0 "));
+  CHECK(contains(old.err, "build it again with orrery try"));
 }
 
 TEST_CASE("try exits 1 and names the check if a derivative is wrong") {
@@ -70,8 +70,8 @@ TEST_CASE("try refuses a file that does not compile, with the compiler's first e
   const std::string file = folder.write("broken.cpp", activation("broken", "no_such_name"));
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins")});
   CHECK(tried.code == 1);
-  CHECK(contains(tried.error, "does not compile: "));
-  CHECK(contains(tried.error, "no_such_name"));
+  CHECK(contains(tried.err, "does not compile: "));
+  CHECK(contains(tried.err, "no_such_name"));
   CHECK(!fs::exists(folder / "plugins/broken.so"));
 }
 
@@ -80,23 +80,23 @@ TEST_CASE("try refuses a file that registers nothing, a name that is taken, and 
   const auto error_of = [&](const std::string& file) {
     const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=0"});
     CHECK(tried.code == 1);
-    return tried.error;
+    return tried.err;
   };
   CHECK(contains(error_of(folder.write("nothing.cpp", "int x;\n")), "registers nothing"));
   CHECK(contains(error_of(folder.write("taken.cpp", activation("relu", right_slope))),
                  "activation: 'relu' is registered twice"));
   CHECK(contains(error_of(folder / "absent.cpp"), "there is no file"));
   const Outcome no_file = run_orrery({"list", "--plugin=" + (folder / "absent.so")});
-  CHECK(contains(no_file.error, "plugin: cannot read"));
+  CHECK(contains(no_file.err, "plugin: cannot read"));
   const Outcome no_plugin = run_orrery({"list", "--plugin=" + folder.write("text.so", "hello")});
-  CHECK(contains(no_plugin.error, "is not a plug-in of orrery"));
+  CHECK(contains(no_plugin.err, "is not a plug-in of orrery"));
 }
 
 TEST_CASE("an attention in one file goes through try as well") {
   const Folder folder;
   const Outcome tried =
       run_orrery({"try", ORRERY_SOURCE_DIR "/examples/04_new_attention.cpp", "--out=" + (folder / "p"), "--steps=10"});
-  INFO(tried.out, tried.error);
+  INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
   CHECK(contains(tried.out, "attention = taylor"));
 }
