@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/check.h"
+#include "engine/plugin.h"
 
 namespace orrery {
 
@@ -34,14 +35,14 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   // Entries stay where they are: their addresses may be kept.  A name or alias that is taken is an Error.
-  const Entry& add(Entry entry, const std::vector<std::string>& aliases = {}) {
+  void add(Entry entry, const std::vector<std::string>& aliases = {}) {
     const std::string name(entry.name);
-    check_free(name);
+    if (!is_free(name)) return;
     for (const std::string& alias : aliases) {
-      check_free(alias);
+      if (!is_free(alias)) return;
       aliases_.emplace(alias, name);
     }
-    return entries_.emplace(name, std::move(entry)).first->second;
+    entries_.emplace(name, std::move(entry));
   }
 
   const Entry* find(std::string_view name) const {  // by name or alias; null if there is none
@@ -72,9 +73,13 @@ class Registry {
   auto end() const { return entries_.end(); }
 
  private:
-  void check_free(const std::string& name) const {
-    check(!name.empty(), family_, ": an entry without a name");
-    check(!entries_.contains(name) && !aliases_.contains(name), family_, ": '", name, "' is registered twice");
+  // An Error if not; but in a plug-in, out of which none may come, the loader is told.
+  bool is_free(const std::string& name) const {
+    std::string reason;
+    if (name.empty()) reason = family_ + ": an entry without a name";
+    if (entries_.contains(name) || aliases_.contains(name)) reason = family_ + ": '" + name + "' is registered twice";
+    if (!reason.empty() && !detail::refuse_in_plugin(reason)) fail(reason);
+    return reason.empty();
   }
 
   std::string family_;

@@ -161,11 +161,22 @@ void check_formula(const ActivationInfo& info, size_t formula_bytes) {  // an em
 
 std::vector<std::string> as_strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
 
+// An exception, or the loader is told: none may come out of a plug-in's static objects.
+bool well_formed(const ActivationInfo& info, size_t formula_bytes) {
+  try {
+    check_formula(info, formula_bytes);
+  } catch (const Error& error) {
+    if (!orrery::detail::refuse_in_plugin(error.what())) throw;
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool detail::add_activation(const ActivationInfo& info, const ActivationKernels& kernels, size_t formula_bytes,
                             MakeGradientCase make) {
-  check_formula(info, formula_bytes);
+  if (!well_formed(info, formula_bytes)) return false;
   activations().add({info.name, &info, kernels}, as_strings(info.aliases));
   return add_gradient_case("activation", std::string(info.name), make);
 }
@@ -182,7 +193,7 @@ GradientCase detail::activation_case(const ActivationInfo& info, const CaseTenso
 }
 bool detail::add_learned_activation(const ActivationInfo& info, const LearnedActivationKernels& kernels,
                                     size_t formula_bytes, int parameters, MakeGradientCase make) {
-  check_formula(info, formula_bytes);
+  if (!well_formed(info, formula_bytes)) return false;
   check(parameters == static_cast<int>(info.parameters.size()), info.name, ": its info names ", info.parameters.size(),
         " parameters, not ", parameters);
   learned_activations().add({info.name, &info, kernels}, as_strings(info.aliases));

@@ -22,6 +22,10 @@ std::string gradcheck_help();
 int gradcheck(const Arguments& arguments);
 std::string list_help();
 int list(const Arguments& arguments);
+std::string try_out_help();
+int try_out(const Arguments& arguments);
+// Checks one name as gradcheck does and prints its tables.
+bool passes_gradcheck(const std::string& family, const std::string& name);
 std::string bench_help();
 int bench(const Arguments& arguments);
 

@@ -141,6 +141,12 @@ void check_name(const Name& n, uint64_t seed, Totals& totals) {
 
 }  // namespace
 
+bool passes_gradcheck(const std::string& family, const std::string& name) {
+  Totals totals;
+  check_name({family, name}, 0, totals);
+  return totals.failed.empty();
+}
+
 std::string gradcheck_help() {
   GradcheckSettings settings;
   return "orrery gradcheck NAME... | --all.  A NAME is an activation, layer, normalization, attention, loss, ...\n"

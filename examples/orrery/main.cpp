@@ -1,10 +1,12 @@
 // The program orrery: train, generate, gradcheck, list, bench.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "engine/attend.h"
 #include "engine/check.h"
 #include "engine/matmul.h"
+#include "engine/plugin.h"
 #include "engine/registry.h"
 #include "engine/version.h"
 #include "examples/orrery/commands.h"
@@ -18,6 +20,7 @@ const std::vector<Command>& commands() {
       {"generate", "write text with a trained model", generate_help, generate},
       {"gradcheck", "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
       {"list", "the catalogue: every registered name with its formula and source", list_help, list},
+      {"try", "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},
       {"bench", "time the work that the comparison with PyTorch times", bench_help, bench},
   };
   return all;
@@ -31,7 +34,26 @@ std::string version_text() {
               "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DCUDA=ON)");
 }
 
+// Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand, and loads each.
+std::vector<std::string> without_plugins(int count, char** words) {
+  std::vector<std::string> rest;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i], key = "--plugin";
+    if (word == key) {
+      check(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
+      load_plugin(words[++i]);
+    } else if (word.starts_with(key + "=")) {
+      load_plugin(word.substr(key.size() + 1));
+    } else {
+      rest.push_back(word);
+    }
+  }
+  return rest;
+}
+
 int run(int count, char** words) {
+  std::vector<std::string> given = without_plugins(count, words);
+  std::reverse(given.begin(), given.end());  // as CLI11 wants them
   CLI::App app("A tensor engine that trains a GPT on real text, one readable concept per file.", "orrery");
   app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
   app.require_subcommand(0, 1);
@@ -43,9 +65,12 @@ int run(int count, char** words) {
     sub->footer(command.help);
     names.push_back(command.name);
   }
-  app.footer("orrery COMMAND --help lists the arguments of a command.");
+  app.footer(
+      "orrery COMMAND --help lists the arguments of a command.  Every command takes --plugin=FILE.so, which loads "
+      "what\n"
+      "orrery try has compiled.");
   try {
-    app.parse(count, words);
+    app.parse(std::move(given));
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {

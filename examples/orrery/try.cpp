@@ -1,0 +1,219 @@
+// orrery try: one formula file becomes a plug-in, is checked, plotted, and trained with.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "engine/plugin.h"
+#include "engine/registry.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/plot.h"
+#include "examples/orrery/table.h"
+#include "models/catalogue.h"
+#include "models/training/short_run.h"
+#include "nn/activation.h"
+#include "nn/gradient_case.h"
+
+namespace orrery::program {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrySettings {
+  std::string out = "runs/plugins", data;
+  int64_t steps = 200;
+  double range = 4;
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "folder for the plug-in");
+    v("data", data, "text to train with; default: Tiny Shakespeare, as it comes with orrery");
+    v("steps", steps, "of each small model; 0: do not train", at_least(0));
+    v("range", range, "the plot goes from -range to range", above(0));
+  }
+};
+
+// What a shell takes as one word.
+std::string quoted(const std::string& text) {
+  std::string all = "'";
+  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return all + "'";
+}
+
+// What the command prints, on both streams, and whether it went well.
+struct Ran {
+  std::string output;
+  bool well;
+};
+Ran run_command(const std::string& command) {
+  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  check(pipe != nullptr, "try: cannot run a compiler: ", command);
+  std::string output;
+  char part[4096];
+  while (const size_t n = fread(part, 1, sizeof part, pipe)) output.append(part, n);
+  return {output, pclose(pipe) == 0};
+}
+
+// The first line that names an error, else the first line.
+std::string first_error(const std::string& output) {
+  std::string first;
+  for (size_t at = 0; at < output.size();) {
+    const size_t end = std::min(output.find('\n', at), output.size());
+    const std::string line = output.substr(at, end - at);
+    if (first.empty()) first = line;
+    if (line.find("error") != std::string::npos) return line;
+    at = end + 1;
+  }
+  return first.empty() ? "the compiler said nothing" : first;
+}
+
+std::string compile(const std::string& file, const std::string& folder) {
+  check(fs::exists(file), "try: there is no file '", file,
+        "'; give one that registers something, as in orrery try "
+        "examples/03_new_activation.cpp");
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  check(!failed, "try: cannot make the folder '", folder, "': ", failed.message(), "; choose another with --out");
+  const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
+  const std::string temporary = plugin + ".new";
+  const Ran ran =
+      run_command(plugin_compiler(plugin_include_folder()) + " -o " + quoted(temporary) + " " + quoted(file));
+  if (!ran.well) {
+    fs::remove(temporary, failed);
+    fail("try: '", file, "' does not compile: ", first_error(ran.output));
+  }
+  fs::rename(temporary, plugin);
+  return plugin;
+}
+
+using Name = std::pair<std::string, std::string>;  // family and name
+std::set<Name> every_name() {
+  std::set<Name> all;
+  for (const nn::Family& family : nn::families())
+    for (const std::string& name : family.members) all.insert({family.name, name});
+  return all;
+}
+
+void print_row(const Name& name) {
+  for (const models::CatalogueFamily& family : models::catalogue())
+    for (const models::CatalogueEntry& entry : family.entries)
+      if (family.name == name.first && entry.name == name.second)
+        std::cout << family.name << ":\n" << models::catalogue_text(entry);
+}
+
+void print_plot(const Name& name, double range) {
+  if (name.first == "activation") {
+    const nn::Activation f(name.second);
+    std::cout << plot({{name.second + "(x)", [f](double x) { return f.value(x); }},
+                       {"derivative", [f](double x) { return f.derivative(x); }}},
+                      -range, range);
+  } else if (name.first == "learned_activation") {
+    const nn::LearnedActivation f(name.second);
+    const std::vector<double> p = f.initial_parameters();
+    std::cout << plot({{name.second + "(x), initial parameters", [=](double x) { return f.value(x, p); }},
+                       {"derivative", [=](double x) { return f.derivative(x, p); }}},
+                      -range, range);
+  }
+}
+
+struct Role {
+  std::string key, spec;  // of the model's settings
+};
+std::vector<Role> roles_of(const Name& name) {
+  if (name.first == "activation")
+    return {{"feed_forward", "dense(" + name.second + ")"},
+            {"attention", "pointwise(" + name.second + ")"},
+            {"normalization", "dynamic(" + name.second + ")"}};
+  if (name.first == "learned_activation") return {{"feed_forward", "dense(" + name.second + ")"}};
+  for (const char* key : {"attention", "feed_forward", "normalization", "position"})
+    if (name.first == key) return {{key, name.second}};
+  return {};
+}
+
+std::string data_file(const std::string& given) {
+  if (!given.empty()) return given;
+  const fs::path include = plugin_include_folder(), text = "tinyshakespeare.txt";
+  for (const fs::path& place :
+       {include / "examples" / "data" / text, include.parent_path().parent_path() / "share" / "orrery" / text})
+    if (fs::exists(place)) return place.string();
+  fail("try: Tiny Shakespeare is not where orrery's sources or its installation keep it; give a text with --data=FILE");
+}
+
+models::GptSettings small_model() {
+  models::GptSettings s;
+  s.layers = 2, s.heads = 4, s.width = 64, s.context = 64;
+  s.feed_forward = parse_spec("dense(gelu)"), s.attention = parse_spec("softmax"),
+  s.normalization = parse_spec("layer");
+  return s;
+}
+
+// A model with and without the new name; false if the new one does not stay finite.
+bool train(const std::vector<Name>& names, const TrySettings& settings) {
+  const std::string data = data_file(settings.data);
+  Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");
+  bool finite = true;
+  const auto add = [&](const std::string& title, const models::GptSettings& model) {
+    const models::ShortRun run = models::short_run(model, data, settings.steps);
+    const bool well = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
+    finite = finite && well;
+    table.add(
+        {title + (well ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4), fixed(run.seconds, 1)});
+  };
+  add("gelu, softmax, layer", small_model());
+  for (const Name& name : names)
+    for (const Role& role : roles_of(name)) {
+      models::GptSettings model = small_model();
+      set_setting(model, "try", role.key, role.spec);
+      add(role.key + " = " + role.spec, model);
+    }
+  std::cout << "training, " << settings.steps << " steps of 4 x 64 characters, mean of the last 20 losses:\n"
+            << table.print();
+  return finite;
+}
+
+}  // namespace
+
+std::string try_out_help() {
+  TrySettings settings;
+  return "orrery try FILE.cpp: compiles one formula file (activation, attention, normalization, ...) to a plug-in,\n"
+         "shows its catalogue row, its gradient check and a plot, and trains small models with it beside gelu,\n"
+         "softmax and layer.  The exit code is 1 if a check fails.  --plugin=FILE.so loads it in every other command;\n"
+         "the same file, put into nn/activations/ (or its family's folder), needs no change.\n" +
+         describe(settings_of(settings)) + "\nExample: orrery try examples/03_new_activation.cpp";
+}
+
+int try_out(const Arguments& arguments) {
+  TrySettings settings;
+  const std::vector<std::string> words = read_arguments("try", arguments, settings_of(settings));
+  check(words.size() == 1, "try: one file is needed, as in orrery try examples/03_new_activation.cpp; given are ",
+        words.size());
+  const auto start = std::chrono::steady_clock::now();
+  std::cout << "compiling " << words[0] << " ..." << std::flush;
+  const std::string plugin = compile(words[0], settings.out);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::cout << " " << fixed(took.count(), 1) << " s: " << plugin << "\n";
+
+  const std::set<Name> before = every_name();
+  load_plugin(plugin);
+  std::vector<Name> names;
+  for (const Name& name : every_name())
+    if (!before.contains(name)) names.push_back(name);
+  check(!names.empty(), "try: '", words[0], "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type);");
+
+  std::vector<std::string> failed;
+  for (const Name& name : names) {
+    print_row(name);
+    if (name.first != "optimizer" && name.first != "schedule" && !passes_gradcheck(name.first, name.second))
+      failed.push_back("gradcheck of " + name.second);
+    print_plot(name, settings.range);
+  }
+  if (settings.steps > 0 && !train(names, settings)) failed.push_back("training");
+  std::cout << "use it with --plugin=" << plugin << "\n";
+  if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
+  return failed.empty() ? 0 : 1;
+}
+
+}  // namespace orrery::program
