@@ -97,8 +97,8 @@ GradientReport check_gradients(const GradientCase& test) {
     const double size = size_of(g);
     const size_t step = std::max<size_t>(1, g.size() / 64);
     for (size_t e = 0; e < g.size(); e += step) {
-      // A kink between the points of the stencil spoils a quotient, so a disagreement is tried again with smaller steps,
-      // at which the kink is left outside; a wrong derivative disagrees at all of them.
+      // A kink between the points of the stencil spoils a quotient, so a disagreement is tried again with smaller
+      // steps, which leave the kink outside; a wrong derivative disagrees at all of them.
       double q = 0, d = INFINITY;
       for (double h = 1e-3; h > 5e-7 && d > quotient_tolerance; h /= 10) {
         const double finer = quotient(test, x, i, static_cast<int64_t>(e), h), miss = difference(g[e], finer, size);

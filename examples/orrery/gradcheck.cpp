@@ -115,7 +115,8 @@ void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Total
                full(row.worst_explicit), full(row.worst_quotient)});
   }
   totals.comparisons += result.comparisons;
-  report(registered.family + " " + (registered.title.empty() ? registered.name : registered.title), result.passed, table, registered.name, totals);
+  report(registered.family + " " + (registered.title.empty() ? registered.name : registered.title), result.passed,
+         table, registered.name, totals);
 }
 
 void check_name(const Name& n, uint64_t seed, Totals& totals) {

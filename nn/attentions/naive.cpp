@@ -21,7 +21,9 @@ class Naive final : public AttentionLayer {
   };
   static inline const Info info{.name = "naive",
                                 .formula = "o_i = sum_j F(<q_i, k_j> / sqrt(D)) v_j",
-                                .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"};
+                                .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
+                                .parameters = "as softmax",
+                                .keeps = "q, k, v"};
 
   Naive(const Spec& spec, const AttentionOptions& options) : Naive(settings_from<Settings>(spec), options) {}
   Naive(const Settings& settings, const AttentionOptions& options)

@@ -32,7 +32,9 @@ class Pointwise final : public AttentionLayer {
   };
   static inline const Info info{.name = "pointwise",
                                 .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
-                                .source = "Wortsman et al. 2023, arXiv:2309.08586"};
+                                .source = "Wortsman et al. 2023, arXiv:2309.08586",
+                                .parameters = "as softmax; alpha from its setting, if learned",
+                                .keeps = "q, k, v; what was read, if alpha is not 0"};
 
   Pointwise(const Spec& spec, const AttentionOptions& options) : Pointwise(settings_from<Settings>(spec), options) {}
   Pointwise(const Settings& settings, const AttentionOptions& options)

@@ -38,7 +38,9 @@ class ReluFormer final : public AttentionLayer {
   };
   static inline const Info info{.name = "relu_former",
                                 .formula = "o_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2))",
-                                .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"};
+                                .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
+                                .parameters = "as softmax; ln gamma of each head",
+                                .keeps = "q, k, v, what was read; sum and entropy of each row with a loss"};
 
   ReluFormer(const Spec& spec, const AttentionOptions& options) : ReluFormer(settings_from<Settings>(spec), options) {}
   ReluFormer(const Settings& settings, const AttentionOptions& options)
