@@ -178,8 +178,8 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // ---- rows: body(row, r) for r in [0, count)
 //
 // A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
-// In each, no f(i) may need what another f(j) does.  Sums run in sixteen fixed lanes, folded in fixed order: a plain
-// sum does not vectorize without fast-math, and this one has the same bits whatever the vector width.
+// In each, no f(i) may need what another f(j) does.  Sums run in 32 fixed lanes, folded in fixed order: a plain sum
+// does not vectorize without fast-math, and this one has the same bits whatever the vector width.
 struct CpuRow {
   int n;
 
@@ -204,16 +204,22 @@ struct CpuRow {
   }
 
  private:
-  static constexpr int lanes = 16;
+  static constexpr int lanes = 32;  // at least two vectors, so that one sum need not wait for the other
   template <class F, class T, class Combine>
   [[gnu::flatten]] HOST_DEVICE T fold(const F& f, T start, const Combine& combine) const {
     T lane[lanes];
     for (int l = 0; l < lanes; ++l) lane[l] = start;
     int i = 0;
+    // Not unrolled: once the lanes are as many variables, g++ 12 vectorizes a conditional term such as `x > 0 ? x : 0`
+    // wrongly.
     for (; i + lanes <= n; i += lanes) {
-      // Once the lanes are sixteen variables, g++ 12 vectorizes a conditional term such as `x > 0 ? x : 0` wrongly.
 #pragma GCC unroll 1
       for (int l = 0; l < lanes; ++l) lane[l] = combine(lane[l], f(i + l));
+    }
+    if (i + lanes / 2 <= n) {
+#pragma GCC unroll 1
+      for (int l = 0; l < lanes / 2; ++l) lane[l] = combine(lane[l], f(i + l));
+      i += lanes / 2;
     }
     for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
     for (int half = lanes / 2; half > 0; half /= 2)

@@ -32,7 +32,7 @@ struct Format<float> {
   static constexpr float ln2_low = -1.904654300e-9f, pi_middle = -8.742277657e-8f, pi_low = -3.430249021e-15f;
   static constexpr float half_pi_low = -4.371138829e-8f;
   static constexpr float exp_least = -104, exp_most = 89, expm1_least = -40;  // beyond: 0, infinity, -1
-  static constexpr float erf_most = 4, normal_most = 15;                      // beyond: 1
+  static constexpr float sigmoid_most = 40, erf_most = 4, normal_most = 15;   // beyond: 1
 };
 template <>
 struct Format<double> {
@@ -43,7 +43,7 @@ struct Format<double> {
                           pi_low = -2.994769809718339666e-33;
   static constexpr double half_pi_low = 6.123233995736766036e-17;
   static constexpr double exp_least = -746, exp_most = 710, expm1_least = -60;
-  static constexpr double erf_most = 6, normal_most = 39;
+  static constexpr double sigmoid_most = 40, erf_most = 6, normal_most = 39;
 };
 
 template <class T>
@@ -74,32 +74,51 @@ HOST_DEVICE inline T polynomial(T x, double c, C... higher) {  // c + x (next + 
   return fused(x, polynomial(x, higher...), T(c));
 }
 
-// exp(x) = (1 + fraction) 2^n with n the integer nearest to x / ln 2; x within the limits of Format.
+// The same with 1 as the coefficient of the highest power, which saves a product.
+template <class T>
+HOST_DEVICE inline T monic(T x, double c) {
+  return x + T(c);
+}
+template <class T, class... C>
+HOST_DEVICE inline T monic(T x, double c, C... higher) {
+  return fused(x, monic(x, higher...), T(c));
+}
+
+// Both comparisons see x itself: of two choices in a row g++ makes twice the instructions.
+template <class T>
+HOST_DEVICE inline T clamp(T x, T least, T most) {
+  const T at_least = x < least ? least : x;
+  return x > most ? most : at_least;
+}
+
+// exp(x) = exp(rest) 2^n with n the integer nearest to x / ln 2; x within the limits of Format.
 template <class T>
 struct Exponential {
-  T fraction;
-  Bits<T> biased;  // n + 2 bias, which is positive
+  T rest;
+  T q;           // (exp(rest) - 1 - rest) / rest^2
+  Bits<T> bits;  // its low bits are those of n + offset
+  HOST_DEVICE T mantissa() const { return fused(rest, fused(rest, q, T(1)), T(1)); }
+  HOST_DEVICE T mantissa_minus_one() const { return fused(rest * q, rest, rest); }
+  // 2^(n + offset - bias), if that is a normal number; shifting drops all but the low bits.
+  HOST_DEVICE T power() const { return from_bits<T>(bits << Format<T>::mantissa); }
 };
 template <class T>
-HOST_DEVICE inline Exponential<T> exponential(T x) {
+HOST_DEVICE inline Exponential<T> exponential(T x, int offset) {
   using F = Format<T>;
-  const T shifted = fused(x, T(1.4426950408889634074), F::to_whole);  // 1 / ln 2
-  const T n = shifted - F::to_whole;
+  const T to_whole = F::to_whole + static_cast<T>(offset);
+  const T shifted = fused(x, T(1.4426950408889634074), to_whole);  // 1 / ln 2
+  const T n = shifted - to_whole;
   const T r = fused(-n, F::ln2_low, fused(-n, T(0.69314718055994530942), x));  // the inner one is exact
-  T q;                                                                         // (exp(r) - 1 - r) / r^2, degree 5 / 10
+  T q;                                                                         // degree 4 / 9
   if constexpr (sizeof(T) == 4) {
-    q = polynomial(r, 0.5000000047, 0.1666666682, 0.04166635407, 0.00833327289, 0.001394105775, 0.0001991429232);
+    q = polynomial(r, 0.49999993453, 0.16666520693, 0.041668386899, 0.0083687096818, 0.001381464171);
   } else {
-    q = polynomial(r, 0.49999999999999999986, 0.16666666666666676635, 0.041666666666666701192, 0.0083333333333215812114,
-                   0.0013888888888866875783, 0.00019841269886259611803, 0.000024801587360538306117,
-                   2.7557244068096517722e-6, 2.7557242743287197769e-7, 2.5109088386935333572e-8,
-                   2.0924455008749854855e-9);
+    q = polynomial(r, 0.500000000000001021428, 0.166666666666666745217, 0.0416666666665221064834,
+                   0.00833333333332221619637, 0.00138888889477855232082, 0.000198412698865638019455,
+                   0.0000248014873660252760986, 0.00000275572423674493501268, 2.7632640675581067146e-7,
+                   2.51100382968432287098e-8);
   }
-  return {fused(r * q, r, r), static_cast<Bits<T>>(bits_of(shifted) - bits_of(F::to_whole) + 2 * F::bias)};
-}
-template <class T>
-HOST_DEVICE inline T power_of_two(Bits<T> biased) {  // 2^(biased - bias), within the normal numbers
-  return from_bits<T>(biased << Format<T>::mantissa);
+  return {r, q, bits_of(shifted)};
 }
 
 // log(x) + correction / x for finite x > 0; the correction is what the rounding of x has lost.
@@ -167,22 +186,19 @@ HOST_DEVICE inline T sqrt(T x) {
 template <std::floating_point T>
 HOST_DEVICE inline T exp(T x) {
   using F = detail::Format<T>;
-  x = x > F::exp_most ? F::exp_most : x;
-  x = x < F::exp_least ? F::exp_least : x;
-  const detail::Exponential<T> e = detail::exponential(x);
-  const detail::Bits<T> half = e.biased >> 1;  // in two steps: 2^n itself may be no normal number
-  return (1 + e.fraction) * detail::power_of_two<T>(half) * detail::power_of_two<T>(e.biased - half);
+  const detail::Exponential<T> e = detail::exponential(detail::clamp(x, F::exp_least, F::exp_most), 0);
+  const detail::Bits<T> biased = e.bits - detail::bits_of(F::to_whole) + 2 * F::bias, half = biased >> 1;
+  const T power = detail::from_bits<T>(half << F::mantissa);  // in two steps: 2^n itself may be no normal number
+  return e.mantissa() * power * detail::from_bits<T>((biased - half) << F::mantissa);
 }
 
 // exp(x) - 1, 2 / 2 ulp
 template <std::floating_point T>
 HOST_DEVICE inline T expm1(T x) {
   using F = detail::Format<T>;
-  x = x > F::exp_most ? F::exp_most : x;
-  x = x < F::expm1_least ? F::expm1_least : x;
-  const detail::Exponential<T> e = detail::exponential(x);
-  const T half_power = detail::power_of_two<T>(e.biased - (F::bias + 1));  // 2^(n-1), because 2^n may overflow
-  return 2 * detail::fused(e.fraction, half_power, half_power - T(0.5));
+  const auto e = detail::exponential(detail::clamp(x, F::expm1_least, F::exp_most), F::bias - 1);
+  const T half_power = e.power();  // 2^(n-1), because 2^n may overflow
+  return 2 * detail::fused(e.mantissa_minus_one(), half_power, half_power - T(0.5));
 }
 
 // 1 / 1 ulp, subnormal arguments included; -infinity at 0, NaN below
@@ -214,8 +230,26 @@ HOST_DEVICE inline T tanh(T x) {
 // 1 / (1 + exp(-x)), 3 / 3 ulp in the lower tail too
 template <std::floating_point T>
 HOST_DEVICE inline T sigmoid(T x) {
-  const T z = exp(-abs(x));
-  return (x < 0 ? z : T(1)) / (1 + z);
+  using F = detail::Format<T>;
+  constexpr T unit = std::numeric_limits<T>::epsilon() / 2;  // extends both parts of the quotient: exp(-x) may overflow
+  const auto e = detail::exponential(-detail::clamp(x, F::exp_least, F::sigmoid_most), F::bias - F::mantissa - 1);
+  return unit / detail::fused(e.mantissa(), e.power(), unit);
+}
+
+// sigmoid(x) and 1 - sigmoid(x) for the price of one; neither cancels.  3 / 3 ulp each, in both tails
+template <class T>
+struct SigmoidAndRest {
+  T sigmoid, rest;
+};
+template <std::floating_point T>
+HOST_DEVICE inline SigmoidAndRest<T> sigmoid_and_rest(T x) {
+  using F = detail::Format<T>;
+  constexpr T unit = std::numeric_limits<T>::epsilon() / 2;  // keeps the power of two normal
+  T a = abs(x);
+  a = a > -F::exp_least ? -F::exp_least : a;
+  const detail::Exponential<T> e = detail::exponential(-a, F::bias + F::mantissa + 1);
+  const T z = e.mantissa() * e.power() * unit, large = 1 / (1 + z), small = z * large;
+  return {x < 0 ? small : large, x < 0 ? large : small};
 }
 
 // log(1 + exp(x)), 2 / 2 ulp
@@ -249,43 +283,75 @@ HOST_DEVICE inline T erf(T x) {
 }
 
 namespace detail {
-// exp(-x^2 / 2)
+// exp(-(1/2 + drift) a^2) unit for 0 <= a <= normal_most, which the unit keeps within the normal numbers; without
+// meaning beyond, and any number for NaN.
+//   a^2 = n l - r with n the integer nearest to a^2 / l,   l = 2 ln 2 cut to 16 / 42 bits
+//   exp(-a^2 / 2) = 2^-n exp(r ln 2 / l) exp(drift a^2),   drift = ln 2 / l - 1 / 2
+// n l is exact because l is short, and so is r but for one rounding: that of a^2 would cost a^2 / 2 ulp.
 template <class T>
-HOST_DEVICE inline T gaussian(T x) {
-  T a = std::fabs(x);
-  a = a > Format<T>::normal_most ? Format<T>::normal_most : a;
-  const T square = a * a, lost = fused(a, a, -square);  // without it the rounding of x^2 costs x^2 / 2 ulp
-  const T e = scalar::exp(T(-0.5) * square);
-  return fused(e, T(-0.5) * lost, e);
+struct Gaussian;
+template <>
+struct Gaussian<float> {
+  static constexpr int scale = 40;
+  static constexpr double l = 1.38629150390625, drift = 1.03052411148e-6, unit = 46080 * 0x1p40;  // 6! 2^6 2^scale
+};
+template <>
+struct Gaussian<double> {
+  static constexpr int scale = 128;
+  static constexpr double l = 1.38629436111978066037, drift = 3.96591313714e-14,
+                          unit = 1961990553600 * 0x1p128;  // 12! 2^12
+};
+// The unit is 2^scale times what makes the polynomial for exp(r ln 2 / l) monic.
+template <class T>
+HOST_DEVICE inline T gaussian(T a) {
+  using F = Format<T>;
+  using G = Gaussian<T>;
+  constexpr T to_whole = F::to_whole + G::scale;
+  const T shifted = fused(a * a, T(-1 / G::l), to_whole), n = shifted - to_whole;  // this n is negative
+  const T r = fused(-a, a, n * T(-G::l));
+  T m;  // degree 6 / 12
+  if constexpr (sizeof(T) == 4) {
+    m = monic(r, 46080.0, 23040.0483, 5760.023274, 959.9915703, 120.003076, 12.06053935);
+  } else {
+    m = monic(r, 1961990553600.0, 980995276800.07780944, 245248819200.03890757, 40874803200.009812875,
+              5109350400.0015658048, 510935039.99873374424, 42577920.000476845223, 3041280.0105428252479,
+              190079.99843271290289, 10559.963469335076901, 528.00206171529793045, 24.060533096395964909);
+  }
+  return from_bits<T>(bits_of(m) + (bits_of(shifted) << F::mantissa));
 }
 }  // namespace detail
 
 // The density of N(0, 1): exp(-x^2 / 2) / sqrt(2 pi), 3 / 3 ulp
 template <std::floating_point T>
 HOST_DEVICE inline T normal_density(T x) {
-  return T(0.39894228040143267794) * detail::gaussian(x);
+  using G = detail::Gaussian<T>;
+  constexpr T c = T(0.39894228040143267794 / G::unit);
+  const T a = abs(x), y = detail::gaussian(a) * detail::fused(a * a, c * T(G::drift), c);
+  return a > detail::Format<T>::normal_most ? T(0) : y;
 }
 
 // The probability that N(0, 1) is below x: (1 + erf(x / sqrt(2))) / 2, 6 / 9 ulp in the lower tail too
 template <std::floating_point T>
 HOST_DEVICE inline T normal_distribution(T x) {
-  T a = abs(x);
-  a = a > detail::Format<T>::normal_most ? detail::Format<T>::normal_most : a;
-  T p, q;  // p / q = P(N > a) exp(a^2 / 2), degrees 4 by 5 / 10 by 11, every term positive
-  if constexpr (sizeof(T) == 4) {
-    p = detail::polynomial(a, 0.500000003, 0.4384960749, 0.183384324, 0.04068357102, 0.004123796805);
-    q = detail::polynomial(a, 1.0, 1.674877136, 1.203122412, 0.4698645166, 0.1019849682, 0.01033670761);
+  using G = detail::Gaussian<T>;
+  const T a = abs(x);
+  T p, q;                          // p / q = P(N > a) / gaussian(a), degrees 4 by 4 / 12 by 11, every term positive
+  if constexpr (sizeof(T) == 4) {  // the last digits by trial: they make the error of the rounded sums least
+    const T w = a * a;
+    p = detail::fused(a, detail::polynomial(w, 1.95833554e-16, 7.86042853e-18),
+                      detail::polynomial(w, 2.97826525e-16, 6.08266668e-17, 5.78496365e-22));
+    q = detail::fused(a, detail::polynomial(w, 43.9232788, 7.6985631), detail::monic(w, 30.17906, 26.1209679));
   } else {
-    p = detail::polynomial(a, 0.50000000000000000046, 0.827875314457941333, 0.67953291274262814627,
-                           0.35728691375565416984, 0.13201811451675647868, 0.035658366852717705919,
-                           0.0071205962604657674455, 0.0010393192555011738455, 0.00010652476916818133399,
-                           6.972280358222619698e-6, 2.2404370201476024336e-7);
-    q = detail::polynomial(a, 1.0, 2.4536351897187482323, 2.8167834612044471022, 2.0011857877395553244,
-                           0.97993228700565960487, 0.34824059921913489036, 0.091952504075937520991,
-                           0.018114582719421680916, 0.0026226639474978751183, 0.00026757959262053749814,
-                           0.000017476915084605289803, 5.615942782230707707e-7);
+    p = detail::fused(a * a, T(G::drift), T(1)) *
+        detail::polynomial(a, 1.3335551255142614314e-45, 2.2080347377642372096e-45, 1.812389197487134276e-45,
+                           9.5292359023604899034e-46, 3.521068665490986498e-46, 9.5104795767819079285e-47,
+                           1.8991415279723614161e-47, 2.7719790404385132639e-48, 2.8411330383690357003e-49,
+                           1.8595840416460370516e-50, 5.975492543219467656e-52);
+    q = detail::monic(a, 1780644.9224591105339, 4369053.04213968541, 5015691.1678604976951, 3563401.3118357745224,
+                      1744911.4512103715961, 620092.85479367063518, 163734.75949021881238, 32255.639741803762643,
+                      4670.0332414286585803, 476.4642429534373786, 31.120180105651445477);
   }
-  const T tail = detail::gaussian(a) * (p / q);
+  const T y = detail::gaussian(a) * p / q, tail = a > detail::Format<T>::normal_most ? T(0) : y;
   return x > 0 ? 1 - tail : tail;
 }
 

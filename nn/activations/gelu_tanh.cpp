@@ -22,7 +22,7 @@ struct GeluTanh {
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    const T s = scalar::sigmoid(twice_u(x)), rest = scalar::sigmoid(-twice_u(x));  // 1 - s would cancel
+    const auto [s, rest] = scalar::sigmoid_and_rest(twice_u(x));  // 1 - s would cancel
     return s + x * s * rest * (T(root) * (1 + T(3 * cubic) * x * x));
   }
 

@@ -1,7 +1,7 @@
 // Quick GELU: GELU by one sigmoid, as CLIP uses it.
 //   f(x)  = x s,                  s = sigmoid(1.702 x)
 //   f'(x) = s (1 + 1.702 x (1 - s))        product rule with s' = 1.702 s (1 - s)
-// 1 - s is computed as sigmoid(-1.702 x), which does not cancel.
+// 1 - s is the rest of sigmoid_and_rest, which does not cancel.
 #include "nn/activation_kernels.h"
 
 namespace orrery::nn {
@@ -21,8 +21,8 @@ struct QuickGelu {
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    const T s = scalar::sigmoid(T(1.702) * x);
-    return s * (1 + T(1.702) * x * scalar::sigmoid(T(-1.702) * x));
+    const auto [s, rest] = scalar::sigmoid_and_rest(T(1.702) * x);
+    return s * (1 + T(1.702) * x * rest);
   }
 };
 REGISTER_ACTIVATION(QuickGelu);

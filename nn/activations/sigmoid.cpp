@@ -1,6 +1,6 @@
 // Sigmoid: the logistic function.
 //   f(x)  = 1 / (1 + exp(-x))
-//   f'(x) = y (1 - y) = f(x) f(-x)         the second form is accurate in both tails
+//   f'(x) = y (1 - y)                      with 1 - y by sigmoid_and_rest, accurate in both tails
 #include "nn/activation_kernels.h"
 
 namespace orrery::nn {
@@ -21,7 +21,8 @@ struct Sigmoid {
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    return scalar::sigmoid(x) * scalar::sigmoid(-x);
+    const auto [s, rest] = scalar::sigmoid_and_rest(x);
+    return s * rest;
   }
   template <class T>
   HOST_DEVICE T derivative_from_output(T y) const {

@@ -1,7 +1,7 @@
 // SiLU, also called swish: a gate that opens itself.
 //   f(x)  = x s,                  s = sigmoid(beta x) = 1 / (1 + exp(-beta x))
 //   f'(x) = s (1 + beta x (1 - s))         product rule with s' = beta s (1 - s)
-// 1 - s is computed as sigmoid(-beta x), which does not cancel.
+// 1 - s is the rest of sigmoid_and_rest, which does not cancel.
 #include "nn/activation_kernels.h"
 
 namespace orrery::nn {
@@ -24,8 +24,8 @@ struct Silu {
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    const T s = scalar::sigmoid(T(beta) * x);
-    return s * (1 + T(beta) * x * scalar::sigmoid(T(-beta) * x));
+    const auto [s, rest] = scalar::sigmoid_and_rest(T(beta) * x);
+    return s * (1 + T(beta) * x * rest);
   }
 };
 REGISTER_ACTIVATION(Silu);

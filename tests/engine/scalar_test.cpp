@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -72,6 +73,12 @@ std::vector<Function<T>> functions() {
       {"sigmoid", [](T x) { return scalar::sigmoid(x); }, [](Exact x) { return 1 / (1 + std::exp(-x)); }, underflow,
        100, 3},
       {"sigmoid", [](T x) { return scalar::sigmoid(x); }, [](Exact x) { return 1 / (1 + std::exp(-x)); }, -5, 5, 3},
+      {"sigmoid of a pair", [](T x) { return scalar::sigmoid_and_rest(x).sigmoid; },
+       [](Exact x) { return 1 / (1 + std::exp(-x)); }, underflow, 100, 3},
+      {"rest of a pair", [](T x) { return scalar::sigmoid_and_rest(x).rest; },
+       [](Exact x) { return 1 / (1 + std::exp(x)); }, -100, -underflow, 3},
+      {"rest of a pair", [](T x) { return scalar::sigmoid_and_rest(x).rest; },
+       [](Exact x) { return 1 / (1 + std::exp(x)); }, -5, 5, 3},
       {"softplus", [](T x) { return scalar::softplus(x); },
        [](Exact x) { return std::max(x, Exact(0)) + std::log1p(std::exp(-std::fabs(x))); }, underflow, 100, 2},
       {"softplus", [](T x) { return scalar::softplus(x); },
@@ -117,6 +124,10 @@ void check_ends() {
     INFO(std::string(function.name));
     CHECK(std::isnan(function.ours(nan)));
     CHECK(std::isnan(function.ours(-nan)));
+    for (int bit = 0; bit < std::numeric_limits<T>::digits - 2; ++bit) {  // NaNs that arithmetic on bits could lose
+      const auto one = scalar::detail::Bits<T>(1) << bit;
+      CHECK(std::isnan(function.ours(std::bit_cast<T>(std::bit_cast<scalar::detail::Bits<T>>(nan) | one))));
+    }
   }
   const T half_pi = static_cast<T>(1.57079632679489661923);
   CHECK(scalar::exp(inf) == inf);
@@ -141,6 +152,18 @@ void check_ends() {
   CHECK(std::signbit(scalar::tanh(T(-0.0))));
   CHECK(scalar::sigmoid(inf) == 1);
   CHECK(scalar::sigmoid(-inf) == 0);
+  for (const T x : {inf, T(1e4)}) {
+    CHECK(scalar::sigmoid(x) == 1);
+    CHECK(scalar::sigmoid(-x) == 0);
+    CHECK(scalar::sigmoid_and_rest(x).sigmoid == 1);
+    CHECK(scalar::sigmoid_and_rest(x).rest == 0);
+    CHECK(scalar::sigmoid_and_rest(-x).sigmoid == 0);
+    CHECK(scalar::sigmoid_and_rest(-x).rest == 1);
+    CHECK(scalar::normal_distribution(x) == 1);
+    CHECK(scalar::normal_distribution(-x) == 0);
+    CHECK(scalar::normal_density(x) == 0);
+    CHECK(scalar::normal_density(-x) == 0);
+  }
   CHECK(scalar::softplus(inf) == inf);
   CHECK(scalar::softplus(-inf) == 0);
   CHECK(scalar::erf(inf) == 1);
