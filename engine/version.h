@@ -16,5 +16,6 @@ Build build();
 
 // Instruction sets of this processor, separated by spaces, of those that the library looks for.
 std::string processor_instruction_sets();
+bool processor_has_avx512();  // all of x86-64-v4, which the kernels_avx512.cpp are compiled for
 
 }  // namespace orrery

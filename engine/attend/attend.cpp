@@ -6,19 +6,15 @@
 
 #include "engine/attend/checks.h"
 #include "engine/attend/tasks.h"
+#include "engine/version.h"
 
 namespace orrery {
 namespace {
 
 using namespace detail::attend;
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
 std::atomic<const InstructionSet*>& chosen() {
-  static std::atomic<const InstructionSet*> set = has_avx512() ? &avx512 : &avx2;
+  static std::atomic<const InstructionSet*> set = processor_has_avx512() ? &avx512 : &avx2;
   return set;
 }
 
@@ -102,7 +98,7 @@ void use_attend_instruction_set(const char* name) {
   const bool wide = std::strcmp(name, avx512.name) == 0;
   check(wide || std::strcmp(name, avx2.name) == 0, "attend: no instruction set '", name,
         "'; there are avx2 and avx512");
-  check(!wide || has_avx512(), "attend: this processor lacks avx512; use avx2");
+  check(!wide || processor_has_avx512(), "attend: this processor lacks avx512; use avx2");
   chosen() = wide ? &avx512 : &avx2;
 }
 

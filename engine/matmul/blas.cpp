@@ -20,7 +20,7 @@ void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const dou
 }
 
 template <class T>
-void multiply_tile(const Tile<T>& t, const Completion& completion, void*) {
+void multiply_tile(const Tile<T>& t, const Completion& completion, T*) {
   const auto form = [](const Operand<T>& x) { return x.transposed ? CblasTrans : CblasNoTrans; };
   gemm(form(t.a), form(t.b), static_cast<int>(t.m), static_cast<int>(t.n), static_cast<int>(t.k), t.a.data,
        static_cast<int>(t.a.stride), t.b.data, static_cast<int>(t.b.stride), t.accumulate ? T(1) : T(0), t.c,
@@ -28,9 +28,12 @@ void multiply_tile(const Tile<T>& t, const Completion& completion, void*) {
   if (completion.block) completion.block(completion.object, 0, t.m, 0, t.n);
 }
 
+int64_t no_workspace(int64_t, int64_t) { return 0; }
+
 }  // namespace
 
-constinit const Kernels openblas = {"openblas", multiply_tile<float>, multiply_tile<double>, 0};
+constinit const Kernels openblas = {
+    "openblas", {multiply_tile<float>, no_workspace}, {multiply_tile<double>, no_workspace}};
 
 std::string openblas_description() {
   return std::string(openblas_get_config()) + ", kernels " + openblas_get_corename();

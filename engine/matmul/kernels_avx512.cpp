@@ -6,18 +6,19 @@
 // 8 elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as needed, so that
 // one kernel serves the four forms of a product.
 //
-// Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B is then packed and
-// meets all panels of that block while it is in the level-2 cache, and meanwhile the next one is fetched from memory.
-// A packed element of B serves 512 rows, one of A all columns of the tile: 3 to 5 % of the time goes into packing.
-// The kernel is nearly indifferent to where A comes from, because a step reads only 32 bytes of it in 24 cycles; the
-// depth is long, because every block reads and writes C once.
+// Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B, 96 KB, is then packed
+// and meets all panels of that block while it is in the level-2 cache.  Where A comes from hardly matters, because a
+// step reads only 32 bytes of it in 24 cycles: the block may fill the level-2 cache and stream from the next.  So a
+// packed element of B serves 512 rows, one of A all columns of the tile, and 4 to 5 % of the time goes into packing.
+// The depth is long because every block reads and writes C once.
 //
-// Completion is told of 4 panels of columns at a time, 512 x 192 elements that are still in the level-2 cache.
+// Completion is told of 4 panels of columns at a time, 512 x 192 elements that are still near the core.
 //
-// Measured on two cores of a Zen 4, one vector multiplication a cycle, 235 GFLOP/s at most in f32: the kernel alone
-// 234; the products of GPT-2 with 512 tokens 215 to 220 (OpenBLAS 0.3.21: 195 to 210), of the small GPTs for characters
-// 6 to 8 % faster than OpenBLAS.  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5 and 3 KB and blocks
-// of 256 rows were all slower on these sizes, of which 8 rows and 48 columns also leave no remainder.
+// Measured in f32 on a Zen 4, one vector multiplication a cycle, so at most 117 GFLOP/s a core: the kernel alone 117;
+// the products of GPT-2 with 512 tokens 106 (OpenBLAS 0.3.21: 100), of the small GPTs for characters 106 to 108 (98 to
+// 101); on two cores 216, 218 and 207 (204, 202, 195).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5
+// and 3 KB and blocks of 256 rows were slower by 1 to 3 %, and prefetching A or the next panel of B made no difference.
+// 8 rows and 48 columns also leave no remainder on most widths of models.
 //
 // Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
 // its bits depend neither on the tile nor on its place in it.
@@ -32,7 +33,7 @@ using namespace attend;  // vectors.h
 constexpr int panel_rows = 8, panel_vectors = 3;
 constexpr int64_t most_rows = 512, depth_bytes = 2048, completed_panels = 4;
 template <class T>
-constexpr int panel_columns = panel_vectors* lanes<T>;
+constexpr int panel_columns = lanes<T>* panel_vectors;
 template <class T>
 constexpr int64_t most_depth = depth_bytes / int64_t{sizeof(T)};
 
@@ -105,14 +106,6 @@ void pack(const Source<T>& x, int64_t count, int64_t depth, T* y) {
   }
 }
 
-// Asks for one of `parts` shares of a panel that is to be packed soon.
-template <class T>
-void prefetch(const Source<T>& x, int64_t count, int64_t depth, int64_t part, int64_t parts) {
-  const int64_t rows = x.across ? depth : count, columns = x.across ? count : depth;
-  for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
-    for (int64_t c = 0; c < columns; c += lanes<T>) __builtin_prefetch(x.data + r * x.stride + c, 0, 2);
-}
-
 // ---- the kernel
 
 template <class T>
@@ -182,12 +175,9 @@ void multiply_block(const Tile<T>& t, Source<T> a, Source<T> b, T* c, int64_t ro
   for (int64_t column = 0; column < t.n; column += width) {
     const int64_t columns = least(width, t.n - column), next = column + width;
     pack<T, panel_columns<T>>(b.at(column, 0), columns, depth, right);
-    for (int64_t row = 0; row < rows; row += panel_rows) {
-      if (next < t.n)
-        prefetch(b.at(next, 0), least(width, t.n - next), depth, row / panel_rows, (rows + 7) / panel_rows);
+    for (int64_t row = 0; row < rows; row += panel_rows)
       multiply_panels<T>({left + row * depth, right, depth}, c + row * t.stride + column, t.stride,
                          least(panel_rows, rows - row), columns, add);
-    }
     const int64_t panels = column / width + 1;
     if (panels % completed_panels == 0 || next >= t.n) {
       const int64_t first = (panels - 1) / completed_panels * completed_panels * width;
@@ -196,12 +186,21 @@ void multiply_block(const Tile<T>& t, Source<T> a, Source<T> b, T* c, int64_t ro
   }
 }
 
+int64_t block_rows(int64_t m) { return even_piece(m, most_rows, panel_rows); }
 template <class T>
-void multiply_tile(const Tile<T>& t, const Completion& completion, void* workspace) {
-  const int64_t depth = even_piece(t.k, most_depth<T>, lanes<T>), rows = even_piece(t.m, most_rows, panel_rows);
+int64_t block_depth(int64_t k) {
+  return even_piece(k, most_depth<T>, lanes<T>);
+}
+template <class T>
+int64_t workspace(int64_t m, int64_t k) {
+  return block_depth<T>(k) * (panel_columns<T> + block_rows(m));
+}
+
+template <class T>
+void multiply_tile(const Tile<T>& t, const Completion& completion, T* workspace) {
+  const int64_t rows = block_rows(t.m), depth = block_depth<T>(t.k);
   const Source<T> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
-  T* const right = static_cast<T*>(workspace);
-  T* const left = right + most_depth<T> * panel_columns<T>;
+  T *const right = workspace, *const left = right + depth * panel_columns<T>;
   for (int64_t row = 0; row < t.m; row += rows)
     for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
       const int64_t rows_here = least(rows, t.m - row);
@@ -215,7 +214,7 @@ void multiply_tile(const Tile<T>& t, const Completion& completion, void* workspa
 
 }  // namespace
 
-constinit const Kernels avx512 = {"avx512", multiply_tile<float>, multiply_tile<double>,
-                                  depth_bytes*(most_rows + panel_columns<float>)};
+constinit const Kernels avx512 = {
+    "avx512", {multiply_tile<float>, workspace<float>}, {multiply_tile<double>, workspace<double>}};
 
 }  // namespace orrery::detail::matmul

@@ -12,6 +12,7 @@
 #include "engine/parallel.h"
 #include "engine/profile.h"
 #include "engine/storage.h"
+#include "engine/version.h"
 
 namespace orrery {
 namespace {
@@ -20,14 +21,17 @@ using namespace detail::matmul;
 
 // ---- kernels
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+std::atomic<const Kernels*>& chosen() {
+  static std::atomic<const Kernels*> kernels = processor_has_avx512() ? &avx512 : &openblas;
+  return kernels;
 }
 
-std::atomic<const Kernels*>& chosen() {
-  static std::atomic<const Kernels*> kernels = has_avx512() ? &avx512 : &openblas;
-  return kernels;
+template <class T>
+const TileKernel<T>& tile_kernel() {
+  if constexpr (std::is_same_v<T, float>)
+    return chosen().load()->f32;
+  else
+    return chosen().load()->f64;
 }
 
 // ---- tiles
@@ -42,9 +46,10 @@ struct Grid {            // of the tiles of one part of C
   int64_t across, down;  // how many lie side by side, and one below the other
 };
 
-// Few, large tiles, because each call packs its share of A and B anew.  Four along the longer axis first, so that two
-// cores are always even: one operand is then packed once in all, and on 2 x 2 tiles the products of a small GPT run
-// 10 % slower than on 4 x 1.  Then up to sixteen, while their sides stay above 512.
+// Few, large tiles, because each packs its share of A and B anew.  Four along the longer axis first, so that two cores
+// are always even: one operand is then packed once in all.  On 2 x 2 tiles the products of a small GPT ran 4 %
+// (OpenBLAS: 10 %) slower than on 4 x 1, those of larger ones alike.  Then up to sixteen, while their sides stay above
+// 512.
 Grid choose_tiles(const Product& p, int64_t columns) {
   // A tile is worth at least two million multiplications.
   const int64_t wanted = std::clamp<int64_t>(p.m * columns * p.k >> 21, 1, 16) / p.batch;
@@ -83,15 +88,19 @@ class Multiplication {
     check(column == p.n, "matmul: the columns of the outputs add up to ", column, ", the product has ", p.n);
   }
   void run() const {
-    const Kernels& kernels = *chosen().load();
+    const TileKernel<T>& kernel = tile_kernel<T>();
+    int64_t rows = 0;
+    for (int i = 0; i < count_; ++i) rows = std::max(rows, parts_[i].grid.m);
+    const int64_t workspace_bytes = kernel.workspace(rows, p_.k) * int64_t{sizeof(T)};
     parallel_for(p_.batch * tiles_, 1, [&](int64_t begin, int64_t end) {
-      Buffer workspace(Device::cpu, kernels.workspace_bytes);
+      Buffer workspace(Device::cpu, workspace_bytes);
       for (int64_t u = begin; u < end; ++u) {
         int64_t tile = u % tiles_;
         int i = 0;
         while (tile >= parts_[i].tiles) tile -= parts_[i++].tiles;
         const Grid& grid = parts_[i].grid;
-        run_tile(kernels, i, u / tiles_, tile % grid.down * grid.m, tile / grid.down * grid.n, workspace.data());
+        run_tile(kernel, i, u / tiles_, tile % grid.down * grid.m, tile / grid.down * grid.n,
+                 reinterpret_cast<T*>(workspace.data()));
       }
     });
   }
@@ -110,7 +119,7 @@ class Multiplication {
     }
   };
 
-  void run_tile(const Kernels& kernels, int i, int64_t batch, int64_t m0, int64_t n0, void* workspace) const {
+  void run_tile(const TileKernel<T>& kernel, int i, int64_t batch, int64_t m0, int64_t n0, T* workspace) const {
     const Part<T>& part = parts_[i];
     const int64_t column = part.first_column + n0, row = batch * p_.m + m0;
     const int64_t lda = p_.transpose_a ? p_.m : p_.k, ldb = p_.transpose_b ? p_.k : p_.n;
@@ -126,10 +135,7 @@ class Multiplication {
                           p_.accumulate};
     const Finish finish = {epilogue_, part, i, row, n0};
     const Completion completion = {&finish, epilogue_.row ? Finish::block : nullptr};
-    if constexpr (std::is_same_v<T, float>)
-      kernels.f32(tile, completion, workspace);
-    else
-      kernels.f64(tile, completion, workspace);
+    kernel.multiply(tile, completion, workspace);
   }
 
   Product p_;
@@ -164,7 +170,7 @@ const char* product_kernels() { return chosen().load()->name; }
 void use_product_kernels(const char* name) {
   const bool own = std::strcmp(name, avx512.name) == 0;
   check(own || std::strcmp(name, openblas.name) == 0, "matmul: no kernels '", name, "'; there are avx512 and openblas");
-  check(!own || has_avx512(), "matmul: this processor lacks avx512; use openblas");
+  check(!own || processor_has_avx512(), "matmul: this processor lacks avx512; use openblas");
   chosen() = own ? &avx512 : &openblas;
 }
 

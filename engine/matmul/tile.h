@@ -29,11 +29,16 @@ struct Completion {
   void (*block)(const void* object, int64_t row, int64_t rows, int64_t column, int64_t columns) = nullptr;
 };
 
+template <class T>
+struct TileKernel {
+  void (*multiply)(const Tile<T>&, const Completion&, T* workspace);
+  int64_t (*workspace)(int64_t m, int64_t k);  // its number of elements, for a tile of m rows; 64-byte aligned
+};
+
 struct Kernels {
   const char* name;
-  void (*f32)(const Tile<float>&, const Completion&, void* workspace);
-  void (*f64)(const Tile<double>&, const Completion&, void* workspace);
-  int64_t workspace_bytes;  // begins at a multiple of 64
+  TileKernel<float> f32;
+  TileKernel<double> f64;
 };
 
 extern const Kernels avx512;    // kernels_avx512.cpp
