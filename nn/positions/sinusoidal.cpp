@@ -2,8 +2,9 @@
 //   y[b, t] = x[b, t] + scale S[p],   S[p, 2i] = sin(p / base^(2i/C)),   S[p, 2i + 1] = cos(p / base^(2i/C))
 // over C channels, an odd last one with its sine alone.  S is constant: dx = dy, and nothing is kept.
 // p counts within a document, and goes on from the tokens in a cache.
-// What the paper leaves to the embedding: there its rows are multiplied by sqrt(C), to the size of S.  Here x is taken
-// as it comes, and `scale` makes S as small as x: 0.02 for an embedding that starts at N(0, 0.02^2).
+// The paper multiplies the embedding's rows by sqrt(C), to about the size of S.  Here x is taken as it comes, and S is
+// made as small as an embedding that starts at N(0, 0.02^2), which keeps the paper's proportion; with scale=1 such an
+// embedding drowns in S, and a small GPT has learned next to nothing after a hundred steps.
 #include <cmath>
 
 #include "engine/ops.h"
@@ -27,15 +28,15 @@ Tensor sinusoids(int64_t places, int64_t channels, double base, double scale) {
 class SinusoidalPositions final : public Position {
  public:
   struct Settings {
-    double base = 10000, scale = 1;
+    double base = 10000, scale = 0.02;
     template <class V>
     void visit(V& v) {
       v("base", base, "the longest wave is 2 pi base places long", above(0));
-      v("scale", scale, "factor of the sinusoids", above(0));
+      v("scale", scale, "factor of the sinusoids; 1 for an embedding of size 1", above(0));
     }
   };
   static inline const Info info{.name = "sinusoidal",
-                                .formula = "x + sin or cos(place / base^(2i / C))",
+                                .formula = "x + scale (sin or cos)(place / base^(2i / C))",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
                                 .parameters = "none",
                                 .keeps = "nothing"};

@@ -26,10 +26,15 @@ std::unique_ptr<Position> make(const std::string& spec, const PositionOptions& o
   for (const NamedParameter& p : parameters_of(*position)) fill(p.parameter->value, normal(1), RandomKey{5, 6});
   return position;
 }
-const std::vector<std::string> all_specs = {
-    "alibi",     "alibi(learned=yes)", "learned", "none",
-    "relative",  "relative(7, bias)",  "rotary",  "rotary(base=100, pairs=interleaved)",
-    "sinusoidal"};
+const std::vector<std::string> all_specs = {"alibi",
+                                            "alibi(learned=yes)",
+                                            "learned",
+                                            "none",
+                                            "relative",
+                                            "relative(7, bias)",
+                                            "rotary",
+                                            "rotary(base=100, pairs=interleaved)",
+                                            "sinusoidal(scale=1)"};
 
 std::string message_of(const std::function<void()>& f) {
   try {
@@ -88,7 +93,9 @@ TEST_CASE("positions agree with the golden files, outputs and gradients") {
     INFO(golden.name);
     const Tensor x = golden.leaf("x");
     const bool rotary = golden.name.starts_with("rotary");
-    const std::string spec = rotary ? "rotary(pairs=" + golden.option("layout") + ")" : golden.spec;
+    const std::string spec = rotary                        ? "rotary(pairs=" + golden.option("layout") + ")"
+                             : golden.spec == "sinusoidal" ? "sinusoidal(scale=1)"
+                                                           : golden.spec;
     const auto position =
         make_position(parse_spec(spec), {.context = golden.has("table") ? golden.tensor("table").size(0) : 20,
                                          .width = rotary ? x.size(2) * x.size(3) : x.size(2),
@@ -184,7 +191,7 @@ TEST_CASE("rotary in f32 and bf16 has angles as exact as in f64") {
 TEST_CASE("sinusoidal values are those of the paper") {
   Pass pass;
   const PositionOptions odd{.context = 6, .width = 7};
-  const Tensor y = (*make("sinusoidal", odd))(Tensor::zeros({1, 6, 7}, Dtype::f64), pass);
+  const Tensor y = (*make("sinusoidal(scale=1)", odd))(Tensor::zeros({1, 6, 7}, Dtype::f64), pass);
   const std::vector<double> s = y.to_vector();
   for (int p = 0; p < 6; ++p)
     for (int i = 0; i < 4; ++i) {
