@@ -111,7 +111,8 @@ TEST_CASE("program: --version names what it was built from") {
 }
 
 TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 1") {
-  check_error({"tran"}, "no command 'tran'; did you mean 'train'? there are train, generate, gradcheck, list, try, bench");
+  check_error({"tran"},
+              "no command 'tran'; did you mean 'train'? there are train, generate, gradcheck, list, try, bench");
   check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
   check_error({"train", "--n_layer", "6"}, "train: unknown key 'n_layer'; did you mean 'layers'?");
   check_error({"train", "--steps=many"}, "train: steps: 'many' is not a whole number");

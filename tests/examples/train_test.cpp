@@ -157,8 +157,8 @@ TEST_CASE("train: --profile prints a table of the operations") {
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  for (const char* part : {"operation", "kept MB", "of peak", "GFLOP/s", "attend", "cross_entropy",
-                           "forward", "backward", "measured peak: "})
+  for (const char* part : {"operation", "kept MB", "of peak", "GFLOP/s", "attend", "cross_entropy", "forward",
+                           "backward", "measured peak: "})
     CHECK(contains(outcome.out, part));
   CHECK(last_line(outcome.out).starts_with("validation loss "));
 }
