@@ -20,6 +20,9 @@
 #if defined(ORRERY_CUDA) && !defined(__CUDACC__)
 #error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"
 #endif
+#if defined(__CUDACC__)
+#pragma nv_diag_suppress 1675  // nvcc hands GCC's pragmas on, but complains
+#endif
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wunknown-pragmas"  // ivdep is GCC's; clang asks at run time about overlap

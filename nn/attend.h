@@ -66,6 +66,10 @@ Tensor read_values(const Tensor& weights, const Reading& reading, const ReadingO
 Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
                       bool statistics = false);
 
+// 1 for the queries within the lengths, 0 for padding, (B or 1, 1, Tq), of the dtype of row statistics.  Cross
+// attention has lengths of its keys only: all queries count.  Not differentiable.
+Tensor real_rows(const Reading& reading, const ReadingOptions& options);
+
 // How many keys each query sees, without regard to a span's ramp, slots not counted, f64 numbers as `dtype`:
 // (B or 1, Tq).  Not differentiable.
 Tensor visible_keys(const Reading& reading, const ReadingOptions& options, Dtype dtype);

@@ -149,6 +149,16 @@ Read attend_reference(const Reading& reading, const ReadingOptions& options, con
   return {read.output, sum(w, {-1}), -sum(where(above, p * log(where(above, p, one)), zero), {-1})};
 }
 
+Tensor real_rows(const Reading& r, const ReadingOptions& o) {
+  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const int64_t queries = r.query.size(1);
+  if (!o.lengths || r.key.size(1) != queries + o.query_offset) return Tensor::full({1, 1, queries}, 1, dtype);
+  std::vector<double> real;
+  for (int64_t b = 0; b < r.query.size(0); ++b)
+    for (int64_t i = 0; i < queries; ++i) real.push_back(i + o.query_offset < o.lengths.data<int32_t>()[b]);
+  return Tensor::from(Shape{r.query.size(0), 1, queries}, real, dtype);
+}
+
 Tensor visible_keys(const Reading& r, const ReadingOptions& o, Dtype dtype) {
   const int64_t batch = o.lengths || o.query_documents ? r.query.size(0) : 1;
   const int64_t queries = r.query.size(1), keys = r.key.size(1);

@@ -1,6 +1,7 @@
 #include "nn/span.h"
 
 #include "engine/ops.h"
+#include "nn/loss.h"
 
 namespace orrery::nn {
 namespace {
@@ -63,7 +64,8 @@ void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
   if (!learned()) return;
   const Tensor z = (*this)(x, pass);
   reading.span = z.dtype() == Dtype::bf16 ? z.to(Dtype::f32) : z;
-  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", mean(z - 1.0));
+  const double limit = static_cast<double>(limit_);
+  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", span_penalty((z - 1.0) / limit, limit));
 }
 
 void Span::limit(ReadingOptions& options) const {

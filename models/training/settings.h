@@ -11,6 +11,20 @@
 
 namespace orrery::models {
 
+// Weights of the losses that attentions add to the cross-entropy; one of weight 0 is not computed.
+struct LossWeights {
+  double span_penalty = 0, normalization_loss = 0, entropy_margin_loss = 0, entropy_regularizer = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("span_penalty", span_penalty, "weight of S times the mean span, of each layer with a learned span", at_least(0));
+    v("normalization_loss", normalization_loss, "weight of |ln S| of relu_former's rows", at_least(0));
+    v("entropy_margin_loss", entropy_margin_loss, "weight of relu_former's entropy above 0.7 ln n", at_least(0));
+    v("entropy_regularizer", entropy_regularizer, "weight of softmax heads' distance from their entropy_threshold",
+      at_least(0));
+  }
+};
+
 struct TrainSettings {
   std::string model = "gpt-char-small";
   GptSettings gpt;  // of the preset, then changed key by key
@@ -22,6 +36,7 @@ struct TrainSettings {
   std::string warm_up_form = "linear";
   Spec schedule = parse_spec("cosine");
   Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)");
+  LossWeights losses;
   double clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
@@ -44,6 +59,7 @@ struct TrainSettings {
     v("warm_up_form", warm_up_form, "linear or quadratic, which arrives level", one_of({"linear", "quadratic"}));
     v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)");
     v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)");
+    v.group("losses", losses);
     v("clip", clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
     v("label_smoothing", label_smoothing, "share of each target that all tokens divide; not in validation", share());
     v("seed", seed, "same seed, same bits", at_least(0));

@@ -53,6 +53,9 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
                                              .warm_up = s.warm_up,
                                              .steps = s.steps,
                                              .warm_up_form = s.warm_up_form});
+  LossWeights weights = s.losses;
+  for (const Setting& one : settings_of(weights))
+    if (const double weight = *std::get<double*>(one.value); weight > 0) loss_weights_[one.key] = weight;
   if (resumed.empty()) return;
   const CheckpointState state = read_state(resumed);
   load_weights(resumed, *model_);
@@ -61,22 +64,36 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   optimizer_->set_steps_done(step_);
 }
 
-double Trainer::update(double* gradient_norm) {
+Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share, ExtraLosses& sums) const {
+  Tensor total = loss;
+  for (const auto& [name, weight] : loss_weights_) {
+    Tensor sum;
+    for (const nn::Pass::Loss& one : pass.losses)
+      if (one.name == name) sum = sum ? sum + one.value : one.value;
+    check(bool(sum), "train: losses.", name, " has a weight, but nothing in this model has that loss");
+    sums[name] += share * sum.item();
+    total = total + scale(sum.to(loss.dtype()), share * weight);
+  }
+  return total;
+}
+
+double Trainer::update(double* gradient_norm, ExtraLosses& extra) {
   parameters_->forget_gradients();
   double loss = 0;
+  const double part = 1.0 / static_cast<double>(settings_.accumulate);
   for (int64_t micro = 0; micro < settings_.accumulate; ++micro) {
     const Batch batch = batches_->at(step_, micro);
     nn::Pass pass;
     pass.training = true;
+    for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
     pass.key = RandomKey{static_cast<uint64_t>(settings_.seed), 0}
                    .derive("train")
                    .derive(static_cast<uint64_t>(step_))
                    .derive(static_cast<uint64_t>(micro));
     const Tensor share =
-        scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets, settings_.label_smoothing),
-              1.0 / static_cast<double>(settings_.accumulate));
+        scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets, settings_.label_smoothing), part);
     loss += share.item();
-    share.backward();
+    with_extra_losses(share, pass, part, extra).backward();
   }
   const bool finite = optimizer_->step(schedule_->rate(step_), settings_.clip, gradient_norm);
   if (!finite || !std::isfinite(loss)) {
@@ -122,15 +139,15 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     const auto began = Clock::now();
     const double rate = schedule_->rate(step_);
     double norm = 0;
-    const double loss = update(&norm), seconds = seconds_since(began);
+    ExtraLosses extra;
+    const double loss = update(&norm, extra), seconds = seconds_since(began);
     stepping += seconds;
     const double tokens = static_cast<double>(s.batch * s.accumulate * s.gpt.context);
     const int64_t memory = memory_use(Device::cpu).peak;
-    metrics.write(step_, {{"loss", loss},
-                          {"gradient_norm", norm},
-                          {"rate", rate},
-                          {"milliseconds", seconds * 1e3},
-                          {"tokens_per_second", tokens / seconds}});
+    std::vector<std::pair<std::string, double>> row = {{"loss", loss}, {"gradient_norm", norm}, {"rate", rate}};
+    row.insert(row.end(), extra.begin(), extra.end());
+    row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
+    metrics.write(step_, row);
     if (events.step)
       events.step({step_, s.steps, loss, norm, rate, seconds * 1e3, tokens / seconds, memory,
                    stepping / static_cast<double>(step_ - first) * static_cast<double>(s.steps - step_)});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -54,7 +55,10 @@ class Trainer {
   const Text& text() const { return *text_; }
 
  private:
-  double update(double* gradient_norm);  // one step; returns the mean loss of its micro-batches
+  using ExtraLosses = std::map<std::string, double>;
+  // One step; returns the mean cross-entropy of its micro-batches, and that of every other loss by its name.
+  double update(double* gradient_norm, ExtraLosses& extra);
+  Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share, ExtraLosses& sums) const;
   std::string save();
 
   TrainSettings settings_;
@@ -65,6 +69,7 @@ class Trainer {
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
+  std::map<std::string, double> loss_weights_;  // above 0, by name
   int64_t step_ = 0;
   double validation_loss_ = 0;
 };

@@ -59,8 +59,24 @@ class ReluFormer final : public AttentionLayer {
   Tensor factor(const Reading& r, const ReadingOptions& o) const {
     return exp(-(length_.log_length(r, o) * 0.5 + log_gamma_.value)) * std::sqrt(2.0);
   }
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
-    return attend(r, o, relu_).output * factor(r, o);
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
+    const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
+    const Read read = attend(r, o, relu_, losses);
+    const Tensor f = factor(r, o);
+    if (losses) add_losses(read, f, r, o, pass);
+    return read.output * f;
+  }
+  // Rows of padding have n = 0 here, which leaves them out of both means.
+  void add_losses(const Read& read, const Tensor& f, const Reading& r, const ReadingOptions& o, Pass& pass) const {
+    const Tensor real = real_rows(r, o), zero = Tensor::zeros({1}, read.sum.dtype());
+    const Tensor share = permute(f, {0, 2, 3, 1}), n = permute(length_.length(r, o), {0, 2, 3, 1});
+    const auto rows = [&](const Tensor& x) { return x.reshape(Shape{x.size(0), x.size(1), x.size(3)}); };
+    if (pass.wants_loss("normalization_loss"))
+      pass.add_loss("normalization_loss",
+                    normalization_loss(where(real, read.sum * rows(share).to(read.sum.dtype()), zero)));
+    if (pass.wants_loss("entropy_margin_loss"))
+      pass.add_loss("entropy_margin_loss",
+                    entropy_margin_loss(read.entropy, where(real, rows(n).to(read.sum.dtype()), zero)));
   }
   Tensor weights(const Reading& r, const ReadingOptions& o) override {
     return weights_of(r, o, relu_) * permute(factor(r, o), {0, 2, 1, 3});

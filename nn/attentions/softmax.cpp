@@ -5,10 +5,12 @@
 // soft_cap=c: s becomes c tanh(s / c) first.  Gemma Team 2024, arXiv:2408.00118.
 // temperature=learned(t): s / t with t of each head, kept above 0.001; it divides the query, which is the same, so
 // dt = -sum ds_ij s_ij / t.  Jha and Reagen 2025, arXiv:2501.03489.
+// entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which takes the rows' entropies from here.
 // Everything else, forward and backward, tile by tile: engine/attend.h.  Kept: q, k, v, o, and the log-sum-exp of each
 // row, (B, H, T).  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/loss.h"
 
 namespace orrery::nn {
 namespace {
@@ -17,12 +19,16 @@ class Softmax final : public AttentionLayer {
  public:
   struct Settings {
     double soft_cap = 0;
-    LearnableNumber temperature{.initial = 1};
+    LearnableNumber temperature{.initial = 1}, entropy_threshold{.initial = 0.5};
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
       v("soft_cap", soft_cap, "c: scores become c tanh(s / c); 0: they stay", at_least(0));
       v("temperature", temperature, "divides the scores; learned: one for each head", above(0));
+      v("entropy_threshold", entropy_threshold,
+        "theta, for the loss entropy_regularizer: share of the highest entropy that heads are drawn to; learned: one "
+        "each",
+        between(0, 1));
       layer.visit(v);
     }
   };
@@ -35,6 +41,10 @@ class Softmax final : public AttentionLayer {
   Softmax(const Spec& spec, const AttentionOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
   Softmax(const Settings& settings, const AttentionOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}), settings_(settings) {
+    if (settings_.entropy_threshold.learned) {
+      threshold_ = Parameter(Shape{heads()}, constant(settings_.entropy_threshold.initial));
+      threshold_.decay = false, threshold_.rate_group = "thresholds";
+    }
     if (!settings_.temperature.learned) return;
     temperature_ = Parameter(Shape{heads(), 1}, constant(settings_.temperature.initial));
     temperature_.decay = false, temperature_.lowest = 0.001, temperature_.rate_group = "temperatures";
@@ -42,6 +52,7 @@ class Softmax final : public AttentionLayer {
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);
     v("temperature", temperature_);
+    v("entropy_threshold", threshold_);
   }
 
  private:
@@ -54,15 +65,23 @@ class Softmax final : public AttentionLayer {
     if (!temperature_.value) o.scale /= settings_.temperature.initial;
     return o;
   }
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
-    return attend(tempered(r), tempered(o)).output;
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
+    const bool regularized = pass.wants_loss("entropy_regularizer");
+    const Read read = attend(tempered(r), tempered(o), {}, regularized);
+    if (regularized) {
+      const Dtype dtype = read.entropy.dtype();
+      const Tensor theta = threshold_.value ? threshold_.value.to(dtype)
+                                            : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype);
+      pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.causal = o.causal}));
+    }
+    return read.output;
   }
   Tensor weights(const Reading& r, const ReadingOptions& o) override {
     return weights_of(tempered(r), tempered(o), {});
   }
 
   Settings settings_;
-  Parameter temperature_;
+  Parameter temperature_, threshold_;
 };
 REGISTER_ATTENTION(Softmax);
 
