@@ -163,6 +163,31 @@ TEST_CASE("a run learns: the loss on held-out text halves") {
   CHECK(fs::exists(folder / "run/settings.toml"));
 }
 
+TEST_CASE("losses of attentions are weighted by name, reported apart, and absent without a weight") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  const auto metrics = [&](const std::string& out, const Assignments& more) {
+    train(with(small_run(text, folder / out, 3), more));
+    return rows_without_time((folder / out) + "/metrics.jsonl");
+  };
+  const Assignments spans = {{"attention", "softmax(span=adaptive_span(16, R=4))"}};
+  const auto plain = metrics("plain", spans), priced = metrics("priced", with(spans, {{"losses.span_penalty", "0.5"}}));
+  CHECK(!plain[0].contains("span_penalty"));
+  CHECK(priced[0]["span_penalty"] == 0);                          // spans start at 0
+  CHECK(priced[0]["loss"] == plain[0]["loss"]);                   // cross-entropy alone
+  CHECK(priced[0]["gradient_norm"] > plain[0]["gradient_norm"]);  // the price pulls
+  const auto former = metrics(
+      "former",
+      {{"attention", "relu_former"}, {"losses.normalization_loss", "0.1"}, {"losses.entropy_margin_loss", "0.1"}});
+  CHECK(former[2]["normalization_loss"] > 0);
+  CHECK(former[2].contains("entropy_margin_loss"));
+  const auto heads = metrics("heads", {{"attention", "softmax(entropy_threshold=learned(0.3), temperature=learned)"},
+                                       {"losses.entropy_regularizer", "0.1"}});
+  CHECK(heads[2]["entropy_regularizer"] > 0);
+  CHECK_THROWS_WITH_AS(train(with(small_run(text, folder / "none", 3), {{"losses.span_penalty", "1"}})),
+                       "train: losses.span_penalty has a weight, but nothing in this model has that loss", Error);
+}
+
 TEST_CASE("stopping early saves; older checkpoints go") {
   const Folder folder;
   Trainer trainer(make_settings(
