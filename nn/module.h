@@ -71,8 +71,8 @@ class Module {
   virtual ~Module() = default;
   virtual Tensor forward(const Tensor& x, Pass& pass) = 0;
   virtual void visit(Visitor&) {}
-  // Once after each step of the optimizer: the only place where a module changes a buffer.  forward may be run again for
-  // the same micro-batch (engine/checkpoint.h), which pass.key tells.
+  // Once after each step of the optimizer: the only place where a module changes a buffer.  forward may be run again
+  // for the same micro-batch (engine/checkpoint.h), which pass.key tells.
   virtual void after_step() {}
 
   // forward, with this module's path put before the message of an error.
