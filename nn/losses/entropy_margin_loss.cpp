@@ -54,7 +54,6 @@ REGISTER_GRADIENT_CASE("loss", "entropy_margin_loss", gradient_case);
 Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, double share) {
   check(share >= 0, "entropy_margin_loss: the share of ln n must not be negative, but is ", share);
   check_same_kind("entropy_margin_loss", entropies, visible);
-  const NoGrad guard(recording());
   return record(CountedMean<AboveMargin>{{share}}, entropies, broadcast_to(visible.detach(), entropies.shape()));
 }
 
