@@ -12,6 +12,7 @@
 #include "models/gpt.h"
 #include "nn/activation.h"
 #include "nn/gradient_case.h"
+#include "nn/layer.h"
 #include "nn/loss.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
@@ -113,37 +114,6 @@ CatalogueEntry model(const std::string& name) {
   return entry;
 }
 
-// Layers that stand in every model need no registry, but a row each.
-CatalogueEntry layer(const std::string& name) {
-  const auto facts = [](const char* parameters, const char* keeps) {
-    return Pairs{{"parameters", parameters}, {"keeps", keeps}};
-  };
-  static const std::vector<CatalogueEntry> all = {
-      {"dropout",
-       {},
-       "x m / (1 - share), m = 0 for a share of the elements, else 1",
-       "Srivastava et al. 2014",
-       {},
-       facts("none", "nothing: m is drawn again")},
-      {"embedding",
-       {},
-       "row t of a table, for token t",
-       "Bengio et al. 2003",
-       {},
-       facts("table N(0, 0.02^2)", "the tokens")},
-      {"linear", {}, "x W^T + b", "Rosenblatt 1958", {}, facts("W N(0, 0.02^2), b 0", "x")},
-      {"linear_split",
-       {},
-       "x W^T + b in several parts: queries, keys and values",
-       "as linear",
-       {},
-       facts("as linear", "x")},
-  };
-  for (const CatalogueEntry& entry : all)
-    if (entry.name == name) return entry;
-  return {name, {}, {}, {}, {}, {}};
-}
-
 struct FamilyForm {
   std::string name, title, description;
   CatalogueEntry (*entry)(const std::string& name);
@@ -162,11 +132,13 @@ const std::vector<FamilyForm>& forms() {
        [](Name n) { return registered(nn::normalizations(), n); }},
       {"position", "Positions", "How a token knows where it stands.",
        [](Name n) { return registered(nn::positions(), n); }},
-      {"layer", "Further layers", "Parts of every model.", layer},
+      {"layer", "Further layers", "Parts that models name in their code.",
+       [](Name n) { return registered(nn::layers(), n); }},
       {"loss", "Losses", "z are the logits.", [](Name n) { return registered(nn::losses(), n); }},
       {"optimizer", "Optimizers", "One step for the parameters p with gradients g.",
        [](Name n) { return registered(nn::optimizers(), n); }},
-      {"schedule", "Schedules", "Learning rate after the warm-up, at progress p from 0 to 1.",
+      {"schedule", "Schedules",
+       "Learning rate after the warm-up, at progress p from 0 to 1.  `warm_up_form` is linear or quadratic for all.",
        [](Name n) { return registered(nn::schedules(), n); }},
       {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer},
       {"model", "Models", "Presets, which further settings change.", model},

@@ -9,6 +9,7 @@
 #include "engine/loops.h"
 #include "engine/ops.h"
 #include "nn/gradient_case.h"
+#include "nn/layer.h"
 
 namespace orrery::nn {
 namespace {
@@ -49,6 +50,13 @@ struct DropoutOperation {
   Tensor forward(Saved&, const Tensor& x) const { return masked(x, probability, key); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const { return {masked(dy, probability, key)}; }
 };
+
+constexpr Info dropout_layer{.name = "dropout",
+                             .formula = "x m / (1 - share), m = 0 for a share of the elements, else 1",
+                             .source = "Srivastava et al. 2014, JMLR 15",
+                             .parameters = "none",
+                             .keeps = "nothing: m is drawn again"};
+REGISTER_LAYER(dropout_layer);
 
 GradientCase gradient_case(const CaseTensors& random) {
   static constexpr RandomKey key{7, 11};

@@ -4,9 +4,17 @@
 
 #include "engine/ops.h"
 #include "nn/gradient_case.h"
+#include "nn/layer.h"
 
 namespace orrery::nn {
 namespace {
+
+constexpr Info embedding_layer{.name = "embedding",
+                               .formula = "row t of a table, for token t",
+                               .source = "Bengio et al. 2003, JMLR 3",
+                               .parameters = "table N(0, 0.02^2)",
+                               .keeps = "the tokens"};
+REGISTER_LAYER(embedding_layer);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const std::vector<int32_t> at = {2, 0, 2, 4, 1, 2};

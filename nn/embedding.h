@@ -7,7 +7,9 @@ namespace orrery::nn {
 
 class Embedding final : public Module {
  public:
-  Embedding(int64_t entries, int64_t width, Initialization how = normal(0.02)) : weight(Shape{entries, width}, how) {}
+  Embedding(int64_t entries, int64_t width, Initialization how = normal(0.02)) : weight(Shape{entries, width}, how) {
+    weight.table = true;
+  }
   Tensor forward(const Tensor& indices, Pass& pass) override;  // (...) i32 -> (..., width)
   void visit(Visitor& v) override { v("weight", weight); }
 

@@ -6,6 +6,7 @@
 #include "nn/feed_forward.h"
 #include "nn/gradient_case.h"
 #include "nn/initialization.h"
+#include "nn/layer.h"
 #include "nn/loss.h"
 #include "nn/normalization.h"
 #include "nn/optimizer.h"
@@ -54,6 +55,11 @@ std::unique_ptr<Module> make_position(const Spec& spec, const PositionOptions& o
   return positions().at(spec.name).make(spec, options);
 }
 
+Registry<Info>& layers() {
+  static Registry<Info> all("layer");
+  return all;
+}
+
 Registry<LossEntry>& losses() {
   static Registry<LossEntry> all("loss");
   return all;
@@ -83,7 +89,7 @@ std::vector<Family> families() {
   std::vector<Family> all = {{"activation", activation_names()},
                              {"attention", attentions().names()},
                              {"feed_forward", feed_forwards().names()},
-                             {"layer", {"dropout", "embedding", "linear", "linear_split"}},
+                             {"layer", layers().names()},
                              {"learned_activation", learned_activation_names()},
                              {"loss", losses().names()},
                              {"normalization", normalizations().names()},

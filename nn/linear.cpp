@@ -12,31 +12,12 @@
 #include "engine/loops.h"
 #include "engine/matmul.h"
 #include "engine/ops.h"
+#include "nn/add_bias.h"
 #include "nn/gradient_case.h"
+#include "nn/layer.h"
 
 namespace orrery::nn {
 namespace {
-
-template <class T>
-struct AddBias {  // an epilogue: c += bias + residual
-  const T* bias = nullptr;
-  const T* residual = nullptr;
-  int64_t row_size = 0;               // of the residual
-  std::array<int64_t, 4> first = {};  // column of each part in the bias
-
-  static void row(const void* object, int part, int64_t row, int64_t column, int64_t columns, T* c) {
-    const AddBias& my = *static_cast<const AddBias*>(object);
-    if (my.bias) {
-      const T* const b = my.bias + my.first[static_cast<size_t>(part)] + column;
-      for (int64_t i = 0; i < columns; ++i) c[i] += b[i];
-    }
-    if (my.residual) {
-      const T* const r = my.residual + row * my.row_size + column;
-      for (int64_t i = 0; i < columns; ++i) c[i] += r[i];
-    }
-  }
-  Epilogue<T> epilogue() const { return bias || residual ? Epilogue<T>{this, row} : Epilogue<T>{}; }
-};
 
 template <class T>
 struct Element {
@@ -165,6 +146,19 @@ struct LinearSplit {
             detail::bias_gradient(saved, 2, g)};
   }
 };
+
+constexpr Info linear_layer{.name = "linear",
+                            .formula = "x W^T + b",
+                            .source = "Rosenblatt 1958",
+                            .parameters = "W N(0, 0.02^2), b 0",
+                            .keeps = "x"};
+REGISTER_LAYER(linear_layer);
+constexpr Info linear_split_layer{.name = "linear_split",
+                                  .formula = "x W^T + b in several parts: queries, keys and values",
+                                  .source = "as linear",
+                                  .parameters = "as linear",
+                                  .keeps = "x"};
+REGISTER_LAYER(linear_split_layer);
 
 GradientCase linear_case(const CaseTensors& random) {
   return {

@@ -26,8 +26,9 @@ struct Parameter {
 
   Tensor value;
   Initialization initialization;
-  bool decay = true;                                         // weight decay applies
-  std::string rate_group = "";                               // the optimizer's rate may be scaled by group
+  bool decay = true;   // weight decay applies
+  bool table = false;  // rows are looked up one by one (embeddings, positions): no matrix that vectors go through
+  std::string rate_group = "";  // the setting `rates` of every optimizer scales the rate of a group
   double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
 };

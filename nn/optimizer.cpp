@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <tuple>
 
 #include "engine/autograd.h"
@@ -14,7 +15,10 @@ namespace {
 
 constexpr int64_t alignment = 16;  // elements: a segment begins on a cache line
 
-auto treatment(const Parameter& p) { return std::tuple(!p.decay, p.lowest, p.highest); }
+template <class Like>  // a Parameter or a Run
+auto treatment(const Like& p) {
+  return std::tuple(!p.decay, p.rate_group, p.lowest, p.highest);
+}
 
 template <class T>
 struct Square {
@@ -41,11 +45,11 @@ FlatParameters::FlatParameters(Module& module) {
           " on ", value.device(), ", the first parameter ", name(dtype), " on ", device);
     const int64_t end = size + value.count(), next = (end + alignment - 1) / alignment * alignment;
     segments_.push_back({p.path, p.parameter, size, end});
-    if (!runs_.empty() &&
-        treatment(*p.parameter) == std::tuple(!runs_.back().decay, runs_.back().lowest, runs_.back().highest))
+    const Parameter& like = *p.parameter;
+    if (!runs_.empty() && treatment(like) == treatment(runs_.back()))
       runs_.back().end = next;
     else
-      runs_.push_back({size, next, p.parameter->decay, p.parameter->lowest, p.parameter->highest});
+      runs_.push_back({size, next, like.decay, like.rate_group, like.lowest, like.highest});
     size = next;
   }
   values_ = Tensor::zeros(Shape{size}, dtype, device), gradients_ = Tensor::zeros(Shape{size}, dtype, device);
@@ -57,6 +61,12 @@ FlatParameters::FlatParameters(Module& module) {
     body.gradient = part(gradients_, s);
     body.gradient_at_home = true, body.stale = false;
   }
+}
+std::vector<std::string> FlatParameters::rate_groups() const {
+  std::set<std::string> groups;
+  for (const Run& run : runs_)
+    if (!run.rate_group.empty()) groups.insert(run.rate_group);
+  return {groups.begin(), groups.end()};
 }
 Tensor FlatParameters::make_moments() const { return Tensor::zeros_like(values_); }
 Tensor FlatParameters::part(const Tensor& flat, const Segment& s) const {
@@ -76,9 +86,7 @@ double Optimizer::gradient_norm() {
   parameters_.settle_gradients();
   const Tensor& g = parameters_.gradients();
   const Tensor total = Tensor::empty(Shape{}, Dtype::f64, g.device());
-  dispatch(g.dtype(), "gradient_norm", [&]<class T>() {
-    reduce(g.device(), 1, g.count(), 1, Square<T>{{g.data<T>()}}, total.mutable_data<double>());
-  });
+  sum_of_squares(g, total.mutable_data<double>());
   return std::sqrt(total.item());
 }
 
@@ -95,6 +103,40 @@ bool Optimizer::step(double rate, double clip, double* norm) {
   return true;
 }
 std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1}; }
+
+void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
+  const std::string what = name + ": rates";
+  check(rates.spec.name != "equal" || rates.spec.items.empty(), what, ": equal takes no factors, not ", rates.spec,
+        "; write by_group(GROUP=FACTOR)");
+  const std::vector<std::string> groups = parameters_.rate_groups();
+  for (const Spec::Item& item : rates.spec.items) {
+    const std::string value = print(item.value);
+    check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " names no group; write by_group(GROUP=FACTOR)");
+    check(!groups.empty(), what, ": no parameter of this model belongs to a group, so there is no '", item.key,
+          "'; leave rates out");
+    if (std::find(groups.begin(), groups.end(), item.key) == groups.end())
+      orrery::detail::fail_unknown(what + ": group", item.key, groups, {});
+    const double factor = parse_number(text(what, ": ", item.key), value);
+    check(std::isfinite(factor) && factor >= 0, what, ": ", item.key, ": ", value,
+          " must be finite and not negative; 0 holds the group still");
+    rate_factors_[item.key] = factor;
+  }
+}
+double Optimizer::rate_factor(const std::string& group) const {
+  const auto found = rate_factors_.find(group);
+  return found == rate_factors_.end() ? 1 : found->second;
+}
+Optimizer::NamedMoments Optimizer::parts(const std::string& name, const Tensor& flat) const {
+  NamedMoments all;
+  for (const FlatParameters::Segment& s : parameters_.segments())
+    all.emplace_back(name + "." + s.path, parameters_.part(flat, s));
+  return all;
+}
+
+void sum_of_squares(const Tensor& x, double* sum) {
+  dispatch(x.dtype(), "sum_of_squares",
+           [&]<class T>() { reduce(x.device(), 1, x.count(), 1, Square<T>{{x.data<T>()}}, sum); });
+}
 
 Registry<OptimizerEntry>& optimizers() {
   static Registry<OptimizerEntry> all("optimizer");

@@ -1,6 +1,7 @@
 // Optimizers: one pass over flat buffers that hold all parameters, all gradients and the moments.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,7 +13,7 @@
 namespace orrery::nn {
 
 // Moves the parameters and gradients of a module into two flat buffers.  Handles to the parameters stay valid; backward
-// writes each gradient into its place.  The parameters that share decay and bounds lie side by side.
+// writes each gradient into its place.  The parameters that share decay, rate group and bounds lie side by side.
 class FlatParameters {
  public:
   explicit FlatParameters(Module& module);
@@ -25,15 +26,17 @@ class FlatParameters {
   struct Run {  // neighbouring segments that are treated alike
     int64_t begin, end;
     bool decay;
+    std::string rate_group;
     double lowest, highest;
   };
   const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Run>& runs() const { return runs_; }
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  Tensor make_moments() const;  // zeros of the flat form
-  Tensor part(const Tensor& flat,
-              const Segment& segment) const;  // a segment of a flat tensor, in the parameter's shape
+  std::vector<std::string> rate_groups() const;  // that parameters belong to, in alphabetical order
+  Tensor make_moments() const;                   // zeros of the flat form
+  // A segment of a flat tensor, in the parameter's shape.
+  Tensor part(const Tensor& flat, const Segment& segment) const;
 
   void forget_gradients();  // every gradient counts as zero; the next backward overwrites it
   void settle_gradients();  // writes zeros where no gradient has arrived since
@@ -44,13 +47,29 @@ class FlatParameters {
   Tensor values_, gradients_;
 };
 
+// The setting `rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the rate of the parameters whose
+// rate_group is named; 0 holds them still.
+struct GroupRates {
+  Spec spec{"equal", {}};
+  template <class V>
+  void visit(V& v) {
+    v("rates", spec, "equal, or by_group(GROUP=FACTOR, ...): factors of the rate", one_of({"equal", "by_group"}));
+  }
+};
+
 class Optimizer {
  public:
-  // Lies on the device, so that a recorded step can be replayed with other numbers; public, because nvcc wants that of
-  // the types that a kernel sees.
+  // Lies on the device, so that a recorded step can be replayed with other numbers.  Public like the next one, because
+  // nvcc wants that of the types that a kernel sees.
   struct Control {
     double rate, clip_factor, first_correction, second_correction;
   };
+  struct Handling {  // of parameters that are treated alike
+    double rate_factor;
+    bool decay;
+    double lowest, highest;  // after the step the values are brought back between them
+  };
+  using NamedMoments = std::vector<std::pair<std::string, Tensor>>;
 
   explicit Optimizer(FlatParameters& parameters);
   virtual ~Optimizer() = default;
@@ -63,22 +82,40 @@ class Optimizer {
 
   int64_t steps_done() const { return steps_; }
   void set_steps_done(int64_t steps) { steps_ = steps; }
-  virtual std::vector<std::pair<std::string, Tensor>> moments() const = 0;  // flat tensors, by name
+  // All that the next step depends on beside the parameters and the number of steps: "first_moment.blocks.0..." and its
+  // tensor, in the parameter's shape, sharing the optimizer's memory.
+  virtual NamedMoments moments() const = 0;
   const FlatParameters& parameters() const { return parameters_; }
 
  protected:
   virtual void update(const Control* control) = 0;
   virtual std::pair<double, double> corrections(int64_t step) const;
 
+  // Errors begin with `name`, the optimizer's, and tell the groups there are.
+  void scale_rates(const std::string& name, const GroupRates& rates);
+  template <class Like>  // a Parameter or a Run
+  Handling handling(const Like& like) const {
+    return {rate_factor(like.rate_group), like.decay, like.lowest, like.highest};
+  }
+  // The parts of a flat tensor as moments(): one for each segment.
+  NamedMoments parts(const std::string& name, const Tensor& flat) const;
+
   FlatParameters& parameters_;
   int64_t steps_ = 0;
   Tensor control_;
+
+ private:
+  double rate_factor(const std::string& group) const;
+  std::map<std::string, double> rate_factors_;  // of groups
 };
 
 using OptimizerEntry = Entry<Optimizer, FlatParameters&>;
 Registry<OptimizerEntry>& optimizers();
-std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
-                                          FlatParameters& parameters);  // "adamw(beta2=0.99, decay=0.1)"
+// "adamw(beta2=0.99, decay=0.1)"
+std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters);
+
+// sum x^2 in f64, written to *sum on the tensor's device.
+void sum_of_squares(const Tensor& x, double* sum);
 
 #define REGISTER_OPTIMIZER(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::optimizers())

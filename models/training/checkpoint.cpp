@@ -45,11 +45,9 @@ std::vector<NamedTensor> weights_of(nn::Module& model) {
   for (const auto& [path, buffer] : nn::buffers_of(model)) all.push_back({path, *buffer});
   return all;
 }
-std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer, const nn::FlatParameters& parameters) {
+std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer) {
   std::vector<NamedTensor> all;
-  for (const auto& [name, flat] : optimizer.moments())
-    for (const nn::FlatParameters::Segment& s : parameters.segments())
-      all.push_back({name + "." + s.path, parameters.part(flat, s)});
+  for (const auto& [path, tensor] : optimizer.moments()) all.push_back({path, tensor});
   return all;
 }
 
@@ -82,8 +80,7 @@ std::string write_checkpoint(const std::string& folder, const CheckpointState& s
     fs::remove_all(temporary);
     fs::create_directories(temporary);
     write_safetensors((temporary / "weights.safetensors").string(), weights_of(model), metadata);
-    write_safetensors((temporary / "optimizer.safetensors").string(), moments_of(optimizer, optimizer.parameters()),
-                      metadata);
+    write_safetensors((temporary / "optimizer.safetensors").string(), moments_of(optimizer), metadata);
     write_file_atomically((temporary / "state.json").string(), json.dump(2) + "\n");
     sync_folder(temporary.string());
     fs::remove_all(final_path);
@@ -130,7 +127,7 @@ void load_weights(const std::string& checkpoint, nn::Module& model) {
   load((fs::path(checkpoint) / "weights.safetensors").string(), weights_of(model));
 }
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
-  load((fs::path(checkpoint) / "optimizer.safetensors").string(), moments_of(optimizer, optimizer.parameters()));
+  load((fs::path(checkpoint) / "optimizer.safetensors").string(), moments_of(optimizer));
 }
 
 void remove_old_checkpoints(const std::string& folder, int64_t keep) {

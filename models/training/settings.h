@@ -14,11 +14,13 @@ namespace orrery::models {
 struct TrainSettings {
   std::string model = "gpt-char-small";
   GptSettings gpt;  // of the preset, then changed key by key
-  std::string data, out = "runs/latest", tokenizer = "character", schedule = "cosine", device = "cpu";
+  std::string data, out = "runs/latest", tokenizer = "character", device = "cpu";
   double held_out = 0.1;
   int64_t steps = 2000, batch = 12, accumulate = 1;
   double rate = 1e-3, final_rate = 1e-4;
   int64_t warm_up = 100;
+  std::string warm_up_form = "linear";
+  Spec schedule = parse_spec("cosine");
   Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)");
   double clip = 1;
   int64_t seed = 1337, threads = 0;
@@ -38,9 +40,10 @@ struct TrainSettings {
     v("accumulate", accumulate, "micro-batches of an update", at_least(1));
     v("rate", rate, "learning rate at its peak", above(0));
     v("final_rate", final_rate, "learning rate at the last step, for schedules that fall", at_least(0));
-    v("warm_up", warm_up, "steps of linear rise to the peak", at_least(0));
-    v("schedule", schedule, "constant, linear or cosine");
-    v("optimizer", optimizer, "adamw(...) or sgd(...)");
+    v("warm_up", warm_up, "steps of the rise to the peak", at_least(0));
+    v("warm_up_form", warm_up_form, "linear or quadratic, which arrives level", one_of({"linear", "quadratic"}));
+    v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)");
+    v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)");
     v("clip", clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
     v("seed", seed, "same seed, same bits", at_least(0));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));

@@ -48,9 +48,11 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
-  schedule_ = std::make_unique<nn::Schedule>(
-      s.schedule,
-      nn::ScheduleOptions{.rate = s.rate, .final_rate = s.final_rate, .warm_up = s.warm_up, .steps = s.steps});
+  schedule_ = nn::make_schedule(s.schedule, {.rate = s.rate,
+                                             .final_rate = s.final_rate,
+                                             .warm_up = s.warm_up,
+                                             .steps = s.steps,
+                                             .warm_up_form = s.warm_up_form});
   if (resumed.empty()) return;
   const CheckpointState state = read_state(resumed);
   load_weights(resumed, *model_);

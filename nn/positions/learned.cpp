@@ -23,6 +23,7 @@ class LearnedPositions final : public Module {
                                 .keeps = "nothing"};
   LearnedPositions(const Spec& spec, const PositionOptions& options)
       : weight_(Shape{options.context, options.width}, normal(0.02)) {
+    weight_.table = true;
     check(spec.items.empty(), "learned: takes no settings, not ", print(spec));
   }
   Tensor forward(const Tensor& x, Pass&) override { return add_positions(x, weight_.value); }

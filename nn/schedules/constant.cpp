@@ -1,9 +1,18 @@
-// Constant rate after the warm-up:  r(p) = rate.
+// Constant rate after the warm-up:  r = rate.
 #include "nn/schedule.h"
 
 namespace orrery::nn {
 namespace {
-double constant_rate(double, const ScheduleOptions& o) { return o.rate; }
-REGISTER_SCHEDULE(constant_rate, "constant", "rate", "", "rate");
+
+class ConstantSchedule final : public Schedule {
+ public:
+  static inline const Info info{.name = "constant", .formula = "rate", .source = "", .parameters = "rate"};
+  ConstantSchedule(const Spec& spec, const ScheduleOptions& options) : Schedule(options) { read_settings(spec, {}); }
+
+ private:
+  double after_warm_up(int64_t, double) const override { return options_.rate; }
+};
+REGISTER_SCHEDULE(ConstantSchedule);
+
 }  // namespace
 }  // namespace orrery::nn

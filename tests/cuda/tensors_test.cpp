@@ -7,6 +7,7 @@
 #include "nn/loss.h"
 #include "nn/normalization.h"
 #include "nn/optimizer.h"
+#include "nn/pooling.h"
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/random_tensors.h"
 
@@ -67,9 +68,13 @@ TEST_CASE("layers give the CPU's numbers on the device") {
   compare("cross-entropy", {x, targets}, [](const Inputs& t) { return nn::cross_entropy(t[0], t[1]); });
   for (const std::string& name : nn::activation_names())
     compare(name.c_str(), {x}, [&](const Inputs& t) { return nn::Activation(name)(t[0]); });
+  const Tensor picture = random_tensor({2, 5, 7, 3}, 4);
+  const nn::WindowSteps steps{.stride = {2, 1}, .padding = 1};
+  compare("max pool", {picture}, [&](const Inputs& t) { return nn::max_pool(t[0], {3, 2}, steps); });
+  compare("average pool", {picture}, [&](const Inputs& t) { return nn::average_pool(t[0], {3, 2}, steps); });
 }
 
-TEST_CASE("an optimizer's steps are the CPU's on the device") {
+TEST_CASE("optimizers' steps are the CPU's on the device") {
   if (no_card()) return;
   struct One final : nn::Module {
     nn::Parameter weight;
@@ -79,19 +84,22 @@ TEST_CASE("an optimizer's steps are the CPU's on the device") {
     Tensor forward(const Tensor& x, nn::Pass&) override { return x * weight.value; }
     void visit(nn::Visitor& v) override { v("weight", weight); }
   };
-  std::vector<Tensor> results;
-  for (const Device device : {Device::cpu, Device::cuda}) {
-    One model(random_tensor({70, 70}, 1).to(device));
-    nn::FlatParameters flat(model);
-    const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0.1)"), flat);
-    for (int step = 0; step < 3; ++step) {
-      flat.forget_gradients();
-      sum(model.weight.value * random_tensor({70, 70}, 5 + step).to(device)).backward();
-      CHECK(optimizer->step(0.01, 1));
+  for (const std::string spec : {"adamw(decay=0.1)", "sgd", "lion(decay=0.1)", "adagrad"}) {
+    INFO(spec);
+    std::vector<Tensor> results;
+    for (const Device device : {Device::cpu, Device::cuda}) {
+      One model(random_tensor({70, 70}, 1).to(device));
+      nn::FlatParameters flat(model);
+      const auto optimizer = nn::make_optimizer(parse_spec(spec), flat);
+      for (int step = 0; step < 3; ++step) {
+        flat.forget_gradients();
+        sum(model.weight.value * random_tensor({70, 70}, 5 + step).to(device)).backward();
+        CHECK(optimizer->step(0.01, 1));
+      }
+      results.push_back(model.weight.value.detach().to(Device::cpu));
     }
-    results.push_back(model.weight.value.detach().to(Device::cpu));
+    CHECK(largest_difference(results[0], results[1]) <= 1e-12);
   }
-  CHECK(largest_difference(results[0], results[1]) <= 1e-12);
 }
 
 TEST_CASE("mixed devices are an error that names both") {

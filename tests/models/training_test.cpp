@@ -127,6 +127,33 @@ TEST_CASE("resuming gives the weights and the metrics of one run, also when the 
   CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
 }
 
+TEST_CASE("resuming equals one go for every optimizer and with every schedule") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  int count = 0;
+  for (const auto& [optimizer, schedule] :
+       {std::pair("adagrad(clip=0.1)", "constant"), std::pair("adamw(decay=0.1)", "inverse_square_root"),
+        std::pair("lion(decay=0.1)", "warmup_stable_decay(decay=0.4)"), std::pair("muon(decay=0.1)", "cosine"),
+        std::pair("sgd", "linear")}) {
+    INFO(std::string(optimizer), " ", std::string(schedule));
+    const std::string whole = folder / ("whole" + std::to_string(count)),
+                      parts = folder / ("parts" + std::to_string(count++));
+    const Assignments more = {
+        {"optimizer", optimizer}, {"schedule", schedule}, {"warm_up_form", "quadratic"}, {"checkpoint_every", "4"}};
+    train(with(small_run(text, whole, 8), more));
+    Trainer trainer(make_settings(with(small_run(text, parts, 8), more)));
+    int64_t steps = 0;
+    TrainingEvents events;
+    events.stop = [&] { return ++steps == 4; };
+    CHECK(trainer.run(events).steps_done == 4);
+    train(with(small_run(text, parts, 8), with(more, {{"resume", "yes"}})));
+    for (const std::string file : {"weights", "optimizer"})
+      CHECK(read_file(whole + "/step_000008/" + file + ".safetensors") ==
+            read_file(parts + "/step_000008/" + file + ".safetensors"));
+  }
+  CHECK(count == static_cast<int>(nn::optimizers().size()));
+}
+
 TEST_CASE("a run learns: the loss on held-out text halves") {
   const Folder folder;
   const TrainingResult result =
@@ -223,6 +250,12 @@ TEST_CASE("bad input is answered before any training") {
   CHECK(contains(message({{"batch", "abc"}}), "train: batch: 'abc' is not a whole number"));
   CHECK(contains(message({{"model", "gpt-char-smal"}}), "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?"));
   CHECK(contains(message({{"attention", "softmux"}}), "attention: no 'softmux'; did you mean 'softmax'?"));
+  CHECK(
+      contains(message({{"optimizer", "lion(rates=by_group(spans=2))"}}),
+               "lion: rates: no parameter of this model belongs to a group, so there is no 'spans'; leave rates out"));
+  CHECK(contains(message({{"schedule", "warmup_stable_decay(decay=2)"}}),
+                 "warmup_stable_decay: decay: 2 must be at most 1"));
+  CHECK(contains(message({{"warm_up_form", "cubic"}}), "warm_up_form: no 'cubic'; there are linear, quadratic"));
   CHECK(contains(message({{"heads", "5"}}), "attention: heads (5) must divide width (32)"));
   CHECK(contains(message({{"vocabulary", "3"}}), "train: vocabulary 3 is too small for the tokenizer's"));
   CHECK(contains(message({{"resume", "yes"}}), "train: there is no checkpoint to resume in"));

@@ -4,7 +4,6 @@
 
 #include "engine/ops.h"
 #include "nn/linear.h"
-#include "nn/schedule.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_tensors.h"
 
@@ -93,18 +92,4 @@ TEST_CASE("clipping, norms, bounds, and a gradient that is not finite") {
   CHECK(!plain->step(0.5, 1));
   CHECK(largest_difference(model.weight.value, kept) == 0);
   CHECK(plain->steps_done() == 1);
-}
-
-TEST_CASE("schedules: warm-up, ends, shapes") {
-  const ScheduleOptions options{.rate = 1, .final_rate = 0.1, .warm_up = 9, .steps = 109};
-  CHECK(Schedule("cosine", options).rate(0) == doctest::Approx(0.1));
-  CHECK(Schedule("cosine", options).rate(8) == doctest::Approx(0.9));
-  CHECK(Schedule("cosine", options).rate(9) == doctest::Approx(1));
-  CHECK(Schedule("cosine", options).rate(59) == doctest::Approx(0.55));
-  CHECK(Schedule("cosine", options).rate(109) == doctest::Approx(0.1));
-  CHECK(Schedule("linear", options).rate(34) == doctest::Approx(1 - 0.25 * 0.9));
-  CHECK(Schedule("constant", options).rate(100) == 1);
-  CHECK(Schedule("cosine", options).rate(1000) == doctest::Approx(0.1));
-  CHECK_THROWS_AS(Schedule("cosin", options), Error);
-  CHECK_THROWS_AS(Schedule("cosine", {.rate = 0}), Error);
 }

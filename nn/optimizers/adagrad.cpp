@@ -1,0 +1,81 @@
+// Adagrad with a clip for each tensor.  Duchi, Hazan and Singer 2011, JMLR 12; the clip is that of the adaptive span,
+// Sukhbaatar et al. 2019, arXiv:1905.07799, and of its code.  For every tensor by itself:
+//   n = |g|_2,   a = rate clip / (n + 1e-10) if n > clip, else rate
+//   s <- s + g^2,   p <- p - a g / (sqrt(s) + epsilon)
+// The clip scales the step and not what is accumulated: s sees all of g.  clip=0 leaves it out.  There is no decay.
+// What the run's own clip by the global norm takes away, this never sees: that paper's recipe is --clip=0, --rate=0.07,
+// a linear warm-up of 32,000 steps and a constant rate.  Two passes: one for n, one reads p, g, s and writes p, s.
+#include <cmath>
+
+#include "engine/scalar.h"
+#include "nn/optimizers/elementwise.h"
+
+namespace orrery::nn {
+namespace {
+
+struct AdagradFormula {
+  static constexpr int moments = 1;
+  double clip, epsilon;
+  const double* square;  // n^2 of the tensor, before any global clip
+
+  template <class A>
+  struct Step {
+    A rate, epsilon;
+    HOST_DEVICE A operator()(A p, A g, A* m) const {
+      m[0] = m[0] + g * g;
+      return p - rate * g / (scalar::sqrt(m[0]) + epsilon);
+    }
+  };
+  template <class A>
+  HOST_DEVICE Step<A> step(const Optimizer::Control& control, double rate, bool) const {
+    const double n = std::sqrt(*square) * control.clip_factor;
+    return {A(clip > 0 && n > clip ? rate * clip / (n + 1e-10) : rate), A(epsilon)};
+  }
+};
+
+class Adagrad final : public Optimizer {
+ public:
+  struct Settings {
+    double clip = 0.03, epsilon = 1e-10;
+    GroupRates rates;
+    template <class V>
+    void visit(V& v) {
+      v("clip", clip, "norm of a tensor's gradient above which its step shrinks; 0: none", at_least(0));
+      v("epsilon", epsilon, "added to the root", above(0));
+      rates.visit(v);
+    }
+  };
+  static inline const Info info{.name = "adagrad",
+                                .formula = "p - rate min(1, clip / |g|) g / (sqrt(s) + epsilon), |g| of each tensor",
+                                .source = "Duchi et al. 2011, JMLR 12; clip: Sukhbaatar et al. 2019, arXiv:1905.07799",
+                                .parameters = "s 0",
+                                .keeps = "s: one number a parameter"};
+
+  Adagrad(const Spec& spec, FlatParameters& parameters)
+      : Optimizer(parameters),
+        sums_{parameters.make_moments()},
+        squares_(Tensor::zeros(Shape{static_cast<int64_t>(parameters.segments().size())}, Dtype::f64,
+                               parameters.values().device())) {
+    read_settings(spec, settings_);
+    scale_rates(spec.name, settings_.rates);
+  }
+  NamedMoments moments() const override { return parts("sum_of_squares", sums_[0]); }
+
+ private:
+  void update(const Control* control) override {
+    double* square = squares_.mutable_data<double>();
+    for (const FlatParameters::Segment& s : parameters_.segments()) {
+      sum_of_squares(parameters_.part(parameters_.gradients(), s), square);
+      const AdagradFormula formula{settings_.clip, settings_.epsilon, square++};
+      update_elements(parameters_, s.begin, s.end, sums_, s.begin, control, formula, handling(*s.parameter));
+    }
+  }
+
+  Settings settings_;
+  std::array<Tensor, 1> sums_;
+  Tensor squares_;  // n^2 of each segment
+};
+REGISTER_OPTIMIZER(Adagrad);
+
+}  // namespace
+}  // namespace orrery::nn

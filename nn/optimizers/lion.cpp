@@ -1,0 +1,52 @@
+// Lion, found by a search over programs.  Chen et al. 2023, arXiv:2302.06675, program 1.
+//   d = sign(beta1 m + (1 - beta1) g),   p <- (1 - rate decay) p - rate d,   m <- beta2 m + (1 - beta2) g
+// g is already clipped; sign 0 = 0.  Every element moves by the rate, whatever its gradient's size, so the rate is
+// three to ten times smaller and the decay as many times larger than with AdamW (section 5 there).  Vectors and scalars
+// do not decay.  One pass: reads p, g, m, writes p, m.
+#include "nn/optimizers/elementwise.h"
+
+namespace orrery::nn {
+namespace {
+
+struct LionFormula {
+  struct Settings {
+    double beta1 = 0.9, beta2 = 0.99, decay = 0;
+    GroupRates rates;
+    template <class V>
+    void visit(V& v) {
+      v("beta1", beta1, "share of the mean in the direction of the step", share());
+      v("beta2", beta2, "decay of the mean of the gradients", share());
+      v("decay", decay, "weight decay of matrices", at_least(0));
+      rates.visit(v);
+    }
+  };
+  static constexpr Info info{.name = "lion",
+                             .formula = "p (1 - rate decay) - rate sign(beta1 m + (1 - beta1) g)",
+                             .source = "Chen et al. 2023, arXiv:2302.06675",
+                             .parameters = "m 0",
+                             .keeps = "m: one number a parameter"};
+  static constexpr const char* moment_names[] = {"momentum"};
+  static constexpr int moments = 1;
+  double beta1, beta2, decay;
+  explicit LionFormula(const Settings& s) : beta1(s.beta1), beta2(s.beta2), decay(s.decay) {}
+
+  template <class A>
+  struct Step {
+    A beta1, beta2, keep, rate;
+    HOST_DEVICE A operator()(A p, A g, A* m) const {
+      const A d = beta1 * m[0] + (1 - beta1) * g;
+      m[0] = beta2 * m[0] + (1 - beta2) * g;
+      return keep * p - (d > 0 ? rate : d < 0 ? -rate : A(0));
+    }
+  };
+  template <class A>
+  HOST_DEVICE Step<A> step(const Optimizer::Control&, double rate, bool decays) const {
+    return {A(beta1), A(beta2), A(1 - (decays ? rate * decay : 0)), A(rate)};
+  }
+};
+
+using Lion = ElementwiseOptimizer<LionFormula>;
+REGISTER_OPTIMIZER(Lion);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,170 @@
+// Muon: momentum, made orthogonal.  Jordan et al. 2024, kellerjordan.github.io/posts/muon.  For a matrix W (R, C):
+//   u <- mu u + (1 - mu) g,   d = (1 - mu) g + mu u          nesterov=no: d = u
+//   X = d / (|d|_F + 1e-7),   five times:  X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
+//   W <- (1 - rate decay) W - rate sqrt(max(1, R / C)) X
+// The polynomial sends every singular value of X into about [0.7, 1.2] and leaves the singular vectors as they are, so
+// X comes near to U V^T where d = U S V^T: a step of the same length in every direction.  If R > C the same polynomial
+// is taken as X (X^T X), so that the square products are of the shorter side.
+//
+// Matrices are the parameters of two axes, and convolutions, (N, h, w, C) read as (N, h w C).  All others (vectors,
+// scalars, and tables such as embeddings, positions and the output head: Parameter::table) go by AdamW with
+// rate adamw_rate; the default is the ratio of the two rates in the source, 3e-4 / 0.02.  g is already clipped; what
+// does not decay with AdamW does not decay here.
+#include <cmath>
+
+#include "engine/ops.h"
+#include "nn/optimizers/adamw.h"
+
+namespace orrery::nn {
+namespace {
+
+bool is_matrix(const Parameter& p) {
+  const Shape& shape = p.value.shape();
+  return !p.table && (shape.rank() == 2 || shape.rank() == 4) && shape[0] > 1 && shape.count() > shape[0];
+}
+
+template <class A>
+struct Direction {  // (g, u) -> (u, d)
+  const Optimizer::Control* control;
+  double momentum;
+  bool nesterov;
+  HOST_DEVICE Several<A, 2> operator()(A g, A u) const {
+    const A mu = A(momentum), slope = (1 - mu) * g * A(control->clip_factor), speed = mu * u + slope;
+    return {{speed, nesterov ? slope + mu * speed : speed}};
+  }
+};
+template <class A>
+struct Normalize {  // d -> d / (|d| + 1e-7)
+  const double* square;
+  HOST_DEVICE A operator()(A d) const { return d / A(std::sqrt(*square) + 1e-7); }
+};
+template <class A>
+struct Move {  // (p, x) -> p
+  const Optimizer::Control* control;
+  Optimizer::Handling handling;
+  double decay, scale;
+  HOST_DEVICE A operator()(A p, A x) const {
+    const double rate = control->rate * handling.rate_factor;
+    const A moved = A(1 - (handling.decay ? rate * decay : 0)) * p - A(rate * scale) * x;
+    const A low = A(handling.lowest), high = A(handling.highest);
+    return moved < low ? low : moved > high ? high : moved;
+  }
+};
+
+// x (R, C) of Frobenius norm at most 1, with its singular values brought near 1.
+Tensor orthogonalize(Tensor x, int64_t iterations) {
+  const bool tall = x.size(0) > x.size(1);
+  for (int64_t i = 0; i < iterations; ++i) {
+    const Tensor square = tall ? matmul(x, x, {.a = true}) : matmul(x, x, {.b = true});
+    const Tensor factor = -4.7750 * square + 2.0315 * matmul(square, square);
+    x = 3.4445 * x + (tall ? matmul(x, factor) : matmul(factor, x));
+  }
+  return x;
+}
+
+class Muon final : public Optimizer {
+ public:
+  struct Settings {
+    double momentum = 0.95, decay = 0;
+    bool nesterov = true;
+    int64_t iterations = 5;
+    double adamw_rate = 0.015, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-10;
+    GroupRates rates;
+    template <class V>
+    void visit(V& v) {
+      v("momentum", momentum, "decay of the mean of a matrix's gradients", share());
+      v("decay", decay, "weight decay of matrices and tables", at_least(0));
+      v("nesterov", nesterov, "look ahead along the momentum");
+      v("iterations", iterations, "of the polynomial that makes the step orthogonal", at_least(1));
+      v("adamw_rate", adamw_rate, "rate of what is no matrix, as a share of the rate", at_least(0));
+      v("beta1", beta1, "of its AdamW", share());
+      v("beta2", beta2, "of its AdamW", share());
+      v("epsilon", epsilon, "of its AdamW", above(0));
+      rates.visit(v);
+    }
+  };
+  static inline const Info info{.name = "muon",
+                                .formula =
+                                    "p (1 - rate decay) - rate sqrt(max(1, rows / columns)) orthogonal(d), "
+                                    "d of the momentum; AdamW for what is no matrix",
+                                .source = "Jordan et al. 2024, kellerjordan.github.io/posts/muon",
+                                .parameters = "momentum 0, m 0, v 0",
+                                .keeps = "one number for a parameter of a matrix, two for any other"};
+
+  Muon(const Spec& spec, FlatParameters& parameters) : Optimizer(parameters) {
+    read_settings(spec, settings_);
+    scale_rates(spec.name, settings_.rates);
+    int64_t in_matrices = 0, in_others = 0;
+    for (const FlatParameters::Segment& s : parameters.segments()) {
+      int64_t& size = is_matrix(*s.parameter) ? in_matrices : in_others;
+      first_.push_back(size);
+      size += s.parameter->value.count();
+    }
+    const Tensor& like = parameters.values();
+    momentum_ = Tensor::zeros(Shape{in_matrices}, like.dtype(), like.device());
+    for (Tensor& moment : moments_) moment = Tensor::zeros(Shape{in_others}, like.dtype(), like.device());
+  }
+
+  NamedMoments moments() const override {
+    NamedMoments all;
+    for (size_t i = 0; i < first_.size(); ++i) {
+      const FlatParameters::Segment& s = parameters_.segments()[i];
+      const auto add = [&](const char* name, const Tensor& flat) {
+        all.emplace_back(name + s.path,
+                         Tensor::view(flat.body()->buffer, first_[i], s.parameter->value.shape(), flat.dtype()));
+      };
+      if (is_matrix(*s.parameter))
+        add("momentum.", momentum_);
+      else
+        add("first_moment.", moments_[0]), add("second_moment.", moments_[1]);
+    }
+    return all;
+  }
+
+ private:
+  AdamWFormula adamw() const { return {settings_.beta1, settings_.beta2, settings_.epsilon, settings_.decay}; }
+  std::pair<double, double> corrections(int64_t step) const override { return adamw().corrections(step); }
+
+  void update(const Control* control) override {
+    for (size_t i = 0; i < first_.size(); ++i) {
+      const FlatParameters::Segment& s = parameters_.segments()[i];
+      Handling how = handling(*s.parameter);
+      if (is_matrix(*s.parameter)) {
+        update_matrix(s, first_[i], control, how);
+        continue;
+      }
+      how.rate_factor *= settings_.adamw_rate;
+      update_elements(parameters_, s.begin, s.end, moments_, first_[i], control, adamw(), how);
+    }
+  }
+  void update_matrix(const FlatParameters::Segment& s, int64_t first, const Control* control, const Handling& how) {
+    const Tensor &p = parameters_.values(), &g = parameters_.gradients();
+    const Shape& shape = s.parameter->value.shape();
+    const int64_t count = shape.count(), outputs = shape[0], inputs = count / outputs;
+    const double scale = std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(inputs)));
+    dispatch(p.dtype(), "muon", [&]<class T>() {
+      using A = Arithmetic<T>;
+      const Tensor d = Tensor::empty(Shape{outputs, inputs}, dtype_of<T>, p.device()),
+                   square = Tensor::empty(Shape{}, Dtype::f64, p.device());
+      T* const speed = momentum_.mutable_data<T>() + first;
+      map(p.device(), count, Direction<A>{control, settings_.momentum, settings_.nesterov},
+          Outputs<T, 2>{{speed, d.mutable_data<T>()}}, g.data<T>() + s.begin, static_cast<const T*>(speed));
+      sum_of_squares(d, square.mutable_data<double>());
+      const Tensor x = Tensor::empty(d.shape(), dtype_of<A>, p.device());
+      map(p.device(), count, Normalize<A>{square.data<double>()}, x.mutable_data<A>(), d.data<T>());
+      const Tensor step = orthogonalize(x, settings_.iterations);
+      T* const at = p.mutable_data<T>() + s.begin;
+      map(p.device(), count, Move<A>{control, how, settings_.decay, scale}, at, static_cast<const T*>(at),
+          step.data<A>());
+    });
+  }
+
+  Settings settings_;
+  std::vector<int64_t> first_;     // of each segment: its first element in momentum_ or in moments_
+  Tensor momentum_;                // of the matrices
+  std::array<Tensor, 2> moments_;  // of the others
+};
+REGISTER_OPTIMIZER(Muon);
+
+}  // namespace
+}  // namespace orrery::nn
