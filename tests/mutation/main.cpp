@@ -1,0 +1,128 @@
+// The test programs as tests/mutation.sh runs them: the doctest cases, and each registered gradient case as a test.
+//   PROGRAM --trace          "known SITE...", then for every test "test SECONDS PASSED NAME" and "reached SITE..."
+//   PROGRAM --run NAME...    those tests, until one fails: prints its name and exits 1
+// Seconds are of the processor; after ORRERY_SECONDS of them the program is ended by a signal.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "nn/gradient_case.h"
+#include "tests/mutation/mutant.h"
+
+namespace {
+
+using namespace orrery;
+
+struct Listener final : doctest::IReporter {  // collects the names of the cases
+  explicit Listener(const doctest::ContextOptions&) {}
+  static inline std::set<std::string> names;
+  void report_query(const doctest::QueryData& in) override {
+    for (unsigned i = 0; i < in.num_data; ++i) names.insert(in.data[i]->m_name);
+  }
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_start(const doctest::TestCaseData&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+REGISTER_REPORTER("names", 1, Listener);
+
+// A comma separates filters, a question mark stands for any character.
+std::string as_filter(std::string name) {
+  for (char& c : name)
+    if (c == ',') c = '?';
+  return name;
+}
+
+bool run_case(const std::string& name) {
+  doctest::Context context;
+  context.addFilter("test-case", as_filter(name).c_str());
+  context.setOption("case-sensitive", true);
+  context.setOption("abort-after", 1);
+  context.setOption("minimal", true);
+  context.setOption("out", "/dev/null");
+  return context.run() == 0;
+}
+
+const std::string prefix = "gradient case ";
+
+std::string name_of(size_t i) {
+  const nn::RegisteredCase& c = nn::gradient_cases()[i];
+  return prefix + std::to_string(i) + ": " + c.family + " " + c.name;
+}
+
+bool run(const std::string& name) {
+  if (!name.starts_with(prefix)) return run_case(name);
+  const size_t i = std::stoul(name.substr(prefix.size()));
+  try {
+    for (const uint64_t seed : {0, 1})
+      if (!check_gradients(nn::make_case(nn::gradient_cases().at(i), seed)).passed) return false;
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void print_sites(const char* title, const unsigned char* sites) {
+  std::printf("%s", title);
+  for (int i = 0; i < mutants::site_limit; ++i)
+    if (sites[i]) std::printf(" %d", i);
+  std::printf("\n");
+}
+
+void trace() {
+  print_sites("known", mutants::known);
+  {
+    doctest::Context context;
+    context.setOption("reporters", "names");
+    context.setOption("list-test-cases", true);
+    context.run();
+  }
+  std::vector<std::string> names;
+#ifdef WITH_GRADIENT_CASES
+  for (size_t i = 0; i < nn::gradient_cases().size(); ++i) names.push_back(name_of(i));
+#endif
+  names.insert(names.end(), Listener::names.begin(), Listener::names.end());
+  for (const std::string& name : names) {
+    std::memset(mutants::reached, 0, mutants::site_limit);
+    const std::clock_t begin = std::clock();
+    const bool passed = run(name);
+    std::printf("test %.4f %d %s\n", double(std::clock() - begin) / CLOCKS_PER_SEC, passed, name.c_str());
+    print_sites("reached", mutants::reached);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (const char* const seconds = std::getenv("ORRERY_SECONDS")) {
+    const auto limit = static_cast<rlim_t>(std::atoi(seconds));
+    const rlimit both{limit, limit + 5};
+    setrlimit(RLIMIT_CPU, &both);
+  }
+  if (count == 2 && std::strcmp(arguments[1], "--trace") == 0) {
+    trace();
+    return 0;
+  }
+  for (int i = 2; i < count; ++i)
+    if (!run(arguments[i])) {
+      std::printf("%s\n", arguments[i]);
+      return 1;
+    }
+  return count > 2 ? 0 : 2;
+}

@@ -1,0 +1,38 @@
+// What is active, what exists, what is reached: one of each in a program, linked into the mutated library.
+#include "tests/mutation/mutant.h"
+
+#include <cstdlib>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+
+namespace orrery::mutants {
+
+int active = 0;
+unsigned char reached[site_limit] = {};
+unsigned char known[site_limit] = {};
+
+namespace {
+[[gnu::constructor(101)]] void read_choice() {  // before anything registers itself
+  const char* const choice = std::getenv("ORRERY_MUTANT");
+  active = choice ? std::atoi(choice) : 0;
+}
+}  // namespace
+
+bool note(int site) {
+  known[site] = 1;
+  return true;
+}
+
+// Undefined gradients and tensors of indices hold no term.
+Tensor changed(int site, Tensor x) {
+  if (!x || !is_floating(x.dtype())) return x;
+  if (active == 1) {
+    reached[site] = 1;
+    return x;
+  }
+  const NoGrad guard;
+  return active & 1 ? Tensor::zeros_like(x) : scale(x, -1);
+}
+
+}  // namespace orrery::mutants
