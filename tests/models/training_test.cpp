@@ -154,6 +154,25 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   CHECK(count == static_cast<int>(nn::optimizers().size()));
 }
 
+TEST_CASE("batch statistics move once a step, are saved, and go on where a run is resumed") {
+  const Folder folder;
+  const std::string text = write_text(folder);
+  const auto run = [&](const char* name, int steps, const char* resume) {
+    Trainer trainer(make_settings(with(small_run(text, folder / name, steps),
+                                       {{"normalization", "batch"}, {"schedule", "constant"}, {"resume", resume}})));
+    trainer.run();
+    for (const auto& [path, buffer] : nn::buffers_of(trainer.model()))
+      if (path == "norm.running_variance") return buffer->to_vector();
+    return std::vector<double>();
+  };
+  const std::vector<double> whole = run("whole", 20, "no");
+  REQUIRE(whole.size() == 32);
+  for (const double variance : whole) CHECK(variance != 1);
+  const std::vector<double> half = run("parts", 10, "no");
+  CHECK(half != whole);
+  CHECK(run("parts", 20, "yes") == whole);
+}
+
 TEST_CASE("a run learns: the loss on held-out text halves") {
   const Folder folder;
   const TrainingResult result =

@@ -1,0 +1,160 @@
+// Normalizations, losses and row statistics against PyTorch, outputs and every gradient (tests/golden/variants.py).
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+#include "nn/attend.h"
+#include "nn/length.h"
+#include "nn/loss.h"
+#include "nn/normalization.h"
+#include "tests/support/golden_cases.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::nn;
+using orrery::testing::golden_cases;
+using orrery::testing::GoldenCase;
+using orrery::testing::largest_difference;
+
+namespace {
+
+void check_gradient(const GoldenCase& test, const std::string& name, const Tensor& leaf) {
+  INFO("gradient of ", name);
+  REQUIRE(leaf.grad());
+  const Tensor expected = test.tensor("d" + name);
+  CHECK(largest_difference(leaf.grad().reshape(expected.shape()), expected) <= 1e-11);
+}
+
+void check_normalization(const GoldenCase& test) {
+  const Tensor x = test.leaf("x");
+  const auto layer =
+      make_normalization(parse_spec(test.spec), {.width = x.size(-1), .bias = test.option("bias") != "no"});
+  name_paths(*layer);
+  convert(*layer, Dtype::f64);
+  const std::vector<NamedParameter> parameters = parameters_of(*layer);
+  for (const NamedParameter& p : parameters) {
+    const Shape shape = p.parameter->value.shape();
+    p.parameter->value = test.tensor(p.path).reshape(shape).clone().set_requires_grad();
+  }
+  CHECK(parameters.size() == test.parameters.size());
+  for (const auto& [path, buffer] : buffers_of(*layer)) buffer->copy_from(test.tensor(path));
+  Pass pass;
+  pass.training = test.option("mode") == "train";
+  const Tensor y = (*layer)(x, pass);
+  CHECK(largest_difference(y, test.tensor("y")) <= 1e-12);
+  backward(y, test.tensor("dy"));
+  check_gradient(test, "x", x);
+  for (const NamedParameter& p : parameters) check_gradient(test, p.path, p.parameter->value);
+  if (!pass.training || buffers_of(*layer).empty()) return;
+  after_step(*layer);
+  for (const auto& [path, buffer] : buffers_of(*layer))
+    CHECK(largest_difference(*buffer, test.tensor(path + "_after")) <= 1e-12);
+}
+
+struct Statistics {
+  Tensor sum, entropy, visible;  // (B, H, T), (B, H, T), (B or 1, 1, T)
+  Tensor real;
+};
+
+// The row statistics of a rule's weights, with the factor of the length where the rule has one.
+Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& k, const Tensor& kappa,
+                         const Tensor& rho) {
+  const Spec spec = parse_spec(test.spec);
+  Reading r{.query = q, .key = k, .value = k};
+  if (kappa) r.slot_key = r.slot_value = transpose(kappa, 0, 1) * std::sqrt(static_cast<double>(q.size(3)));
+  ReadingOptions o{.scale = 1 / std::sqrt(static_cast<double>(q.size(3))), .causal = test.yes("causal")};
+  if (test.has("lengths")) o.lengths = test.tensor("lengths");
+  if (test.has("documents")) o.query_documents = o.key_documents = test.tensor("documents");
+  std::optional<Activation> function;
+  if (spec.name == "pointwise") function.emplace(spec.items.at(0).value);
+  if (spec.name == "relu_former") function.emplace("relu");
+  const Read read = attend(r, o, function, true);
+  const LengthRule rule("test", parse_spec("keys_visible"), o.causal);
+  const auto rows = [](const Tensor& x) { return permute(x, {0, 2, 3, 1}).reshape(Shape{x.size(0), 1, x.size(1)}); };
+  const Tensor n = rows(rule.length(r, o)), log_n = rows(rule.log_length(r, o));
+  Tensor sum = read.sum;
+  if (spec.name == "pointwise") sum = sum * exp(log_n * (spec.items.size() > 1 ? -0.5 : -1.0));
+  if (spec.name == "relu_former")
+    sum = sum * exp(-(log_n * 0.5)) * std::sqrt(2.0) / exp(rho.reshape(Shape{1, q.size(2), 1}));
+  return {sum, read.entropy, n, real_rows(r, o)};
+}
+
+void check_rows(const GoldenCase& test) {
+  const auto optional_leaf = [&](const char* name) { return test.has(name) ? test.leaf(name) : Tensor(); };
+  const Tensor q = test.leaf("q"), k = test.leaf("k"), kappa = optional_leaf("kappa"), rho = optional_leaf("rho");
+  const Statistics s = statistics_of(test, q, k, kappa, rho);
+  const Tensor zero = Tensor::zeros({1}, Dtype::f64), sum = where(s.real, s.sum, zero),
+               n = where(s.real, s.visible, zero);
+  const std::string loss = test.option("loss"), statistic = test.option("statistic");
+  Tensor y;
+  if (loss == "normalization_loss") y = normalization_loss(sum);
+  if (loss == "entropy_margin_loss") y = entropy_margin_loss(s.entropy, n);
+  if (statistic == "sum") y = permute(s.sum, {0, 2, 1});
+  if (statistic == "entropy") y = permute(s.entropy, {0, 2, 1});
+  REQUIRE(y);
+  const bool scalar = test.tensor("y").count() == 1;
+  const Tensor live = scalar ? Tensor::full({1}, 1, Dtype::f64) : permute(s.real, {0, 2, 1});
+  CHECK(largest_difference(y * live, test.tensor("y").reshape(y.shape()) * live) <= 1e-12);
+  backward(y, scalar ? Tensor::full(y.shape(), 1, Dtype::f64) : test.tensor("dy"));
+  check_gradient(test, "q", q), check_gradient(test, "k", k);
+  if (rho && loss != "entropy_margin_loss") check_gradient(test, "rho", rho);  // H does not know gamma
+  if (kappa) check_gradient(test, "kappa", kappa);
+}
+
+void check_regularizer(const GoldenCase& test) {
+  const Tensor q = test.leaf("q"), k = test.leaf("k"), theta = test.leaf("theta"), t = test.leaf("temperature");
+  const Read read = attend({.query = q / t.reshape(Shape{q.size(2), 1}), .key = k, .value = k},
+                           {.scale = 1 / std::sqrt(static_cast<double>(q.size(3))), .causal = false}, {}, true);
+  const Tensor y = entropy_regularizer(read.entropy, theta, {.tolerance = test.real("margin", 0), .causal = false}) *
+                   test.real("coefficient", 1);
+  CHECK(std::abs(y.item() - test.tensor("y").item()) <= 1e-12);
+  y.backward();
+  check_gradient(test, "q", q), check_gradient(test, "k", k);
+  check_gradient(test, "theta", theta), check_gradient(test, "temperature", t);
+}
+
+}  // namespace
+
+TEST_CASE("every normalization agrees with PyTorch, output, running statistics and every gradient") {
+  int checked = 0;
+  for (const GoldenCase& test : golden_cases("normalizations.safetensors")) {
+    if (test.option("kind") == "image") continue;  // pictures there have their channels first
+    INFO(test.name, ": ", test.spec);
+    check_normalization(test);
+    ++checked;
+  }
+  CHECK(checked >= 18);
+}
+
+TEST_CASE("every loss and row statistic agrees with PyTorch, values and every gradient") {
+  int checked = 0;
+  for (const GoldenCase& test : golden_cases("losses.safetensors")) {
+    INFO(test.name, ": ", test.spec);
+    const std::string loss = test.option("loss");
+    if (loss == "normalization" || loss == "entropy_margin") continue;  // row by row: here a loss is the mean
+    if (test.name == "entropy_regularizer_causal" || test.name == "entropy_penalty")
+      continue;  // another ceiling, layers
+    ++checked;
+    if (!loss.empty() || !test.option("statistic").empty()) {
+      check_rows(test);
+    } else if (test.name.starts_with("entropy_regularizer")) {
+      check_regularizer(test);
+    } else if (test.spec == "span_penalty") {
+      const Tensor z = test.leaf("z");
+      const Tensor y = span_penalty(z, test.real("S", 0)) * test.real("coefficient", 1);
+      CHECK(std::abs(y.item() - test.tensor("y").item()) <= 1e-12);
+      y.backward();
+      check_gradient(test, "z", z);
+    } else {
+      const Tensor logits = test.leaf("logits"), targets = test.tensor("targets");
+      const Tensor y = test.spec == "sigmoid_cross_entropy" ? sigmoid_cross_entropy(logits, targets)
+                                                            : cross_entropy(logits, targets, test.real("smoothing", 0));
+      CHECK(std::abs(y.item() - test.tensor("y").item()) <= 1e-12);
+      y.backward();
+      check_gradient(test, "logits", logits);
+    }
+  }
+  CHECK(checked >= 28);
+}
