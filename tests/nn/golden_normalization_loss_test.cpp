@@ -142,8 +142,12 @@ TEST_CASE("every loss and row statistic agrees with PyTorch, values and every gr
     } else if (test.name.starts_with("entropy_regularizer")) {
       check_regularizer(test);
     } else if (test.spec == "span_penalty") {
-      const Tensor z = test.leaf("z");
-      const Tensor y = span_penalty(z, test.real("S", 0)) * test.real("coefficient", 1);
+      const Tensor z = test.leaf("z");  // (layers, heads): the layers' penalties add up
+      Tensor y;
+      for (int64_t layer = 0; layer < z.size(0); ++layer) {
+        const Tensor one = span_penalty(z[layer], test.real("S", 0)) * test.real("coefficient", 1);
+        y = y ? y + one : one;
+      }
       CHECK(std::abs(y.item() - test.tensor("y").item()) <= 1e-12);
       y.backward();
       check_gradient(test, "z", z);
