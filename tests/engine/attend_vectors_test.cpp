@@ -19,7 +19,8 @@ double worst_ulp(double begin, double end, Vector<A> (*f)(Vector<A>), long doubl
     store<A>(y, f(load<A>(x)));
     for (int64_t l = 0; l < lanes<A>; ++l) {
       const long double right = exact(x[l]);
-      const double ulp = std::ldexp(1., std::ilogb(static_cast<A>(right)) - std::numeric_limits<A>::digits + 1);
+      const A size = right == 0 ? std::numeric_limits<A>::min() : static_cast<A>(right);  // zero has no exponent
+      const double ulp = std::ldexp(1., std::ilogb(size) - std::numeric_limits<A>::digits + 1);
       worst = std::max(worst, static_cast<double>(std::abs(static_cast<long double>(y[l]) - right)) / ulp);
     }
   }
