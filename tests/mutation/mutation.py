@@ -119,6 +119,8 @@ def main():
     program = Program(source, build, folder, sites, options.jobs)
     program.compile_all(log)
     program.link()
+    for site in program.refused:
+        log(f"refused: {site.path}:{site.line}: {site.text}")
     log(f"compiled {len(program.recompiled)} files, {len(program.refused)} places refused; running each test once")
     trial = Trial(folder, options.jobs)
     trial.trace()

@@ -104,7 +104,7 @@ class Program:
                 return
             changed = set()
             for command, output in failed:
-                culprits = self.culprits(output)
+                culprits = self.culprits(output, command["directory"])
                 if not culprits:
                     raise SystemExit(f"{command['file']} does not compile:\n{output[:3000]}")
                 for site in culprits:
@@ -118,14 +118,15 @@ class Program:
                     or any(c is f for f, _ in failed)]
         raise SystemExit("the mutated files do not compile after twenty rounds")
 
-    def culprits(self, output):
+    def culprits(self, output, directory):
         """For each error the innermost site at its place; else the innermost sites on the lines it came from."""
         found, pending = set(), []
         for line in output.splitlines():
             location = LOCATION.match(line.strip())
             if not location:
                 continue
-            sites = self.sites_at(location.group(1), int(location.group(2)), int(location.group(3)))
+            file = os.path.join(directory, location.group(1))
+            sites = self.sites_at(file, int(location.group(2)), int(location.group(3)))
             if ": error:" in line:
                 found |= sites or set(pending[:1])
                 pending = []

@@ -13,7 +13,7 @@ FUNCTION = re.compile(r"^(\w*backward\w*|derivative|derivative_from_output|param
 FILE = re.compile(r"(backward|pullback|gradients?)\w*\.(h|cpp)$")
 STRUCT = re.compile(r"^(\w*(Backward|Gradients?|Pull[bB]ack|Slope|Derivative)(Of\w*|Times)?)$")
 # Witnesses, and what only carries gradients about.
-NOT_FILE = re.compile(r"^(engine/(autograd|gradient_check|tensor|checkpoint|dual)\."
+NOT_FILE = re.compile(r"^(engine/(autograd|gradient_check|tensor|checkpoint|dual|scalar)\."
                       r"|nn/(gradient_case|module_case|optimizer)\.)")
 NOT_FUNCTION = re.compile(r"^(\w*by_dual|\w*_case|check\w*|needs_\w*|has_\w*|forget_gradients|zero_gradients)$")
 NOT_STRUCT = re.compile(r"ByDual|Case$|Report$|Row$")
@@ -119,13 +119,22 @@ class Finder:
             if len(run) > 1:
                 self.expression(run[1:], True)
             return
-        for _, piece in split(run, {","}):
+        declares = False
+        for number, (_, piece) in enumerate(split(run, {","})):
+            declares = declares or (number == 0 and self.declaration(piece))
             at = [i for i, c in enumerate(piece) if c.kind == "sign" and c.text in ASSIGNMENTS]
             if at and at[-1] + 1 < len(piece):
                 self.expression(piece[at[-1] + 1:], True)
             elif piece:
-                self.call(piece)
+                if not declares:
+                    self.call(piece)
                 self.groups(piece)
+
+    @staticmethod
+    def declaration(piece):
+        """Two names in a row: a variable, its arguments behind it."""
+        return any((a.kind == "name" or a.text in ("<", "*", "&")) and b.kind == "name"
+                   for a, b in zip(piece, piece[1:]))
 
     def call(self, piece):
         """A statement that is a call, such as one that adds a product to a gradient, may be left out as a whole."""
@@ -135,9 +144,6 @@ class Finder:
         text = self.written(piece)
         if NOT_A_STATEMENT.search(text) or "[&]" in text or "[=]" in text or "[this]" in text:
             return
-        for a, b in zip(piece, piece[1:]):  # a declaration with arguments: two names in a row
-            if (a.kind == "name" or a.text in ("<", "*", "&")) and b.kind == "name":
-                return
         self.add(piece, "dropped")
 
     # ---- expressions

@@ -1,0 +1,63 @@
+#!/bin/sh
+# sh tests/dropped_file.sh BUILD: a fresh activation file in a copy of the tree, and nothing else: the program lists it,
+# checks its derivative and trains with it as feed-forward, as attention and as normalization.  The copy takes over the
+# objects of BUILD, so that make has only the new file to compile.
+set -eu
+build=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+cp -a engine nn models cuda examples CMakeLists.txt README.md "$copy"
+cat > "$copy/nn/activations/dropped.cpp" << 'END'
+// x / (1 + |x|)^2, whose slope is (1 - |x|) / (1 + |x|)^3.
+#include "nn/activation_kernels.h"
+namespace {
+struct Dropped {
+  static inline const orrery::nn::ActivationInfo info{
+      .name = "dropped", .formula = "x / (1 + |x|)^2", .source = "a test", .kinks = {0}, .limits = {0, 0}};
+  template <class T> HOST_DEVICE T value(T x) const { const T d = 1 + (x < 0 ? -x : x); return x / (d * d); }
+  template <class T> HOST_DEVICE T derivative(T x) const {
+    const T size = x < 0 ? -x : x, d = 1 + size;
+    return (1 - size) / (d * d * d);
+  }
+};
+REGISTER_ACTIVATION(Dropped);
+}  // namespace
+END
+
+setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+# or_show LOG COMMAND...: what the command prints goes to the log, and is shown if it fails.
+or_show() {
+  log=$copy/$1
+  shift
+  "$@" > "$log" 2>&1 || { cat "$log"; exit 1; }
+}
+
+or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" -DTESTS=OFF \
+  -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
+for target in orrery_core orrery_models orrery; do
+  cd "$build/CMakeFiles/$target.dir"
+  find . -name '*.o' -exec cp --parents {} "$copy/build/CMakeFiles/$target.dir" \;
+  cd "$OLDPWD"
+done
+find "$copy/build" -name '*.o' -exec touch {} +
+or_show build.log cmake --build "$copy/build" --parallel "$(nproc)" --target orrery
+if [ "$(grep -c Building "$copy/build.log")" != 1 ]; then
+  cat "$copy/build.log"
+  echo "more was compiled than the new file alone"
+  exit 1
+fi
+
+orrery=$copy/build/orrery
+"$orrery" list activations | grep 'dropped.*a test'
+or_show gradcheck.log "$orrery" gradcheck dropped
+tail -n 1 "$copy/gradcheck.log"
+for role in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped)'; do
+  or_show train.log "$orrery" train --model=gpt-char-small --layers=2 --width=64 --steps=150 "--$role" \
+    --data=examples/data/tinyshakespeare.txt --out="$copy/run"
+  # Guessing costs ln 65 = 4.17; the letters' frequencies alone give 3.3.
+  awk -v role="$role" '/^validation loss/ { loss = $3 }
+    END { print role ": validation loss", loss; exit !(loss > 0 && loss < 3) }' "$copy/train.log"
+  rm -r "$copy/run"
+done
