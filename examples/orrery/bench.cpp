@@ -41,6 +41,8 @@ const std::vector<Group>& groups() {
       {"gemm", "matrix products", gemm_cases},
       {"rows", "operations on the rows of a 4096 x 1024 matrix, forward and with backward", row_cases},
       {"attention", "fused attention, forward and backward", attention_cases},
+      {"scaling", "attentions as layers at growing lengths, and ReLU's backward where half of the keys have no weight",
+       scaling_cases},
       {"train", "whole training steps: forward, backward, clipping, AdamW", train_cases},
   };
   return all;
@@ -97,7 +99,7 @@ std::string bench_help() {
 int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
-  check(!words.empty(), "bench: no group given; there are gemm, rows, attention and train");
+  check(!words.empty(), "bench: no group given; there are gemm, rows, attention, scaling and train");
   check(s.device == "cpu", "bench: device 'cuda' is not available in this version; use --device=cpu");
   check(s.precision == "highest", "bench: precision '", s.precision,
         "' is not available on the CPU in this version; use --precision=highest");

@@ -1,4 +1,5 @@
-// Cases that `orrery bench` times: the same names, sizes and counts of work as examples/benchmarks/pytorch_peer.py.
+// Cases that `orrery bench` times: but for those of scaling, the same names, sizes and counts of work as
+// examples/benchmarks/pytorch_peer.py.
 #pragma once
 
 #include <functional>
@@ -25,6 +26,7 @@ struct BenchCase {
 std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();
 std::vector<BenchCase> attention_cases();
+std::vector<BenchCase> scaling_cases();  // of ours alone
 std::vector<BenchCase> train_cases();
 
 }  // namespace orrery::program

@@ -24,7 +24,8 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
   double seconds = 0;
   for (auto it = profile.begin(); it != profile.end(); ++it) order.push_back(it), seconds += it->second.seconds;
   std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.seconds > b->second.seconds; });
-  Table table({"operation", "direction", "calls", "ms", "share", "rate", "", "kept MB", "of peak"}, "llrrrrlrr");
+  Table table({"operation", "direction", "calls", "ms", "share", "rate", "", "G multiply-adds", "kept MB", "of peak"},
+              "llrrrrlrrr");
   ProfileRow rest;
   for (const auto& it : order) {
     const ProfileRow& row = it->second;
@@ -39,12 +40,13 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
     table.add({it->first.first, it->first.second, grouped(row.calls), fixed(row.seconds * 1e3, 1),
                fixed(100 * row.seconds / std::max(seconds, 1e-12), 1) + " %",
                counted ? fixed((arithmetic ? row.flops : row.bytes) / time / 1e9, 1) : "-",
-               counted ? (arithmetic ? "GFLOP/s" : "GB/s") : "", megabytes(static_cast<double>(row.kept_bytes)),
+               counted ? (arithmetic ? "GFLOP/s" : "GB/s") : "", row.flops > 0 ? fixed(row.flops / 2e9, 2) : "-",
+               megabytes(static_cast<double>(row.kept_bytes)),
                counted ? fixed(100 * std::max(of_flops, of_bytes), 0) + " %" : "-"});
   }
   if (rest.calls > 0)
     table.add({"(others)", "", grouped(rest.calls), fixed(rest.seconds * 1e3, 1),
-               fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "",
+               fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "", "-",
                megabytes(static_cast<double>(rest.kept_bytes)), "-"});
   return "profile: all calls of a run together; kept MB is what they held for backward, summed over the calls\n" +
          table.print() + "  measured peak: " + fixed(peak.flops / 1e9, 1) + " GFLOP/s (product of 1536 x 1536, f32), " +

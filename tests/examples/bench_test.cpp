@@ -47,6 +47,13 @@ TEST_CASE("bench: cases have the names, the fields and the counts of work of the
   CHECK(attention[0]["forward_ms"].get<double>() > 0);
 }
 
+TEST_CASE("bench: attentions at growing lengths state the memory that a step holds") {
+  const auto growing = bench({"scaling", "--only", "/L1024"});
+  REQUIRE(growing.size() == 4);
+  CHECK(growing[2]["case"] == "scaling/linear/L1024");
+  for (const auto& line : growing) CHECK(line["peak_mb"].get<double>() > 0);
+}
+
 TEST_CASE("bench: the models have the peer's parameters") {
   const auto small = bench({"train", "--only", "train/gpt-char-small"});
   REQUIRE(small.size() == 1);

@@ -157,10 +157,35 @@ TEST_CASE("train: --profile prints a table of the operations") {
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  for (const char* part : {"operation", "kept MB", "of peak", "GFLOP/s", "attend", "cross_entropy", "forward",
-                           "backward", "measured peak: "})
+  for (const char* part : {"operation", "kept MB", "of peak", "G multiply-adds", "GFLOP/s", "attend", "cross_entropy",
+                           "forward", "backward", "measured peak: "})
     CHECK(contains(outcome.out, part));
   CHECK(last_line(outcome.out).starts_with("validation loss "));
+}
+
+TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
+  const Folder folder;
+  const auto work_of = [&](const std::string& attention) {
+    const Outcome outcome =
+        run_orrery(train_tiny(folder, "run-" + attention.substr(0, 9),
+                              {"--profile", "--data=" ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt",
+                               "--context=512", "--batch=1", "--layers=1", "--attention=" + attention}));
+    INFO(outcome.out, outcome.err);
+    REQUIRE(outcome.code == 0);
+    double billions = 0;
+    std::istringstream text(outcome.out);
+    for (std::string line; std::getline(text, line);) {
+      std::istringstream words(line);
+      std::string name, direction, calls, milliseconds, share, percent, rate, unit;
+      double work = 0;
+      if (words >> name >> direction >> calls >> milliseconds >> share >> percent >> rate >> unit >> work)
+        billions += name == "attend" ? work : 0;
+    }
+    return billions;
+  };
+  const double whole = work_of("softmax"), narrow = work_of("softmax(span=fixed(32))");
+  CHECK(narrow > 0);
+  CHECK(narrow < 0.3 * whole);
 }
 
 TEST_CASE("train: what cannot be trained is said before anything is written") {
