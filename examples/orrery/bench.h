@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/tensor.h"
 #include "examples/orrery/measure.h"
 
 namespace orrery::program {
@@ -22,6 +23,8 @@ struct BenchCase {
   std::string unit;
   std::function<BenchFigure(double seconds)> run;  // makes its tensors, spends about `seconds`, frees them
 };
+
+Tensor normal_tensor(const Shape& shape, uint64_t index);  // N(0, 1), f32; another for every index
 
 std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();

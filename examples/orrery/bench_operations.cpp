@@ -13,13 +13,14 @@
 #include "nn/normalization.h"
 
 namespace orrery::program {
-namespace {
 
 Tensor normal_tensor(const Shape& shape, uint64_t index) {
   const Tensor x = Tensor::empty(shape);
   nn::fill(x, nn::normal(1), RandomKey{0, 0}.derive("bench").derive(index));
   return x;
 }
+
+namespace {
 
 // f(x) and the gradient of x, which is made anew each time.
 template <class F>

@@ -9,18 +9,11 @@
 #include "nn/activation.h"
 #include "nn/attend.h"
 #include "nn/attention.h"
-#include "nn/initialization.h"
 
 namespace orrery::program {
 namespace {
 
 constexpr int64_t heads = 4, size = 64, width = heads * size;
-
-Tensor normal_tensor(const Shape& shape, uint64_t index) {
-  const Tensor x = Tensor::empty(shape);
-  nn::fill(x, nn::normal(1), RandomKey{0, 0}.derive("scaling").derive(index));
-  return x;
-}
 
 // A whole layer with its projections, forward and backward, and the most memory that a step held.
 BenchCase layer_case(const std::string& name, const std::string& spec, int64_t length) {
