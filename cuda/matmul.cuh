@@ -88,7 +88,8 @@ __device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* d
     const int place = thread % across * vector, left = places - place;
     const int valid = (left < 0 ? 0 : left > vector ? vector : left) * size;
 #pragma unroll
-    for (int k = thread / across; k < matmul_depth; k += step) {
+    for (int i = 0; i < matmul_depth / step; ++i) {
+      const int k = thread / across + i * step;
       const bool present = k < depth && valid > 0;
       cp_async<16>(&tile[k][place], present ? data + k * stride + place : data, present ? valid : 0);
     }
