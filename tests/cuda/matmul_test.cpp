@@ -21,23 +21,26 @@ struct Form {
   bool bias = false, residual = false;
   std::vector<int64_t> columns = {};  // of the parts; none: one part
   int64_t gap = 0;                    // elements between the stored rows of A and of B
+  int64_t batch_gap = 0;              // and between the matrices
   int64_t offset = 0;                 // of every array from an aligned address
 
   int64_t rows_a() const { return transpose_a ? k : m; }
   int64_t rows_b() const { return transpose_b ? n : k; }
   int64_t stride_a() const { return (transpose_a ? m : k) + gap; }
   int64_t stride_b() const { return (transpose_b ? k : n) + gap; }
+  int64_t size_a() const { return rows_a() * stride_a() + batch_gap; }
+  int64_t size_b() const { return rows_b() * stride_b() + batch_gap; }
   std::vector<int64_t> parts() const { return columns.empty() ? std::vector<int64_t>{n} : columns; }
 };
 
 // NaN wherever the product must not look: in the gaps and in front.
 template <class T>
-std::vector<T> stored(const Form& f, int64_t matrices, int64_t rows, int64_t stride, uint32_t seed) {
-  std::vector<T> x = whole_numbers<T>(f.offset + matrices * rows * stride, seed);
-  for (int64_t i = 0; i < f.offset; ++i) x[static_cast<size_t>(i)] = std::numeric_limits<T>::quiet_NaN();
+std::vector<T> stored(const Form& f, int64_t matrices, int64_t size, int64_t rows, int64_t stride, uint32_t seed) {
+  std::vector<T> x(static_cast<size_t>(f.offset + matrices * size), std::numeric_limits<T>::quiet_NaN());
+  const std::vector<T> numbers = whole_numbers<T>(matrices * rows * (stride - f.gap), seed);
   for (int64_t r = 0; r < matrices * rows; ++r)
-    for (int64_t i = stride - f.gap; i < stride; ++i)
-      x[static_cast<size_t>(f.offset + r * stride + i)] = std::numeric_limits<T>::quiet_NaN();
+    std::copy_n(numbers.data() + r * (stride - f.gap), stride - f.gap,
+                x.data() + f.offset + r / rows * size + r % rows * stride);
   return x;
 }
 
@@ -46,8 +49,8 @@ struct Data {
   std::vector<T> a, b, bias;
   std::vector<std::vector<T>> c, residual;  // of each part
   explicit Data(const Form& f)
-      : a(stored<T>(f, f.share_a ? 1 : f.batch, f.rows_a(), f.stride_a(), 1)),
-        b(stored<T>(f, f.share_b ? 1 : f.batch, f.rows_b(), f.stride_b(), 2)),
+      : a(stored<T>(f, f.share_a ? 1 : f.batch, f.size_a(), f.rows_a(), f.stride_a(), 1)),
+        b(stored<T>(f, f.share_b ? 1 : f.batch, f.size_b(), f.rows_b(), f.stride_b(), 2)),
         bias(whole_numbers<T>(f.n, 3)) {
     for (const int64_t columns : f.parts()) {
       c.push_back(whole_numbers<T>(f.offset + f.batch * f.m * columns, 4));
@@ -66,8 +69,8 @@ std::vector<Numbers> by_hand(const Form& f, const Data<T>& data) {
     for (int64_t r = 0; r < f.batch * f.m; ++r)
       for (int64_t j = 0; j < columns; ++j) {
         const int64_t s = r / f.m, i = r % f.m, column = first + j;
-        const T* const a = data.a.data() + f.offset + (f.share_a ? 0 : s * f.rows_a() * f.stride_a());
-        const T* const b = data.b.data() + f.offset + (f.share_b ? 0 : s * f.rows_b() * f.stride_b());
+        const T* const a = data.a.data() + f.offset + (f.share_a ? 0 : s * f.size_a());
+        const T* const b = data.b.data() + f.offset + (f.share_b ? 0 : s * f.size_b());
         double& to = c[static_cast<size_t>(f.offset + r * columns + j)];
         double sum = f.accumulate ? to : 0;
         for (int64_t k = 0; k < f.k; ++k)
@@ -88,8 +91,8 @@ std::vector<Numbers> on_card(const Form& f, const Data<T>& data) {
   DeviceArray<T> residual(Device::cuda, data.residual[0]);
   cuda::Matmul<T> p{};
   p.m = f.m, p.n = f.n, p.k = f.k, p.batch = f.batch, p.accumulate = f.accumulate;
-  p.a = {a.data() + f.offset, f.stride_a(), f.share_a ? 0 : f.rows_a() * f.stride_a(), f.transpose_a};
-  p.b = {b.data() + f.offset, f.stride_b(), f.share_b ? 0 : f.rows_b() * f.stride_b(), f.transpose_b};
+  p.a = {a.data() + f.offset, f.stride_a(), f.share_a ? 0 : f.size_a(), f.transpose_a};
+  p.b = {b.data() + f.offset, f.stride_b(), f.share_b ? 0 : f.size_b(), f.transpose_b};
   p.bias = f.bias ? bias.data() : nullptr;
   p.residual = f.residual ? residual.data() : nullptr;
   std::vector<std::unique_ptr<DeviceArray<T>>> c;
@@ -172,6 +175,8 @@ TEST_CASE("products on a card: rows that are apart, and addresses that are not a
   if (no_card()) return;
   for (const int64_t gap : {0, 4, 7})
     for (const int64_t offset : {0, 1, 4}) check_transposes({.m = 32, .n = 72, .k = 36, .gap = gap, .offset = offset});
+  check_transposes({.m = 69, .n = 71, .k = 17, .gap = 3});  // aligned rows that end within 16 bytes
+  check_transposes({.m = 70, .n = 66, .k = 18, .batch = 2, .gap = 2, .batch_gap = 1});
 }
 
 TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
