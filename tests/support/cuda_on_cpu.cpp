@@ -339,6 +339,10 @@ void warp_barrier(unsigned mask, Site site) {
   if (!is_dropped(site)) worker->meet(mask, nullptr, nullptr, true, site);
 }
 
+void check_matrix_row(const void* row, Site site) {
+  if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
+  if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address lies outside of shared memory, at " + text(site));
+}
 Copies& copies() { return worker->copies(); }
 void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
   const auto aligned = [bytes](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };

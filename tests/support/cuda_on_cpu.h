@@ -92,6 +92,21 @@ struct Vote {
   unsigned predicate, ballot;
 };
 void ballot(void* const* lane, unsigned mask);
+struct Mma {  // m16n8k16 of bf16: d += a b
+  float* d;
+  const uint32_t *a, *b;
+};
+void mma(void* const* lane, unsigned mask);
+struct LoadMatrix {  // ldmatrix of 8 x 8 matrices of 16-bit elements
+  const void* row;   // 16 bytes
+  uint32_t* result;  // a register for each matrix
+  int count;
+  bool transpose;
+};
+void load_matrix(void* const* lane, unsigned mask);
+
+// The row that this lane hands to ldmatrix must be 16 aligned bytes of shared memory.
+void check_matrix_row(const void* row, Site site);
 
 // Copies to shared memory that a thread has started and not yet waited for (PTX cp.async).  Until its group has been
 // waited for, the destination is NaN: a card may write it at any moment between.  Here, in a header, so that the
