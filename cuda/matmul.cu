@@ -1,16 +1,17 @@
 #include "cuda/matmul.h"
 
 #include "cuda/matmul.cuh"
+#include "cuda/matmul_tensor_core.cuh"
 
 namespace orrery::cuda {
 namespace {
 
-template <class T, int Side>
+template <class Kernels, class T>
 void run(const Matmul<T>& p) {
   if (p.bias || p.residual)
-    run_matmul<T, Side>(p, AddBias<T>{p.bias, p.residual, p.n});
+    run_matmul<Kernels>(p, AddBias<T>{{p.bias}, {p.residual}, p.n});
   else
-    run_matmul<T, Side>(p, Plain<T>{});
+    run_matmul<Kernels>(p, Plain<T>{});
 }
 
 // Large tiles read each element less often, small ones keep more of the card busy.
@@ -24,12 +25,15 @@ bool large_tiles_fill_the_card(const Matmul<float>& p) {
 void multiply(const Matmul<float>& p) {
   if (p.m * p.n * p.batch == 0) return;
   if (large_tiles_fill_the_card(p))
-    run<float, 128>(p);
+    run<PlainKernels<float, 128>>(p);
   else
-    run<float, 64>(p);
+    run<PlainKernels<float, 64>>(p);
 }
 void multiply(const Matmul<double>& p) {
-  if (p.m * p.n * p.batch > 0) run<double, 64>(p);
+  if (p.m * p.n * p.batch > 0) run<PlainKernels<double, 64>>(p);
+}
+void multiply(const Matmul<bf16>& p) {
+  if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<bf16>{{p.bias}, {p.residual}, p.n});
 }
 
 }  // namespace orrery::cuda

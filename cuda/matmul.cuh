@@ -27,6 +27,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/matmul.h"
 #include "cuda/tensor_core.cuh"
+#include "engine/dtype.h"
 
 namespace orrery::cuda {
 
@@ -51,14 +52,14 @@ struct Place {
 };
 template <class T>
 struct Plain {
-  __device__ T operator()(T value, const Place&) const { return value; }
+  __device__ Arithmetic<T> operator()(Arithmetic<T> value, const Place&) const { return value; }
 };
 template <class T>
 struct AddBias {
-  const T* bias;
-  const T* residual;
+  In<T> bias;
+  In<T> residual;
   int64_t columns;  // of the residual
-  __device__ T operator()(T value, const Place& at) const {
+  __device__ Arithmetic<T> operator()(Arithmetic<T> value, const Place& at) const {
     if (bias) value += bias[at.column_of_product];
     if (residual) value += residual[at.row * columns + at.column];
     return value;
@@ -67,13 +68,56 @@ struct AddBias {
 
 // How the product is spread over blocks.  Blocks count down the tiles of a column, then from column to column of tiles,
 // then over pieces of k, then over the batch.
-template <class T>
+template <class T, class Result>
 struct MatmulPlan {
-  Matmul<T> product;
+  Matmul<T, Result> product;
   int64_t tiles_down, tiles_across;
-  int64_t pieces, length;     // of k; the length of a piece is a multiple of the depth
-  bool vectors_a, vectors_b;  // copies of 16 bytes are possible
-  bool vectors_c;             // stores too
+  int64_t pieces, length;     // of k; the length of a piece is a multiple of a step
+  bool vectors_a, vectors_b;  // rows begin at multiples of 16 bytes
+  bool vectors_c;             // those of C too
+};
+
+// The work of a block.
+template <class T>
+struct BlockTile {
+  int part;
+  int64_t batch, piece;
+  int64_t row, column,
+      first_column;             // of the tile in a matrix of the batch and in the part; of the part in the product
+  int rows_left, columns_left;  // before the edges
+  int64_t k0, k1;               // its piece of k
+  const T *a, *b;               // where the first step begins
+
+  template <int Side, class Result>
+  static __device__ BlockTile of(const MatmulPlan<T, Result>& plan, int64_t block) {
+    const Matmul<T, Result>& p = plan.product;
+    BlockTile t;
+    t.row = block % plan.tiles_down * Side;
+    block /= plan.tiles_down;
+    t.column = block % plan.tiles_across * Side;
+    block /= plan.tiles_across;
+    t.piece = block % plan.pieces, t.batch = block / plan.pieces;
+    t.part = 0, t.first_column = 0;
+    for (; t.column >= (p.c[t.part].columns + Side - 1) / Side * Side; ++t.part) {
+      t.column -= (p.c[t.part].columns + Side - 1) / Side * Side;
+      t.first_column += p.c[t.part].columns;
+    }
+    const int64_t columns = p.c[t.part].columns, b0 = t.first_column + t.column;
+    t.rows_left = static_cast<int>(p.m - t.row < Side ? p.m - t.row : Side);
+    t.columns_left = static_cast<int>(columns - t.column < Side ? columns - t.column : Side);
+    t.k0 = t.piece * plan.length;
+    t.k1 = t.k0 + plan.length < p.k ? t.k0 + plan.length : p.k;
+    t.a = p.a.data + t.batch * p.a.batch_stride +
+          (p.a.transposed ? t.k0 * p.a.row_stride + t.row : t.row * p.a.row_stride + t.k0);
+    t.b = p.b.data + t.batch * p.b.batch_stride +
+          (p.b.transposed ? b0 * p.b.row_stride + t.k0 : t.k0 * p.b.row_stride + b0);
+    return t;
+  }
+  // The part of C that holds the tile, or its share of the sums of pieces.
+  template <class Result>
+  __device__ Result* c(const Matmul<T, Result>& p) const {
+    return p.c[part].data + piece * p.batch * p.m * p.n;  // with one piece, C itself
+  }
 };
 
 // Starts the copies of one step: tile[k][place] = element (place, k) of the operand.  `data` points at the step's first
@@ -137,7 +181,7 @@ __device__ void multiply_step(const typename MatmulTile<T, Side>::Steps& a,
 
 // One row of one square of a thread: `vector` neighbours.
 template <class T, int N, class Epilogue>
-__device__ void store_row(const MatmulPlan<T>& plan, T* c, int64_t columns, const T* sum, Place at,
+__device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t columns, const T* sum, Place at,
                           const Epilogue& epilogue) {
   if (at.column >= columns) return;
   T* const to = c + at.row * columns + at.column;
@@ -157,139 +201,133 @@ __device__ void store_row(const MatmulPlan<T>& plan, T* c, int64_t columns, cons
 
 template <class T, int Side, class Epilogue>
 __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at_once)
-    matmul_kernel(const __grid_constant__ MatmulPlan<T> plan, const __grid_constant__ Epilogue epilogue) {
+    matmul_kernel(const __grid_constant__ MatmulPlan<T, T> plan, const __grid_constant__ Epilogue epilogue) {
   using Tile = MatmulTile<T, Side>;
   constexpr int N = Tile::of_thread, vector = Tile::vector;
   Tile& shared = shared_memory<Tile>();
   const Matmul<T>& p = plan.product;
-
-  // The tile's place: rows from m0, columns from n0 of one part of C, k from k0.
-  int64_t block = blockIdx.x;
-  const int64_t m0 = block % plan.tiles_down * Side;
-  block /= plan.tiles_down;
-  int64_t n0 = block % plan.tiles_across * Side, first_column = 0;
-  block /= plan.tiles_across;
-  const int64_t piece = block % plan.pieces, batch = block / plan.pieces;
-  int part = 0;
-  for (; n0 >= (p.c[part].columns + Side - 1) / Side * Side; ++part) {
-    n0 -= (p.c[part].columns + Side - 1) / Side * Side;
-    first_column += p.c[part].columns;
-  }
-  const int64_t columns = p.c[part].columns, k0 = piece * plan.length;
-  const int64_t k1 = k0 + plan.length < p.k ? k0 + plan.length : p.k;
-  const int rows_left = static_cast<int>(p.m - m0 < Side ? p.m - m0 : Side);
-  const int columns_left = static_cast<int>(columns - n0 < Side ? columns - n0 : Side);
-
-  const int64_t stride_a = p.a.row_stride, stride_b = p.b.row_stride, b0 = first_column + n0;
-  const T* a = p.a.data + batch * p.a.batch_stride + (p.a.transposed ? k0 * stride_a + m0 : m0 * stride_a + k0);
-  const T* b = p.b.data + batch * p.b.batch_stride + (p.b.transposed ? b0 * stride_b + k0 : k0 * stride_b + b0);
+  BlockTile<T> tile = BlockTile<T>::template of<Side>(plan, blockIdx.x);
+  const int64_t stride_a = p.a.row_stride, stride_b = p.b.row_stride;
   const int64_t next_a = p.a.transposed ? matmul_depth * stride_a : matmul_depth;
   const int64_t next_b = p.b.transposed ? matmul_depth : matmul_depth * stride_b;
+  const bool vectors_a = plan.vectors_a && p.a.transposed, vectors_b = plan.vectors_b && !p.b.transposed;
   const auto fetch = [&](int64_t k, int buffer) {
-    const int depth = static_cast<int>(k1 - k < matmul_depth ? k1 - k : matmul_depth);
-    fetch_step<T, Side>(shared.a[buffer], a, stride_a, !p.a.transposed, plan.vectors_a, rows_left, depth);
-    fetch_step<T, Side>(shared.b[buffer], b, stride_b, p.b.transposed, plan.vectors_b, columns_left, depth);
+    const int depth = static_cast<int>(tile.k1 - k < matmul_depth ? tile.k1 - k : matmul_depth);
+    fetch_step<T, Side>(shared.a[buffer], tile.a, stride_a, !p.a.transposed, vectors_a, tile.rows_left, depth);
+    fetch_step<T, Side>(shared.b[buffer], tile.b, stride_b, p.b.transposed, vectors_b, tile.columns_left, depth);
     cp_async_commit();
-    a += next_a, b += next_b;
+    tile.a += next_a, tile.b += next_b;
   };
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int row = (warp / 2 * 4 + lane / 8) * vector, column = (warp % 2 * 8 + lane % 8) * vector;
   T sum[N][N] = {};
   int buffer = 0;
-  if (k0 < k1) fetch(k0, buffer);
-  for (int64_t k = k0; k < k1; k += matmul_depth, buffer ^= 1) {
+  if (tile.k0 < tile.k1) fetch(tile.k0, buffer);
+  for (int64_t k = tile.k0; k < tile.k1; k += matmul_depth, buffer ^= 1) {
     cp_async_wait<0>();
     __syncthreads();  // this step has arrived from all threads, and nobody reads the other buffer any more
-    if (k + matmul_depth < k1) fetch(k + matmul_depth, buffer ^ 1);
+    if (k + matmul_depth < tile.k1) fetch(k + matmul_depth, buffer ^ 1);
     multiply_step<T, Side>(shared.a[buffer], shared.b[buffer], row, column, sum);
   }
 
-  T* const c = p.c[part].data + piece * p.batch * p.m * p.n;  // with one piece, C itself
+  T* const c = tile.c(p);
+  const int64_t columns = p.c[tile.part].columns;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const int64_t r = m0 + i / vector * 16 * vector + row + i % vector;
+    const int64_t r = tile.row + i / vector * 16 * vector + row + i % vector;
     if (r >= p.m) break;
 #pragma unroll
     for (int g = 0; g < Tile::groups; ++g) {
-      const int64_t at = n0 + g * 16 * vector + column;
-      store_row<T, vector>(plan, c, columns, &sum[i][g * vector], {batch * p.m + r, at, first_column + at}, epilogue);
+      const int64_t at = tile.column + g * 16 * vector + column;
+      store_row<T, vector>(plan, c, columns, &sum[i][g * vector], {tile.batch * p.m + r, at, tile.first_column + at},
+                           epilogue);
     }
   }
 }
 
 // C from the sums of the pieces of k, in order.
-template <class T, class Epilogue>
+template <class T, class Result, class Epilogue>
 __global__ void __launch_bounds__(matmul_threads)
-    add_pieces_kernel(const __grid_constant__ Matmul<T> p, const T* sums, int64_t pieces, const Epilogue epilogue) {
+    add_pieces_kernel(const __grid_constant__ Matmul<T, Result> p, const Arithmetic<T>* sums, int64_t pieces,
+                      const Epilogue epilogue) {
   const int64_t elements = p.batch * p.m * p.n, step = int64_t{gridDim.x} * matmul_threads;
   for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < elements; i += step) {
-    T sum = 0;
+    Arithmetic<T> sum = 0;
     for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[piece * elements + i];
     Place at{i / p.n, i % p.n, i % p.n};
     int part = 0;
     for (; at.column >= p.c[part].columns; ++part) at.column -= p.c[part].columns;
-    T& c = p.c[part].data[at.row * p.c[part].columns + at.column];
-    c = epilogue(p.accumulate ? c + sum : sum, at);
+    const Out<Result> c = {p.c[part].data + at.row * p.c[part].columns + at.column};
+    c[0] = epilogue(p.accumulate ? c[0] + sum : sum, at);
   }
 }
 
 // ---- the plan, a function of sizes and alignment
 
-inline int64_t matmul_tiles(int64_t n, int side) { return (n + side - 1) / side; }
+inline int64_t matmul_tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
 
-template <class T, int Side>
-MatmulPlan<T> plan_of(const Matmul<T>& p) {
+template <int Side, int Depth, class T, class Result>
+MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
   constexpr int64_t enough_blocks = 256, shortest_piece = 256;
-  MatmulPlan<T> plan{p, matmul_tiles(p.m, Side), 0, 1, p.k, false, false, true};
+  MatmulPlan<T, Result> plan{p, matmul_tiles(p.m, Side), 0, 1, p.k, false, false, true};
   for (const auto& part : p.c) plan.tiles_across += matmul_tiles(part.columns, Side);
   const int64_t tiles = plan.tiles_down * plan.tiles_across * p.batch;
   const int64_t wanted = std::min(enough_blocks / tiles, p.k / shortest_piece);
   if (wanted > 1) {
-    plan.length = matmul_tiles(p.k, static_cast<int>(wanted) * matmul_depth) * matmul_depth;
-    plan.pieces = (p.k + plan.length - 1) / plan.length;
+    plan.length = matmul_tiles(p.k, wanted * Depth) * Depth;
+    plan.pieces = matmul_tiles(p.k, plan.length);
   }
-  const auto aligned = [](const T* data, int64_t stride) {
-    constexpr int64_t vector = MatmulTile<T, Side>::vector;
-    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % vector == 0;
+  const auto aligned = []<class E>(const E* data, int64_t stride) {
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
   };
-  plan.vectors_a = p.a.transposed && aligned(p.a.data, p.a.row_stride) && aligned(p.a.data, p.a.batch_stride);
-  plan.vectors_b = !p.b.transposed && aligned(p.b.data, p.b.row_stride) && aligned(p.b.data, p.b.batch_stride);
+  plan.vectors_a = aligned(p.a.data, p.a.row_stride) && aligned(p.a.data, p.a.batch_stride);
+  plan.vectors_b = aligned(p.b.data, p.b.row_stride) && aligned(p.b.data, p.b.batch_stride);
   int64_t first_column = 0;
   for (const auto& part : p.c) {
     if (part.columns == 0) continue;
-    plan.vectors_b = plan.vectors_b && aligned(p.b.data, first_column);  // where the part begins in B
+    const bool begins_aligned = p.b.transposed || aligned(p.b.data, first_column);
+    plan.vectors_b = plan.vectors_b && begins_aligned;
     plan.vectors_c = plan.vectors_c && aligned(part.data, part.columns);
     first_column += part.columns;
   }
   return plan;
 }
 
-template <class T, int Side, class Epilogue>
-void launch_matmul(const MatmulPlan<T>& plan, const Epilogue& epilogue) {
-  const int64_t blocks = plan.tiles_down * plan.tiles_across * plan.pieces * plan.product.batch;
-  launch({"matmul", static_cast<unsigned>(blocks), matmul_threads, sizeof(MatmulTile<T, Side>)},
-         matmul_kernel<T, Side, Epilogue>, plan, epilogue);
-}
-
-template <class T, int Side, class Epilogue>
+// Kernels: which kernel, with what tile, and how it is launched.
+//   static constexpr int side, depth;
+//   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
+template <class Kernels, class T, class Epilogue>
 void run_matmul(const Matmul<T>& p, const Epilogue& epilogue) {
+  using Sum = Arithmetic<T>;
   constexpr int64_t most_blocks = 2048;  // of the second kernel
-  const MatmulPlan<T> plan = plan_of<T, Side>(p);
-  if (plan.pieces == 1) return launch_matmul<T, Side>(plan, epilogue);
+  const MatmulPlan<T, T> plan = plan_of<Kernels::side, Kernels::depth>(p);
+  if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
   const int64_t elements = p.batch * p.m * p.n;
-  const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(T)));
-  T* const sums = static_cast<T*>(workspace.data());
-  Matmul<T> piecewise = p;
-  piecewise.c[0] = {sums, p.n};
-  for (int i = 1; i < 4; ++i) piecewise.c[i] = {};
-  piecewise.accumulate = false;
-  MatmulPlan<T> pieces = plan_of<T, Side>(piecewise);
+  const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(Sum)));
+  Sum* const sums = static_cast<Sum*>(workspace.data());
+  Matmul<T, Sum> piecewise{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
+  MatmulPlan<T, Sum> pieces = plan_of<Kernels::side, Kernels::depth>(piecewise);
   pieces.pieces = plan.pieces, pieces.length = plan.length;
-  launch_matmul<T, Side>(pieces, Plain<T>{});
-  const int64_t blocks = std::min((elements + matmul_threads - 1) / matmul_threads, most_blocks);
-  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, Epilogue>, p, sums,
+  Kernels::launch(pieces, Plain<Sum>{});
+  const int64_t blocks = std::min(matmul_tiles(elements, matmul_threads), most_blocks);
+  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, T, Epilogue>, p, sums,
          plan.pieces, epilogue);
 }
+
+template <class T, class Result>
+unsigned blocks_of(const MatmulPlan<T, Result>& plan) {
+  return static_cast<unsigned>(plan.tiles_down * plan.tiles_across * plan.pieces * plan.product.batch);
+}
+
+template <class T, int Side>
+struct PlainKernels {
+  static constexpr int side = Side, depth = matmul_depth;
+  template <class Epilogue>
+  static void launch(const MatmulPlan<T, T>& plan, const Epilogue& epilogue) {
+    cuda::launch({"matmul", blocks_of(plan), matmul_threads, sizeof(MatmulTile<T, Side>)},
+                 matmul_kernel<T, Side, Epilogue>, plan, epilogue);
+  }
+};
 
 }  // namespace orrery::cuda

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/dtype.h"
+
 namespace orrery::cuda {
 
 template <class T>
@@ -15,22 +17,24 @@ struct Operand {
 
 // C (m, n) = A (m, k) B (k, n), `batch` times, row-major.  C is one to four dense matrices (batch, m, columns), side by
 // side in the columns of the product.
-template <class T>
+// Elements of A and B are T, those of C are Result; sums are taken in Arithmetic<T>.
+template <class T, class Result = T>
 struct Matmul {
   int64_t m, n, k, batch;
   Operand<T> a, b;
   struct Part {
-    T* data;
+    Result* data;
     int64_t columns;
   };
-  Part c[4];          // their columns add up to n; those that are not used have none
-  bool accumulate;    // C += A B
-  const T* bias;      // n numbers, added to every row of the product; may be null
-  const T* residual;  // as large as C, which is then one matrix, and added to it; may be null
+  Part c[4];               // their columns add up to n; those that are not used have none
+  bool accumulate;         // C += A B
+  const Result* bias;      // n numbers, added to every row of the product; may be null
+  const Result* residual;  // as large as C, which is then one matrix, and added to it; may be null
 };
 
 // Queued, as all work.  The same sizes give the same bits.
 void multiply(const Matmul<float>& product);
 void multiply(const Matmul<double>& product);
+void multiply(const Matmul<bf16>& product);  // on tensor cores
 
 }  // namespace orrery::cuda

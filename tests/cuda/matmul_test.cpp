@@ -33,10 +33,16 @@ struct Form {
   std::vector<int64_t> parts() const { return columns.empty() ? std::vector<int64_t>{n} : columns; }
 };
 
+template <class T>
+double number(T x) {
+  return static_cast<double>(static_cast<Arithmetic<T>>(x));
+}
+
 // NaN wherever the product must not look: in the gaps and in front.
 template <class T>
 std::vector<T> stored(const Form& f, int64_t matrices, int64_t size, int64_t rows, int64_t stride, uint32_t seed) {
-  std::vector<T> x(static_cast<size_t>(f.offset + matrices * size), std::numeric_limits<T>::quiet_NaN());
+  std::vector<T> x(static_cast<size_t>(f.offset + matrices * size),
+                   static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
   const std::vector<T> numbers = whole_numbers<T>(matrices * rows * (stride - f.gap), seed);
   for (int64_t r = 0; r < matrices * rows; ++r)
     std::copy_n(numbers.data() + r * (stride - f.gap), stride - f.gap,
@@ -64,7 +70,8 @@ std::vector<Numbers> by_hand(const Form& f, const Data<T>& data) {
   std::vector<Numbers> result;
   int64_t first = 0;
   for (size_t part = 0; part < data.c.size(); first += f.parts()[part++]) {
-    Numbers c(data.c[part].begin(), data.c[part].end());
+    Numbers c;
+    for (const T x : data.c[part]) c.push_back(number(x));
     const int64_t columns = f.parts()[part];
     for (int64_t r = 0; r < f.batch * f.m; ++r)
       for (int64_t j = 0; j < columns; ++j) {
@@ -74,11 +81,11 @@ std::vector<Numbers> by_hand(const Form& f, const Data<T>& data) {
         double& to = c[static_cast<size_t>(f.offset + r * columns + j)];
         double sum = f.accumulate ? to : 0;
         for (int64_t k = 0; k < f.k; ++k)
-          sum += static_cast<double>(f.transpose_a ? a[k * f.stride_a() + i] : a[i * f.stride_a() + k]) *
-                 static_cast<double>(f.transpose_b ? b[column * f.stride_b() + k] : b[k * f.stride_b() + column]);
-        if (f.bias) sum += static_cast<double>(data.bias[static_cast<size_t>(column)]);
-        if (f.residual) sum += static_cast<double>(data.residual[part][static_cast<size_t>(r * columns + j)]);
-        to = sum;
+          sum += number(f.transpose_a ? a[k * f.stride_a() + i] : a[i * f.stride_a() + k]) *
+                 number(f.transpose_b ? b[column * f.stride_b() + k] : b[k * f.stride_b() + column]);
+        if (f.bias) sum += number(data.bias[static_cast<size_t>(column)]);
+        if (f.residual) sum += number(data.residual[part][static_cast<size_t>(r * columns + j)]);
+        to = number(static_cast<T>(static_cast<Arithmetic<T>>(sum)));
       }
     result.push_back(c);
   }
@@ -125,6 +132,7 @@ void check_transposes(Form f) {
     f.transpose_a = form & 1, f.transpose_b = form & 2;
     check_form<float>(f);
     check_form<double>(f);
+    check_form<bf16>(f);
   }
 }
 
@@ -198,7 +206,8 @@ TEST_CASE("products on a card: an empty inner size gives zeros, an empty result 
 template <class T>
 std::vector<T> irregular(int64_t count) {
   std::vector<T> x(static_cast<size_t>(count));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(std::sin(static_cast<double>(i * i % 9973)));
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<T>(static_cast<Arithmetic<T>>(std::sin(static_cast<double>(i * i % 9973))));
   return x;
 }
 template <class T>
@@ -219,6 +228,8 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
   check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true}, 1e-6);
   check_rounding<double>({.m = 70, .n = 66, .k = 200}, 1e-14);
   check_rounding<double>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .transpose_b = true}, 1e-14);
+  check_rounding<bf16>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1. / 256);
+  check_rounding<bf16>({.m = 32, .n = 40, .k = 2000, .transpose_a = true}, 1. / 256);
 }
 
 TEST_CASE("products on a card: NaN and infinity reach their row or column and no other") {
@@ -244,15 +255,21 @@ bool all_right() {
          right<float>({.m = 20, .n = 36, .k = 1024, .transpose_a = true}) &&
          right<float>({.m = 40, .n = 130, .k = 40, .batch = 64});
 }
+bool all_right_on_tensor_cores() {
+  return right<bf16>({.m = 70, .n = 66, .k = 200}) && right<bf16>({.m = 136, .n = 72, .k = 136, .transpose_b = true}) &&
+         right<bf16>({.m = 24, .n = 40, .k = 1024, .transpose_a = true});
+}
 TEST_CASE("every barrier of the products is needed") {
   if (thread_sanitizer) return;
   check_that_every_barrier_is_needed("cuda/matmul.cuh", all_right);
+  check_that_every_barrier_is_needed("cuda/matmul_tensor_core.cuh", all_right_on_tensor_cores);
 }
 TEST_CASE("a wait for copies that is too lax shows in the product") {
   if (thread_sanitizer) return;
   cuda_on_cpu::options.lax_waits = true;
   CHECK_FALSE(right<float>({.m = 64, .n = 64, .k = 64}));
   CHECK_FALSE(right<double>({.m = 5, .n = 5, .k = 5}));
+  CHECK_FALSE(right<bf16>({.m = 64, .n = 64, .k = 128}));
   cuda_on_cpu::options = {};
 }
 #endif
