@@ -339,6 +339,13 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   CHECK(contains(message_of([&] {
                    train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}}));
                  }),
+                 "has width=32, not 16"));
+  CHECK(contains(message_of([&] {
+                   GptSettings wider = Trainer(make_settings(small_run(text, folder / "other", 1))).settings().gpt;
+                   wider.width = 64;
+                   Gpt model(wider);
+                   load_weights(latest_checkpoint(folder / "run"), model);
+                 }),
                  "the model wants"));
 }
 
