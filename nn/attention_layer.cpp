@@ -83,7 +83,7 @@ const std::vector<Info>& attention_settings() {
        .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
        .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
        .parameters = "z' 0, of each head",
-       .keeps = "nothing"},
+       .keeps = "z of each head"},
       {.name = "dynamic_span",
        .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
        .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",

@@ -37,8 +37,9 @@ class Softmax final : public AttentionLayer {
   static inline const Info info{.name = "softmax",
                                 .formula = "o_i = sum_j softmax_j(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
-                                .parameters = "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0; "
-                                              "temperature, 1, and entropy_threshold, 0.5, of each head, if learned",
+                                .parameters =
+                                    "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0; "
+                                    "temperature, 1, and entropy_threshold, 0.5, of each head, if learned",
                                 .keeps = "q, k, v, o, log-sum-exp of each row"};
 
   Softmax(const Spec& spec, const AttentionOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
