@@ -81,7 +81,8 @@ TEST_CASE("list: every registered name with formula and source") {
       CHECK(!entry.formula.empty());
       CHECK(contains(all.out, entry.formula));
       CHECK(entry.facts.size() == family.entries[0].facts.size());
-      for (const auto& [fact, value] : entry.facts) {  // "none" and "nothing" are words too
+      for (const auto& one : entry.facts) {  // "none" and "nothing" are words too
+        const std::string &fact = one.first, &value = one.second;
         INFO(fact);
         CHECK((!value.empty() || (family.name == "schedule" && fact == "keeps")));
         if (!value.empty()) CHECK(contains(all.out, fact + " " + value));

@@ -114,7 +114,7 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
     int64_t reach;  // keys that a token can see, the own one included
   };
   // Learned spans stand in the middle of their range: z = 75, so m > 0 below 10 + 75 + 1.
-  for (const auto& [attention, position, reach] :
+  for (const Bounded& one :
        {Bounded{"softmax(span=fixed(20))", "learned", 20}, Bounded{"softmax(span=fixed(1))", "rotary", 1},
         Bounded{"softmax(span=fixed(65))", "alibi", 65}, Bounded{"softmax(span=fixed(65), own=no)", "none", 66},
         Bounded{"softmax(span=adaptive_span(150, R=10))", "relative(150)", 86},
@@ -123,9 +123,9 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
         Bounded{"pointwise(relu, span=adaptive_span(150, R=10))", "none", 86},
         Bounded{"pointwise(gelu, length=row_index, span=fixed(20))", "relative(20, bias)", 20},
         Bounded{"relu_former(span=fixed(70), persistent=3)", "rotary", 70}}) {
-    INFO(attention, " with ", position);
+    INFO(one.attention, " with ", one.position);
     const NoGrad guard;
-    const auto model = make(attention, position, tokens_in_all);
+    const auto model = make(one.attention, one.position, tokens_in_all);
     const Tensor tokens = some_tokens(1, tokens_in_all), logits = whole(*model, tokens);
     nn::Cache cache = model->make_cache();
     std::vector<Tensor> steps;
@@ -139,9 +139,9 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
         most = std::max(most, kept.key.size(1)), least_dropped = std::min(least_dropped, t + 1 - kept.key.size(1));
       }
     }
-    CHECK(least_dropped == 0);                         // at first nothing
-    CHECK(most <= reach + 62);                         // steps of 64
-    CHECK(most >= std::min<int64_t>(reach + 62, 64));  // no finer, for that would copy at every token
+    CHECK(least_dropped == 0);                             // at first nothing
+    CHECK(most <= one.reach + 62);                         // steps of 64
+    CHECK(most >= std::min<int64_t>(one.reach + 62, 64));  // no finer, for that would copy at every token
     for (const auto& [path, kept] : cache.entries) CHECK((tokens_in_all - kept.key.size(1)) % 64 == 0);
     CHECK(largest_difference(concatenate(steps, 1), logits) <= 1e-12);
     CHECK(largest_difference(in_chunks(*model, tokens, {100, 1, 99, 60, 40}), logits) <= 1e-12);
