@@ -27,6 +27,7 @@ struct ReadingOptions {
   bool causal = true;        // query i stands at key i + query_offset and sees none beyond
   bool own = true;           // if not: no query sees the key at its own place
   int64_t query_offset = 0;  // keys that a cache put before those of the queries
+  int64_t keys_dropped = 0;  // and before these, because a span reaches no further back
   int64_t window = 0;        // if not 0: only keys at a distance below it are seen
   double soft_cap = 0, ramp = 0;
   double dropout = 0;  // of the weights

@@ -166,7 +166,7 @@ Tensor visible_keys(const Reading& r, const ReadingOptions& o, Dtype dtype) {
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t i = 0; i < queries; ++i) {
       const int64_t place = i + o.query_offset, length = o.lengths ? o.lengths.data<int32_t>()[b] : keys;
-      const int64_t begin = o.window > 0 ? std::max<int64_t>(place - o.window + 1, 0) : 0;
+      const int64_t begin = o.window > 0 ? std::max(place - o.window + 1, -o.keys_dropped) : 0;
       const int64_t band_end = o.window > 0 ? std::min(place + o.window, length) : length;
       const int64_t end = o.causal ? std::min(place + 1, band_end) : band_end;
       int64_t n = std::max<int64_t>(end - begin, 0) - (!o.own && place >= begin && place < end);

@@ -50,7 +50,7 @@ Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
   const int64_t batch = o.query_documents ? r.query.size(0) : 1;
   std::vector<double> n;
   for (int64_t b = 0; b < batch; ++b)
-    for (int64_t i = 0, begin = -o.query_offset; i < queries; ++i) {
+    for (int64_t i = 0, begin = -o.query_offset - o.keys_dropped; i < queries; ++i) {
       const int32_t* const ids = o.query_documents ? o.query_documents.data<int32_t>() + b * queries : nullptr;
       if (ids && i > 0 && ids[i] != ids[i - 1]) begin = i;
       n.push_back(at_least_one(i - begin + 1 + slots));

@@ -60,9 +60,10 @@ class Gau final : public Sublayer {
     Reading r{.query = one_head(z * query_gain_.value + query_bias_.value),
               .key = one_head(z * key_gain_.value + key_bias_.value),
               .value = one_head(swish_(uvz[1]))};
+    check_cache(info.name, pass, options_.causal);
     if (options_.position)
       r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
-    continue_from_cache(info.name, path(), r, pass, options_.causal);
+    continue_from_cache(path(), r, pass);
     add_distance_terms(options_.position, pass.offset() + x.size(1), r);
     ReadingOptions o{.causal = options_.causal,
                      .own = settings_.layer.own != "no",
@@ -93,8 +94,9 @@ class Gau final : public Sublayer {
     check(s.qk_norm.name == "none",
           "gau: queries and keys come from one z with gains of their own, so qk_norm must be none, not ", s.qk_norm);
     check(s.scale == 0, "gau: scores are divided by n, so scale must be 0, not ", s.scale);
-    check(s.span.name == "none" && s.persistent.name == "none", "gau: cannot be combined with span=", s.span,
-          " or persistent=", s.persistent, "; use pointwise(relu_squared)");
+    check(s.span.name == "none", "gau: cannot be combined with span=", s.span, "; use pointwise(relu_squared)");
+    check(s.persistent.name == "none", "gau: cannot be combined with persistent=", s.persistent,
+          "; use pointwise(relu_squared)");
     check(!options_.position || !options_.position->distance_key(1),
           "gau: position=relative(S, keys) adds to the scores of "
           "other attentions; use relative(S, bias), rotary or another position");

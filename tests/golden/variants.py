@@ -6,8 +6,8 @@ gradient.
     python3 tests/golden/variants.py            # writes variants.json and the safetensors files that it names
     python3 tests/golden/variants.py --check    # the same, and each gradient against difference quotients
 
-Each family's file states its conventions at its head: attentions.py, attention_spans.py, attention_linear.py (with
-attention_rows.py), feed_forwards.py, normalizations.py, positions.py, losses.py, optimizers.py, vision.py.
+Each family's file states its conventions at its head: attentions.py, attention_spans.py, attention_linear.py,
+attention_soft_cap.py (with attention_rows.py), feed_forwards.py, normalizations.py, positions.py, losses.py, optimizers.py, vision.py.
 
 variants.json: {"torch": version, "cases": [case, ...]}, a case being
     name         unique in the whole index, small letters, digits and _
@@ -35,6 +35,7 @@ import cases
 cases.CHECK = "--check" in sys.argv
 
 import attention_linear
+import attention_soft_cap
 import attention_spans
 import attentions
 import feed_forwards
@@ -45,8 +46,8 @@ import positions
 import vision
 from golden import write
 
-FAMILIES = (attentions, attention_spans, attention_linear, feed_forwards, normalizations, positions, losses, optimizers,
-            vision)
+FAMILIES = (attentions, attention_spans, attention_linear, attention_soft_cap, feed_forwards, normalizations, positions,
+            losses, optimizers, vision)
 
 
 def main():

@@ -131,11 +131,12 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   const Folder folder;
   const std::string text = write_text(folder);
   int count = 0;
-  for (const auto& [optimizer, schedule] :
+  for (const auto& pair :
        {std::pair("adagrad(clip=0.1)", "constant"), std::pair("adamw(decay=0.1)", "inverse_square_root"),
         std::pair("lion(decay=0.1)", "warmup_stable_decay(decay=0.4)"), std::pair("muon(decay=0.1)", "cosine"),
         std::pair("sgd", "linear")}) {
-    INFO(std::string(optimizer), " ", std::string(schedule));
+    const std::string optimizer = pair.first, schedule = pair.second;
+    INFO(optimizer, " ", schedule);
     const std::string whole = folder / ("whole" + std::to_string(count)),
                       parts = folder / ("parts" + std::to_string(count++));
     const Assignments more = {
@@ -338,6 +339,13 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   CHECK(resume() == "no error");  // from the previous one
   CHECK(contains(message_of([&] {
                    train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}}));
+                 }),
+                 "has width=32, not 16"));
+  CHECK(contains(message_of([&] {
+                   GptSettings wider = Trainer(make_settings(small_run(text, folder / "other", 1))).settings().gpt;
+                   wider.width = 64;
+                   Gpt model(wider);
+                   load_weights(latest_checkpoint(folder / "run"), model);
                  }),
                  "the model wants"));
 }

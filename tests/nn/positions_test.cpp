@@ -308,8 +308,8 @@ TEST_CASE("relative positions with a span shorter than the context") {
   table.copy_from(larger.slice(0, 4));
   CHECK(largest_difference(narrow(x), wide(x)) == 0);
   CHECK(message_of([] { Reader("relative(3)", true, "softmax(span=fixed(5))"); }) ==
-        "relative(3): there are terms for distances up to 3, but tokens see each other over 4; use relative(4) or a "
-        "span of at most 3");
+        "softmax(span=fixed(5)): relative(3): there are terms for distances up to 3, but tokens see each other over 4; "
+        "use relative(4) or a span of at most 3");
   CHECK(message_of([] { Reader("relative(6, bias)", true); }) ==
         "relative(6, bias): there are terms for distances up to 6, but tokens see each other over 7; use relative(7) "
         "or a span of at most 6");
