@@ -99,8 +99,9 @@ TEST_CASE("Derf with s = 0 has slope 2 alpha / sqrt(pi) at zero, 1.128 times DyT
 }
 
 TEST_CASE("dyt is dynamic(tanh), derf with its shift at 0 is dynamic(erf), to the bit") {
-  for (const auto& [name, general] :
+  for (const auto& pair :
        {std::pair("dyt(0.8)", "dynamic(tanh, alpha=0.8)"), std::pair("derf(0.8)", "dynamic(erf, 0.8)")}) {
+    const std::string name = pair.first, general = pair.second;
     INFO(name);
     const auto one = make(name, 5), other = make(general, 5);
     const Tensor x = random_tensor({3, 4, 5}, 1), dy = random_tensor({3, 4, 5}, 2);

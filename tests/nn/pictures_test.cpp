@@ -107,7 +107,9 @@ TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every 
   const auto channels_last = [](const Tensor& t) { return t.shape().rank() == 4 ? permute(t, {0, 2, 3, 1}) : t; };
   // f takes x, weight and bias, those that the case has; their gradients are compared in the order of the file.
   const auto compare = [&](const std::string& name, const auto& f) {
-    for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
+    for (const auto& kind : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
+      const Dtype dtype = kind.first;
+      const double tolerance = kind.second;
       INFO(name, " ", orrery::name(dtype));
       std::vector<Tensor> in;
       for (const char* n : {".x", ".weight", ".bias"})
