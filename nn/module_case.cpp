@@ -1,4 +1,5 @@
 // Gradient cases of whole modules.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/ops.h"
@@ -12,6 +13,10 @@ namespace {
 Tensor random_state(const Parameter& p, const CaseTensors& random) {
   std::vector<double> x = random(p.value.shape()).to_vector();
   const bool bounded = std::isfinite(p.lowest) && std::isfinite(p.highest);
+  // Of a wide matrix less, so that what it makes stays as small as that of a narrow one.
+  const double spread = x.empty() || p.value.shape().rank() < 2
+                            ? 0.4
+                            : std::min(0.4, 1.6 / std::sqrt(static_cast<double>(p.value.size(-1))));
   const double center = p.initialization.kind == Initialization::Kind::constant ? p.initialization.a : 0;
   for (double& e : x) {
     if (bounded)
@@ -19,7 +24,7 @@ Tensor random_state(const Parameter& p, const CaseTensors& random) {
     else if (std::isfinite(p.lowest))
       e = p.lowest + 0.2 + std::abs(center + 0.3 * e);
     else
-      e = center + 0.4 * e;
+      e = center + spread * e;
   }
   return Tensor::from(p.value.shape(), x, Dtype::f64);
 }
