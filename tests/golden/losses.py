@@ -14,8 +14,9 @@
                              row gives 0); n as in relu_former.  Where every row is alive the two means are over the
                              same rows
     entropy_regularizer      papers' algorithm: E = mean over batch and rows of the row entropy, one per head; E_max
-                             = ln T, under a causal mask ln(T!) / T, which is the most causal rows can have; the mean over heads of (E - theta E_max)^2 where |E -
-                             theta E_max| > m E_max, else 0, times lambda; theta and temperature t (s / t) per head
+                             = ln T, under a causal mask ln(T!) / T, which is the most causal rows can have; the mean
+                             over heads of (E - theta E_max)^2 where |E - theta E_max| > m E_max, else 0, times
+                             lambda; theta and temperature t (s / t) per head
     gradient of dead rows    a row with S = 0 passes nothing back
 """
 import math
