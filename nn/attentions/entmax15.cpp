@@ -13,6 +13,7 @@
 #include "engine/ops.h"
 #include "engine/scalar.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 
 namespace orrery::nn {
 namespace {
@@ -113,6 +114,8 @@ class Entmax15Attention final : public AttentionLayer {
 };
 REGISTER_ATTENTION(Entmax15Attention);
 const bool cases = add_attention_cases("entmax15", {"entmax15", "entmax15(qk_norm=rms, scale=1)"});
+const bool dropping =
+    add_attention_case("attention", "entmax15", {.spec = "entmax15(dropout=0.3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

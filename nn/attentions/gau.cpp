@@ -12,6 +12,7 @@
 // feed-forward. Kept: x, u, v, z, q, k, o and what swish keeps.  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/length.h"
 
 namespace orrery::nn {
@@ -118,7 +119,9 @@ class Gau final : public Sublayer {
   Activation swish_{"silu"}, square_{"relu_squared"};
 };
 REGISTER_ATTENTION(Gau);
-const bool cases = add_attention_cases("gau", {"gau(size=6)", "gau(size=4, inner=7, length=fixed(3))"}, false);
+const bool cases = add_attention_cases(
+    "gau", {"gau(size=8)", "gau(size=20, inner=7, length=fixed(3))", "gau(size=64, inner=5)"}, false);
+const bool dropping = add_attention_case("attention", "gau", {.spec = "gau(size=6, dropout=0.3)", .dropout = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -10,6 +10,7 @@
 // Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/length.h"
 
 namespace orrery::nn {
@@ -74,10 +75,16 @@ REGISTER_ATTENTION(Pointwise);
 
 const bool cases = add_attention_cases(
     "pointwise", {"pointwise(gelu)", "pointwise(sigmoid, alpha=learned(0.5), length=fixed(7))",
-                  "pointwise(relu, alpha=2, length=padded_length, gate=silu)", "pointwise(elu(0.5), alpha=0)"});
+                  "pointwise(relu, alpha=2, length=padded_length, gate=silu)", "pointwise(elu(0.5), alpha=0)",
+                  "pointwise(relu, alpha=learned(0.8))", "pointwise(gelu, persistent=3)",
+                  "pointwise(softplus, alpha=0.5, persistent=slots(3, split=yes))"});
 const bool own_sequence_cases = add_attention_cases(
     "pointwise",
     {"pointwise(softplus, span=adaptive_span(8, R=4), persistent=3)", "pointwise(silu, span=dynamic_span(9))"}, false);
+const bool by_row = add_attention_case(
+    "attention", "pointwise", {.spec = "pointwise(gelu, alpha=learned(0.6), length=row_index)", .full = false});
+const bool dropping = add_attention_case(
+    "attention", "pointwise", {.spec = "pointwise(silu, dropout=0.3, persistent=3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

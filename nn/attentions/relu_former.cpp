@@ -17,6 +17,7 @@
 
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/length.h"
 #include "nn/loss.h"
 
@@ -87,9 +88,18 @@ class ReluFormer final : public AttentionLayer {
   Parameter log_gamma_;
 };
 REGISTER_ATTENTION(ReluFormer);
-const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)"});
+const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)",
+                                                       "relu_former(persistent=slots(4, split=yes))"});
 const bool own_sequence_cases =
     add_attention_cases("relu_former", {"relu_former(span=adaptive_span(8, R=4), persistent=3)"}, false);
+const bool by_row =
+    add_attention_case("attention", "relu_former", {.spec = "relu_former(length=row_index)", .full = false});
+const bool dropping = add_attention_case(
+    "attention", "relu_former", {.spec = "relu_former(dropout=0.3, persistent=3)", .dropout = true, .cross = true});
+const bool judged = add_attention_case("attention", "relu_former",
+                                       {.spec = "relu_former(gamma=1.2, persistent=4)",
+                                        .losses = {"normalization_loss", "entropy_margin_loss"},
+                                        .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

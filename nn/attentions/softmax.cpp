@@ -12,6 +12,7 @@
 // row, (B, H, T).  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/loss.h"
 
 namespace orrery::nn {
@@ -90,13 +91,22 @@ class Softmax final : public AttentionLayer {
 REGISTER_ATTENTION(Softmax);
 
 const bool cases = add_attention_cases(
-    "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)"});
+    "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)",
+                "softmax(persistent=3)", "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"});
 const bool own_sequence_cases =
     add_attention_cases("softmax",
                         {"softmax(span=fixed(3))", "softmax(span=adaptive_span(8, R=4), persistent=3)",
-                         "softmax(span=dynamic_span(9, R=5), own=yes)",
-                         "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"},
+                         "softmax(span=dynamic_span(9, R=5), own=yes)"},
                         false);
+const bool dropping = add_attention_case(
+    "attention", "softmax",
+    {.spec = "softmax(dropout=0.3, persistent=slots(3, split=yes))", .dropout = true, .cross = true});
+const bool judged = add_attention_case(
+    "attention", "softmax",
+    {.spec = "softmax(temperature=learned, entropy_threshold=learned(0.4))", .losses = {"entropy_regularizer"}});
+const bool penalized = add_attention_case(
+    "attention", "softmax",
+    {.spec = "softmax(span=adaptive_span(20, R=8), dropout=0.2)", .losses = {"span_penalty"}, .dropout = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -11,6 +11,7 @@
 #include "engine/loops.h"
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 
 namespace orrery::nn {
 namespace {
@@ -101,6 +102,8 @@ class SparsemaxAttention final : public AttentionLayer {
 };
 REGISTER_ATTENTION(SparsemaxAttention);
 const bool cases = add_attention_cases("sparsemax", {"sparsemax", "sparsemax(gate=sigmoid, scale=1)"});
+const bool dropping =
+    add_attention_case("attention", "sparsemax", {.spec = "sparsemax(dropout=0.3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -17,6 +17,7 @@
 #include "engine/dispatch.h"
 #include "engine/loops.h"
 #include "engine/ops.h"
+#include "nn/attention_case.h"
 #include "nn/gradient_case.h"
 #include "nn/position.h"
 
@@ -184,6 +185,10 @@ GradientCase half_split_case(const CaseTensors& random) { return case_with(false
 REGISTER_GRADIENT_CASE("position", "rotary", half_split_case);
 GradientCase interleaved_case(const CaseTensors& random) { return case_with(true, random); }
 REGISTER_GRADIENT_CASE("position", "rotary", interleaved_case);
+const bool half_split = add_attention_case("position", "rotary", {.spec = "softmax", .position = "rotary"});
+const bool interleaved =
+    add_attention_case("position", "rotary", {.spec = "relu_former", .position = "rotary(pairs=interleaved)"});
+const bool of_unit = add_attention_case("position", "rotary", {.spec = "gau(size=6)", .position = "rotary"});
 
 }  // namespace
 

@@ -170,6 +170,8 @@ def make():
               inputs={"x": lambda B, T, H, D: torch.randn(B, T, 8)}, parameters=lambda: {"gate": torch.randn(18, 8)})
     attention("softmax_qk_layer", "softmax(qk_norm=layer)", qk_norm(softmax, layer_norm), causal=True, parameters=norms,
               epsilon=1e-5)
+    attention("softmax_qk_layer_padded", "softmax(qk_norm=layer)", qk_norm(softmax, layer_norm), **padded,
+              parameters=norms, epsilon=1e-5)
     attention("softmax_qk_rms", "softmax(qk_norm=rms)", qk_norm(softmax, rms_norm), Hk=3, **padded, parameters=norms,
               epsilon=1e-5)
     # pointwise: every function, every exponent, every meaning of the length
@@ -206,6 +208,10 @@ def make():
     gate_sigmoid = gated(pointwise("relu"), torch.sigmoid)
     attention("pointwise_gate_sigmoid", "pointwise(relu, gate=sigmoid)", gate_sigmoid, causal=True,
               inputs={"x": lambda B, T, H, D: torch.randn(B, T, 8)}, parameters=lambda: {"gate": torch.randn(15, 8)})
+    attention("pointwise_gate_sigmoid_padded", "pointwise(relu, gate=sigmoid)", gate_sigmoid, **packed, **padded,
+              inputs={"x": lambda B, T, H, D: torch.randn(B, T, 8)}, parameters=lambda: {"gate": torch.randn(15, 8)})
+    attention("pointwise_qk_layer_padded", "pointwise(relu_squared, qk_norm=layer)",
+              qk_norm(pointwise("relu_squared"), layer_norm), **padded, parameters=norms, epsilon=1e-5)
     attention("pointwise_qk_layer", "pointwise(relu_squared, qk_norm=layer)",
               qk_norm(pointwise("relu_squared"), layer_norm), **packed, parameters=norms, epsilon=1e-5)
     attention("naive_relu", "naive(relu)", naive, Hk=3, causal=True, lengths=LENGTHS)
