@@ -55,8 +55,10 @@ bool by_simple_operations();
 // ---- the same by simple operations, which store (B, H, Tq, Tk) arrays: for references, for those who watch weights,
 // and for attentions whose row rule has no fused path
 
-Tensor scores_of(const Reading& reading, const ReadingOptions& options);  // (B, H, Tq, Tk + N), nothing hidden
-// 1 where a query sees a key or slot, else 0: (B or 1, 1, Tq, Tk + N).  Not differentiable.
+// (B, H, Tq, Tk + N), 0 where a query does not see
+Tensor scores_of(const Reading& reading, const ReadingOptions& options);
+// 1 where a query sees a key or slot, else 0; it does not see a key with m = 0.  (B or 1, H or 1, Tq, Tk + N), not
+// differentiable.
 Tensor visibility(const Reading& reading, const ReadingOptions& options);
 // scores_of with minus infinity where a query does not see
 Tensor hidden_scores(const Reading& reading, const ReadingOptions& options);

@@ -4,71 +4,15 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "tests/support/random_tensors.h"
+#include "tests/support/attention_layers.h"
 
 using namespace orrery;
 using namespace orrery::nn;
-using orrery::testing::largest_difference;
-using orrery::testing::random_tensor;
-
-namespace {
-
-Tensor whole(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
-
-// A layer of this spec in f64 with random parameters, inside their bounds; gau takes its own head size.
-std::unique_ptr<Sublayer> layer_of(const std::string& spec, AttentionOptions options) {
-  options.context = 64;
-  std::unique_ptr<Sublayer> layer = make_attention(parse_spec(spec), options);
-  name_paths(*layer);
-  convert(*layer, Dtype::f64);
-  int seed = 100;
-  for (const NamedParameter& p : parameters_of(*layer)) {
-    Parameter& one = *p.parameter;
-    const Tensor random = random_tensor(one.value.shape(), ++seed);
-    if (std::isfinite(one.lowest) && std::isfinite(one.highest))
-      one.value.copy_from(Tensor::full(one.value.shape(), 0.4 * one.lowest + 0.6 * one.highest, Dtype::f64));
-    else if (std::isfinite(one.lowest))
-      one.value.copy_from(Tensor::full(one.value.shape(), one.lowest + 0.8, Dtype::f64));
-    else
-      one.value.copy_from(random * 0.5);
-  }
-  return layer;
-}
-
-// Every registered attention, with what its settings add to a plain one.
-std::vector<std::string> specs() {
-  std::vector<std::string> all = attentions().names();
-  for (const char* more :
-       {"pointwise(sigmoid)", "pointwise(softplus, alpha=learned(0.5), length=row_index)",
-        "pointwise(gelu, length=fixed(5))", "linear(exp, normalize=yes)", "softmax(span=adaptive_span(6, R=3))",
-        "pointwise(relu, span=dynamic_span(6, R=3), persistent=2)", "softmax(persistent=slots(3, split=yes))",
-        "relu_former(length=row_index, persistent=4)", "softmax(gate=silu, qk_norm=layer, soft_cap=2)"})
-    all.push_back(more);
-  return all;
-}
-bool needs_causal(const std::string& spec) { return spec.find("row_index") != std::string::npos; }
-
-struct Result {
-  Tensor y, dx;
-};
-Result run(Sublayer& layer, const Tensor& x, const Tensor& dy, const Pass& given) {
-  Pass pass = given;
-  const Tensor leaf = x.clone().set_requires_grad();
-  const Tensor y = layer(leaf, pass);
-  backward(y, dy);
-  return {y.detach(), leaf.grad()};
-}
-Tensor tokens(const Tensor& x, int64_t sequence, int64_t begin, int64_t end) {
-  return slice(x.slice(sequence, sequence + 1), 1, begin, end);
-}
-
-}  // namespace
+using namespace orrery::testing;
 
 TEST_CASE("padding changes no real token's output or gradient") {
   const int64_t real = 5, padded = 9, width = 8;
-  for (const std::string& spec : specs())
+  for (const std::string& spec : attention_specs())
     for (const bool causal : {true, false}) {
       if (!causal && needs_causal(spec)) continue;
       INFO(spec, causal ? ", causal" : ", full");
@@ -77,8 +21,8 @@ TEST_CASE("padding changes no real token's output or gradient") {
       const Tensor dy = concatenate({real_dy, Tensor::zeros({1, padded - real, width}, Dtype::f64)}, 1);
       Pass short_pass, padded_pass;
       padded_pass.lengths = whole({1}, {5});
-      const Result alone = run(*layer, tokens(x, 0, 0, real), real_dy, short_pass),
-                   in = run(*layer, x, dy, padded_pass);
+      const LayerResult alone = run(*layer, tokens(x, 0, 0, real), real_dy, short_pass),
+                        in = run(*layer, x, dy, padded_pass);
       CHECK(largest_difference(alone.y, tokens(in.y, 0, 0, real)) <= 1e-13);
       CHECK(largest_difference(alone.dx, tokens(in.dx, 0, 0, real)) <= 1e-13);
     }
@@ -96,7 +40,7 @@ TEST_CASE("length=padded_length depends on the padding, and on nothing else that
 
 TEST_CASE("packed documents equal separate documents") {
   const int64_t width = 8;
-  for (const std::string& spec : specs())
+  for (const std::string& spec : attention_specs())
     for (const bool causal : {true, false}) {
       if (!causal && needs_causal(spec)) continue;
       INFO(spec, causal ? ", causal" : ", full");
@@ -104,9 +48,9 @@ TEST_CASE("packed documents equal separate documents") {
       const Tensor x = random_tensor({1, 9, width}, 1), dy = random_tensor({1, 9, width}, 2);
       Pass plain, packed;
       packed.documents = whole({1, 9}, {4, 4, 4, 4, 7, 7, 7, 7, 7});
-      const Result all = run(*layer, x, dy, packed);
+      const LayerResult all = run(*layer, x, dy, packed);
       for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 4), std::pair<int64_t, int64_t>(4, 9)}) {
-        const Result one = run(*layer, tokens(x, 0, begin, end), tokens(dy, 0, begin, end), plain);
+        const LayerResult one = run(*layer, tokens(x, 0, begin, end), tokens(dy, 0, begin, end), plain);
         CHECK(largest_difference(one.y, tokens(all.y, 0, begin, end)) <= 1e-13);
         CHECK(largest_difference(one.dx, tokens(all.dx, 0, begin, end)) <= 1e-13);
       }
