@@ -132,22 +132,34 @@ Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions
 Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
                       bool statistics) {
   const Tensor w = weights_of(reading, options, function);
-  const Read read = {read_values(w, reading, options), {}, {}};
+  Read read = {.output = read_values(w, reading, options)};
   if (!statistics) return read;
   const Tensor zero = Tensor::zeros({1}, w.dtype()), one = Tensor::full({1}, 1, w.dtype());
   const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
   const Tensor p = positive / where(alive, total, one), above = step(p);
-  return {read.output, sum(w, {-1}), -sum(where(above, p * log(where(above, p, one)), zero), {-1})};
+  read.sum = sum(w, {-1}), read.entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1});
+  const Tensor seen = broadcast_to(visibility(reading, options), w.shape()), count = sum(seen, {-1});
+  const Tensor zeros = sum(seen * where(w, zero, one), {-1});
+  read.zero_share = (zeros / maximum(count, one)).detach();
+  const Tensor largest = max(where(seen, w, Tensor::full({1}, -INFINITY, w.dtype())), -1);
+  read.maximum = where(count, largest, zero).detach();
+  return read;
 }
 
 Tensor real_rows(const Reading& r, const ReadingOptions& o) {
   const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const int64_t queries = r.query.size(1);
-  if (!o.lengths || r.key.size(1) != queries + o.query_offset) return Tensor::full({1, 1, queries}, 1, dtype);
+  if (!o.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype);
   std::vector<double> real;
   for (int64_t b = 0; b < r.query.size(0); ++b)
-    for (int64_t i = 0; i < queries; ++i) real.push_back(i + o.query_offset < o.lengths.data<int32_t>()[b]);
+    for (int64_t i = 0; i < queries; ++i) real.push_back(i + o.query_offset < o.query_lengths.data<int32_t>()[b]);
   return Tensor::from(Shape{r.query.size(0), 1, queries}, real, dtype);
+}
+
+Tensor counted_keys(const Reading& r, const ReadingOptions& o) {
+  const Tensor real = real_rows(r, o), n = visible_keys(r, o, real.dtype());
+  const auto slots = static_cast<double>(r.slot_key ? r.slot_key.size(0) : 0);
+  return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
 }
 
 Tensor visible_keys(const Reading& r, const ReadingOptions& o, Dtype dtype) {

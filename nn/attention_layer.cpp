@@ -137,7 +137,8 @@ ReadingOptions AttentionLayer::options_of(const Pass& pass) const {
                    .query_offset = cross ? 0 : pass.offset(),
                    .dropout = pass.training ? settings_.dropout : 0,
                    .random_key = pass.key.derive(path()),
-                   .lengths = cross ? pass.memory_lengths : pass.lengths};
+                   .lengths = cross ? pass.memory_lengths : pass.lengths,
+                   .query_lengths = pass.lengths};
   if (!cross) o.query_documents = o.key_documents = pass.documents;
   if (span_) span_->limit(o);
   return o;
@@ -153,7 +154,8 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
                           .causal = false,
                           .soft_cap = o.soft_cap,
                           .dropout = o.dropout,
-                          .random_key = o.random_key.derive("slots")};
+                          .random_key = o.random_key.derive("slots"),
+                          .query_lengths = o.query_lengths};
   return read(context, o, pass) + read(slots, of_slots, pass);
 }
 
