@@ -71,6 +71,9 @@ Tensor read_values(const Tensor& weights, const Reading& reading, const ReadingO
 Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
                       bool statistics = false);
 
+// Sum, entropy, share of zeros and maximum of the rows of any weights; `visible` as `visibility` gives it.
+Read row_statistics(const Tensor& weights, const Tensor& visible);
+
 // 1 for the queries within query_lengths, 0 for padding, (B or 1, 1, Tq), of the dtype of row statistics.  Not
 // differentiable.
 Tensor real_rows(const Reading& reading, const ReadingOptions& options);

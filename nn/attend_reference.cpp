@@ -129,20 +129,26 @@ Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions
   return permute(seen_sum(kept, values, seen), {0, 2, 1, 3});
 }
 
-Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
-                      bool statistics) {
-  const Tensor w = weights_of(reading, options, function);
-  Read read = {.output = read_values(w, reading, options)};
-  if (!statistics) return read;
+Read row_statistics(const Tensor& w, const Tensor& visible) {
   const Tensor zero = Tensor::zeros({1}, w.dtype()), one = Tensor::full({1}, 1, w.dtype());
   const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
   const Tensor p = positive / where(alive, total, one), above = step(p);
-  read.sum = sum(w, {-1}), read.entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1});
-  const Tensor seen = broadcast_to(visibility(reading, options), w.shape()), count = sum(seen, {-1});
+  const Tensor seen = broadcast_to(visible, w.shape()), count = sum(seen, {-1});
   const Tensor zeros = sum(seen * where(w, zero, one), {-1});
-  read.zero_share = (zeros / maximum(count, one)).detach();
   const Tensor largest = max(where(seen, w, Tensor::full({1}, -INFINITY, w.dtype())), -1);
-  read.maximum = where(count, largest, zero).detach();
+  return {.output = {},
+          .sum = sum(w, {-1}),
+          .entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1}),
+          .zero_share = (zeros / maximum(count, one)).detach(),
+          .maximum = where(count, largest, zero).detach()};
+}
+
+Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
+                      bool statistics) {
+  const Tensor w = weights_of(reading, options, function);
+  Read read;
+  if (statistics) read = row_statistics(w, visibility(reading, options));
+  read.output = read_values(w, reading, options);
   return read;
 }
 

@@ -159,6 +159,20 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
   return read(context, o, pass) + read(slots, of_slots, pass);
 }
 
+// The weights and the numbers about their rows, as far as somebody watches them.
+void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
+  constexpr const char* names[] = {"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"};
+  if (std::count_if(std::begin(names), std::end(names), [&](const char* n) { return is_watched(path(), n); }) == 0)
+    return;
+  const NoGrad guard;
+  const Tensor w = weights(r, o);
+  if (!w) return;
+  const Read rows = row_statistics(w, visibility(r, o));
+  const Tensor shown[] = {w, rows.sum, rows.entropy, rows.zero_share, rows.maximum};
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (is_watched(path(), names[i])) watch(path(), names[i], shown[i]);
+}
+
 Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
   if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
   if (options_.position && !options_.memory_width) {
@@ -170,10 +184,7 @@ Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
   if (!options_.memory_width) continue_from_cache(name_, path(), r, pass, options_.causal);
   add_terms(x, r, pass);
   const ReadingOptions o = options_of(pass);
-  if (is_watched(path(), "weights")) {
-    const NoGrad guard;
-    if (const Tensor w = weights(r, o)) watch(path(), "weights", w);
-  }
+  show_weights(r, o);
   const Tensor read = watch(path(), "read", read_all(r, o, pass));
   const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;

@@ -32,8 +32,9 @@ Case case_of(uint32_t bits, AttendSizes sizes, Kind kind) {
   return c;
 }
 
-// An entropy depends on ln w: where a weight is all but 0, the rounding of its score moves the entropy's gradient by more
-// than any fixed tolerance.  What movement is due is what the plain loop shows for operands moved by one unit of f32.
+// An entropy depends on ln w: where a weight is all but 0, the rounding of its score moves the entropy's gradient by
+// more than any fixed tolerance.  What movement is due is what the plain loop shows for operands moved by one unit of
+// f32.
 Results plain_moved(Case c) {
   uint64_t seed = 21;
   for (Numbers* x : c.operands.all()) {

@@ -1,8 +1,10 @@
-// Dropout of attention weights, and the numbers about the weights' rows.
+// Weights of attention: their dropout, and the numbers about their rows.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <map>
 
+#include "engine/watch.h"
 #include "nn/diagnostics.h"
 #include "tests/support/attention_layers.h"
 
@@ -146,6 +148,28 @@ TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of
           CHECK(largest[row] == doctest::Approx(count > 0 ? most : 0).epsilon(1e-12));
         }
       }
+}
+
+TEST_CASE("row statistics of any layer's weights can be watched, and change nothing") {
+  const Tensor x = random_tensor({2, 6, 8}, 1);
+  for (const std::string& spec : specs_with_weights()) {
+    if (spec.starts_with("gau") || spec.find("split=yes") != std::string::npos || needs_causal(spec)) continue;
+    CAPTURE(spec);
+    const auto layer = layer_of(spec, {.width = 8, .heads = 2, .causal = false});
+    const Tensor plain = read(*layer, x, false, 1);
+    std::map<std::string, Tensor> seen;
+    const Watch watch({"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"},
+                      [&](const std::string& name, const Tensor& value) { seen[name] = value; });
+    CHECK(largest_difference(read(*layer, x, false, 1), plain) == 0);
+    watch.check_seen();
+    const Tensor w = seen.at("weights");
+    CHECK(largest_difference(seen.at("row_sum"), sum(w, {-1})) <= 1e-13);
+    CHECK(largest_difference(seen.at("row_entropy"), row_entropy(w)) <= 1e-13);
+    CHECK(largest_difference(seen.at("row_maximum"), max(w, -1)) <= 1e-13);
+    if (spec == "softmax")
+      CHECK(largest_difference(seen.at("row_zero_share"), Tensor::zeros({2, 2, 6}, Dtype::f64)) == 0);
+    if (spec == "naive") CHECK(mean(seen.at("row_zero_share")).item() > 0.1);
+  }
 }
 
 TEST_CASE("ReLU rows can be all zero: the output is 0, gradients are 0, and the share of such rows is reported") {
