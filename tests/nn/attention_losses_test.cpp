@@ -203,7 +203,8 @@ TEST_CASE("padding and packing change no loss of an attention and no gradient of
                    packed = losses_and_gradient(*layer, concatenate({first, second}, 1), {},
                                                 whole({1, 8}, {4, 4, 4, 4, 4, 6, 6, 6}));
       for (const auto& [which, value] : tight.values) {
-        CAPTURE(which);
+        const std::string loss = which;
+        CAPTURE(loss);
         CHECK(loose.values.at(which) == doctest::Approx(value).epsilon(1e-12));
         CHECK(packed.values.at(which) == doctest::Approx(value).epsilon(1e-12));
       }

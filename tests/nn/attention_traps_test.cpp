@@ -37,8 +37,8 @@ TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
       const auto sums = [&](const ReadingOptions& o) {
         return slice(attend(r, o, Activation(name)).output, 3, 0, 1).to_vector();
       };
-      const auto times = [&](std::vector<double> n) {
-        for (double& x : n) x *= f;
+      const auto times = [factor = f](std::vector<double> n) {
+        for (double& x : n) x *= factor;
         return n;
       };
       const auto near = [](const std::vector<double>& a, const std::vector<double>& b) {

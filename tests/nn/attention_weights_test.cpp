@@ -120,12 +120,13 @@ TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of
                                                       {slots, {.own = false, .lengths = lengths}},
                                                       {spanned, {.ramp = 2, .lengths = lengths}}};
   for (const char* function : {"", "relu", "sigmoid", "tanh"})
-    for (const auto& [r, o] : cases)
+    for (size_t number = 0; number < std::size(cases); ++number)
       for (const bool simple : {false, true}) {
         const std::string name = function;
         CAPTURE(name);
-        CAPTURE(&o - &cases[0].second);
+        CAPTURE(number);
         CAPTURE(simple);
+        const auto& [r, o] = cases[number];
         std::unique_ptr<SimpleOperations> guard;
         if (simple) guard = std::make_unique<SimpleOperations>();
         const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
