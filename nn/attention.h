@@ -88,6 +88,7 @@ class AttentionLayer : public Sublayer {
   Reading project(const Tensor& x, Pass& pass);
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
   ReadingOptions options_of(const Reading& reading, const Pass& pass) const;
+  void show_weights(const Reading& reading, const ReadingOptions& options);
   Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
 
   std::string name_;

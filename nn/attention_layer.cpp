@@ -201,7 +201,8 @@ ReadingOptions AttentionLayer::options_of(const Reading& r, const Pass& pass) co
                    .keys_dropped = cross ? 0 : pass.offset() - cached,
                    .dropout = pass.training ? settings_.dropout : 0,
                    .random_key = pass.key.derive(path()),
-                   .lengths = cross ? pass.memory_lengths : pass.lengths};
+                   .lengths = cross ? pass.memory_lengths : pass.lengths,
+                   .query_lengths = pass.lengths};
   check(!cross || bool(pass.documents) == bool(pass.memory_documents), name_,
         ": cross attention reads the memory of a token's own document, so pass.documents and pass.memory_documents "
         "come together; only ",
@@ -221,8 +222,23 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
                           .causal = false,
                           .soft_cap = o.soft_cap,
                           .dropout = o.dropout,
-                          .random_key = o.random_key.derive("slots")};
+                          .random_key = o.random_key.derive("slots"),
+                          .query_lengths = o.query_lengths};
   return read(context, o, pass) + read(slots, of_slots, pass);
+}
+
+// The weights and the numbers about their rows, as far as somebody watches them.
+void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
+  constexpr const char* names[] = {"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"};
+  if (std::count_if(std::begin(names), std::end(names), [&](const char* n) { return is_watched(path(), n); }) == 0)
+    return;
+  const NoGrad guard;
+  const Tensor w = weights(r, o);
+  if (!w) return;
+  const Read rows = row_statistics(w, visibility(r, o));
+  const Tensor shown[] = {w, rows.sum, rows.entropy, rows.zero_share, rows.maximum};
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (is_watched(path(), names[i])) watch(path(), names[i], shown[i]);
 }
 
 Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
@@ -240,10 +256,7 @@ Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
   if (!cross) continue_from_cache(path(), r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
   const ReadingOptions o = options_of(r, pass);
-  if (is_watched(path(), "weights")) {
-    const NoGrad guard;
-    if (const Tensor w = weights(r, o)) watch(path(), "weights", w);
-  }
+  show_weights(r, o);
   const Tensor read = watch(path(), "read", read_all(r, o, pass));
   const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;

@@ -60,6 +60,7 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
   if (kind_ == Kind::dynamic) {
     share_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
     share_of_token_->bias.initialization = constant(-4);
+    share_of_token_->weight.decay = false;
     share_of_token_->weight.rate_group = share_of_token_->bias.rate_group = "spans";
   }
 }
@@ -76,7 +77,10 @@ void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
   const Tensor z = (*this)(x, pass);
   reading.span = z.dtype() == Dtype::bf16 ? z.to(Dtype::f32) : z;
   const double limit = static_cast<double>(limit_);
-  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", span_penalty((z - 1.0) / limit, limit));
+  if (!pass.wants_loss("span_penalty")) return;
+  const Tensor real = real_rows(reading, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
+  pass.add_loss("span_penalty",
+                span_penalty((reading.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
 }
 
 void Span::limit(ReadingOptions& options) const {

@@ -56,8 +56,10 @@ struct Backward {
     const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
     const Out<T> out = ds.at(r * row.n);
     const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
-    const A mean = row.sum([&](int j) { return scalar::sqrt(w[j]) * g[j]; }) / (total > 0 ? total : A(1));
-    row.each([&](int j) { out[j] = scalar::sqrt(w[j]) * (g[j] - mean); });
+    // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
+    const A mean =
+        row.sum([&](int j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
+    row.each([&](int j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
   }
 };
 

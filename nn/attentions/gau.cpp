@@ -74,7 +74,8 @@ class Gau final : public Sublayer {
                      .lengths = pass.lengths,
                      .query_documents = pass.documents,
                      .key_documents = pass.documents};
-    r.query = r.query / length_.length(r, o);
+    const Tensor n = length_.length(r, o);
+    r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
     const Tensor read = attend(r, o, square_).output.reshape(u.shape());
     return linear(u * read, output_.weight.value, output_.bias.value, residual);
   }

@@ -54,7 +54,8 @@ class Pointwise final : public AttentionLayer {
 
  private:
   Tensor scaled(const Tensor& x, const Tensor& log_length) const {
-    return learned_alpha_.value ? x * exp(-(log_length * learned_alpha_.value)) : x * exp(log_length * -alpha_);
+    return times_once(x, exp(learned_alpha_.value ? -(log_length * learned_alpha_.value.to(log_length.dtype()))
+                                                  : log_length * -alpha_));
   }
   Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
     const Tensor read = attend(r, o, function_).output;

@@ -77,7 +77,7 @@ class Softmax final : public AttentionLayer {
       const Dtype dtype = read.entropy.dtype();
       const Tensor theta = threshold_.value ? threshold_.value.to(dtype)
                                             : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype);
-      pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.causal = o.causal}));
+      pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.visible = counted_keys(r, o)}));
     }
     return read.output;
   }

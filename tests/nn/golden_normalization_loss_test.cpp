@@ -103,7 +103,7 @@ Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& 
   Reading r{.query = q, .key = k, .value = k};
   if (kappa) r.slot_key = r.slot_value = transpose(kappa, 0, 1) * std::sqrt(static_cast<double>(q.size(3)));
   ReadingOptions o{.scale = 1 / std::sqrt(static_cast<double>(q.size(3))), .causal = test.yes("causal")};
-  if (test.has("lengths")) o.lengths = test.tensor("lengths");
+  if (test.has("lengths")) o.lengths = o.query_lengths = test.tensor("lengths");
   if (test.has("documents")) o.query_documents = o.key_documents = test.tensor("documents");
   std::optional<Activation> function;
   if (spec.name == "pointwise") function.emplace(spec.items.at(0).value);
