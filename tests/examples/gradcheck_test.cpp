@@ -27,7 +27,7 @@ TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
   const Outcome layers = run_orrery({"gradcheck", "normalization", "softmax"});
   CHECK(layers.code == 0);
   for (const char* part : {"normalization rms: passed", "normalization layer: passed",
-                           "attention softmax, causal, T 17: passed", "against reference", "weight"})
+                           "attention softmax, causal, T 17, D 8: passed", "against reference", "weight"})
     CHECK(contains(layers.out, part));
 }
 
