@@ -6,12 +6,11 @@
 //   ds_j = g_j - mean_A g   for j in A,   0 elsewhere;   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
 #include "engine/loops.h"
 #include "engine/ops.h"
 #include "nn/attention.h"
 #include "nn/attention_case.h"
+#include "nn/attentions/row_rule.h"
 
 namespace orrery::nn {
 namespace {
@@ -53,25 +52,8 @@ struct Backward {
   }
 };
 
-struct Sparsemax {
+struct Sparsemax : RowRule<Forward, Backward> {
   static constexpr const char* name = "sparsemax";
-  Tensor forward(Saved& saved, const Tensor& s) const {
-    const Tensor w = Tensor::empty_like(s);
-    dispatch(s.dtype(), name, [&]<class T>() {
-      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
-           Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}});
-    });
-    saved.keep(w);
-    return w;
-  }
-  Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
-    const Tensor &w = saved[0], ds = Tensor::empty_like(w);
-    dispatch(w.dtype(), name, [&]<class T>() {
-      rows(w.device(), w.count() / w.size(-1), static_cast<int>(w.size(-1)),
-           Backward<T>{{w.data<T>()}, {dw.data<T>()}, {ds.mutable_data<T>()}});
-    });
-    return {ds};
-  }
 };
 
 // The support is taken as known; on it the formula is a mean and a difference.
