@@ -6,24 +6,17 @@
 #include <vector>
 
 #include "engine/registry.h"
+#include "tests/support/errors.h"
 
 namespace orrery {
 namespace {
+
+using testing::error_of;
 
 struct Thing {
   std::string name;
   int number = 0;
 };
-
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 struct Loss {
   double weight = 0.5;

@@ -5,10 +5,12 @@
 #include "engine/ops.h"
 #include "engine/watch.h"
 #include "models/training/generation.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::error_of;
 using orrery::testing::largest_difference;
 
 namespace {
@@ -59,20 +61,12 @@ Tensor in_chunks(Gpt& model, const Tensor& tokens, const std::vector<int64_t>& s
   }
   return concatenate(logits, 1);
 }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 // The whole text against single steps, and against a first chunk with steps and a second chunk after it.
 void check_steps(const std::string& attention, const std::string& position) {
   INFO(attention, " with ", position);
   const NoGrad guard;
   std::unique_ptr<Gpt> model;
-  const std::string refusal = message_of([&] { model = make(attention, position); });
+  const std::string refusal = error_of([&] { model = make(attention, position); });
   if (!model) {  // only what acts on scores may be refused, by a sentence that begins with the attention's name
     CHECK(nn::make_position(parse_spec(position), {.context = context, .width = 16, .heads = 2})->acts_on_scores());
     CHECK(refusal.find(parse_spec(attention).name + ": ") == 0);
@@ -170,17 +164,17 @@ TEST_CASE("what a cache cannot do is refused with a sentence") {
   nn::Cache cache = model->make_cache();
   nn::Pass pass;
   pass.cache = &cache;
-  CHECK(message_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
+  CHECK(error_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
         "gpt: a cache keeps no history to differentiate through; run under NoGrad");
   const NoGrad guard;
   (*model)(some_tokens(1, 10), pass);
-  CHECK(message_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
+  CHECK(error_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
         "gpt: the cache holds 10 tokens and 3 come, but the context is 12; begin a new cache with the last of them");
   pass.documents = Tensor::from({1, 2}, std::vector<int32_t>{0, 1});
-  CHECK(message_of([&] { (*model)(some_tokens(1, 2), pass); }) ==
+  CHECK(error_of([&] { (*model)(some_tokens(1, 2), pass); }) ==
         "position_embedding: positions: a cache goes on with one text for each sequence, so there can be no documents");
   const auto rotary = make("softmax", "rotary");
-  CHECK(message_of([&] { (*rotary)(some_tokens(1, 2), pass); }).find("without lengths and documents") !=
+  CHECK(error_of([&] { (*rotary)(some_tokens(1, 2), pass); }).find("without lengths and documents") !=
         std::string::npos);
 }
 
@@ -198,7 +192,7 @@ TEST_CASE("generation reads each token once, and begins anew when the context is
   CHECK(reads(30, {.tokens = 4}) == Sizes{12, 6, 1, 1});
   CHECK(reads(11, {.tokens = 5, .keep = 10}) == Sizes{11, 1, 10, 1, 1});
   CHECK(reads(11, {.tokens = 4, .keep = context}) == Sizes{11, 1, 12, 12});
-  CHECK(message_of([&] { reads(1, {.keep = 13}); }) == "generate: keep 13 must be between 0 and 12 (the context)");
+  CHECK(error_of([&] { reads(1, {.keep = 13}); }) == "generate: keep 13 must be between 0 and 12 (the context)");
 }
 
 TEST_CASE("with keep = context, the text is that of a model that reads the last tokens again for each new one") {

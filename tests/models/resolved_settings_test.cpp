@@ -12,10 +12,12 @@
 #include "nn/attention.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::error_of;
 using orrery::testing::largest_difference;
 namespace fs = std::filesystem;
 
@@ -43,14 +45,6 @@ Assignments run_with(const Folder& folder, const Assignments& more) {
                    {"batch", "2"}};
   a.insert(a.end(), more.begin(), more.end());
   return a;
-}
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 std::string resolved_text(const std::string& attention) { return print(nn::resolved_attention(parse_spec(attention))); }
 GptSettings small() {
@@ -107,13 +101,13 @@ TEST_CASE("a resolved spec makes the same thing, for every name of every family,
     INFO(name);
     const Spec once = nn::resolved(nn::optimizers(), parse_spec(name));
     CHECK(nn::resolved(nn::optimizers(), once) == once);
-    CHECK(message_of([&] { nn::make_optimizer(once, parameters); }) == "no error");
+    CHECK(error_of([&] { nn::make_optimizer(once, parameters); }) == "no error");
   }
   for (const std::string& name : nn::schedules().names()) {
     INFO(name);
     const Spec once = nn::resolved(nn::schedules(), parse_spec(name));
     CHECK(nn::resolved(nn::schedules(), once) == once);
-    CHECK(message_of([&] { nn::make_schedule(once, {.rate = 1e-3, .steps = 10}); }) == "no error");
+    CHECK(error_of([&] { nn::make_schedule(once, {.rate = 1e-3, .steps = 10}); }) == "no error");
   }
 }
 
@@ -135,7 +129,7 @@ TEST_CASE("a checkpoint records the resolved specs, and loading and resuming go 
   const auto resume = [&](const Assignments& more) {
     Assignments a = run_with(folder, {{"steps", "3"}, {"resume", "yes"}});
     a.insert(a.end(), more.begin(), more.end());
-    return message_of([&] { Trainer(make_settings(a)).run(); });
+    return error_of([&] { Trainer(make_settings(a)).run(); });
   };
   const std::string is = "train: the run in " + (folder / "run") + " has attention=" + resolved_text("pointwise(relu)"),
                     way_out = "; resume it with its own settings, as in --resume=yes --config=" + (folder / "run") +

@@ -5,24 +5,17 @@
 
 #include "engine/autograd.h"
 #include "nn/attention.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
+using orrery::testing::error_of;
 using orrery::testing::random_tensor;
 
 namespace {
 
 constexpr int64_t width = 12, heads = 2, context = 32;
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 struct Place {
   std::string position = "none";
@@ -33,7 +26,7 @@ const Place cross{.causal = false, .memory_width = 5};
 
 // Position and layer, as a model makes them; nothing runs.
 std::string refusal(const std::string& spec, const Place& setting = {}) {
-  return message_of([&] {
+  return error_of([&] {
     const auto position = make_position(parse_spec(setting.position),
                                         {.context = context, .width = width, .heads = heads, .causal = setting.causal});
     make_attention(parse_spec(spec), {.width = width,
@@ -253,7 +246,7 @@ TEST_CASE("lengths that cannot work") {
 
 TEST_CASE("sizes that cannot work") {
   const auto made = [](int64_t wide, int64_t many, int64_t keys, const char* position) {
-    return message_of([&] {
+    return error_of([&] {
       const auto place = make_position(parse_spec(position), {.context = context, .width = wide, .heads = many});
       make_attention(parse_spec("softmax"),
                      {.width = wide, .heads = many, .key_heads = keys, .context = context, .position = place.get()});
@@ -280,7 +273,7 @@ TEST_CASE("what only a pass can get wrong is refused when it comes") {
         {.width = width, .heads = heads, .causal = causal, .context = context, .memory_width = memory_width});
     initialize(*layer, 1);
     const Tensor x = random_tensor({1, 4, width}, 1).to(Dtype::f32);
-    return message_of([&] { (*layer)(x, pass); });
+    return error_of([&] { (*layer)(x, pass); });
   };
   const auto ids = [](const std::vector<int32_t>& values) {
     return Tensor::from(Shape{1, static_cast<int64_t>(values.size())}, values);
