@@ -17,53 +17,53 @@
 namespace orrery::nn {
 namespace {
 
-template <class T>
-struct Forward {
-  using A = Arithmetic<T>;
-  In<T> scores;
-  Out<T> weights;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> s = scores.at(r * row.n);
-    const Out<T> w = weights.at(r * row.n);
-    const A half = A(0.5), top = row.max([&](int j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
-    A tau = top > lowest ? half * top - 1 : A(0);
-    // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
-    for (int step = 0; step < 60 && top > lowest; ++step) {
-      const A at = tau;
-      const A sum = row.sum([&](int j) { return half * s[j] > at ? half * s[j] - at : A(0); });
-      const A squares =
-          row.sum([&](int j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
-      tau = at + (squares - 1) / (2 * sum);
-      if (!(tau > at)) break;
-    }
-    const A threshold = tau;
-    row.each([&](int j) {
-      const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
-      w[j] = u * u;
-    });
-  }
-};
-
-template <class T>
-struct Backward {
-  using A = Arithmetic<T>;
-  In<T> weights, dw;
-  Out<T> ds;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
-    const Out<T> out = ds.at(r * row.n);
-    const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
-    // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
-    const A mean =
-        row.sum([&](int j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
-    row.each([&](int j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
-  }
-};
-
-struct Entmax15 : RowRule<Forward, Backward> {
+struct Entmax15 : RowRule<Entmax15> {
   static constexpr const char* name = "entmax15";
+
+  template <class T>
+  struct Forward {
+    using A = Arithmetic<T>;
+    In<T> scores;
+    Out<T> weights;
+    template <class Row>
+    HOST_DEVICE void operator()(Row row, int64_t r) const {
+      const In<T> s = scores.at(r * row.n);
+      const Out<T> w = weights.at(r * row.n);
+      const A half = A(0.5), top = row.max([&](int j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
+      A tau = top > lowest ? half * top - 1 : A(0);
+      // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
+      for (int step = 0; step < 60 && top > lowest; ++step) {
+        const A at = tau;
+        const A sum = row.sum([&](int j) { return half * s[j] > at ? half * s[j] - at : A(0); });
+        const A squares =
+            row.sum([&](int j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
+        tau = at + (squares - 1) / (2 * sum);
+        if (!(tau > at)) break;
+      }
+      const A threshold = tau;
+      row.each([&](int j) {
+        const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
+        w[j] = u * u;
+      });
+    }
+  };
+
+  template <class T>
+  struct Backward {
+    using A = Arithmetic<T>;
+    In<T> weights, dw;
+    Out<T> ds;
+    template <class Row>
+    HOST_DEVICE void operator()(Row row, int64_t r) const {
+      const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+      const Out<T> out = ds.at(r * row.n);
+      const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
+      // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
+      const A mean =
+          row.sum([&](int j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
+      row.each([&](int j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
+    }
+  };
 };
 
 // The support A is taken as known; on it sum_A (s / 2 - tau)^2 = 1 is quadratic in tau, with mean m and k elements:
