@@ -37,7 +37,9 @@ Tensor Saved::take(int i) const {
 }
 Saved::Place Saved::place(int input, const Shape& shape, Dtype dtype, Device device) const {
   const std::shared_ptr<TensorBody>& leaf = inputs_[static_cast<size_t>(input)].leaf;
-  if (leaf && leaf->gradient_at_home) return {leaf->gradient, !std::exchange(leaf->stale, false)};
+  // An operation that reckons bf16 in f32 makes its gradient in f32, which has no room at home.
+  if (leaf && leaf->gradient_at_home && leaf->gradient.dtype() == dtype)
+    return {leaf->gradient, !std::exchange(leaf->stale, false)};
   return {Tensor::empty(shape, dtype, device), false};
 }
 int64_t Saved::bytes() const {

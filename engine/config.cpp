@@ -147,6 +147,7 @@ std::string print_member(const std::vector<double>& x) {
 }
 
 void check_number(std::string_view what, double x, const Limits& limits) {
+  check(std::isfinite(x), what, ": ", print_number(x), " is not a finite number");
   check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", print_number(x), " must be ",
         limits.low_allowed ? "at least " : "above ", print_number(limits.low));
   check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", print_number(x), " must be ",

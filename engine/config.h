@@ -64,7 +64,7 @@ struct LearnableNumber {
   bool operator==(const LearnableNumber&) const = default;
 };
 
-// What a setting may be, besides its type.
+// What a setting may be, besides its type.  A number must be finite whatever its limits.
 struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;

@@ -95,7 +95,7 @@ GradientReport check_gradients(const GradientCase& test) {
     GradientRow row{.input = test.inputs[i].name, .elements = static_cast<int64_t>(g.size())};
     row.against_reference = largest_difference(g, slow.gradients[i]);
     const double size = size_of(g);
-    const size_t step = std::max<size_t>(1, g.size() / 64);
+    const size_t step = std::max<size_t>(1, g.size() / static_cast<size_t>(test.quotients));
     for (size_t e = 0; e < g.size(); e += step) {
       // A kink between the points of the stencil spoils a quotient, so a disagreement is tried again with smaller
       // steps, which leave the kink outside; a wrong derivative disagrees at all of them.

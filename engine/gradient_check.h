@@ -19,14 +19,15 @@ struct GradientCase {
   };
   std::vector<Input> inputs;
   Function fast;
-  Function reference;  // empty if there is none: then the quotient alone judges
+  Function reference;      // empty if there is none: then the quotient alone judges
+  int64_t quotients = 64;  // so many elements of each input, spread evenly, are held against a difference quotient
 };
 
 struct GradientRow {  // of one input
   std::string input;
   int64_t elements = 0;
   double against_reference = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
-  double against_quotient = 0;   // the same against the difference quotient of each element (at most 64 of them)
+  double against_quotient = 0;   // the same against the difference quotient of so many elements
   int64_t worst_element = 0;     // by the quotient
   double worst_explicit = 0, worst_quotient = 0;
 };

@@ -4,7 +4,8 @@
 //   model(tokens, pass);   // the function is called with each named value as it arises
 //   watch.check_seen();    // an Error that names the nearest if a name never arose
 //
-// Names are the path of the module and one of: query key value weights read residual.
+// Names are the path of the module and one of: query key value weights read residual, and of an attention's rows of
+// weights, (B, H, T) each: row_sum row_entropy row_zero_share row_maximum (nn/diagnostics.h makes numbers of them).
 #pragma once
 
 #include <functional>

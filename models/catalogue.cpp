@@ -11,6 +11,7 @@
 #include "models/data/tokenizer.h"
 #include "models/gpt.h"
 #include "nn/activation.h"
+#include "nn/attention.h"
 #include "nn/gradient_case.h"
 #include "nn/layer.h"
 #include "nn/loss.h"
@@ -114,6 +115,18 @@ CatalogueEntry model(const std::string& name) {
   return entry;
 }
 
+CatalogueEntry attention_setting(const std::string& name) {
+  for (const nn::Info& info : nn::attention_settings())
+    if (info.name == name)
+      return {name,
+              {},
+              std::string(info.formula),
+              std::string(info.source),
+              {},
+              {{"parameters", std::string(info.parameters)}, {"keeps", std::string(info.keeps)}}};
+  fail("attention_setting: there is no '", name, "'");
+}
+
 struct FamilyForm {
   std::string name, title, description;
   CatalogueEntry (*entry)(const std::string& name);
@@ -126,6 +139,8 @@ const std::vector<FamilyForm>& forms() {
        "F(x; p) with parameters p that training changes; facts are for the initial p.", learned_activation},
       {"attention", "Attentions", "How a block reads its context.",
        [](Name n) { return registered(nn::attentions(), n); }},
+      {"attention_setting", "Settings of attentions",
+       "What a setting adds to an attention, on top of the attention's own parameters.", attention_setting},
       {"feed_forward", "Feed-forward layers", "How a block reads its weights.",
        [](Name n) { return registered(nn::feed_forwards(), n); }},
       {"normalization", "Normalizations", "Over the channels of each token.",
@@ -153,6 +168,9 @@ std::vector<nn::Family> named_families() {
     if (!known) all.push_back({name, std::move(members)});
   };
   add("learned_activation", nn::learned_activation_names());
+  std::vector<std::string> settings;
+  for (const nn::Info& info : nn::attention_settings()) settings.emplace_back(info.name);
+  add("attention_setting", std::move(settings));
   add("tokenizer", tokenizers().names());
   add("model", presets().names());
   return all;

@@ -111,17 +111,19 @@ struct AttendOperation {
     return Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   }
   struct Statistics {
-    Tensor sum, positive_sum, entropy;
+    Tensor sum, positive_sum, entropy, zero_share, maximum;
   };
   Statistics statistics(const Operands& x, const Tensor& log_sum) const {
     const Tensor& q = x[query];
-    const Statistics s = {row_numbers(q), row_numbers(q), row_numbers(q)};
+    const Statistics s = {row_numbers(q), row_numbers(q), row_numbers(q), row_numbers(q), row_numbers(q)};
     dispatch(q.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       attend_statistics<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x), numbers<A>(log_sum),
                            {.sum = new_numbers<A>(s.sum),
                             .positive_sum = new_numbers<A>(s.positive_sum),
-                            .entropy = new_numbers<A>(s.entropy)});
+                            .entropy = new_numbers<A>(s.entropy),
+                            .zero_share = new_numbers<A>(s.zero_share),
+                            .maximum = new_numbers<A>(s.maximum)});
     });
     return s;
   }
@@ -179,17 +181,17 @@ struct Attend : AttendOperation {
 struct AttendWithStatistics : AttendOperation {
   static constexpr const char* name = "attend_with_statistics";
   template <class... X>
-  std::array<Tensor, 3> forward(Saved& saved, const X&... x) const {
+  std::array<Tensor, 5> forward(Saved& saved, const X&... x) const {
     const Operands all = {x...};
     const Results y = run(all);
     const Statistics s = statistics(all, y.log_sum);
     keep_operands(saved, all);
     saved.keep(y.output, y.log_sum, s.positive_sum, s.entropy);
-    return {y.output, s.sum, s.entropy};
+    return {y.output, s.sum, s.entropy, s.zero_share, s.maximum};
   }
-  Gradients<inputs> backward(const Saved& saved, const std::array<Tensor, 3>& dy) const {
-    return pull_back(saved, saved[inputs], saved[inputs + 1], dy[0], {{}, saved[inputs + 2], saved[inputs + 3]}, dy[1],
-                     dy[2]);
+  Gradients<inputs> backward(const Saved& saved, const std::array<Tensor, 5>& dy) const {
+    return pull_back(saved, saved[inputs], saved[inputs + 1], dy[0], {{}, saved[inputs + 2], saved[inputs + 3], {}, {}},
+                     dy[1], dy[2]);
   }
 };
 
@@ -245,9 +247,10 @@ Read attend(const Reading& reading, const ReadingOptions& options, const std::op
             bool statistics) {
   check_reading(reading, options);
   if (by_simple_operations()) return attend_reference(reading, options, function, statistics);
-  if (!statistics) return {record_reading(Attend{{options, function}}, reading), {}, {}};
-  const auto [output, sum, entropy] = record_reading(AttendWithStatistics{{options, function}}, reading);
-  return {output, sum, entropy};
+  if (!statistics) return {.output = record_reading(Attend{{options, function}}, reading)};
+  const auto [output, sum, entropy, zero_share, maximum] =
+      record_reading(AttendWithStatistics{{options, function}}, reading);
+  return {output, sum, entropy, zero_share.detach(), maximum.detach()};
 }
 
 }  // namespace orrery::nn

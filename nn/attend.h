@@ -27,17 +27,21 @@ struct ReadingOptions {
   bool causal = true;        // query i stands at key i + query_offset and sees none beyond
   bool own = true;           // if not: no query sees the key at its own place
   int64_t query_offset = 0;  // keys that a cache put before those of the queries
+  int64_t keys_dropped = 0;  // and before these, because a span reaches no further back
   int64_t window = 0;        // if not 0: only keys at a distance below it are seen
   double soft_cap = 0, ramp = 0;
   double dropout = 0;  // of the weights
   RandomKey random_key{};
   Tensor lengths = {};                              // (B) i32: keys beyond it are seen by nobody
+  Tensor query_lengths = {};                        // (B) i32: queries beyond it are padding, which no loss counts
   Tensor query_documents = {}, key_documents = {};  // (B, Tq) and (B, Tk) i32, both or none
 };
 
 struct Read {
-  Tensor output;        // (B, Tq, H, Dv)
-  Tensor sum, entropy;  // (B, H, Tq): of the weights of each row; undefined unless asked for
+  Tensor output;  // (B, Tq, H, Dv)
+  // Of the weights of each row, (B, H, Tq), undefined unless asked for; the last two are not differentiable.
+  Tensor sum = {}, entropy = {};
+  Tensor zero_share = {}, maximum = {};  // share of exact zeros among what is seen; largest weight
 };
 
 // Without a function: softmax.
@@ -55,8 +59,10 @@ bool by_simple_operations();
 // ---- the same by simple operations, which store (B, H, Tq, Tk) arrays: for references, for those who watch weights,
 // and for attentions whose row rule has no fused path
 
-Tensor scores_of(const Reading& reading, const ReadingOptions& options);  // (B, H, Tq, Tk + N), nothing hidden
-// 1 where a query sees a key or slot, else 0: (B or 1, 1, Tq, Tk + N).  Not differentiable.
+// (B, H, Tq, Tk + N), 0 where a query does not see
+Tensor scores_of(const Reading& reading, const ReadingOptions& options);
+// 1 where a query sees a key or slot, else 0; it does not see a key with m = 0.  (B or 1, H or 1, Tq, Tk + N), not
+// differentiable.
 Tensor visibility(const Reading& reading, const ReadingOptions& options);
 // scores_of with minus infinity where a query does not see
 Tensor hidden_scores(const Reading& reading, const ReadingOptions& options);
@@ -66,9 +72,15 @@ Tensor read_values(const Tensor& weights, const Reading& reading, const ReadingO
 Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
                       bool statistics = false);
 
-// 1 for the queries within the lengths, 0 for padding, (B or 1, 1, Tq), of the dtype of row statistics.  Cross
-// attention has lengths of its keys only: all queries count.  Not differentiable.
+// Sum, entropy, share of zeros and maximum of the rows of any weights; `visible` as `visibility` gives it.
+Read row_statistics(const Tensor& weights, const Tensor& visible);
+
+// 1 for the queries within query_lengths, 0 for padding, (B or 1, 1, Tq), of the dtype of row statistics.  Not
+// differentiable.
 Tensor real_rows(const Reading& reading, const ReadingOptions& options);
+// How many keys and slots each query sees, 0 for padding: what a loss of the rows' statistics counts by.  Shape and
+// dtype as above.
+Tensor counted_keys(const Reading& reading, const ReadingOptions& options);
 
 // How many keys each query sees, without regard to a span's ramp, slots not counted, f64 numbers as `dtype`:
 // (B or 1, Tq).  Not differentiable.

@@ -7,6 +7,7 @@
 #include "engine/check.h"
 #include "engine/ops.h"
 #include "nn/attend.h"
+#include "nn/seen_product.h"
 
 namespace orrery::nn {
 namespace {
@@ -60,33 +61,26 @@ Tensor span_mask(const Reading& r, const ReadingOptions& o) {
   return concatenate({m, Tensor::full(Shape{m.size(0), m.size(1), m.size(2), r.slot_key.size(0)}, 1, dtype)}, 3);
 }
 
-// Keys or values that no query sees, and queries that see nothing, as zeros: 0 times NaN would be NaN.
-Tensor seen_only(const Tensor& x, const Tensor& seen, int axis_of_others) {
-  const Tensor some = max(axis_of_others == 3 ? seen : transpose(seen), -1);  // (B or 1, 1, T)
-  const Tensor rows = some.reshape(Shape{some.size(0), some.size(2), 1, 1});
-  return where(rows, x, Tensor::zeros({1}, x.dtype()));
-}
-
 }  // namespace
 
-Tensor scores_of(const Reading& given, const ReadingOptions& o) {
-  const Tensor seen = visibility(given, o);
-  Reading r = given;
-  r.query = seen_only(given.query, seen, 3);
-  if (r.key.size(1) > 0) r.key = seen_only(given.key, slice(seen, 3, 0, r.key.size(1)), 2);
+Tensor scores_of(const Reading& r, const ReadingOptions& o) {
   const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
-  const Tensor q = permute(r.query, {0, 2, 1, 3});
-  Tensor s = matmul(q, heads_first(r.key, heads), {.b = true});
+  const Tensor q = permute(r.query, {0, 2, 1, 3}), seen = visibility(r, o), zero = Tensor::zeros({1}, q.dtype());
+  const Tensor keys = joined(heads_first(r.key, heads), r.slot_key ? slots_of(r.slot_key, batch, heads) : Tensor(), 2);
+  Tensor s = seen_scores(q, keys, seen) * o.scale;
+  const auto of_distance = [&](const Tensor& term) {  // slots have no distance
+    const Tensor of_context = where(slice(seen, 3, 0, r.key.size(1)), term, zero);
+    return r.slot_key ? joined(of_context, Tensor::zeros(of_context.shape().with(3, r.slot_key.size(0)), q.dtype()), 3)
+                      : of_context;
+  };
   if (r.distance_key) {  // p_|x| for every pair: (Tq, Tk, D)
     const Tensor p = gather_rows(r.distance_key, distances(r, o, r.distance_key.size(0) - 1));
-    s = s + sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1});
+    s = s + of_distance(sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1}) * o.scale);
   }
-  s = s * o.scale;
   if (r.distance_bias) {
     const Tensor b = gather_rows(transpose(r.distance_bias), distances(r, o, r.distance_bias.size(1) - 1));
-    s = s + permute(b, {2, 0, 1}).to(s.dtype());
+    s = s + of_distance(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, r.key.size(1)}));
   }
-  if (r.slot_key) s = joined(s, matmul(q, slots_of(r.slot_key, batch, heads), {.b = true}) * o.scale, 3);
   return o.soft_cap > 0 ? tanh(s / o.soft_cap) * o.soft_cap : s;
 }
 
@@ -97,7 +91,8 @@ Tensor visibility(const Reading& r, const ReadingOptions& o) {
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t i = 0; i < queries; ++i)
       for (int64_t j = 0; j < keys + slots; ++j) seen.push_back(j >= keys || sees(o, b, i, j, queries, keys));
-  return Tensor::from(Shape{batch, 1, queries, keys + slots}, seen, r.query.dtype());
+  const Tensor by_place = Tensor::from(Shape{batch, 1, queries, keys + slots}, seen, r.query.dtype());
+  return r.span ? by_place * step(span_mask(r, o)).detach() : by_place;
 }
 
 Tensor hidden_scores(const Reading& r, const ReadingOptions& o) {
@@ -107,11 +102,7 @@ Tensor hidden_scores(const Reading& r, const ReadingOptions& o) {
 
 Tensor weights_of(const Reading& r, const ReadingOptions& o, const std::optional<Activation>& function) {
   const Tensor s = scores_of(r, o), zero = Tensor::zeros({1}, s.dtype());
-  Tensor seen = visibility(r, o), m;
-  if (r.span) {
-    m = span_mask(r, o);
-    seen = seen * step(m);  // a key with m = 0 is not seen: the maximum is taken over the others
-  }
+  const Tensor seen = visibility(r, o), m = r.span ? span_mask(r, o) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(seen, m ? w * m : w, zero); };
   if (function) return masked((*function)(where(seen, s, zero)));
   const Tensor hidden = where(seen, s, Tensor::full({1}, -INFINITY, s.dtype()));
@@ -123,11 +114,10 @@ Tensor weights_of(const Reading& r, const ReadingOptions& o, const std::optional
 
 Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions& o) {
   const int64_t heads = r.query.size(2);
-  const Tensor context =
-      r.value.size(1) > 0 ? seen_only(r.value, slice(visibility(r, o), 3, 0, r.value.size(1)), 2) : r.value;
-  const Tensor values =
-      joined(heads_first(context, heads), r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
-  if (o.dropout == 0) return permute(matmul(weights, values), {0, 2, 1, 3});
+  const Tensor seen = visibility(r, o),
+               values = joined(heads_first(r.value, heads),
+                               r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
+  if (o.dropout == 0) return permute(seen_sum(weights, values, seen), {0, 2, 1, 3});
   const int64_t keys = weights.size(3), blocks = (keys + 3) / 4;
   std::vector<double> keep;
   for (int64_t row = 0; row < weights.count() / keys; ++row)
@@ -135,28 +125,47 @@ Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions
       const auto word = o.random_key.bits(static_cast<uint64_t>(row * blocks + j / 4))[static_cast<size_t>(j % 4)];
       keep.push_back(static_cast<double>(word) >= o.dropout * 4294967296.0 ? 1 / (1 - o.dropout) : 0);
     }
-  return permute(matmul(weights * Tensor::from(weights.shape(), keep, weights.dtype()), values), {0, 2, 1, 3});
+  const Tensor kept = weights * Tensor::from(weights.shape(), keep, weights.dtype());
+  return permute(seen_sum(kept, values, seen), {0, 2, 1, 3});
+}
+
+Read row_statistics(const Tensor& w, const Tensor& visible) {
+  const Tensor zero = Tensor::zeros({1}, w.dtype()), one = Tensor::full({1}, 1, w.dtype());
+  const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
+  const Tensor p = positive / where(alive, total, one), above = step(p);
+  const Tensor seen = broadcast_to(visible, w.shape()), count = sum(seen, {-1});
+  const Tensor zeros = sum(seen * where(w, zero, one), {-1});
+  const Tensor largest = max(where(seen, w, Tensor::full({1}, -INFINITY, w.dtype())), -1);
+  return {.output = {},
+          .sum = sum(w, {-1}),
+          .entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1}),
+          .zero_share = (zeros / maximum(count, one)).detach(),
+          .maximum = where(count, largest, zero).detach()};
 }
 
 Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
                       bool statistics) {
   const Tensor w = weights_of(reading, options, function);
-  const Read read = {read_values(w, reading, options), {}, {}};
-  if (!statistics) return read;
-  const Tensor zero = Tensor::zeros({1}, w.dtype()), one = Tensor::full({1}, 1, w.dtype());
-  const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
-  const Tensor p = positive / where(alive, total, one), above = step(p);
-  return {read.output, sum(w, {-1}), -sum(where(above, p * log(where(above, p, one)), zero), {-1})};
+  Read read;
+  if (statistics) read = row_statistics(w, visibility(reading, options));
+  read.output = read_values(w, reading, options);
+  return read;
 }
 
 Tensor real_rows(const Reading& r, const ReadingOptions& o) {
   const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const int64_t queries = r.query.size(1);
-  if (!o.lengths || r.key.size(1) != queries + o.query_offset) return Tensor::full({1, 1, queries}, 1, dtype);
+  if (!o.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype);
   std::vector<double> real;
   for (int64_t b = 0; b < r.query.size(0); ++b)
-    for (int64_t i = 0; i < queries; ++i) real.push_back(i + o.query_offset < o.lengths.data<int32_t>()[b]);
+    for (int64_t i = 0; i < queries; ++i) real.push_back(i + o.query_offset < o.query_lengths.data<int32_t>()[b]);
   return Tensor::from(Shape{r.query.size(0), 1, queries}, real, dtype);
+}
+
+Tensor counted_keys(const Reading& r, const ReadingOptions& o) {
+  const Tensor real = real_rows(r, o), n = visible_keys(r, o, real.dtype());
+  const auto slots = static_cast<double>(r.slot_key ? r.slot_key.size(0) : 0);
+  return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
 }
 
 Tensor visible_keys(const Reading& r, const ReadingOptions& o, Dtype dtype) {
@@ -166,7 +175,7 @@ Tensor visible_keys(const Reading& r, const ReadingOptions& o, Dtype dtype) {
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t i = 0; i < queries; ++i) {
       const int64_t place = i + o.query_offset, length = o.lengths ? o.lengths.data<int32_t>()[b] : keys;
-      const int64_t begin = o.window > 0 ? std::max<int64_t>(place - o.window + 1, 0) : 0;
+      const int64_t begin = o.window > 0 ? std::max(place - o.window + 1, -o.keys_dropped) : 0;
       const int64_t band_end = o.window > 0 ? std::min(place + o.window, length) : length;
       const int64_t end = o.causal ? std::min(place + 1, band_end) : band_end;
       int64_t n = std::max<int64_t>(end - begin, 0) - (!o.own && place >= begin && place < end);

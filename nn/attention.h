@@ -29,7 +29,9 @@ struct AttentionOptions {
   double deviation = 0.02;
   int64_t context = 0;                 // the most tokens, of a cache too; 0: unknown
   const Position* position = nullptr;  // of the model, which outlives the attention
-  int64_t memory_width = 0;            // not 0: cross attention, which reads pass.memory (B, Tk, memory_width)
+  // Not 0: cross attention, which reads pass.memory (B, Tk, memory_width), sees all of it within pass.memory_lengths
+  // and pass.memory_documents, and turns its keys (rotary) by their places in the memory.
+  int64_t memory_width = 0;
 };
 
 // Settings of the layer, which every attention's spec takes after its own.
@@ -81,10 +83,12 @@ class AttentionLayer : public Sublayer {
 
  private:
   Tensor by_head(const Tensor& x, int64_t heads) const;
+  ReadingOptions span_limits() const;
   int64_t within_window(int64_t distances) const;
   Reading project(const Tensor& x, Pass& pass);
   void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
-  ReadingOptions options_of(const Pass& pass) const;
+  ReadingOptions options_of(const Reading& reading, const Pass& pass) const;
+  void show_weights(const Reading& reading, const ReadingOptions& options);
   Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
 
   std::string name_;
@@ -101,15 +105,22 @@ class AttentionLayer : public Sublayer {
   Linear output_;
 };
 
-// With a cache in the pass: puts the keys and values of the tokens before in front, and keeps all of them for the next
-// pass.  `name` and `path` are those of the attention.
-void continue_from_cache(std::string_view name, const std::string& path, Reading& reading, Pass& pass, bool causal);
+// Errors if the pass has a cache from which this attention, `name`, cannot go on.
+void check_cache(std::string_view name, const Pass& pass, bool causal);
+// With a cache in the pass: puts the keys and values of the tokens before in front, and keeps them for the next pass,
+// under `path`, the attention's.  If not 0, keys at a distance of `reach` and beyond are seen by nobody: they are
+// dropped, in steps of 64, and `reading` may begin with fewer keys than there were tokens.
+void continue_from_cache(const std::string& path, Reading& reading, Pass& pass, int64_t reach = 0);
 // The position's terms of the scores, in the dtypes that attend wants; `position` may be null.
 void add_distance_terms(const Position* position, int64_t distances, Reading& reading);
+
+// What the layer's settings add to any attention: one for each that has a formula.
+const std::vector<Info>& attention_settings();
 
 using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
 Registry<AttentionEntry>& attentions();
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
+Spec resolved_attention(const Spec& spec);  // with all settings by name, those of a span and of slots too
 
 // Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads,
 // cross (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a

@@ -40,13 +40,24 @@ void check_abilities(std::string_view name, const AttentionSettings& s, const At
 
 }  // namespace
 
-void continue_from_cache(std::string_view name, const std::string& path, Reading& r, Pass& pass, bool causal) {
+void check_cache(std::string_view name, const Pass& pass, bool causal) {
   if (!pass.cache) return;
   check(causal, name, ": only causal attention can continue from a cache");
   check(!pass.lengths && !pass.documents, name, ": a cache holds whole sequences, without lengths and documents");
+}
+
+void continue_from_cache(const std::string& path, Reading& r, Pass& pass, int64_t reach) {
+  if (!pass.cache) return;
+  constexpr int64_t step = 64;
+  const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
   Cache::Entry& kept = pass.cache->entries[path];
   if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
-  kept = {r.key.detach(), r.value.detach()};
+  const int64_t first = next - r.key.size(1), reached = reach > 0 ? std::max<int64_t>(next - reach + 1, 0) : 0;
+  const int64_t drop = reached / step * step - first, keys = r.key.size(1);
+  if (drop > 0)
+    kept = {slice(r.key, 1, drop, keys).detach(), slice(r.value, 1, drop, keys).detach()};
+  else
+    kept = {r.key.detach(), r.value.detach()};
 }
 
 void add_distance_terms(const Position* position, int64_t distances, Reading& r) {
@@ -55,6 +66,51 @@ void add_distance_terms(const Position* position, int64_t distances, Reading& r)
   if (const Tensor bias = position->distance_bias(distances))
     r.distance_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   if (const Tensor key = position->distance_key(distances)) r.distance_key = key.to(dtype);
+}
+
+Spec resolved_attention(const Spec& spec) {
+  Spec all = resolved(attentions(), spec);
+  for (Spec::Item& item : all.items) {
+    if (item.key == "span") item.value = resolved_span(item.value);
+    if (item.key == "persistent") item.value = resolved_slots(item.value);
+  }
+  return all;
+}
+
+const std::vector<Info>& attention_settings() {
+  static const std::vector<Info> all = {
+      {.name = "adaptive_span",
+       .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
+       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+       .parameters = "z' 0, of each head",
+       .keeps = "z of each head"},
+      {.name = "dynamic_span",
+       .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
+       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+       .parameters = "v N(0, 0.02^2), b -4, of each head",
+       .keeps = "x, z' of each head and query"},
+      {.name = "fixed",
+       .formula = "span=fixed(S): w_ij = 0 from a distance of S on",
+       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+       .parameters = "none",
+       .keeps = "nothing"},
+      {.name = "gate",
+       .formula = "o_i F(x_i W_g)",
+       .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
+       .parameters = "W_g N(0, 0.02^2), bias 0",
+       .keeps = "x, x W_g, o"},
+      {.name = "qk_norm",
+       .formula = "q, k each normalized over the head size",
+       .source = "Dehghani et al. 2023, arXiv:2302.05442",
+       .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
+       .keeps = "as the normalization, of q and of k"},
+      {.name = "slots",
+       .formula = "persistent=N or slots(N): keys K_n and values V_n beside the context",
+       .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
+       .parameters = "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), used times sqrt(D), sqrt(N); N(0, 1) with scaled=no",
+       .keeps = "K, V as they are used"},
+  };
+  return all;
 }
 
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
@@ -86,15 +142,21 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
   own_ = settings.own == "yes" || (settings.own == "default" && !(span_ && span_->learned()));
-  if (options.position && options.context > 0) options.position->check_reach(within_window(options.context));
+  if (!options.position) return;
+  options.position->check_head_size(head_size_);
+  if (options.context > 0) options.position->check_reach(within_window(options.context));
 }
 AttentionLayer::~AttentionLayer() = default;
 
-// So many distances are seen, of those that there are.
-int64_t AttentionLayer::within_window(int64_t distances) const {
+ReadingOptions AttentionLayer::span_limits() const {
   ReadingOptions limits{.own = own_};
   if (span_) span_->limit(limits);
-  return limits.window > 0 ? std::min(distances, limits.window) : distances;
+  return limits;
+}
+// So many distances are seen, of those that there are.
+int64_t AttentionLayer::within_window(int64_t distances) const {
+  const int64_t window = span_limits().window;
+  return window > 0 ? std::min(distances, window) : distances;
 }
 
 Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
@@ -129,16 +191,23 @@ void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
   }
 }
 
-ReadingOptions AttentionLayer::options_of(const Pass& pass) const {
+ReadingOptions AttentionLayer::options_of(const Reading& r, const Pass& pass) const {
   const bool cross = options_.memory_width != 0;
+  const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
   ReadingOptions o{.scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
                    .causal = options_.causal && !cross,
                    .own = own_ || cross,
-                   .query_offset = cross ? 0 : pass.offset(),
+                   .query_offset = cached,
+                   .keys_dropped = cross ? 0 : pass.offset() - cached,
                    .dropout = pass.training ? settings_.dropout : 0,
                    .random_key = pass.key.derive(path()),
-                   .lengths = cross ? pass.memory_lengths : pass.lengths};
-  if (!cross) o.query_documents = o.key_documents = pass.documents;
+                   .lengths = cross ? pass.memory_lengths : pass.lengths,
+                   .query_lengths = pass.lengths};
+  check(!cross || bool(pass.documents) == bool(pass.memory_documents), name_,
+        ": cross attention reads the memory of a token's own document, so pass.documents and pass.memory_documents "
+        "come together; only ",
+        pass.documents ? "the first" : "the second", " is given");
+  o.query_documents = pass.documents, o.key_documents = cross ? pass.memory_documents : pass.documents;
   if (span_) span_->limit(o);
   return o;
 }
@@ -153,25 +222,41 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
                           .causal = false,
                           .soft_cap = o.soft_cap,
                           .dropout = o.dropout,
-                          .random_key = o.random_key.derive("slots")};
+                          .random_key = o.random_key.derive("slots"),
+                          .query_lengths = o.query_lengths};
   return read(context, o, pass) + read(slots, of_slots, pass);
+}
+
+// The weights and the numbers about their rows, as far as somebody watches them.
+void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
+  constexpr const char* names[] = {"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"};
+  if (std::count_if(std::begin(names), std::end(names), [&](const char* n) { return is_watched(path(), n); }) == 0)
+    return;
+  const NoGrad guard;
+  const Tensor w = weights(r, o);
+  if (!w) return;
+  const Read rows = row_statistics(w, visibility(r, o));
+  const Tensor shown[] = {w, rows.sum, rows.entropy, rows.zero_share, rows.maximum};
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (is_watched(path(), names[i])) watch(path(), names[i], shown[i]);
 }
 
 Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
   if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
-  if (options_.position && !options_.memory_width) {
+  const bool cross = options_.memory_width != 0;
+  if (!cross) check_cache(name_, pass, options_.causal);
+  if (options_.position) {
     r.query = options_.position->rotate(r.query, pass);
-    r.key = options_.position->rotate(r.key, pass);
+    Pass of_memory;
+    of_memory.documents = pass.memory_documents;
+    r.key = options_.position->rotate(r.key, cross ? of_memory : pass);
   }
   r.query = watch(path(), "query", r.query), r.key = watch(path(), "key", r.key);
   r.value = watch(path(), "value", r.value);
-  if (!options_.memory_width) continue_from_cache(name_, path(), r, pass, options_.causal);
+  if (!cross) continue_from_cache(path(), r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
-  const ReadingOptions o = options_of(pass);
-  if (is_watched(path(), "weights")) {
-    const NoGrad guard;
-    if (const Tensor w = weights(r, o)) watch(path(), "weights", w);
-  }
+  const ReadingOptions o = options_of(r, pass);
+  show_weights(r, o);
   const Tensor read = watch(path(), "read", read_all(r, o, pass));
   const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;

@@ -25,6 +25,9 @@ double saturation_share(const Tensor& x, double alpha, double threshold = 2);
 // Share of exact zeros among the weights; among those with visible != 0 if a mask (of a shape that broadcasts) is
 // given.
 double zero_share(const Tensor& weights, const Tensor& visible = {});
+// Share of the rows (..., n) whose weights are all zero, though there is something to see: queries that read nothing.
+// Rows in which `visible` is 0 everywhere do not count.
+double dead_row_share(const Tensor& weights, const Tensor& visible = {});
 // The part of a row's positive weight that its largest `share` of entries carries, mean over the rows that have any:
 // share 0.002 of 4,096 slots are the 8 largest; at least one.
 double top_share(const Tensor& weights, double share);

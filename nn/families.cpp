@@ -28,7 +28,7 @@ Registry<NormalizationEntry>& normalizations() {
   return all;
 }
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options) {
-  return normalizations().at(spec.name).make(spec, options);
+  return make_from(normalizations(), spec, options);
 }
 
 Registry<AttentionEntry>& attentions() {
@@ -36,7 +36,7 @@ Registry<AttentionEntry>& attentions() {
   return all;
 }
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options) {
-  return attentions().at(spec.name).make(spec, options);
+  return make_from(attentions(), spec, options);
 }
 
 Registry<FeedForwardEntry>& feed_forwards() {
@@ -44,7 +44,7 @@ Registry<FeedForwardEntry>& feed_forwards() {
   return all;
 }
 std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options) {
-  return feed_forwards().at(spec.name).make(spec, options);
+  return make_from(feed_forwards(), spec, options);
 }
 
 Registry<PositionEntry>& positions() {
@@ -52,7 +52,7 @@ Registry<PositionEntry>& positions() {
   return all;
 }
 std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions& options) {
-  return positions().at(spec.name).make(spec, options);
+  return make_from(positions(), spec, options);
 }
 
 Registry<Info>& layers() {

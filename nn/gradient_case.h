@@ -23,13 +23,15 @@ const std::vector<RegisteredCase>& gradient_cases();  // by family, then name
 bool add_gradient_case(std::string family, std::string name, MakeGradientCase make, std::string title = "");
 GradientCase make_case(const RegisteredCase& registered, uint64_t seed = 0);
 
-// A whole module as a case: its input and every parameter, from a random state within the parameters' bounds.  The
-// reference is the same module while a SimpleOperations lives (nn/attend.h), if `against_simple` says so.
+// A whole module as a case: its input and every parameter, from a random state within the parameters' bounds.  Losses
+// that the pass wants are part of the result; it is an error if the module does not give them.  The reference is the
+// same module while a SimpleOperations lives (nn/attend.h), if `against_simple` says so.
 struct ModuleCase {
   std::shared_ptr<Module> module;
   Shape input;
-  std::function<void(Pass&)> prepare = {};  // lengths, documents, memory
+  std::function<void(Pass&)> prepare = {};  // lengths, documents, memory, wanted losses
   bool against_simple = false;
+  int64_t quotients = 64;  // as in GradientCase
 };
 GradientCase module_case(const ModuleCase& settings, const CaseTensors& random);
 

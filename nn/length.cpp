@@ -35,7 +35,7 @@ LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
 }
 
 Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
-  const Dtype dtype = r.query.dtype();
+  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
   if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype);
   const auto at_least_one = [](int64_t n) { return static_cast<double>(std::max<int64_t>(n, 1)); };
@@ -50,7 +50,7 @@ Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
   const int64_t batch = o.query_documents ? r.query.size(0) : 1;
   std::vector<double> n;
   for (int64_t b = 0; b < batch; ++b)
-    for (int64_t i = 0, begin = -o.query_offset; i < queries; ++i) {
+    for (int64_t i = 0, begin = -o.query_offset - o.keys_dropped; i < queries; ++i) {
       const int32_t* const ids = o.query_documents ? o.query_documents.data<int32_t>() + b * queries : nullptr;
       if (ids && i > 0 && ids[i] != ids[i - 1]) begin = i;
       n.push_back(at_least_one(i - begin + 1 + slots));
@@ -62,5 +62,7 @@ Tensor LengthRule::log_length(const Reading& r, const ReadingOptions& o) const {
   const NoGrad guard;
   return log(length(r, o));
 }
+
+Tensor times_once(const Tensor& x, const Tensor& factor) { return (x.to(factor.dtype()) * factor).to(x.dtype()); }
 
 }  // namespace orrery::nn

@@ -17,7 +17,8 @@ namespace orrery::nn {
 class LengthRule {
  public:
   LengthRule(std::string_view owner, const Spec& spec, bool causal);
-  // ln L for each query, (B or 1, Tq, 1, 1), to be broadcast over (B, Tq, H, Dv).  Not differentiable.
+  // ln L for each query, (B or 1, Tq, 1, 1), to be broadcast over (B, Tq, H, Dv); f32 for bf16 queries, as L = 1001
+  // has no bf16.  Not differentiable.
   Tensor log_length(const Reading& reading, const ReadingOptions& options) const;
   // L itself
   Tensor length(const Reading& reading, const ReadingOptions& options) const;
@@ -26,5 +27,8 @@ class LengthRule {
   enum class Kind { keys_visible, row_index, padded_length, fixed } kind_;
   int64_t fixed_ = 0;
 };
+
+// x factor, computed in the dtype of the factor and rounded once to that of x.
+Tensor times_once(const Tensor& x, const Tensor& factor);
 
 }  // namespace orrery::nn

@@ -23,8 +23,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 // between 0 and 1.
 Tensor sigmoid_cross_entropy(const Tensor& logits, const Tensor& targets);
 
-// limit times the mean of the relative spans z' (any shape), of one layer: what a head's span costs.
-Tensor span_penalty(const Tensor& spans, double limit);
+// limit times the mean of the relative spans z' (any shape), of one layer: what a head's span costs.  Spans where
+// `counted` (of a shape that broadcasts to theirs) is 0 are left out: those of padding.
+Tensor span_penalty(const Tensor& spans, double limit, const Tensor& counted = {});
 
 // Mean over the rows with S > 0 of |ln S|, S (any shape) being the sums of attention rows; 0 if there is no such row.
 Tensor normalization_loss(const Tensor& sums);
@@ -35,10 +36,11 @@ Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, doubl
 
 struct EntropyRegularizer {
   double tolerance = 0.2;  // m: a share of the ceiling within which nothing is paid
-  bool causal = true;      // the ceiling is that of causal rows
+  bool causal = true;      // row i sees i keys, from 1; otherwise each sees T
+  Tensor visible = {};     // (B or 1, 1, T): how many keys each row sees, 0 for rows that are left out; before `causal`
 };
 // Mean over heads of (E - theta E_max)^2 where |E - theta E_max| > m E_max; E the mean of the entropies (B, H, T) over
-// batch and rows, theta (H) the learned threshold.
+// batch and rows, E_max that of ln n, n the keys that a row sees; theta (H) the learned threshold.
 Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, const EntropyRegularizer& settings = {});
 // scores (B, H, T, K) / temperature, (H) or (H, T), learned: what the regularizer moves entropies with.
 Tensor tempered(const Tensor& scores, const Tensor& temperature);

@@ -71,9 +71,10 @@ struct Pass {
   Tensor lengths;         // (B) i32: how many tokens of each sequence are real; undefined: all
   Tensor documents;       // (B, T) i32: a token sees only tokens of the same document; undefined: all one
 
-  Tensor memory;           // (B, Tk, C): what cross attention reads
-  Tensor memory_lengths;   // (B) i32
-  Cache* cache = nullptr;  // of keys and values; only where nothing is differentiated
+  Tensor memory;            // (B, Tk, C): what cross attention reads
+  Tensor memory_lengths;    // (B) i32
+  Tensor memory_documents;  // (B, Tk) i32: with `documents`, a token reads only the memory of the same document
+  Cache* cache = nullptr;   // of keys and values; only where nothing is differentiated
   int64_t offset() const { return cache ? cache->tokens : 0; }  // place of the first token
 
   struct Loss {

@@ -143,7 +143,7 @@ Registry<OptimizerEntry>& optimizers() {
   return all;
 }
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters) {
-  return optimizers().at(spec.name).make(spec, parameters);
+  return make_from(optimizers(), spec, parameters);
 }
 
 }  // namespace orrery::nn

@@ -20,7 +20,7 @@ class Position : public Module {
  public:
   // x (B, T, width), an embedding, with its positions added: learned, sinusoidal.
   Tensor forward(const Tensor& x, Pass&) override { return x; }
-  // Queries or keys x (B, T, H, D), turned by their places: rotary.
+  // Queries or keys x (B, T, H, D), turned by their places in their documents: rotary.
   virtual Tensor rotate(const Tensor& x, Pass&) const { return x; }
   // Terms of the scores by the distance between query and key, 0 <= distance < `distances` (nn/attend.h), of whatever
   // floating dtype; undefined if there are none: alibi, relative.
@@ -50,7 +50,7 @@ Tensor rows_at_places(std::string_view name, const Tensor& table, const Tensor& 
 // Pairs of channels turned by an angle of each token: (a, b) -> (a cos - b sin, a sin + b cos).
 // nn/positions/rotary.cpp.
 struct Rotation {
-  Tensor cosine, sine;       // (T, pairs), f64 for f64, else f32
+  Tensor cosine, sine;       // (T, pairs) or (B, T, pairs), f64 for f64, else f32
   bool interleaved = false;  // pairs (2i, 2i + 1); otherwise (i, i + pairs)
 };
 Tensor rotate_pairs(const Tensor& x, const Rotation& rotation);  // x (B, T, H, D), 2 pairs <= D; the rest stays

@@ -14,7 +14,7 @@ Registry<ScheduleEntry>& schedules() {
   return all;
 }
 std::unique_ptr<Schedule> make_schedule(const Spec& spec, const ScheduleOptions& options) {
-  return schedules().at(spec.name).make(spec, options);
+  return make_from(schedules(), spec, options);
 }
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {

@@ -34,6 +34,10 @@ Settings settings_of_spec(const Spec& spec) {
 
 }  // namespace
 
+Spec resolved_slots(const Spec& spec) {
+  return spec.name == "none" ? spec : make_spec("slots", settings_of_spec(spec));
+}
+
 Slots::Slots(const Spec& spec, int64_t key_heads, int64_t head_size) {
   const Settings settings = settings_of_spec(spec);
   count_ = settings.count, split_ = settings.split, scaled_ = settings.scaled;

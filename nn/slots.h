@@ -18,6 +18,8 @@ struct SlotKeysAndValues {
   Tensor key, value;  // (N, Hk, D), (N, Hk, Dv)
 };
 
+Spec resolved_slots(const Spec& spec);  // with all settings by name, N as slots(N, ...); none stays
+
 class Slots final : public Module {
  public:
   Slots(const Spec& spec, int64_t key_heads, int64_t head_size);

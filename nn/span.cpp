@@ -1,6 +1,10 @@
 #include "nn/span.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "engine/ops.h"
+#include "nn/entry.h"
 #include "nn/loss.h"
 
 namespace orrery::nn {
@@ -24,6 +28,13 @@ struct FixedSettings {
 };
 
 }  // namespace
+
+Spec resolved_span(const Spec& spec) {
+  if (spec.name == "fixed") return make_spec(spec.name, settings_from<FixedSettings>(spec));
+  if (spec.name == "adaptive_span" || spec.name == "dynamic_span")
+    return make_spec(spec.name, settings_from<Settings>(spec));
+  return spec;
+}
 
 Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
   const bool adaptive = spec.name == "adaptive_span", dynamic = spec.name == "dynamic_span";
@@ -49,6 +60,7 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
   if (kind_ == Kind::dynamic) {
     share_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
     share_of_token_->bias.initialization = constant(-4);
+    share_of_token_->weight.decay = false;
     share_of_token_->weight.rate_group = share_of_token_->bias.rate_group = "spans";
   }
 }
@@ -65,12 +77,24 @@ void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
   const Tensor z = (*this)(x, pass);
   reading.span = z.dtype() == Dtype::bf16 ? z.to(Dtype::f32) : z;
   const double limit = static_cast<double>(limit_);
-  if (pass.wants_loss("span_penalty")) pass.add_loss("span_penalty", span_penalty((z - 1.0) / limit, limit));
+  if (!pass.wants_loss("span_penalty")) return;
+  const Tensor real = real_rows(reading, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
+  pass.add_loss("span_penalty",
+                span_penalty((reading.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
 }
 
 void Span::limit(ReadingOptions& options) const {
   options.window = learned() || !options.own ? limit_ + 1 : limit_;
   options.ramp = ramp_;
+}
+
+int64_t Span::reach(const ReadingOptions& limited) const {
+  if (kind_ != Kind::adaptive) return limited.window;
+  // m > 0 at the distances x < R + z + 1
+  double widest = 0;
+  for (const double share : share_.value.to(Device::cpu).to_vector()) widest = std::max(widest, share);
+  const double seen = std::ceil(ramp_ + widest * static_cast<double>(limit_) + 1);
+  return std::min(limited.window, static_cast<int64_t>(seen));
 }
 
 void Span::visit(Visitor& v) {

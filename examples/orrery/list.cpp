@@ -18,9 +18,14 @@ struct ListSettings {
   }
 };
 
-// "attention", or as the folder is called: "attentions"
+// "attention", or as the folder is called: "attentions".  A family's settings are listed with it.
 bool called(const models::CatalogueFamily& family, const std::string& word) {
-  return word == family.name || word == family.name + "s" || word == family.name + "es";
+  const std::string name = family.name, part = "_setting";
+  if (name.ends_with(part) && word != name && word != name + "s") {
+    const std::string owner = name.substr(0, name.size() - part.size());
+    return word == owner || word == owner + "s";
+  }
+  return word == name || word == name + "s" || word == name + "es";
 }
 bool called(const models::CatalogueEntry& entry, const std::string& word) {
   return entry.name == word || std::find(entry.aliases.begin(), entry.aliases.end(), word) != entry.aliases.end();

@@ -150,15 +150,15 @@ models::GptSettings small_model() {
   return s;
 }
 
-// A model with and without the new name; false if the new one does not stay finite.
-bool train(const std::vector<Name>& names, const TrySettings& settings) {
+// Models with and without the new names; those that do not stay finite, or do not learn.
+std::vector<std::string> train(const std::vector<Name>& names, const TrySettings& settings) {
   const std::string data = data_file(settings.data);
   Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");
-  bool finite = true;
+  std::vector<std::string> failed;
   const auto add = [&](const std::string& title, const models::GptSettings& model) {
     const models::ShortRun run = models::short_run(model, data, settings.steps);
     const bool well = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
-    finite = finite && well;
+    if (!well) failed.push_back("training with " + title);
     table.add(
         {title + (well ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4), fixed(run.seconds, 1)});
   };
@@ -171,7 +171,7 @@ bool train(const std::vector<Name>& names, const TrySettings& settings) {
     }
   std::cout << "training, " << settings.steps << " steps of 4 x 64 characters, mean of the last 20 losses:\n"
             << table.print();
-  return finite;
+  return failed;
 }
 
 }  // namespace
@@ -210,7 +210,8 @@ int try_out(const Arguments& arguments) {
       failed.push_back("gradcheck of " + name.second);
     print_plot(name, settings.range);
   }
-  if (settings.steps > 0 && !train(names, settings)) failed.push_back("training");
+  if (settings.steps > 0)
+    for (std::string& one : train(names, settings)) failed.push_back(std::move(one));
   std::cout << "use it with --plugin=" << plugin << "\n";
   if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
   return failed.empty() ? 0 : 1;

@@ -1,5 +1,9 @@
 #include "models/training/settings.h"
 
+#include "nn/attention.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+
 namespace orrery::models {
 
 std::span<const KeyHint> familiar_names() {
@@ -35,6 +39,18 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
     if (key == "model") settings.model = value;
   settings.gpt = presets().at(settings.model).settings;
   for (const auto& [key, value] : assignments) set_setting(settings, "train", key, value, familiar_names());
+  return settings;
+}
+
+TrainSettings resolved(TrainSettings settings) {
+  GptSettings& gpt = settings.gpt;
+  gpt.attention = nn::resolved_attention(gpt.attention);
+  gpt.feed_forward = nn::resolved(nn::feed_forwards(), gpt.feed_forward);
+  gpt.normalization = nn::resolved(nn::normalizations(), gpt.normalization);
+  gpt.final_normalization = nn::resolved(nn::normalizations(), gpt.final_normalization);
+  gpt.position = nn::resolved(nn::positions(), gpt.position);
+  settings.schedule = nn::resolved(nn::schedules(), settings.schedule);
+  settings.optimizer = nn::resolved(nn::optimizers(), settings.optimizer);
   return settings;
 }
 

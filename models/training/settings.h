@@ -79,4 +79,8 @@ std::span<const KeyHint> familiar_names();
 // The preset named by the last "model" among the assignments, changed by all of them in order.  Each is {key, value}.
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
 
+// The same with every spec complete, as a checkpoint records it: pointwise(relu) says that alpha is 1 and the length
+// keys_visible, whatever the defaults become.
+TrainSettings resolved(TrainSettings settings);
+
 }  // namespace orrery::models

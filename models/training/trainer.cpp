@@ -28,6 +28,17 @@ void check_settings(const TrainSettings& s) {
         " already holds a run; add --resume=yes to go on with it, or choose another --out");
 }
 
+// A resumed run goes on with the model that it began with, which today's settings and defaults must still describe.
+void check_same_model(const TrainSettings& now, const CheckpointState& state) {
+  GptSettings before = resolved(make_settings(state.settings)).gpt, after = resolved(now).gpt;
+  after.dropout = before.dropout;  // no part of the model
+  const auto old_values = list_settings(before), new_values = list_settings(after);
+  for (size_t i = 0; i < old_values.size(); ++i)
+    check(old_values[i] == new_values[i], "train: the run in ", now.out, " has ", old_values[i].first, "=",
+          old_values[i].second, ", not ", new_values[i].second,
+          "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
@@ -43,6 +54,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
         " is too small for the tokenizer's ", tokenizer_->size(), " tokens; leave it out or raise it");
   text_ = std::make_unique<Text>(s.data, *tokenizer_, s.held_out);
   text_->check_context(s.gpt.context);
+  if (!resumed.empty()) check_same_model(s, read_state(resumed));
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
@@ -110,7 +122,7 @@ double Trainer::update(double* gradient_norm, ExtraLosses& extra) {
 std::string Trainer::save() {
   CheckpointState state{.step = step_,
                         .tokenizer = tokenizer_->save(),
-                        .settings = list_settings(settings_),
+                        .settings = list_settings(resolved(settings_)),
                         .validation_loss = validation_loss_};
   const std::string path = write_checkpoint(settings_.out, state, *model_, *optimizer_);
   remove_old_checkpoints(settings_.out, settings_.keep);

@@ -7,78 +7,63 @@
 //   ds_j = u_j (g_j - sum_k u_k g_k / sum_k u_k);   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
 #include "engine/loops.h"
 #include "engine/ops.h"
 #include "engine/scalar.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
+#include "nn/attentions/row_rule.h"
 
 namespace orrery::nn {
 namespace {
 
-template <class T>
-struct Forward {
-  using A = Arithmetic<T>;
-  In<T> scores;
-  Out<T> weights;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> s = scores.at(r * row.n);
-    const Out<T> w = weights.at(r * row.n);
-    const A half = A(0.5), top = row.max([&](int j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
-    A tau = top > lowest ? half * top - 1 : A(0);
-    // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
-    for (int step = 0; step < 60 && top > lowest; ++step) {
-      const A at = tau;
-      const A sum = row.sum([&](int j) { return half * s[j] > at ? half * s[j] - at : A(0); });
-      const A squares =
-          row.sum([&](int j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
-      tau = at + (squares - 1) / (2 * sum);
-      if (!(tau > at)) break;
-    }
-    const A threshold = tau;
-    row.each([&](int j) {
-      const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
-      w[j] = u * u;
-    });
-  }
-};
-
-template <class T>
-struct Backward {
-  using A = Arithmetic<T>;
-  In<T> weights, dw;
-  Out<T> ds;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
-    const Out<T> out = ds.at(r * row.n);
-    const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
-    const A mean = row.sum([&](int j) { return scalar::sqrt(w[j]) * g[j]; }) / (total > 0 ? total : A(1));
-    row.each([&](int j) { out[j] = scalar::sqrt(w[j]) * (g[j] - mean); });
-  }
-};
-
-struct Entmax15 {
+struct Entmax15 : RowRule<Entmax15> {
   static constexpr const char* name = "entmax15";
-  Tensor forward(Saved& saved, const Tensor& s) const {
-    const Tensor w = Tensor::empty_like(s);
-    dispatch(s.dtype(), name, [&]<class T>() {
-      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
-           Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}});
-    });
-    saved.keep(w);
-    return w;
-  }
-  Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
-    const Tensor &w = saved[0], ds = Tensor::empty_like(w);
-    dispatch(w.dtype(), name, [&]<class T>() {
-      rows(w.device(), w.count() / w.size(-1), static_cast<int>(w.size(-1)),
-           Backward<T>{{w.data<T>()}, {dw.data<T>()}, {ds.mutable_data<T>()}});
-    });
-    return {ds};
-  }
+
+  template <class T>
+  struct Forward {
+    using A = Arithmetic<T>;
+    In<T> scores;
+    Out<T> weights;
+    template <class Row>
+    HOST_DEVICE void operator()(Row row, int64_t r) const {
+      const In<T> s = scores.at(r * row.n);
+      const Out<T> w = weights.at(r * row.n);
+      const A half = A(0.5), top = row.max([&](int j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
+      A tau = top > lowest ? half * top - 1 : A(0);
+      // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
+      for (int step = 0; step < 60 && top > lowest; ++step) {
+        const A at = tau;
+        const A sum = row.sum([&](int j) { return half * s[j] > at ? half * s[j] - at : A(0); });
+        const A squares =
+            row.sum([&](int j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
+        tau = at + (squares - 1) / (2 * sum);
+        if (!(tau > at)) break;
+      }
+      const A threshold = tau;
+      row.each([&](int j) {
+        const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
+        w[j] = u * u;
+      });
+    }
+  };
+
+  template <class T>
+  struct Backward {
+    using A = Arithmetic<T>;
+    In<T> weights, dw;
+    Out<T> ds;
+    template <class Row>
+    HOST_DEVICE void operator()(Row row, int64_t r) const {
+      const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+      const Out<T> out = ds.at(r * row.n);
+      const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
+      // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
+      const A mean =
+          row.sum([&](int j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
+      row.each([&](int j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
+    }
+  };
 };
 
 // The support A is taken as known; on it sum_A (s / 2 - tau)^2 = 1 is quadratic in tau, with mean m and k elements:
@@ -113,6 +98,8 @@ class Entmax15Attention final : public AttentionLayer {
 };
 REGISTER_ATTENTION(Entmax15Attention);
 const bool cases = add_attention_cases("entmax15", {"entmax15", "entmax15(qk_norm=rms, scale=1)"});
+const bool dropping =
+    add_attention_case("attention", "entmax15", {.spec = "entmax15(dropout=0.3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

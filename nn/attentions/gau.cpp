@@ -12,6 +12,7 @@
 // feed-forward. Kept: x, u, v, z, q, k, o and what swish keeps.  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/length.h"
 
 namespace orrery::nn {
@@ -60,9 +61,10 @@ class Gau final : public Sublayer {
     Reading r{.query = one_head(z * query_gain_.value + query_bias_.value),
               .key = one_head(z * key_gain_.value + key_bias_.value),
               .value = one_head(swish_(uvz[1]))};
+    check_cache(info.name, pass, options_.causal);
     if (options_.position)
       r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
-    continue_from_cache(info.name, path(), r, pass, options_.causal);
+    continue_from_cache(path(), r, pass);
     add_distance_terms(options_.position, pass.offset() + x.size(1), r);
     ReadingOptions o{.causal = options_.causal,
                      .own = settings_.layer.own != "no",
@@ -72,7 +74,8 @@ class Gau final : public Sublayer {
                      .lengths = pass.lengths,
                      .query_documents = pass.documents,
                      .key_documents = pass.documents};
-    r.query = r.query / length_.length(r, o);
+    const Tensor n = length_.length(r, o);
+    r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
     const Tensor read = attend(r, o, square_).output.reshape(u.shape());
     return linear(u * read, output_.weight.value, output_.bias.value, residual);
   }
@@ -93,8 +96,9 @@ class Gau final : public Sublayer {
     check(s.qk_norm.name == "none",
           "gau: queries and keys come from one z with gains of their own, so qk_norm must be none, not ", s.qk_norm);
     check(s.scale == 0, "gau: scores are divided by n, so scale must be 0, not ", s.scale);
-    check(s.span.name == "none" && s.persistent.name == "none", "gau: cannot be combined with span=", s.span,
-          " or persistent=", s.persistent, "; use pointwise(relu_squared)");
+    check(s.span.name == "none", "gau: cannot be combined with span=", s.span, "; use pointwise(relu_squared)");
+    check(s.persistent.name == "none", "gau: cannot be combined with persistent=", s.persistent,
+          "; use pointwise(relu_squared)");
     check(!options_.position || !options_.position->distance_key(1),
           "gau: position=relative(S, keys) adds to the scores of "
           "other attentions; use relative(S, bias), rotary or another position");
@@ -116,7 +120,9 @@ class Gau final : public Sublayer {
   Activation swish_{"silu"}, square_{"relu_squared"};
 };
 REGISTER_ATTENTION(Gau);
-const bool cases = add_attention_cases("gau", {"gau(size=6)", "gau(size=4, inner=7, length=fixed(3))"}, false);
+const bool cases = add_attention_cases(
+    "gau", {"gau(size=8)", "gau(size=20, inner=7, length=fixed(3))", "gau(size=64, inner=5)"}, false);
+const bool dropping = add_attention_case("attention", "gau", {.spec = "gau(size=6, dropout=0.3)", .dropout = true});
 
 }  // namespace
 }  // namespace orrery::nn

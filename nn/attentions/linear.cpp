@@ -8,10 +8,12 @@
 // complete before they are read. Time and memory are linear in T: no state but the running one exists.
 // normalize=yes: v gets a column of ones, whose sum divides the others (a row whose weights add up to 0 gives 0), so
 // the derivative is that of a quotient. Conventions: the scale D^-1/2 of the scores is split evenly between q and k;
-// packed documents must be contiguous, for the state starts anew at each; linear(identity) = pointwise(identity,
-// alpha=0). Kept: x, y, v.
+// packed documents must be contiguous, for the state starts anew at each; full attention without the own token (own=no)
+// adds two scans, from the front and from the back; linear(identity) = pointwise(identity, alpha=0). Kept: x, y, v.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/autograd.h"
@@ -64,14 +66,31 @@ void add_right(A* out, const A* state, const A* v, int64_t rows, int64_t columns
 }
 
 struct Visible {  // query i sees keys [begin[i], end[i]), both of which never fall as i grows
-  std::vector<int64_t> begin, end;
+  std::vector<int64_t> begin = {}, end = {};
+  bool reversed = false;  // queries and keys are counted from the last to the first
 };
 
 struct LinearRead {
   static constexpr const char* name = "linear_attention";
   ReadingOptions options;
 
-  Visible visible(int64_t sequence, int64_t queries, int64_t keys) const {
+  // The keys that are seen, as ranges that sums can run over: one for each query, but two without a causal mask and
+  // without the own key, those before it and, backwards, those after it.
+  std::vector<Visible> visible(int64_t sequence, int64_t queries, int64_t keys) const {
+    Visible all = ranges(sequence, queries, keys);
+    if (options.own) return {all};
+    Visible after{.reversed = true};
+    for (int64_t i = queries; i-- > 0;) {
+      const auto at = static_cast<size_t>(i);
+      const int64_t own = i + options.query_offset;
+      after.begin.push_back(keys - all.end[at]);
+      after.end.push_back(std::max(keys - all.end[at], keys - std::max(all.begin[at], own + 1)));
+      all.end[at] = std::max(all.begin[at], std::min(all.end[at], own));
+    }
+    if (options.causal) return {all};
+    return {all, after};
+  }
+  Visible ranges(int64_t sequence, int64_t queries, int64_t keys) const {
     const int64_t length = options.lengths ? options.lengths.data<int32_t>()[sequence] : keys;
     const auto ids = [&](const Tensor& t, int64_t n) { return t ? t.data<int32_t>() + sequence * n : nullptr; };
     const int32_t *const of_query = ids(options.query_documents, queries), *const of_key =
@@ -87,7 +106,7 @@ struct LinearRead {
               " is not contiguous; running sums need packed documents one after the other");
       }
       int64_t end = std::min(of_query ? last : keys, length);
-      if (options.causal) end = std::min(end, i + options.query_offset + (options.own ? 1 : 0));
+      if (options.causal) end = std::min(end, i + options.query_offset + 1);
       see.begin.push_back(first);
       see.end.push_back(std::max(first, end));
     }
@@ -99,19 +118,46 @@ struct LinearRead {
     Rows<A> x, y, v;
     int64_t queries, features, values;
   };
-  template <class A>
-  static Head<A> head(const Tensor& x, const Tensor& y, const Tensor& v, int64_t sequence, int64_t h) {
-    const int64_t key_head = h / (x.size(2) / y.size(2));
-    const auto rows = [&](const Tensor& t, int64_t at) {
-      const int64_t stride = t.size(2) * t.size(3);
-      return Rows<A>{t.data<A>() + sequence * t.size(1) * stride + at * t.size(3), stride};
+  // 1 for the queries and for the keys that have part in any pair, 0 for the others: (B, Tq, 1, 1) and (B, Tk, 1, 1),
+  // or undefined if all have.
+  struct Parts {
+    Tensor queries, keys;
+  };
+  Parts parts(int64_t batch, int64_t queries, int64_t keys, Dtype dtype) const {
+    std::vector<double> of_queries(static_cast<size_t>(batch * queries)), of_keys(static_cast<size_t>(batch * keys));
+    for (int64_t b = 0; b < batch; ++b)
+      for (const Visible& see : visible(b, queries, keys))
+        for (int64_t i = 0, done = 0; i < queries; ++i) {
+          const int64_t begin = see.begin[static_cast<size_t>(i)], end = see.end[static_cast<size_t>(i)];
+          if (begin < end) of_queries[static_cast<size_t>(b * queries + (see.reversed ? queries - 1 - i : i))] = 1;
+          for (int64_t j = std::max(begin, done); j < end; ++j)
+            of_keys[static_cast<size_t>(b * keys + (see.reversed ? keys - 1 - j : j))] = 1;
+          done = std::max(done, end);
+        }
+    const auto some = [&](const std::vector<double>& x, int64_t count) {
+      return std::find(x.begin(), x.end(), 0.0) == x.end() ? Tensor()
+                                                           : Tensor::from(Shape{batch, count, 1, 1}, x, dtype);
     };
+    return {some(of_queries, queries), some(of_keys, keys)};
+  }
+
+  template <class A>
+  static Head<A> head(const Tensor& x, const Tensor& y, const Tensor& v, int64_t sequence, int64_t h, bool reversed) {
+    const int64_t key_head = h / (x.size(2) / y.size(2));
+    const auto rows = [&](const Tensor& t, int64_t at) { return rows_of(t.data<A>(), t, sequence, at, reversed); };
     return {rows(x, h), rows(y, key_head), rows(v, key_head), x.size(1), x.size(3), v.size(3)};
   }
+  // The rows of one head of t, whose numbers are `data`.
+  template <class P>
+  static auto rows_of(P* data, const Tensor& t, int64_t sequence, int64_t h, bool reversed) {
+    const int64_t stride = t.size(2) * t.size(3), first = reversed ? t.size(1) - 1 : 0;
+    P* const row = data + (sequence * t.size(1) + first) * stride + h * t.size(3);
+    using A = std::remove_const_t<P>;
+    return std::conditional_t<std::is_const_v<P>, Rows<A>, MutableRows<A>>{row, reversed ? -stride : stride};
+  }
   template <class A>
-  static MutableRows<A> mutable_rows(const Tensor& t, int64_t sequence, int64_t h) {
-    const int64_t stride = t.size(2) * t.size(3);
-    return {t.mutable_data<A>() + sequence * t.size(1) * stride + h * t.size(3), stride};
+  static MutableRows<A> mutable_rows(const Tensor& t, int64_t sequence, int64_t h, bool reversed) {
+    return rows_of(t.mutable_data<A>(), t, sequence, h, reversed);
   }
 
   // Calls read(i, state) for every query, in order, with the state S_i.
@@ -161,10 +207,12 @@ struct LinearRead {
       if constexpr (std::is_same_v<A, T>)
         parallel_for(x.size(0) * heads, 1, [&](int64_t begin, int64_t end) {
           for (int64_t u = begin; u < end; ++u) {
-            const Head<A> h = head<A>(x, y, v, u / heads, u % heads);
-            const MutableRows<A> out = mutable_rows<A>(o, u / heads, u % heads);
-            scan_queries(h, visible(u / heads, h.queries, y.size(1)),
-                         [&](int64_t i, const A* state) { add_left(out[i], state, h.x[i], h.features, h.values); });
+            for (const Visible& see : visible(u / heads, x.size(1), y.size(1))) {
+              const Head<A> h = head<A>(x, y, v, u / heads, u % heads, see.reversed);
+              const MutableRows<A> out = mutable_rows<A>(o, u / heads, u % heads, see.reversed);
+              scan_queries(h, see,
+                           [&](int64_t i, const A* state) { add_left(out[i], state, h.x[i], h.features, h.values); });
+            }
           }
         });
     });
@@ -181,31 +229,37 @@ struct LinearRead {
   }
   Gradients<3> gradients(const Tensor& x, const Tensor& y, const Tensor& v, const Tensor& dy) const {
     Gradients<3> d = {Tensor::zeros_like(x), Tensor::zeros_like(y), Tensor::zeros_like(v)};
-    const int64_t key_heads = y.size(2), group = x.size(2) / key_heads;
+    const int64_t key_heads = y.size(2);
     dispatch(x.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       if constexpr (std::is_same_v<A, T>)
         parallel_for(x.size(0) * key_heads, 1, [&](int64_t begin, int64_t end) {
           for (int64_t u = begin; u < end; ++u) {
             const int64_t sequence = u / key_heads, key_head = u % key_heads;
-            const Visible see = visible(sequence, x.size(1), y.size(1));
-            const MutableRows<A> dk = mutable_rows<A>(d[1], sequence, key_head);
-            const MutableRows<A> dv = mutable_rows<A>(d[2], sequence, key_head);
-            for (int64_t q = key_head * group; q < (key_head + 1) * group; ++q) {
-              const Head<A> h = head<A>(x, y, v, sequence, q);
-              const int64_t stride = dy.size(2) * dy.size(3);
-              const Rows<A> g = {dy.data<A>() + sequence * dy.size(1) * stride + q * dy.size(3), stride};
-              const MutableRows<A> dx = mutable_rows<A>(d[0], sequence, q);
-              scan_queries(h, see, [&](int64_t i, const A* s) { add_right(dx[i], s, g[i], h.features, h.values); });
-              scan_keys(h, g, see, [&](int64_t j, const A* r) {
-                add_right(dk[j], r, h.v[j], h.features, h.values);
-                add_left(dv[j], r, h.y[j], h.features, h.values);
-              });
-            }
+            for (const Visible& see : visible(sequence, x.size(1), y.size(1)))
+              add_gradients<A>(x, y, v, dy, d, sequence, key_head, see);
           }
         });
     });
     return d;
+  }
+  // of one key head and the query heads that read it
+  template <class A>
+  static void add_gradients(const Tensor& x, const Tensor& y, const Tensor& v, const Tensor& dy, const Gradients<3>& d,
+                            int64_t sequence, int64_t key_head, const Visible& see) {
+    const int64_t group = x.size(2) / y.size(2);
+    const MutableRows<A> dk = mutable_rows<A>(d[1], sequence, key_head, see.reversed);
+    const MutableRows<A> dv = mutable_rows<A>(d[2], sequence, key_head, see.reversed);
+    for (int64_t q = key_head * group; q < (key_head + 1) * group; ++q) {
+      const Head<A> h = head<A>(x, y, v, sequence, q, see.reversed);
+      const Rows<A> g = rows_of(dy.data<A>(), dy, sequence, q, see.reversed);
+      const MutableRows<A> dx = mutable_rows<A>(d[0], sequence, q, see.reversed);
+      scan_queries(h, see, [&](int64_t i, const A* s) { add_right(dx[i], s, g[i], h.features, h.values); });
+      scan_keys(h, g, see, [&](int64_t j, const A* r) {
+        add_right(dk[j], r, h.v[j], h.features, h.values);
+        add_left(dv[j], r, h.y[j], h.features, h.values);
+      });
+    }
   }
 };
 
@@ -239,7 +293,7 @@ class LinearAttention final : public AttentionLayer {
  private:
   Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
     if (by_simple_operations()) return read_values(weights(r, o), r, o);
-    const Tensor x = features(r.query, o), y = features(r.key, o);
+    const auto [x, y] = features(r, o);
     if (!normalize_) return record(LinearRead{o}, x, y, r.value);
     const Tensor ones = Tensor::full(r.value.shape().with(-1, 1), 1, r.value.dtype());
     const Tensor read = record(LinearRead{o}, x, y, concatenate({r.value, ones}, 3));
@@ -247,23 +301,32 @@ class LinearAttention final : public AttentionLayer {
   }
   Tensor weights(const Reading& r, const ReadingOptions& o) override {
     Reading mapped = r;
-    mapped.query = features(r.query, o), mapped.key = features(r.key, o);
+    std::tie(mapped.query, mapped.key) = features(r, o);
     ReadingOptions plain = o;
     plain.scale = 1;
     const Tensor a = weights_of(mapped, plain, Activation("identity"));
     return normalize_ ? divided(a, sum(a, {-1}, true)) : a;
   }
-  Tensor features(const Tensor& x, const ReadingOptions& o) const { return function_(x * std::sqrt(o.scale)); }
+  // Of queries and keys.  Those that have part in no pair are set to zero before F, whose slope at NaN is NaN.
+  std::pair<Tensor, Tensor> features(const Reading& r, const ReadingOptions& o) const {
+    const LinearRead::Parts parts =
+        LinearRead{o}.parts(r.query.size(0), r.query.size(1), r.key.size(1), r.query.dtype());
+    const auto map = [&](const Tensor& x, const Tensor& part) {
+      return function_((part ? where(part, x, Tensor::zeros({1}, x.dtype())) : x) * std::sqrt(o.scale));
+    };
+    return {map(r.query, parts.queries), map(r.key, parts.keys)};
+  }
   static Tensor divided(const Tensor& x, const Tensor& by) {  // 0 where `by` is 0
-    const Tensor some = step(absolute(by)), one = Tensor::full({1}, 1, by.dtype());
-    return where(some, x / where(some, by, one), Tensor::zeros({1}, x.dtype()));
+    const Tensor one = Tensor::full({1}, 1, by.dtype());
+    return where(by, x / where(by, by, one), Tensor::zeros({1}, x.dtype()));
   }
 
   Activation function_;
   bool normalize_;
 };
 REGISTER_ATTENTION(LinearAttention);
-const bool cases = add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu)"});
+const bool cases =
+    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, own=no)"});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -10,6 +10,7 @@
 // Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/length.h"
 
 namespace orrery::nn {
@@ -53,7 +54,8 @@ class Pointwise final : public AttentionLayer {
 
  private:
   Tensor scaled(const Tensor& x, const Tensor& log_length) const {
-    return learned_alpha_.value ? x * exp(-(log_length * learned_alpha_.value)) : x * exp(log_length * -alpha_);
+    return times_once(x, exp(learned_alpha_.value ? -(log_length * learned_alpha_.value.to(log_length.dtype()))
+                                                  : log_length * -alpha_));
   }
   Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
     const Tensor read = attend(r, o, function_).output;
@@ -74,10 +76,16 @@ REGISTER_ATTENTION(Pointwise);
 
 const bool cases = add_attention_cases(
     "pointwise", {"pointwise(gelu)", "pointwise(sigmoid, alpha=learned(0.5), length=fixed(7))",
-                  "pointwise(relu, alpha=2, length=padded_length, gate=silu)", "pointwise(elu(0.5), alpha=0)"});
+                  "pointwise(relu, alpha=2, length=padded_length, gate=silu)", "pointwise(elu(0.5), alpha=0)",
+                  "pointwise(relu, alpha=learned(0.8))", "pointwise(gelu, persistent=3)",
+                  "pointwise(softplus, alpha=0.5, persistent=slots(3, split=yes))"});
 const bool own_sequence_cases = add_attention_cases(
     "pointwise",
     {"pointwise(softplus, span=adaptive_span(8, R=4), persistent=3)", "pointwise(silu, span=dynamic_span(9))"}, false);
+const bool by_row = add_attention_case(
+    "attention", "pointwise", {.spec = "pointwise(gelu, alpha=learned(0.6), length=row_index)", .full = false});
+const bool dropping = add_attention_case(
+    "attention", "pointwise", {.spec = "pointwise(silu, dropout=0.3, persistent=3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

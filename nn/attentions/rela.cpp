@@ -8,6 +8,7 @@
 // Kept: q, k, v, a.  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/normalization.h"
 
 namespace orrery::nn {
@@ -60,6 +61,8 @@ class Rela final : public AttentionLayer {
 };
 REGISTER_ATTENTION(Rela);
 const bool cases = add_attention_cases("rela", {"rela(scale=1)", "rela(gated=yes, scale=1)"});
+const bool dropping =
+    add_attention_case("attention", "rela", {.spec = "rela(scale=1, dropout=0.3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

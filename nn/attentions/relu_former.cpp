@@ -11,12 +11,14 @@
 // engine/attend.h.
 //
 // Conventions (the text leaves them open, or its readers differ): gamma divides; one gamma for each head; n_i is the
-// number of keys that the row sees, with slots, at least 1 (setting `length`); the scores keep 1 / sqrt(D); relu'(0) =
-// 0. Kept: q, k, v, o; with the losses also S, P and H of each row.  No (T, T) array exists.
+// number of keys that the row sees, with slots, at least 1 (setting `length`; the margin's n is always that number);
+// the scores keep 1 / sqrt(D); relu'(0) = 0. Kept: q, k, v, o; with the losses also S, P and H of each row.  No (T, T)
+// array exists.
 #include <cmath>
 
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/length.h"
 #include "nn/loss.h"
 
@@ -57,29 +59,27 @@ class ReluFormer final : public AttentionLayer {
  private:
   // 1 / (gamma sqrt(n / 2)), (B or 1, Tq, H, 1)
   Tensor factor(const Reading& r, const ReadingOptions& o) const {
-    return exp(-(length_.log_length(r, o) * 0.5 + log_gamma_.value)) * std::sqrt(2.0);
+    const Tensor log_length = length_.log_length(r, o);
+    return exp(-(log_length * 0.5 + log_gamma_.value.to(log_length.dtype()))) * std::sqrt(2.0);
   }
   Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
     const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
     const Read read = attend(r, o, relu_, losses);
     const Tensor f = factor(r, o);
     if (losses) add_losses(read, f, r, o, pass);
-    return read.output * f;
+    return times_once(read.output, f);
   }
   // Rows of padding have n = 0 here, which leaves them out of both means.
   void add_losses(const Read& read, const Tensor& f, const Reading& r, const ReadingOptions& o, Pass& pass) const {
-    const Tensor real = real_rows(r, o), zero = Tensor::zeros({1}, read.sum.dtype());
-    const Tensor share = permute(f, {0, 2, 3, 1}), n = permute(length_.length(r, o), {0, 2, 3, 1});
-    const auto rows = [&](const Tensor& x) { return x.reshape(Shape{x.size(0), x.size(1), x.size(3)}); };
+    const Tensor n = counted_keys(r, o), factors = permute(f, {0, 2, 3, 1});
+    const Tensor sums = read.sum * factors.reshape(Shape{f.size(0), f.size(2), f.size(1)}).to(read.sum.dtype());
     if (pass.wants_loss("normalization_loss"))
-      pass.add_loss("normalization_loss",
-                    normalization_loss(where(real, read.sum * rows(share).to(read.sum.dtype()), zero)));
+      pass.add_loss("normalization_loss", normalization_loss(where(n, sums, Tensor::zeros({1}, sums.dtype()))));
     if (pass.wants_loss("entropy_margin_loss"))
-      pass.add_loss("entropy_margin_loss",
-                    entropy_margin_loss(read.entropy, where(real, rows(n).to(read.sum.dtype()), zero)));
+      pass.add_loss("entropy_margin_loss", entropy_margin_loss(read.entropy, n));
   }
   Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    return weights_of(r, o, relu_) * permute(factor(r, o), {0, 2, 1, 3});
+    return times_once(weights_of(r, o, relu_), permute(factor(r, o), {0, 2, 1, 3}));
   }
 
   Activation relu_{"relu"};
@@ -87,9 +87,18 @@ class ReluFormer final : public AttentionLayer {
   Parameter log_gamma_;
 };
 REGISTER_ATTENTION(ReluFormer);
-const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)"});
+const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)",
+                                                       "relu_former(persistent=slots(4, split=yes))"});
 const bool own_sequence_cases =
     add_attention_cases("relu_former", {"relu_former(span=adaptive_span(8, R=4), persistent=3)"}, false);
+const bool by_row =
+    add_attention_case("attention", "relu_former", {.spec = "relu_former(length=row_index)", .full = false});
+const bool dropping = add_attention_case(
+    "attention", "relu_former", {.spec = "relu_former(dropout=0.3, persistent=3)", .dropout = true, .cross = true});
+const bool judged = add_attention_case("attention", "relu_former",
+                                       {.spec = "relu_former(gamma=1.2, persistent=4)",
+                                        .losses = {"normalization_loss", "entropy_margin_loss"},
+                                        .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -2,14 +2,17 @@
 //   s_ij = <q_i, k_j> / sqrt(D) (+ terms of the distance),   w_ij = exp(s_ij) / sum_j exp(s_ij),   o_i = sum_j w_ij v_j
 // With g_ij = <do_i, v_j>, from d exp(s) / ds = exp(s) and the quotient rule:
 //   ds_ij = w_ij (g_ij - sum_j w_ij g_ij) = w_ij (g_ij - <do_i, o_i>),   which adds up to 0 in every row
-// soft_cap=c: s becomes c tanh(s / c) first.  Gemma Team 2024, arXiv:2408.00118.
 // temperature=learned(t): s / t with t of each head, kept above 0.001; it divides the query, which is the same, so
 // dt = -sum ds_ij s_ij / t.  Jha and Reagen 2025, arXiv:2501.03489.
+// soft_cap=c: s becomes c tanh(s / c).  Gemma Team 2024, arXiv:2408.00118.
+// With both, which no paper has, the temperature comes first, c tanh(s / (t c)): the cap then bounds what the
+// exponential sees by c whatever t learns, and the division stays on the query, T D numbers and not T^2.
 // entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which takes the rows' entropies from here.
 // Everything else, forward and backward, tile by tile: engine/attend.h.  Kept: q, k, v, o, and the log-sum-exp of each
 // row, (B, H, T).  No (T, T) array exists.
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
 #include "nn/loss.h"
 
 namespace orrery::nn {
@@ -35,7 +38,9 @@ class Softmax final : public AttentionLayer {
   static inline const Info info{.name = "softmax",
                                 .formula = "o_i = sum_j softmax_j(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
-                                .parameters = "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0",
+                                .parameters =
+                                    "weights N(0, 0.02^2), of the output N(0, 0.02^2 / (2 layers)), biases 0; "
+                                    "temperature, 1, and entropy_threshold, 0.5, of each head, if learned",
                                 .keeps = "q, k, v, o, log-sum-exp of each row"};
 
   Softmax(const Spec& spec, const AttentionOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
@@ -72,7 +77,7 @@ class Softmax final : public AttentionLayer {
       const Dtype dtype = read.entropy.dtype();
       const Tensor theta = threshold_.value ? threshold_.value.to(dtype)
                                             : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype);
-      pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.causal = o.causal}));
+      pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.visible = counted_keys(r, o)}));
     }
     return read.output;
   }
@@ -86,13 +91,22 @@ class Softmax final : public AttentionLayer {
 REGISTER_ATTENTION(Softmax);
 
 const bool cases = add_attention_cases(
-    "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)"});
+    "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)",
+                "softmax(persistent=3)", "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"});
 const bool own_sequence_cases =
     add_attention_cases("softmax",
                         {"softmax(span=fixed(3))", "softmax(span=adaptive_span(8, R=4), persistent=3)",
-                         "softmax(span=dynamic_span(9, R=5), own=yes)",
-                         "softmax(persistent=slots(5, split=yes, scaled=no), qk_norm=layer)"},
+                         "softmax(span=dynamic_span(9, R=5), own=yes)"},
                         false);
+const bool dropping = add_attention_case(
+    "attention", "softmax",
+    {.spec = "softmax(dropout=0.3, persistent=slots(3, split=yes))", .dropout = true, .cross = true});
+const bool judged = add_attention_case(
+    "attention", "softmax",
+    {.spec = "softmax(temperature=learned, entropy_threshold=learned(0.4))", .losses = {"entropy_regularizer"}});
+const bool penalized = add_attention_case(
+    "attention", "softmax",
+    {.spec = "softmax(span=adaptive_span(20, R=8), dropout=0.2)", .losses = {"span_penalty"}, .dropout = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -6,71 +6,54 @@
 //   ds_j = g_j - mean_A g   for j in A,   0 elsewhere;   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
 #include "engine/loops.h"
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attention_case.h"
+#include "nn/attentions/row_rule.h"
 
 namespace orrery::nn {
 namespace {
 
-template <class T>
-struct Forward {
-  using A = Arithmetic<T>;
-  In<T> scores;
-  Out<T> weights;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> s = scores.at(r * row.n);
-    const Out<T> w = weights.at(r * row.n);
-    const A lowest = std::numeric_limits<A>::lowest();  // below every score that is seen
-    A tau = lowest, count = row.sum([&](int j) { return s[j] > lowest ? A(1) : A(0); });
-    for (A before = count + 1; count > 0 && count < before;) {
-      const A bound = tau;
-      tau = (row.sum([&](int j) { return s[j] > bound ? s[j] : A(0); }) - 1) / count;
-      const A next = tau;
-      before = count, count = row.sum([&](int j) { return s[j] > next ? A(1) : A(0); });
-    }
-    const A threshold = tau;
-    row.each([&](int j) { w[j] = s[j] > threshold ? s[j] - threshold : A(0); });
-  }
-};
-
-template <class T>
-struct Backward {
-  using A = Arithmetic<T>;
-  In<T> weights, dw;
-  Out<T> ds;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
-    const Out<T> out = ds.at(r * row.n);
-    const A count = row.sum([&](int j) { return w[j] > 0 ? A(1) : A(0); });
-    const A mean = row.sum([&](int j) { return w[j] > 0 ? g[j] : A(0); }) / (count > 0 ? count : A(1));
-    row.each([&](int j) { out[j] = w[j] > 0 ? g[j] - mean : A(0); });
-  }
-};
-
-struct Sparsemax {
+struct Sparsemax : RowRule<Sparsemax> {
   static constexpr const char* name = "sparsemax";
-  Tensor forward(Saved& saved, const Tensor& s) const {
-    const Tensor w = Tensor::empty_like(s);
-    dispatch(s.dtype(), name, [&]<class T>() {
-      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
-           Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}});
-    });
-    saved.keep(w);
-    return w;
-  }
-  Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
-    const Tensor &w = saved[0], ds = Tensor::empty_like(w);
-    dispatch(w.dtype(), name, [&]<class T>() {
-      rows(w.device(), w.count() / w.size(-1), static_cast<int>(w.size(-1)),
-           Backward<T>{{w.data<T>()}, {dw.data<T>()}, {ds.mutable_data<T>()}});
-    });
-    return {ds};
-  }
+
+  template <class T>
+  struct Forward {
+    using A = Arithmetic<T>;
+    In<T> scores;
+    Out<T> weights;
+    template <class Row>
+    HOST_DEVICE void operator()(Row row, int64_t r) const {
+      const In<T> s = scores.at(r * row.n);
+      const Out<T> w = weights.at(r * row.n);
+      const A lowest = std::numeric_limits<A>::lowest();  // below every score that is seen
+      A tau = lowest, count = row.sum([&](int j) { return s[j] > lowest ? A(1) : A(0); });
+      for (A before = count + 1; count > 0 && count < before;) {
+        const A bound = tau;
+        tau = (row.sum([&](int j) { return s[j] > bound ? s[j] : A(0); }) - 1) / count;
+        const A next = tau;
+        before = count, count = row.sum([&](int j) { return s[j] > next ? A(1) : A(0); });
+      }
+      const A threshold = tau;
+      row.each([&](int j) { w[j] = s[j] > threshold ? s[j] - threshold : A(0); });
+    }
+  };
+
+  template <class T>
+  struct Backward {
+    using A = Arithmetic<T>;
+    In<T> weights, dw;
+    Out<T> ds;
+    template <class Row>
+    HOST_DEVICE void operator()(Row row, int64_t r) const {
+      const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+      const Out<T> out = ds.at(r * row.n);
+      const A count = row.sum([&](int j) { return w[j] > 0 ? A(1) : A(0); });
+      const A mean = row.sum([&](int j) { return w[j] > 0 ? g[j] : A(0); }) / (count > 0 ? count : A(1));
+      row.each([&](int j) { out[j] = w[j] > 0 ? g[j] - mean : A(0); });
+    }
+  };
 };
 
 // The support is taken as known; on it the formula is a mean and a difference.
@@ -101,6 +84,8 @@ class SparsemaxAttention final : public AttentionLayer {
 };
 REGISTER_ATTENTION(SparsemaxAttention);
 const bool cases = add_attention_cases("sparsemax", {"sparsemax", "sparsemax(gate=sigmoid, scale=1)"});
+const bool dropping =
+    add_attention_case("attention", "sparsemax", {.spec = "sparsemax(dropout=0.3)", .dropout = true, .cross = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -1,6 +1,7 @@
 // Shares: how much of a tensor saturates, is exactly zero, or is carried by few entries.
 //   saturation  P(|alpha x| > 2): beyond, tanh has less than 7 % of its slope left.  Zhu et al. 2025, arXiv:2503.10622
 //   zeros       P(w = 0): ReLU attention leaves most keys out, softmax none
+//   dead rows   P(all w of a row = 0): ReLU attention may leave out every key, and then reads 0
 //   top share   sum of the k largest w over sum of w, k a share of the row: softmax over many slots concentrates.
 //               Shen et al. 2023, arXiv:2302.06461
 #include <algorithm>
@@ -55,6 +56,14 @@ double zero_share(const Tensor& weights, const Tensor& visible) {
            Outputs<double, 2>{{zeros.mutable_data<double>(), seen.mutable_data<double>()}});
   });
   return zeros.item() / std::max(1.0, seen.item());
+}
+
+double dead_row_share(const Tensor& weights, const Tensor& visible) {
+  const NoGrad guard;
+  const Tensor one = Tensor::full({1}, 1, weights.dtype(), weights.device());
+  const Tensor seen = broadcast_to(visible ? visible.to(weights.dtype()) : one, weights.shape());
+  const Tensor zero = Tensor::zeros({1}, weights.dtype(), weights.device());
+  return zero_share(max(where(seen, absolute(weights), zero), -1), max(seen, -1));
 }
 
 double top_share(const Tensor& weights, double share) {

@@ -149,9 +149,10 @@ GradientCase gradient_case(const CaseTensors& random) {
            {"input", random({7, 5})},
            {"input_bias", random({7})},
            {"output", random({5, 7})},
-           {"output_bias", random({5})}},
-          [gelu](const auto& in) { return dense_feed_forward(in[0], gelu, in[1], in[2], in[3], in[4]); },
-          [gelu](const auto& in) { return reference(in[0], gelu, in[1], in[2], in[3], in[4]); }};
+           {"output_bias", random({5})},
+           {"residual", random({2, 4, 5})}},
+          [gelu](const auto& in) { return dense_feed_forward(in[0], gelu, in[1], in[2], in[3], in[4], in[5]); },
+          [gelu](const auto& in) { return reference(in[0], gelu, in[1], in[2], in[3], in[4]) + in[5]; }};
 }
 REGISTER_GRADIENT_CASE("feed_forward", "dense", gradient_case);
 

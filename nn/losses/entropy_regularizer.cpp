@@ -1,10 +1,11 @@
 // Entropy regularizer: every head is drawn to a share theta of the highest entropy, which it learns.  Jha and Reagen
 // 2025, arXiv:2501.03489.
-//   E_h = mean over batch and rows of the row entropies,   e_h = E_h - theta_h E_max
+//   E_h = mean over batch and rows of the row entropies,   E_max = mean of ln n,   e_h = E_h - theta_h E_max
 //   loss = mean over heads of  e_h^2 where |e_h| > m E_max, else 0
-//   dE_h = 2 e_h dloss / heads where active,   dH = dE_h / (B T) for each row,   dtheta_h = -E_max dE_h
-// Conventions: E_max is the ceiling that rows can reach, ln(T!) / T under a causal mask (the paper writes ln T, which
-// causal rows cannot); E is a mean over rows, as in the paper's algorithm (its code adds them up), so that the weight
+//   dE_h = 2 e_h dloss / heads where active,   dH = dE_h / rows for each row,   dtheta_h = -E_max dE_h
+// Conventions: E_max is the ceiling that rows of n visible keys can reach, ln(T!) / T under a causal mask (the paper
+// writes ln T, which causal rows cannot); rows of padding, and those that see nothing, have n = 0 and are in neither
+// mean; E is a mean over rows, as in the paper's algorithm (its code adds them up), so that the weight
 // does not depend on the batch.  The paper's weights are 1e-5 (CodeParrot) and 5e-5 (Languini), m 0.2.
 // What moves E is the temperature t of each head, or of each head and position, which the scores are divided by:
 //   y = z / t,   dz = dy / t,   dt = -sum over what shares t of dy z / t^2
@@ -13,7 +14,6 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
-#include "nn/diagnostics.h"
 #include "nn/gradient_case.h"
 #include "nn/loss.h"
 
@@ -22,28 +22,35 @@ namespace {
 
 struct Regularize {
   static constexpr const char* name = "entropy_regularizer";
-  EntropyRegularizer settings;
-  Shape shape;  // of the entropies
+  double tolerance, ceiling;
+  Tensor share;  // (B, 1, T) of each row in the mean: 1 / how many count, or 0
 
-  double ceiling() const {
-    return settings.causal ? causal_entropy_ceiling(shape[2]) : std::log(static_cast<double>(shape[2]));
-  }
   Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {
-    const Tensor excess = mean(entropies, {0, 2}) - threshold * ceiling();
-    const Tensor active = step(absolute(excess) - settings.tolerance * ceiling()), paid = excess * active;
+    const Tensor counted = where(share, entropies, Tensor::zeros({1}, entropies.dtype(), entropies.device()));
+    const Tensor excess = sum(counted * share, {0, 2}) - threshold * ceiling;
+    const Tensor active = step(absolute(excess) - tolerance * ceiling), paid = excess * active;
     saved.keep(paid);
     return mean(paid * paid);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const int64_t heads = shape[1];
+    const int64_t heads = saved[0].size(0);
     const Tensor of_head = saved[0] * dy * (2 / static_cast<double>(heads));
     Gradients<2> d;
-    if (saved.needs(0))
-      d[0] = broadcast_to((of_head / static_cast<double>(shape[0] * shape[2])).reshape(Shape{1, heads, 1}), shape);
-    if (saved.needs(1)) d[1] = of_head * -ceiling();
+    if (saved.needs(0)) d[0] = of_head.reshape(Shape{1, heads, 1}) * share;
+    if (saved.needs(1)) d[1] = of_head * -ceiling;
     return d;
   }
 };
+
+// How many keys each row sees, (B, 1, T).
+Tensor visible_of(const Tensor& entropies, const EntropyRegularizer& settings) {
+  const int64_t rows = entropies.size(2);
+  std::vector<double> n;
+  for (int64_t i = 1; i <= rows; ++i) n.push_back(static_cast<double>(settings.causal ? i : rows));
+  const Tensor visible =
+      settings.visible ? settings.visible.detach() : Tensor::from(Shape{1, 1, rows}, n, entropies.dtype());
+  return broadcast_to(visible.to(entropies.dtype()).to(entropies.device()), Shape{entropies.size(0), 1, rows});
+}
 
 struct Temper {
   static constexpr const char* name = "tempered";
@@ -112,7 +119,11 @@ Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, con
   check(settings.tolerance >= 0, "entropy_regularizer: the tolerance must not be negative, but is ",
         settings.tolerance);
   check_same_kind("entropy_regularizer", entropies, threshold);
-  return record(Regularize{settings, entropies.shape()}, entropies, threshold);
+  const Tensor visible = visible_of(entropies, settings), zero = Tensor::zeros({1}, visible.dtype(), visible.device()),
+               one = Tensor::full({1}, 1, visible.dtype(), visible.device()), counted = where(visible, one, zero);
+  const Tensor share = counted / maximum(sum(counted), one);
+  const double ceiling = sum(log(where(visible, visible, one)) * share).item();
+  return record(Regularize{settings.tolerance, ceiling, share}, entropies, threshold);
 }
 
 Tensor tempered(const Tensor& scores, const Tensor& temperature) {

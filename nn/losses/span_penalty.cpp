@@ -2,8 +2,9 @@
 //   loss = S mean_h z'_h,   dz'_h = S dloss / H          S the longest span, z' = z / S in [0, 1] the relative ones
 // For one layer; the paper adds the layers up, times lambda: 2e-6, or 5e-7 where S is 8192.  Under Adagrad, which
 // divides the size of a gradient away, lambda only decides the sign once the language model's gradient has faded; with
-// other optimizers it must be found anew.  A span for each token (dynamic span) is penalized by the same mean.
-// Kept: z'.
+// other optimizers it must be found anew.  A span for each token (dynamic span) is penalized by the same mean, over
+// the tokens that are no padding.
+// Kept: z' and which count.
 #include "nn/gradient_case.h"
 #include "nn/loss.h"
 #include "nn/losses/counted_mean.h"
@@ -15,8 +16,8 @@ struct Span {
   static constexpr const char* name = "span_penalty";
   double limit;
   template <class A>
-  HOST_DEVICE bool counts(A, A) const {
-    return true;
+  HOST_DEVICE bool counts(A, A counted) const {
+    return counted != 0;
   }
   template <class A>
   HOST_DEVICE A value(A z, A) const {
@@ -44,9 +45,10 @@ REGISTER_GRADIENT_CASE("loss", "span_penalty", gradient_case);
 
 }  // namespace
 
-Tensor span_penalty(const Tensor& spans, double limit) {
+Tensor span_penalty(const Tensor& spans, double limit, const Tensor& counted) {
   check(limit > 0, "span_penalty: the longest span must be above 0, not ", limit);
-  return record(CountedMean<Span>{{limit}}, spans, spans.detach());
+  const Tensor all = counted ? counted.detach().to(spans.dtype()) : Tensor::full({1}, 1, spans.dtype(), spans.device());
+  return record(CountedMean<Span>{{limit}}, spans, broadcast_to(all, spans.shape()));
 }
 
 }  // namespace orrery::nn

@@ -9,7 +9,8 @@ namespace {
 
 class NoNormalization final : public Module {
  public:
-  static inline const Info info{.name = "none", .formula = "x", .source = "", .parameters = "none", .keeps = "nothing"};
+  static inline const Info info{
+      .name = "none", .formula = "x", .source = "definition", .parameters = "none", .keeps = "nothing"};
   NoNormalization(const Spec& spec, const NormalizationOptions&) {
     check(spec.items.empty(), "none: takes no settings, not ", print(spec));
   }

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "engine/ops.h"
+#include "nn/attention_case.h"
 #include "nn/gradient_case.h"
 #include "nn/position.h"
 
@@ -83,6 +84,11 @@ GradientCase gradient_case(const CaseTensors& random) {
           }};
 }
 REGISTER_GRADIENT_CASE("position", "alibi", gradient_case);
+const bool fixed_slopes = add_attention_case("position", "alibi", {.spec = "softmax", .position = "alibi"});
+const bool learned_slopes =
+    add_attention_case("position", "alibi", {.spec = "softmax", .position = "alibi(learned=yes)"});
+const bool learned_slopes_of_pointwise =
+    add_attention_case("position", "alibi", {.spec = "pointwise(softplus)", .position = "alibi(learned=yes)"});
 
 }  // namespace
 }  // namespace orrery::nn

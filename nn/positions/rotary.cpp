@@ -2,11 +2,12 @@
 //   (a, b) -> R(p theta_i) (a, b),   R(x) = (cos x  -sin x; sin x  cos x),   theta_i = base^(-2i/n),   0 <= i < n/2
 // for n = share D of the D channels, two by two; the rest stays.  A pair is (i, i + n/2), half_split, as in GPT-NeoX
 // and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of the channels. <R(x) q,
-// R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  So do they if places are counted through a whole
-// packed sequence; documents need nothing. R is orthogonal, hence the backward is the rotation by the negative angle:
+// R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  Places count within documents, which within one
+// sequence changes no score; in cross attention, where a document begins at other places in the two sequences, it makes
+// packed documents equal separate ones. R is orthogonal, hence the backward is the rotation by the negative angle:
 //   dx = R(p theta_i)^T dy = R(-p theta_i) dy
-// Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share.  They are computed
-// in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.
+// Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share, or with documents
+// (B, T, n/2).  They are computed in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "engine/dispatch.h"
 #include "engine/loops.h"
 #include "engine/ops.h"
+#include "nn/attention_case.h"
 #include "nn/gradient_case.h"
 #include "nn/position.h"
 
@@ -28,12 +30,12 @@ struct Turn {  // one head of one token; a row of n pairs
   In<T> x;
   Out<T> y;
   const A *cosine, *sine;
-  A direction;  // 1, or -1 for the way back
-  int64_t tokens, heads, size;
+  A direction;                  // 1, or -1 for the way back
+  int64_t angles, heads, size;  // angles: rows of the tables
   bool interleaved;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t n = row.n, angle = r / heads % tokens * n, all = size;
+    const int64_t n = row.n, angle = r / heads % angles * n, all = size;
     const In<T> in = x.at(r * all);
     const Out<T> out = y.at(r * all);
     const A *const c = cosine + angle, *const s = sine + angle, d = direction;
@@ -62,13 +64,13 @@ struct RotatePairs {
     const Tensor y = Tensor::empty_like(x);
     dispatch(x.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
-      rows(x.device(), x.count() / x.size(3), static_cast<int>(rotation.cosine.size(1)),
+      rows(x.device(), x.count() / x.size(3), static_cast<int>(rotation.cosine.size(-1)),
            Turn<T>{{x.data<T>()},
                    {y.mutable_data<T>()},
                    rotation.cosine.data<A>(),
                    rotation.sine.data<A>(),
                    static_cast<A>(direction),
-                   x.size(1),
+                   rotation.cosine.shape().rows(),
                    x.size(2),
                    x.size(3),
                    rotation.interleaved});
@@ -106,7 +108,11 @@ class RotaryPositions final : public Position {
   Tensor rotate(const Tensor& x, Pass& pass) const override {
     check(x.shape().rank() == 4, "rotary positions: need (batch, time, heads, size), not ", x.shape());
     const Rotation table = table_of(pairs_of(x.size(3)), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
-    const auto rows = [&](const Tensor& t) { return next_rows("rotary positions", t, x, pass).to(x.device()); };
+    const Tensor places = places_of(x, pass);
+    const auto rows = [&](const Tensor& t) {
+      const Tensor next = next_rows("rotary positions", t, x, pass).to(x.device());
+      return places ? gather_rows(t.to(x.device()), places) : next;
+    };
     return rotate_pairs(x, {rows(table.cosine), rows(table.sine), table.interleaved});
   }
 
@@ -179,15 +185,20 @@ GradientCase half_split_case(const CaseTensors& random) { return case_with(false
 REGISTER_GRADIENT_CASE("position", "rotary", half_split_case);
 GradientCase interleaved_case(const CaseTensors& random) { return case_with(true, random); }
 REGISTER_GRADIENT_CASE("position", "rotary", interleaved_case);
+const bool half_split = add_attention_case("position", "rotary", {.spec = "softmax", .position = "rotary"});
+const bool interleaved =
+    add_attention_case("position", "rotary", {.spec = "relu_former", .position = "rotary(pairs=interleaved)"});
+const bool of_unit = add_attention_case("position", "rotary", {.spec = "gau(size=6)", .position = "rotary"});
 
 }  // namespace
 
 Tensor rotate_pairs(const Tensor& x, const Rotation& rotation) {
   const Tensor &c = rotation.cosine, &s = rotation.sine;
-  check(x.shape().rank() == 4 && c.shape().rank() == 2 && c.size(0) == x.size(1) && 2 * c.size(1) <= x.size(3) &&
-            s.shape() == c.shape(),
+  check(x.shape().rank() == 4 && (c.shape().rank() == 2 || (c.shape().rank() == 3 && c.size(0) == x.size(0))) &&
+            c.size(-2) == x.size(1) && 2 * c.size(-1) <= x.size(3) && s.shape() == c.shape(),
         "rotate_pairs: x ", x.shape(), " with cosines ", c.shape(), " and sines ", s.shape(),
-        "; they must be (batch, time, heads, size) and twice (time, pairs), with 2 pairs at most size");
+        "; they must be (batch, time, heads, size) and twice (time, pairs) or (batch, time, pairs), with 2 pairs at "
+        "most size");
   const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   check(c.dtype() == arithmetic && s.dtype() == arithmetic, "rotate_pairs: cosines of dtype ", name(c.dtype()),
         " and sines of dtype ", name(s.dtype()), " for x of dtype ", name(x.dtype()), "; ", name(arithmetic),

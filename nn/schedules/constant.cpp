@@ -6,7 +6,7 @@ namespace {
 
 class ConstantSchedule final : public Schedule {
  public:
-  static inline const Info info{.name = "constant", .formula = "rate", .source = "", .parameters = "rate"};
+  static inline const Info info{.name = "constant", .formula = "rate", .source = "definition", .parameters = "rate"};
   ConstantSchedule(const Spec& spec, const ScheduleOptions& options) : Schedule(options) { read_settings(spec, {}); }
 
  private:

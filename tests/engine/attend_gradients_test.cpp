@@ -143,6 +143,29 @@ TEST_CASE("attend: a span as long as the window is that window, and a span of ze
   }
 }
 
+TEST_CASE("attend: a span's gradient adds up over all tiles of keys that its ramp crosses") {
+  for (const char* const set : instruction_sets())
+    for (const Kind kind : kinds)
+      for (const bool per_query : {false, true}) {
+        use_attend_instruction_set(set);
+        Case c{.sizes = {.batch = 2,
+                         .queries = 20,
+                         .keys = 600,
+                         .query_heads = 2,
+                         .key_heads = 1,
+                         .head_size = 8,
+                         .value_size = 5},
+               .options = {.scale = 0.1, .causal = true, .query_offset = 580, .ramp = 550},
+               .kind = kind};
+        c.spanned = true, c.options.span_per_query = per_query;
+        c.fill();
+        for (Numbers* x : {&c.operands.key, &c.operands.value})
+          for (double& e : *x) e = std::abs(e);  // no key's share cancels that of another
+        check_equal(c, attend<double>(c), plain(c), 1e-12);
+      }
+  use_attend_instruction_set(instruction_sets().back());
+}
+
 TEST_CASE("attend: slots without a context are softmax over the slots") {
   for (const Kind kind : kinds) {
     Case slots{.sizes = {.batch = 3,

@@ -157,6 +157,21 @@ TEST_CASE("indexing") {
                        "gather_rows: indices must be i32, not f32", Error);
 }
 
+TEST_CASE("a gradient goes back to the dtype and the device that its tensor came from, as it is") {
+  const Tensor dy = whole_numbers({2, 3}, 4);
+  for (const Dtype before : {Dtype::f64, Dtype::f32, Dtype::bf16})
+    for (const Dtype after : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+      const Tensor x = whole_numbers({2, 3}, 3, before).set_requires_grad();
+      backward(cast(x, after), dy.to(after));
+      CHECK(x.grad().dtype() == before);
+      CHECK(largest_difference(x.grad().to(Dtype::f64), dy) == 0);
+    }
+  const Tensor x = whole_numbers({2, 3}, 3).set_requires_grad();
+  backward(orrery::move(x, Device::cpu), dy);
+  CHECK(x.grad().device() == Device::cpu);
+  CHECK(largest_difference(x.grad(), dy) == 0);
+}
+
 TEST_CASE("the gradient check catches wrong derivatives") {
   const Tensor x = random_tensor({3}, 1);
   const auto report = [&](double factor) {

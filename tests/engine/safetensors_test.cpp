@@ -13,9 +13,12 @@
 #include <limits>
 
 #include "engine/files.h"
+#include "tests/support/errors.h"
 
 namespace orrery {
 namespace {
+
+using testing::error_of;
 
 namespace fs = std::filesystem;
 
@@ -39,16 +42,6 @@ class Folder {  // a fresh one, removed at the end
  private:
   std::string path_;
 };
-
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 void put(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

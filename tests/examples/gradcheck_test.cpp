@@ -1,6 +1,7 @@
 // orrery gradcheck and orrery list.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
 
@@ -26,7 +27,7 @@ TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
   const Outcome layers = run_orrery({"gradcheck", "normalization", "softmax"});
   CHECK(layers.code == 0);
   for (const char* part : {"normalization rms: passed", "normalization layer: passed",
-                           "attention softmax, causal, T 17: passed", "against reference", "weight"})
+                           "attention softmax, causal, T 17, D 8: passed", "against reference", "weight"})
     CHECK(contains(layers.out, part));
 }
 
@@ -39,7 +40,8 @@ TEST_CASE("gradcheck: everything that is registered passes") {
   REQUIRE(std::regex_match(last, numbers, std::regex("(\\d+) names, (\\d+) cases, ([\\d,]+) comparisons, 0 failed")));
   size_t names = 0;
   for (const models::CatalogueFamily& family : models::catalogue())
-    if (!std::set<std::string>{"optimizer", "schedule", "tokenizer", "model"}.contains(family.name))
+    if (!std::set<std::string>{"optimizer", "schedule", "tokenizer", "model", "attention_setting"}.contains(
+            family.name))
       names += family.entries.size();
   CHECK(std::stoul(numbers[1]) == names);
   CHECK(std::stoul(numbers[2]) >= names);
@@ -79,10 +81,20 @@ TEST_CASE("list: every registered name with formula and source") {
       CHECK(!entry.formula.empty());
       CHECK(contains(all.out, entry.formula));
       CHECK(entry.facts.size() == family.entries[0].facts.size());
-      for (const auto& [fact, value] : entry.facts) {  // "none" and "nothing" are words too
+      for (const auto& one : entry.facts) {  // "none" and "nothing" are words too
+        const std::string &fact = one.first, &value = one.second;
         INFO(fact);
         CHECK((!value.empty() || (family.name == "schedule" && fact == "keeps")));
+        if (!value.empty()) CHECK(contains(all.out, fact + " " + value));
       }
+      const auto has = [&](const std::string& wanted) {
+        return std::any_of(entry.facts.begin(), entry.facts.end(), [&](const auto& f) { return f.first == wanted; });
+      };
+      if (family.name == "tokenizer" || family.name == "model") continue;  // no formulas
+      CHECK(!entry.source.empty());
+      CHECK(contains(all.out, entry.source));
+      CHECK(has("keeps"));
+      CHECK((has("parameters") || family.name == "activation"));  // those have constants only
     }
   }
   for (const std::string& name : nn::activation_names()) CHECK(contains(all.out, "  " + name));
@@ -96,6 +108,13 @@ TEST_CASE("list: every registered name with formula and source") {
   CHECK(contains(run_orrery({"list", "layer"}).out, "parameters weight 1, bias 0; keeps x, mean and 1/deviation"));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
+  const Outcome attentions = run_orrery({"list", "attentions"});  // with what the layer's settings bring
+  for (const char* part :
+       {"temperature, 1, and entropy_threshold, 0.5, of each head, if learned", "  gate\n", "W_g N(0, 0.02^2), bias 0",
+        "  qk_norm\n", "weight 1 for layer and rms", "  adaptive_span\n", "z' 0, of each head", "  dynamic_span\n",
+        "v N(0, 0.02^2), b -4, of each head", "  slots\n", "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N)"})
+    CHECK_MESSAGE(contains(attentions.out, part), part);
+  CHECK(!contains(run_orrery({"list", "attention_setting"}).out, "softmax_j"));
   CHECK(contains(family.out, "cosine"));
   CHECK(!contains(family.out, "silu"));
 }

@@ -84,6 +84,27 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
   CHECK(weights(folder / "run/step_000003") == weights(folder / "again/step_000003"));
 }
 
+TEST_CASE("train: an attention that cannot work is refused with a sentence, before any training") {
+  const Folder folder;
+  const auto error_of = [&](const Words& more) {
+    const Outcome refused = run_orrery(train_tiny(folder, "run", more));
+    CHECK(refused.code == 1);
+    CHECK(!contains(refused.out, "step 1/"));
+    CHECK(!fs::exists(folder / "run"));
+    return refused.err;
+  };
+  CHECK(contains(
+      error_of({"--attention=pointwise(relu, soft_cap=30)"}),
+      "pointwise(relu, soft_cap=30): soft_cap=30 is an option of softmax, not of pointwise; pointwise takes "));
+  CHECK(
+      contains(error_of({"--attention=softmax(span=fixed(9))"}),
+               "softmax(span=fixed(9)): span: fixed(9) reaches back 9 tokens, the context has 8; S must be in [1, 8]"));
+  CHECK(contains(error_of({"--attention=softmax(persistent=-3)"}), "persistent: N = -3; at least 1 is needed"));
+  CHECK(contains(error_of({"--attention=pointwise(relu, alpha=two)"}), "pointwise: alpha: 'two' is neither a number"));
+  CHECK(contains(error_of({"--position=rotary", "--width=18"}), "times the head size (9) is 9; it must be an even"));
+  CHECK(contains(error_of({"--attention=linear(relu)", "--position=alibi"}), "linear: has no scores for a position"));
+}
+
 TEST_CASE("train: same seed, same bits, whatever the number of threads") {
   const Folder folder;
   const auto train = [&](const std::string& out, const std::string& threads) {

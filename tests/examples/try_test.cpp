@@ -20,6 +20,65 @@ std::string activation(const std::string& name, const std::string& slope) {
 }
 const char* const right_slope = "(1 - x * x) / (d * d)";
 
+// A normalization by the mean absolute value, with its derivative by hand.
+const char* const normalization = R"(#include "engine/autograd.h"
+#include "engine/ops.h"
+#include "nn/gradient_case.h"
+#include "nn/normalization.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Divide {  // y = x / m, m = mean |x| + epsilon:  dx = dy / m - sign(x) sum(dy x) / (C m^2)
+  static constexpr const char* name = "divide_by_mean_absolute";
+  double epsilon;
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    const Tensor m = mean(absolute(x), {-1}, true) + epsilon;
+    saved.keep(x, m);
+    return x / m;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &m = saved[1], sign = step(x) - step(-x);
+    return {dy / m - sign * mean(dy * x, {-1}, true) / (m * m)};
+  }
+};
+
+class MeanAbsolute final : public Module {
+ public:
+  struct Settings {
+    double epsilon = 1e-5;
+    template <class V>
+    void visit(V& v) {
+      v("epsilon", epsilon, "added to the mean", above(0));
+    }
+  };
+  static inline const Info info{.name = "mean_absolute",
+                                .formula = "x / (mean |x| + epsilon) * weight",
+                                .source = "a test",
+                                .parameters = "weight 1",
+                                .keeps = "x, mean of each row"};
+  MeanAbsolute(const Spec& spec, const NormalizationOptions& options)
+      : epsilon_(settings_from<Settings>(spec).epsilon), weight_(Shape{options.width}, constant(1)) {}
+  Tensor forward(const Tensor& x, Pass&) override { return record(Divide{epsilon_}, x) * weight_.value; }
+  void visit(Visitor& v) override { v("weight", weight_); }
+
+ private:
+  double epsilon_;
+  Parameter weight_;
+};
+REGISTER_NORMALIZATION(MeanAbsolute);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  return {{{"x", random({5, 7})}},
+          [](const auto& in) { return record(Divide{0.1}, in[0]); },
+          [](const auto& in) { return in[0] * reciprocal(mean(absolute(in[0]), {-1}, true) + 0.1); }};
+}
+REGISTER_GRADIENT_CASE("normalization", "mean_absolute", gradient_case);
+
+}  // namespace
+}  // namespace orrery::nn
+)";
+
 }  // namespace
 
 TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains with it in its three roles") {
@@ -39,6 +98,25 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
   CHECK(run_orrery({"--plugin", plugin, "gradcheck", "bump"}).code == 0);
   const Outcome without = run_orrery({"list", "bump"});
   CHECK(without.code == 1);
+
+  // With the plug-in every command knows the name: a model is trained with it and writes.
+  const std::vector<std::string> train =
+      std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()), "--feed_forward=dense(bump)"} +
+      tiny;
+  const std::string run = folder / "run";
+  const Outcome trained = run_orrery(train + std::vector<std::string>{"--out=" + run, "--plugin=" + plugin});
+  INFO(trained.out, trained.err);
+  CHECK(trained.code == 0);
+  CHECK(fs::exists(run + "/step_000004/weights.safetensors"));
+  const std::vector<std::string> generate = {"generate", "--checkpoint=" + run, "--prompt=a", "--tokens=5"};
+  const Outcome written = run_orrery(generate + std::vector<std::string>{"--plugin=" + plugin});
+  CHECK(written.code == 0);
+  CHECK(written.out.size() >= 7);  // the prompt, five characters, a line break
+  for (const Outcome& other :
+       {run_orrery(train + std::vector<std::string>{"--out=" + (folder / "other")}), run_orrery(generate)}) {
+    CHECK(other.code == 1);
+    CHECK_MESSAGE(contains(other.err, "bump"), other.err);
+  }
 
   // The same plug-in twice: its name is taken the second time.
   fs::copy_file(plugin, folder / "again.so");
@@ -63,6 +141,43 @@ TEST_CASE("try exits 1 and names the check if a derivative is wrong") {
   const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "plugins"), "--steps=0"});
   CHECK(tried.code == 1);
   CHECK(contains(tried.out, "FAILED: gradcheck of wrong_bump"));
+}
+
+TEST_CASE("try exits 1 and names the training that fails, though every derivative is right") {
+  const Folder folder;
+  // x in f64, in which gradcheck works; in f32, in which models train, 10^60 is infinite and this is not a number.
+  std::string narrow = activation("narrow", "d / d");
+  const std::string formula = "return x / (1 + x * x)";
+  narrow.replace(narrow.find(formula), formula.size(), "const T b = T(1e30); return x * b * b / (b * b)");
+  const Outcome tried =
+      run_orrery({"try", folder.write("narrow.cpp", narrow), "--out=" + (folder / "plugins"), "--steps=12"});
+  INFO(tried.out, tried.err);
+  CHECK(tried.code == 1);
+  CHECK(contains(tried.out, "activation narrow, point by point: passed"));
+  CHECK(contains(tried.out, "dense(narrow)  FAILED"));
+  CHECK(!contains(tried.out, "gelu, softmax, layer  FAILED"));
+  CHECK(last_line(tried.out) ==
+        "FAILED: training with feed_forward = dense(narrow), training with attention = "
+        "pointwise(narrow), training with normalization = dynamic(narrow)");
+}
+
+TEST_CASE("a normalization in one file goes through try as well, and trains a model") {
+  const Folder folder;
+  const std::string file = folder.write("mean_absolute.cpp", normalization);
+  const Outcome tried = run_orrery({"try", file, "--out=" + (folder / "p"), "--steps=12"});
+  INFO(tried.out, tried.err);
+  CHECK(tried.code == 0);
+  for (const char* part : {"x / (mean |x| + epsilon) * weight", "parameters weight 1; keeps x, mean of each row",
+                           "normalization mean_absolute: passed", "normalization = mean_absolute", "--plugin="})
+    CHECK_MESSAGE(contains(tried.out, part), part);
+  CHECK(!contains(tried.out, "FAILED"));
+  const Outcome trained =
+      run_orrery(std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()),
+                                          "--out=" + (folder / "run"), "--normalization=mean_absolute(epsilon=0.01)",
+                                          "--plugin=" + (folder / "p/mean_absolute.so")} +
+                 tiny);
+  INFO(trained.err);
+  CHECK(trained.code == 0);
 }
 
 TEST_CASE("try refuses a file that does not compile, with the compiler's first error") {

@@ -14,7 +14,7 @@ Choices where the papers leave a choice open (attention_rows.py has the others):
     relative      keys: s = scale q.(k + p[x]), p (S, D), row x for distance x (row 0 is the own position), shared by
                   all heads; bias: s = scale q.k + bias[h, x], bias (H, S), after the scale
     alibi         s = scale q.k - slope_h x, slope 2^(-8 h / H), h = 1..H; H no power of two: the slopes of the power
-                  of two P below, then the odd ones (h = 1, 3, ...) of 2 P
+                  of two P below, then the odd ones (h = 1, 3, ...) of 2 P; learned=yes: factor_h slope_h x
     slots         kappa (Hk, N, D) and nu (Hk, N, Dv), row by row; scaled=yes uses sqrt(D) kappa and sqrt(N) nu, so
                   that a slot's score is q.kappa at the default scale.  Slots have no position, m = 1 and count as
                   visible keys.  split=yes: the sum of a softmax over the context and a softmax over the slots
@@ -50,7 +50,7 @@ def mixed(weighting, S=None, R=None, span=None, own=False, alibi=False, scaled=T
     """One function for every combination: span (`adaptive`, `dynamic`, `fixed`), position, slots."""
 
     def run(q, k, v, see, z=None, x=None, span_weight=None, span_bias=None, relative=None, bias=None, rho=None,
-            kappa=None, nu=None):
+            kappa=None, nu=None, factor=None):
         s = rows.scores(q, k, scale)
         table = see.distance.clamp(min=0)
         if relative is not None:
@@ -58,7 +58,8 @@ def mixed(weighting, S=None, R=None, span=None, own=False, alibi=False, scaled=T
         if bias is not None:
             s = s + bias[:, table]
         if alibi:
-            s = s - slopes(q.shape[2])[:, None, None] * see.distance
+            steepness = slopes(q.shape[2]) if factor is None else slopes(q.shape[2]) * factor
+            s = s - steepness[:, None, None] * see.distance
         mask = None
         if span:
             see = limited(see, S, own)
@@ -136,6 +137,11 @@ def spans():
          **packed, **padded)
     case("dynamic_span_pointwise", f"pointwise(relu, alpha=0, {spec})", mixed("relu", alpha=0, **dynamic), causal=True,
          own=False, inputs=x, parameters=reach)
+    case("dynamic_span_pointwise_padded", f"pointwise(relu, alpha=0, {spec})", mixed("relu", alpha=0, **dynamic),
+         own=False, inputs=x, parameters=reach, **padded)
+    case("adaptive_span_relu_former_padded", "relu_former(span=adaptive_span(16, R=4))",
+         mixed("relu_former", **adaptive), own=False, parameters={**z, "rho": torch.tensor([0.3, -0.4, 0.1])},
+         convention="n counts the visible keys without looking at the span's mask", **packed, **padded)
     for name, opening in (("softmax", "softmax("), ("relu", "pointwise(relu, ")):
         for own in (True, False):
             case(f"fixed_span_{name}_own_{'yes' if own else 'no'}",
@@ -160,6 +166,13 @@ def positions():
                  slopes=slopes(3).tolist(), **seeing)
     case("relative_keys_cache", "softmax", mixed("softmax"), T=4, Tk=9, causal=True, position="relative(12, keys)",
          parameters=keys, convention=note)
+    for mask, seeing in (("causal", packed), ("full", padded)):
+        case(f"alibi_learned_{mask}", "softmax", mixed("softmax", alibi=True), position="alibi(learned=yes)",
+             parameters={"factor": torch.tensor([1.3, 0.4, 2.1])}, slopes=slopes(3).tolist(),
+             convention="factor: one number per head that multiplies its slope", **seeing)
+    case("alibi_learned_relu", "pointwise(relu)", mixed("relu", alibi=True), causal=True,
+         position="alibi(learned=yes)", parameters={"factor": torch.tensor([0.7, 1.9, 0.2])},
+         slopes=slopes(3).tolist())
     case("alibi_four_heads", "softmax", mixed("softmax", alibi=True), H=4, Hk=2, causal=True, position="alibi",
          slopes=slopes(4).tolist())
     case("alibi_six_heads", "softmax", mixed("softmax", alibi=True), T=5, H=6, causal=True, position="alibi",
@@ -183,6 +196,17 @@ def persistent():
          convention="a slot's score is scale q.(sqrt(D) kappa): another scale holds for the slots too")
     case("persistent_split", "softmax(persistent=slots(5, split=yes))", mixed("softmax", split=True),
          parameters=lambda: slots(), **packed)
+    case("persistent_split_padded", "softmax(persistent=slots(5, split=yes))", mixed("softmax", split=True), Hk=3,
+         parameters=lambda: slots(Hk=3), **padded)
+    cross = dict(Tk=9, lengths=torch.tensor([6, 9]))
+    rho = {"rho": torch.tensor([0.3, -0.4, 0.1])}
+    case("persistent_cross", "softmax(persistent=5)", mixed("softmax"), parameters=lambda: slots(), **cross)
+    case("persistent_cross_split", "softmax(persistent=slots(5, split=yes))", mixed("softmax", split=True), Hk=3,
+         parameters=lambda: slots(Hk=3), **cross)
+    case("persistent_cross_pointwise", "pointwise(gelu, persistent=5)", mixed("gelu"), parameters=lambda: slots(),
+         convention="n counts the slots", **cross)
+    case("persistent_cross_relu_former", "relu_former(persistent=5)", mixed("relu_former"),
+         parameters=lambda: {**rho, **slots()}, convention="n counts the slots", **cross)
     case("persistent_own_excluded", "softmax(persistent=5, own=no)", mixed("softmax"), causal=True, own=False,
          parameters=lambda: slots(), convention="row 0 sees the slots alone")
     z = {"z": torch.tensor([0.04, 0.21, 0.11])}
@@ -200,7 +224,6 @@ def persistent():
     case("persistent_pointwise_span",
          "pointwise(gelu, alpha=0, span=adaptive_span(16, R=4), persistent=slots(5, scaled=no))",
          mixed("gelu", alpha=0, scaled=False, **adaptive), causal=True, own=False, parameters=lambda: {**z, **slots()})
-    rho = {"rho": torch.tensor([0.3, -0.4, 0.1])}
     case("persistent_relu_former", "relu_former(persistent=5)", mixed("relu_former"), Hk=3,
          parameters=lambda: {**rho, **slots(Hk=3)}, **packed, convention="n counts the slots")
     case("persistent_relu_former_unscaled", "relu_former(gamma=1, persistent=slots(5, scaled=no))",

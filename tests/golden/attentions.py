@@ -3,8 +3,8 @@
 Sources: softmax 1706.03762; soft cap 2408.00118; pointwise 2309.08586; ReLUFormer 2302.06461; sparsemax 1602.02068;
 entmax 1905.05702; ReLA 2104.07012 and its released code; qk norm 2302.05442.  Choices where they leave a choice
 open:
-    soft_cap      s -> cap tanh(s / cap), after the scale
     temperature   one t per head, s -> s / t, after the scale
+    soft_cap      s -> cap tanh(s / cap), after the scale and the temperature, so that it bounds what exp sees
     gelu          x Phi(x), with erf
     length        attention_rows.length; alpha, fixed or learned, is one number (1) for all heads
     gate=F        y = o * F(x W_g), gate (H Dv, C) applied as x gate^T, x the query side; y is before the output
@@ -67,10 +67,10 @@ def attention(name, spec, function, T=7, Tk=None, H=3, Hk=1, D=5, Dv=None, causa
 
 def softmax(q, k, v, see, scale=None, soft_cap=None, temperature=None):
     s = rows.scores(q, k, scale)
-    if soft_cap:
-        s = soft_cap * torch.tanh(s / soft_cap)
     if temperature is not None:
         s = s / temperature[None, :, None, None]
+    if soft_cap:
+        s = soft_cap * torch.tanh(s / soft_cap)
     return rows.read(rows.softmax(s, see.visible), v)
 
 
@@ -170,6 +170,8 @@ def make():
               inputs={"x": lambda B, T, H, D: torch.randn(B, T, 8)}, parameters=lambda: {"gate": torch.randn(18, 8)})
     attention("softmax_qk_layer", "softmax(qk_norm=layer)", qk_norm(softmax, layer_norm), causal=True, parameters=norms,
               epsilon=1e-5)
+    attention("softmax_qk_layer_padded", "softmax(qk_norm=layer)", qk_norm(softmax, layer_norm), **padded,
+              parameters=norms, epsilon=1e-5)
     attention("softmax_qk_rms", "softmax(qk_norm=rms)", qk_norm(softmax, rms_norm), Hk=3, **padded, parameters=norms,
               epsilon=1e-5)
     # pointwise: every function, every exponent, every meaning of the length
@@ -206,6 +208,10 @@ def make():
     gate_sigmoid = gated(pointwise("relu"), torch.sigmoid)
     attention("pointwise_gate_sigmoid", "pointwise(relu, gate=sigmoid)", gate_sigmoid, causal=True,
               inputs={"x": lambda B, T, H, D: torch.randn(B, T, 8)}, parameters=lambda: {"gate": torch.randn(15, 8)})
+    attention("pointwise_gate_sigmoid_padded", "pointwise(relu, gate=sigmoid)", gate_sigmoid, **packed, **padded,
+              inputs={"x": lambda B, T, H, D: torch.randn(B, T, 8)}, parameters=lambda: {"gate": torch.randn(15, 8)})
+    attention("pointwise_qk_layer_padded", "pointwise(relu_squared, qk_norm=layer)",
+              qk_norm(pointwise("relu_squared"), layer_norm), **padded, parameters=norms, epsilon=1e-5)
     attention("pointwise_qk_layer", "pointwise(relu_squared, qk_norm=layer)",
               qk_norm(pointwise("relu_squared"), layer_norm), **packed, parameters=norms, epsilon=1e-5)
     attention("naive_relu", "naive(relu)", naive, Hk=3, causal=True, lengths=LENGTHS)

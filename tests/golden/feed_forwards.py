@@ -9,7 +9,8 @@ persistent slots without a context (1907.01470).  Choices:
     norm=layer    layer normalization of the sublayer's output, biased variance, epsilon 1e-5, weight and bias (C)
     persistent    x is split into heads as it stands (head h has the columns h C/H to (h + 1) C/H), without
                   projections; kappa (H, N, C/H), nu (H, N, C/H), one softmax per head, heads joined again; used as
-                  sqrt(C/H) kappa and sqrt(N) nu unless scaled=no, scores scaled by 1 / sqrt(C/H)
+                  sqrt(C/H) kappa and sqrt(N) nu unless scaled=no, scores scaled by 1 / sqrt(C/H); projections=yes:
+                  x query^T before the slots, y output^T behind them
 """
 import torch
 import torch.nn.functional as F
@@ -63,6 +64,12 @@ def persistent(heads, scaled=True):
     return run
 
 
+def projected(heads):
+    inner = persistent(heads)
+    return lambda x, query, output, kappa, nu, query_bias=0, b2=0: inner(x @ query.T + query_bias, kappa,
+                                                                         nu) @ output.T + b2
+
+
 def make():
     matrices = {"input": (M, C), "output": (C, M)}
     biases = {"b1": (M, ), "b2": (C, )}
@@ -87,4 +94,11 @@ def make():
         slots = {"kappa": (heads, 5, C // heads), "nu": (heads, 5, C // heads)}
         case(f"persistent_{heads}", f"persistent(slots=5, heads={heads})", persistent(heads), slots, heads=heads)
     case("persistent_unscaled", "persistent(slots=5, heads=3, scaled=no)", persistent(3, False), slots, heads=3)
+    slots = {"kappa": (3, 5, 2), "nu": (3, 5, 2)}
+    square = {"query": (C, C), "output": (C, C)}
+    offsets = {"query_bias": (C, ), "b2": (C, )}
+    case("persistent_projections", "persistent(slots=5, heads=3, projections=yes)", projected(3), {**square, **slots},
+         heads=3)
+    case("persistent_projections_bias", "persistent(slots=5, heads=3, projections=yes)", projected(3),
+         {**square, **offsets, **slots}, heads=3, bias=True)
     return cases

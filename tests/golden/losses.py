@@ -14,8 +14,9 @@
                              row gives 0); n as in relu_former.  Where every row is alive the two means are over the
                              same rows
     entropy_regularizer      papers' algorithm: E = mean over batch and rows of the row entropy, one per head; E_max
-                             = ln T, also under a causal mask; the mean over heads of (E - theta E_max)^2 where |E -
-                             theta E_max| > m E_max, else 0, times lambda; theta and temperature t (s / t) per head
+                             = ln T, under a causal mask ln(T!) / T, which is the most causal rows can have; the mean
+                             over heads of (E - theta E_max)^2 where |E - theta E_max| > m E_max, else 0, times
+                             lambda; theta and temperature t (s / t) per head
     gradient of dead rows    a row with S = 0 passes nothing back
 """
 import math
@@ -90,11 +91,11 @@ def row_case(name, spec, function, **settings):
     attention(name, spec, function, collection=cases, values=False, **settings)
 
 
-def regularizer(lam, margin):
+def regularizer(lam, margin, largest):
 
     def run(q, k, v, see, theta, temperature):
         w = rows.softmax(rows.scores(q, k) / temperature[None, :, None, None], see.visible)
-        return penalty(lam, margin, math.log(q.shape[1]))(rows.entropy(w).mean((0, 2)), theta)
+        return penalty(lam, margin, largest)(rows.entropy(w).mean((0, 2)), theta)
 
     return run
 
@@ -193,10 +194,12 @@ def make():
     relu_former_losses()
     row_statistics()
     parameters = {"theta": torch.tensor([0.3, 0.62, 0.95]), "temperature": torch.tensor([0.7, 1.3, 1.0])}
-    for mask, seeing in (("full", {}), ("causal", dict(causal=True))):
-        row_case(f"entropy_regularizer_{mask}", "entropy_regularizer", regularizer(0.05, 0.15), parameters=parameters,
-                 coefficient=0.05, margin=0.15, largest=math.log(7),
-                 convention="entropies of softmax(s / t); E_max = ln T = ln 7", **seeing)
+    uniform = sum(math.log(i) for i in range(1, 8)) / 7  # the mean row entropy of uniform causal weights, T = 7
+    for mask, seeing, largest, ceiling in (("full", {}, math.log(7), "ln T = ln 7"),
+                                           ("causal", dict(causal=True), uniform, "ln(T!) / T = ln(7!) / 7")):
+        row_case(f"entropy_regularizer_{mask}", "entropy_regularizer", regularizer(0.05, 0.15, largest),
+                 parameters=parameters, coefficient=0.05, margin=0.15, largest=largest,
+                 convention=f"entropies of softmax(s / t); E_max = {ceiling}", **seeing)
     seed("entropy_penalty")
     theta = {"theta": torch.tensor([[0.3, 0.6, 0.9], [0.9, 0.5, 0.1]])}
     cases.add("entropy_penalty", "entropy_regularizer", penalty(0.05, 0.2, math.log(7)),

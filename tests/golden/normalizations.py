@@ -7,6 +7,8 @@
                running_variance_after are the running ones after the step
     group      rows (B, T, C): over the channels of a group at each position by itself; images: over the channels of
                a group and every pixel
+    lengths    rows t >= lengths[b] are padding: they count in no statistic, and y is 0 there
+    over       group(G, over=sequence): the statistics of rows go over all (real) positions of a sequence as well
     dyt        y = weight tanh(alpha x) + bias; derf y = weight erf(alpha x + shift) + bias; dynamic(F) y = weight
                F(alpha x) + bias; alpha and shift (1)
 """
@@ -79,6 +81,36 @@ def group(groups):
     return run
 
 
+def real_rows(x, lengths):
+    return (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
+
+
+def padded_batch(train):
+
+    def run(x, weight, bias, running_mean, running_variance, lengths):
+        real = real_rows(x, lengths)
+        tokens = torch.cat([x[b, :n] for b, n in enumerate(lengths)])[None]
+        result = batch(train)(tokens, weight, bias, running_mean, running_variance)
+        y, more = result if train else (result, {})
+        filled = torch.zeros(x.shape).masked_scatter(real.expand(x.shape), y)
+        return (filled, more) if train else filled
+
+    return run
+
+
+def padded_group(groups):
+
+    def run(x, weight, bias, lengths):
+        each = []
+        for b, n in enumerate(lengths):
+            parts = x[b, :n].reshape(n, groups, -1)
+            y = standard(parts, (0, 2)).reshape(n, -1) * weight + bias
+            each.append(torch.cat([y, torch.zeros(x.shape[1] - n, x.shape[2])]))
+        return torch.stack(each)
+
+    return run
+
+
 def dynamic(function, fixed=None):
 
     def run(x, weight=1, bias=0, alpha=None, shift=0):
@@ -99,6 +131,14 @@ def make():
              epsilon=1e-5)
         for groups in (2, 3):
             case(f"group_{groups}_{kind}", f"group({groups})", group(groups), kind, groups=groups, epsilon=1e-5)
+    lengths = lambda: {"lengths": torch.tensor([4, 7])}
+    case("batch_train_padded", "batch", padded_batch(True), constants=lambda: {**running(), **lengths()}, mode="train",
+         momentum=0.1, epsilon=1e-5)
+    case("batch_evaluation_padded", "batch", padded_batch(False), constants=lambda: {**running(), **lengths()},
+         mode="evaluation", epsilon=1e-5)
+    for groups in (2, 3):
+        case(f"group_{groups}_padded", f"group({groups}, over=sequence)", padded_group(groups), constants=lengths,
+             groups=groups, epsilon=1e-5)
     case("dyt", "dyt(0.5)", dynamic("tanh"), alpha=0.5)
     case("dyt_without_bias", "dyt(0.8)", dynamic("tanh"), alpha=0.8, affine=("weight", ), bias=False)
     case("derf", "derf(0.5)", dynamic("erf"), alpha=0.5, shift=0.0)

@@ -1,17 +1,18 @@
-"""The independent witness: every variant of attention, feed-forward, normalization, position, loss, optimizer and
-vision layer, written from the papers' equations in PyTorch, float64, on one thread of a CPU; autograd gives every
-gradient.
+"""The independent witness: every variant of attention, feed-forward, residual block, normalization, position, loss,
+optimizer and vision layer, written from the papers' equations in PyTorch, float64, on one thread of a CPU; autograd
+gives every gradient.
 
     python3 -m pip install torch==2.13.0 numpy
     python3 tests/golden/variants.py            # writes variants.json and the safetensors files that it names
     python3 tests/golden/variants.py --check    # the same, and each gradient against difference quotients
 
-Each family's file states its conventions at its head: attentions.py, attention_spans.py, attention_linear.py (with
-attention_rows.py), feed_forwards.py, normalizations.py, positions.py, losses.py, optimizers.py, vision.py.
+Each family's file states its conventions at its head: attentions.py, attention_spans.py, attention_linear.py,
+attention_soft_cap.py (with attention_rows.py), feed_forwards.py, blocks.py, normalizations.py, positions.py, losses.py,
+optimizers.py, vision.py.
 
 variants.json: {"torch": version, "cases": [case, ...]}, a case being
     name         unique in the whole index, small letters, digits and _
-    family       attention, feed_forward, normalization, position, loss, optimizer or vision
+    family       attention, feed_forward, block, normalization, position, loss, optimizer or vision
     file         the safetensors file in this folder with its tensors
     spec         the text that names the variant
     position     the text of the position setting; absent if none
@@ -35,8 +36,10 @@ import cases
 cases.CHECK = "--check" in sys.argv
 
 import attention_linear
+import attention_soft_cap
 import attention_spans
 import attentions
+import blocks
 import feed_forwards
 import losses
 import normalizations
@@ -45,8 +48,8 @@ import positions
 import vision
 from golden import write
 
-FAMILIES = (attentions, attention_spans, attention_linear, feed_forwards, normalizations, positions, losses, optimizers,
-            vision)
+FAMILIES = (attentions, attention_spans, attention_linear, attention_soft_cap, feed_forwards, blocks, normalizations,
+            positions, losses, optimizers, vision)
 
 
 def main():

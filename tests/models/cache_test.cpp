@@ -5,25 +5,27 @@
 #include "engine/ops.h"
 #include "engine/watch.h"
 #include "models/training/generation.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::error_of;
 using orrery::testing::largest_difference;
 
 namespace {
 
 constexpr int64_t context = 12, vocabulary = 9;
 
-GptSettings settings_with(const std::string& attention, const std::string& position) {
+GptSettings settings_with(const std::string& attention, const std::string& position, int64_t most) {
   GptSettings s;
-  s.layers = 2, s.heads = 2, s.width = 16, s.context = context, s.vocabulary = vocabulary;
+  s.layers = 2, s.heads = 2, s.width = 16, s.context = most, s.vocabulary = vocabulary;
   s.attention = parse_spec(attention), s.position = parse_spec(position);
   return s;
 }
 // In f64, far from the initial values, so that attention and position matter; bounded parameters in their middle.
-std::unique_ptr<Gpt> make(const std::string& attention, const std::string& position) {
-  auto model = std::make_unique<Gpt>(settings_with(attention, position));
+std::unique_ptr<Gpt> make(const std::string& attention, const std::string& position, int64_t most = context) {
+  auto model = std::make_unique<Gpt>(settings_with(attention, position, most));
   nn::convert(*model, Dtype::f64);
   nn::initialize(*model, 3);
   for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
@@ -59,20 +61,12 @@ Tensor in_chunks(Gpt& model, const Tensor& tokens, const std::vector<int64_t>& s
   }
   return concatenate(logits, 1);
 }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 // The whole text against single steps, and against a first chunk with steps and a second chunk after it.
 void check_steps(const std::string& attention, const std::string& position) {
   INFO(attention, " with ", position);
   const NoGrad guard;
   std::unique_ptr<Gpt> model;
-  const std::string refusal = message_of([&] { model = make(attention, position); });
+  const std::string refusal = error_of([&] { model = make(attention, position); });
   if (!model) {  // only what acts on scores may be refused, by a sentence that begins with the attention's name
     CHECK(nn::make_position(parse_spec(position), {.context = context, .width = 16, .heads = 2})->acts_on_scores());
     CHECK(refusal.find(parse_spec(attention).name + ": ") == 0);
@@ -107,6 +101,54 @@ TEST_CASE("steps through a cache equal the whole pass, for the settings of an at
   check_steps("softmax(span=fixed(3))", "relative(3)");
 }
 
+TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped, and nothing else changes") {
+  constexpr int64_t tokens_in_all = 300;
+  struct Bounded {
+    const char *attention, *position;
+    int64_t reach;  // keys that a token can see, the own one included
+  };
+  // Learned spans stand in the middle of their range: z = 75, so m > 0 below 10 + 75 + 1.
+  for (const Bounded& one :
+       {Bounded{"softmax(span=fixed(20))", "learned", 20}, Bounded{"softmax(span=fixed(1))", "rotary", 1},
+        Bounded{"softmax(span=fixed(65))", "alibi", 65}, Bounded{"softmax(span=fixed(65), own=no)", "none", 66},
+        Bounded{"softmax(span=adaptive_span(150, R=10))", "relative(150)", 86},
+        Bounded{"softmax(span=adaptive_span(80, R=60))", "none", 81},
+        Bounded{"softmax(span=dynamic_span(40, R=10), own=yes)", "rotary", 41},
+        Bounded{"pointwise(relu, span=adaptive_span(150, R=10))", "none", 86},
+        Bounded{"pointwise(gelu, length=row_index, span=fixed(20))", "relative(20, bias)", 20},
+        Bounded{"relu_former(span=fixed(70), persistent=3)", "rotary", 70}}) {
+    INFO(one.attention, " with ", one.position);
+    const NoGrad guard;
+    const auto model = make(one.attention, one.position, tokens_in_all);
+    const Tensor tokens = some_tokens(1, tokens_in_all), logits = whole(*model, tokens);
+    nn::Cache cache = model->make_cache();
+    std::vector<Tensor> steps;
+    int64_t most = 0, least_dropped = tokens_in_all;
+    for (int64_t t = 0; t < tokens_in_all; ++t) {
+      nn::Pass pass;
+      pass.cache = &cache;
+      steps.push_back((*model)(part(tokens, t, t + 1), pass));
+      for (const auto& [path, kept] : cache.entries) {
+        CHECK(kept.key.size(1) == kept.value.size(1));
+        most = std::max(most, kept.key.size(1)), least_dropped = std::min(least_dropped, t + 1 - kept.key.size(1));
+      }
+    }
+    CHECK(least_dropped == 0);                             // at first nothing
+    CHECK(most <= one.reach + 62);                         // steps of 64
+    CHECK(most >= std::min<int64_t>(one.reach + 62, 64));  // no finer, for that would copy at every token
+    for (const auto& [path, kept] : cache.entries) CHECK((tokens_in_all - kept.key.size(1)) % 64 == 0);
+    CHECK(largest_difference(concatenate(steps, 1), logits) <= 1e-12);
+    CHECK(largest_difference(in_chunks(*model, tokens, {100, 1, 99, 60, 40}), logits) <= 1e-12);
+  }
+  const NoGrad guard;  // without a span everything is kept
+  const auto model = make("softmax", "none", 150);
+  nn::Cache cache = model->make_cache();
+  nn::Pass pass;
+  pass.cache = &cache;
+  (*model)(some_tokens(1, 150), pass);
+  for (const auto& [path, kept] : cache.entries) CHECK(kept.key.size(1) == 150);
+}
+
 TEST_CASE("tokens in the cache count: without them the next token is another") {
   const NoGrad guard;
   for (const std::string& position : position_specs) {
@@ -122,17 +164,17 @@ TEST_CASE("what a cache cannot do is refused with a sentence") {
   nn::Cache cache = model->make_cache();
   nn::Pass pass;
   pass.cache = &cache;
-  CHECK(message_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
+  CHECK(error_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
         "gpt: a cache keeps no history to differentiate through; run under NoGrad");
   const NoGrad guard;
   (*model)(some_tokens(1, 10), pass);
-  CHECK(message_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
+  CHECK(error_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
         "gpt: the cache holds 10 tokens and 3 come, but the context is 12; begin a new cache with the last of them");
   pass.documents = Tensor::from({1, 2}, std::vector<int32_t>{0, 1});
-  CHECK(message_of([&] { (*model)(some_tokens(1, 2), pass); }) ==
+  CHECK(error_of([&] { (*model)(some_tokens(1, 2), pass); }) ==
         "position_embedding: positions: a cache goes on with one text for each sequence, so there can be no documents");
   const auto rotary = make("softmax", "rotary");
-  CHECK(message_of([&] { (*rotary)(some_tokens(1, 2), pass); }).find("without lengths and documents") !=
+  CHECK(error_of([&] { (*rotary)(some_tokens(1, 2), pass); }).find("without lengths and documents") !=
         std::string::npos);
 }
 
@@ -150,7 +192,7 @@ TEST_CASE("generation reads each token once, and begins anew when the context is
   CHECK(reads(30, {.tokens = 4}) == Sizes{12, 6, 1, 1});
   CHECK(reads(11, {.tokens = 5, .keep = 10}) == Sizes{11, 1, 10, 1, 1});
   CHECK(reads(11, {.tokens = 4, .keep = context}) == Sizes{11, 1, 12, 12});
-  CHECK(message_of([&] { reads(1, {.keep = 13}); }) == "generate: keep 13 must be between 0 and 12 (the context)");
+  CHECK(error_of([&] { reads(1, {.keep = 13}); }) == "generate: keep 13 must be between 0 and 12 (the context)");
 }
 
 TEST_CASE("with keep = context, the text is that of a model that reads the last tokens again for each new one") {

@@ -9,9 +9,12 @@
 
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
+#include "tests/support/errors.h"
 
 namespace orrery::models {
 namespace {
+
+using testing::error_of;
 
 namespace fs = std::filesystem;
 using Tokens = std::vector<int32_t>;
@@ -28,16 +31,6 @@ class File {
  private:
   std::string path_;
 };
-
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::unique_ptr<Tokenizer> characters_of(std::string_view text) { return tokenizers().at("character").make(text); }
 Tokens count_to(int32_t n) {

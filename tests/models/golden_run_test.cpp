@@ -27,7 +27,9 @@ Tensor golden_parameter(const Golden& golden, const std::string& prefix, const s
 
 TEST_CASE("golden run: ten losses, gradient norms, first gradients and final weights are PyTorch's") {
   const Golden golden("gpt_two_layers.safetensors");
-  for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-10), std::pair(Dtype::f32, 1e-4)}) {
+  for (const auto& kind : {std::pair(Dtype::f64, 1e-10), std::pair(Dtype::f32, 1e-4)}) {
+    const Dtype dtype = kind.first;
+    const double tolerance = kind.second;
     INFO(name(dtype));
     GptSettings settings;
     settings.layers = 2, settings.heads = 2, settings.width = 8, settings.context = 8, settings.vocabulary = 17;
@@ -63,7 +65,9 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
 }
 
 TEST_CASE("presets have the published numbers of parameters") {
-  for (const auto& [name, preset] : presets()) {
+  for (const auto& entry : presets()) {
+    const std::string& name = entry.first;
+    const auto& preset = entry.second;
     INFO(name);
     GptSettings settings = preset.settings;
     settings.vocabulary = preset.vocabulary;

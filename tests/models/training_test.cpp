@@ -17,10 +17,12 @@
 #include "models/training/generation.h"
 #include "models/training/trainer.h"
 #include "nn/loss.h"
+#include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
+using orrery::testing::error_of;
 using orrery::testing::largest_difference;
 namespace fs = std::filesystem;
 
@@ -76,14 +78,6 @@ std::vector<nlohmann::json> rows_without_time(const std::string& path) {
   }
   return rows;
 }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
@@ -131,11 +125,12 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   const Folder folder;
   const std::string text = write_text(folder);
   int count = 0;
-  for (const auto& [optimizer, schedule] :
+  for (const auto& pair :
        {std::pair("adagrad(clip=0.1)", "constant"), std::pair("adamw(decay=0.1)", "inverse_square_root"),
         std::pair("lion(decay=0.1)", "warmup_stable_decay(decay=0.4)"), std::pair("muon(decay=0.1)", "cosine"),
         std::pair("sgd", "linear")}) {
-    INFO(std::string(optimizer), " ", std::string(schedule));
+    const std::string optimizer = pair.first, schedule = pair.second;
+    INFO(optimizer, " ", schedule);
     const std::string whole = folder / ("whole" + std::to_string(count)),
                       parts = folder / ("parts" + std::to_string(count++));
     const Assignments more = {
@@ -276,7 +271,7 @@ TEST_CASE("generation: same seed, same text; greedy; beyond the context; errors"
   SamplingSettings greedy = sampling, top = sampling;
   greedy.temperature = 0, top.top_k = 1;
   CHECK(generate(model, {1}, greedy) == generate(model, {1}, top));
-  CHECK(message_of([&] { generate(model, {}, sampling); }) == "generate: the prompt is empty; give at least one token");
+  CHECK(error_of([&] { generate(model, {}, sampling); }) == "generate: the prompt is empty; give at least one token");
 }
 
 TEST_CASE("bad input is answered before any training") {
@@ -284,7 +279,7 @@ TEST_CASE("bad input is answered before any training") {
   const std::string text = write_text(folder);
   write_file_atomically(folder / "short.txt", "abcabc");
   const auto message = [&](const Assignments& more) {
-    return message_of([&] { train(with(small_run(text, folder / "run", 10), more)); });
+    return error_of([&] { train(with(small_run(text, folder / "run", 10), more)); });
   };
   CHECK(contains(message({{"data", ""}}), "train: no text to learn; give one with --data=FILE"));
   CHECK(contains(message({{"data", folder / "absent.txt"}}), "absent.txt"));
@@ -313,7 +308,7 @@ TEST_CASE("a loss that is not finite stops the run, names the step and keeps the
   const Folder folder;
   const Assignments settings = with(small_run(write_text(folder), folder / "run", 40),
                                     {{"rate", "1e30"}, {"warm_up", "0"}, {"checkpoint_every", "1"}});
-  const std::string message = message_of([&] { train(settings); });
+  const std::string message = error_of([&] { train(settings); });
   CHECK(contains(message, "train: the loss is not finite at step "));
   CHECK(contains(message, "the last good checkpoint is " + (folder / "run/step_0000")));
   const CheckpointState state = read_state(latest_checkpoint(folder / "run"));
@@ -326,7 +321,7 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   train(small_run(text, folder / "run", 20));
   const std::string weights = folder / "run/step_000020/weights.safetensors", whole = read_file(weights);
   const auto resume = [&] {
-    return message_of([&] { train(with(small_run(text, folder / "run", 30), {{"resume", "yes"}})); });
+    return error_of([&] { train(with(small_run(text, folder / "run", 30), {{"resume", "yes"}})); });
   };
   write_file_atomically(weights, whole.substr(0, whole.size() / 2));
   CHECK(contains(resume(), "step_000020/weights.safetensors"));
@@ -336,8 +331,15 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   CHECK(contains(resume(), "state.json is damaged"));
   fs::remove_all(folder / "run/step_000020");
   CHECK(resume() == "no error");  // from the previous one
-  CHECK(contains(message_of([&] {
+  CHECK(contains(error_of([&] {
                    train(with(small_run(text, folder / "run", 40), {{"resume", "yes"}, {"width", "16"}}));
+                 }),
+                 "has width=32, not 16"));
+  CHECK(contains(error_of([&] {
+                   GptSettings wider = Trainer(make_settings(small_run(text, folder / "other", 1))).settings().gpt;
+                   wider.width = 64;
+                   Gpt model(wider);
+                   load_weights(latest_checkpoint(folder / "run"), model);
                  }),
                  "the model wants"));
 }
@@ -352,9 +354,7 @@ TEST_CASE("a full disk leaves the previous checkpoint and no partial one") {
   small.rlim_cur = 20000;  // the weights are larger, the metrics smaller
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string message = message_of([&] {
-    train(with(small_run(text, folder / "run", 20), {{"resume", "yes"}}));
-  });
+  const std::string message = error_of([&] { train(with(small_run(text, folder / "run", 20), {{"resume", "yes"}})); });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   INFO(message);

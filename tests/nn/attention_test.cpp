@@ -1,112 +1,116 @@
 // What attentions promise: masks, lengths, documents, and the identities between variants.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "tests/support/random_tensors.h"
+#include "tests/support/attention_layers.h"
 
 using namespace orrery;
 using namespace orrery::nn;
-using orrery::testing::largest_difference;
-using orrery::testing::random_tensor;
+using namespace orrery::testing;
 
 namespace {
 
-Tensor whole(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
-
-// A layer of this spec in f64 with random parameters, inside their bounds; gau takes its own head size.
-std::unique_ptr<Sublayer> layer_of(const std::string& spec, AttentionOptions options) {
-  options.context = 64;
-  std::unique_ptr<Sublayer> layer = make_attention(parse_spec(spec), options);
-  name_paths(*layer);
-  convert(*layer, Dtype::f64);
-  int seed = 100;
-  for (const NamedParameter& p : parameters_of(*layer)) {
-    Parameter& one = *p.parameter;
-    const Tensor random = random_tensor(one.value.shape(), ++seed);
-    if (std::isfinite(one.lowest) && std::isfinite(one.highest))
-      one.value.copy_from(Tensor::full(one.value.shape(), 0.4 * one.lowest + 0.6 * one.highest, Dtype::f64));
-    else if (std::isfinite(one.lowest))
-      one.value.copy_from(Tensor::full(one.value.shape(), one.lowest + 0.8, Dtype::f64));
-    else
-      one.value.copy_from(random * 0.5);
-  }
-  return layer;
-}
-
-// Every registered attention, with what its settings add to a plain one.
-std::vector<std::string> specs() {
-  std::vector<std::string> all = attentions().names();
-  for (const char* more :
-       {"pointwise(sigmoid)", "pointwise(softplus, alpha=learned(0.5), length=row_index)",
-        "pointwise(gelu, length=fixed(5))", "linear(exp, normalize=yes)", "softmax(span=adaptive_span(6, R=3))",
-        "pointwise(relu, span=dynamic_span(6, R=3), persistent=2)", "softmax(persistent=slots(3, split=yes))",
-        "relu_former(length=row_index, persistent=4)", "softmax(gate=silu, qk_norm=layer, soft_cap=2)"})
-    all.push_back(more);
+// With every `length` that padding must not change, for the rules that have one.
+std::vector<std::string> specs_with_lengths() {
+  std::vector<std::string> all = attention_specs();
+  for (const char* length : {"keys_visible", "row_index", "fixed(3)"})
+    for (const char* rule : {"pointwise(sigmoid, ", "relu_former(", "gau("})
+      all.push_back(rule + std::string("length=") + length + ")");
   return all;
 }
-bool needs_causal(const std::string& spec) { return spec.find("row_index") != std::string::npos; }
 
-struct Result {
-  Tensor y, dx;
-};
-Result run(Sublayer& layer, const Tensor& x, const Tensor& dy, const Pass& given) {
-  Pass pass = given;
-  const Tensor leaf = x.clone().set_requires_grad();
-  const Tensor y = layer(leaf, pass);
-  backward(y, dy);
-  return {y.detach(), leaf.grad()};
-}
-Tensor tokens(const Tensor& x, int64_t sequence, int64_t begin, int64_t end) {
-  return slice(x.slice(sequence, sequence + 1), 1, begin, end);
+// What five tokens give alone, and in front of four tokens of padding.
+std::pair<LayerResult, LayerResult> alone_and_padded(Sublayer& layer, const Pass& common = {}) {
+  const int64_t real = 5, padded = 9, width = 8;
+  const Tensor x = random_tensor({1, padded, width}, 1), real_dy = random_tensor({1, real, width}, 2);
+  const Tensor dy = concatenate({real_dy, Tensor::zeros({1, padded - real, width}, Dtype::f64)}, 1);
+  Pass padded_pass = common;
+  padded_pass.lengths = whole({1}, {5});
+  const LayerResult alone = run(layer, tokens(x, 0, 0, real), real_dy, common), in = run(layer, x, dy, padded_pass);
+  return {alone, {tokens(in.y, 0, 0, real), tokens(in.dx, 0, 0, real)}};
 }
 
 }  // namespace
 
 TEST_CASE("padding changes no real token's output or gradient") {
-  const int64_t real = 5, padded = 9, width = 8;
-  for (const std::string& spec : specs())
-    for (const bool causal : {true, false}) {
-      if (!causal && needs_causal(spec)) continue;
-      INFO(spec, causal ? ", causal" : ", full");
-      const auto layer = layer_of(spec, {.width = width, .heads = 2, .causal = causal});
-      const Tensor x = random_tensor({1, padded, width}, 1), real_dy = random_tensor({1, real, width}, 2);
-      const Tensor dy = concatenate({real_dy, Tensor::zeros({1, padded - real, width}, Dtype::f64)}, 1);
-      Pass short_pass, padded_pass;
-      padded_pass.lengths = whole({1}, {5});
-      const Result alone = run(*layer, tokens(x, 0, 0, real), real_dy, short_pass),
-                   in = run(*layer, x, dy, padded_pass);
-      CHECK(largest_difference(alone.y, tokens(in.y, 0, 0, real)) <= 1e-13);
-      CHECK(largest_difference(alone.dx, tokens(in.dx, 0, 0, real)) <= 1e-13);
-    }
+  for (const std::string& spec : specs_with_lengths())
+    for (const int64_t key_heads : {1, 2})
+      for (const bool causal : {true, false}) {
+        if (!causal && needs_causal(spec)) continue;
+        INFO(spec, causal ? ", causal" : ", full", ", key heads ", key_heads);
+        const auto layer = layer_of(spec, {.width = 8, .heads = 2, .key_heads = key_heads, .causal = causal});
+        const auto [alone, padded] = alone_and_padded(*layer);
+        CHECK(largest_difference(alone.y, padded.y) <= 1e-13);
+        CHECK(largest_difference(alone.dx, padded.dx) <= 1e-13);
+      }
 }
 
 TEST_CASE("length=padded_length depends on the padding, and on nothing else that does") {
-  const auto layer = layer_of("pointwise(relu, length=padded_length)", {.width = 8, .heads = 2, .causal = false});
-  const Tensor x = random_tensor({1, 9, 8}, 1);
-  Pass short_pass, padded_pass;
-  padded_pass.lengths = whole({1}, {5});
-  const NoGrad guard;
-  const Tensor alone = (*layer)(tokens(x, 0, 0, 5), short_pass), in = tokens((*layer)(x, padded_pass), 0, 0, 5);
-  CHECK(largest_difference(alone, in) > 1e-3);
+  // The weights are those of nine keys instead of five, so that what is read, which the output is linear in, shrinks.
+  const double longer = 9.0 / 5;
+  const std::pair<const char*, double> factors[] = {
+      {"pointwise(relu, length=padded_length)", longer},
+      {"pointwise(sigmoid, alpha=0.5, length=padded_length)", std::sqrt(longer)},
+      {"relu_former(length=padded_length)", std::sqrt(longer)},
+      {"gau(length=padded_length)", longer * longer}};
+  for (const auto& [text, factor] : factors)
+    for (const bool causal : {true, false}) {
+      const std::string spec = text;
+      CAPTURE(spec);
+      CAPTURE(causal);
+      const auto layer = layer_of(spec, {.width = 8, .heads = 2, .causal = causal, .bias = false});
+      const auto [alone, padded] = alone_and_padded(*layer);
+      CHECK(largest_difference(alone.y, padded.y) > 1e-3);
+      CHECK(largest_difference(alone.y, padded.y * factor) <= 1e-13);
+      CHECK(largest_difference(alone.dx, padded.dx * factor) <= 1e-13);
+    }
+}
+
+TEST_CASE("cross attention: padding of the memory and of the queries changes nothing real") {
+  const int64_t width = 8, memory_width = 6;
+  for (const std::string& spec : specs_with_lengths()) {
+    if (spec.starts_with("gau") || spec.find("span=") != std::string::npos || needs_causal(spec)) continue;
+    for (const int64_t key_heads : {1, 2}) {
+      INFO(spec, ", key heads ", key_heads);
+      const auto layer =
+          layer_of(spec, {.width = width, .heads = 2, .key_heads = key_heads, .memory_width = memory_width});
+      const Tensor x = random_tensor({1, 6, width}, 1), memory = random_tensor({1, 7, memory_width}, 3);
+      const auto pass_over = [&](int64_t queries, int64_t keys) {
+        const Tensor m = slice(memory, 1, 0, keys).clone().set_requires_grad();
+        Pass pass;
+        pass.memory = m, pass.lengths = whole({1}, {4});
+        if (keys > 5) pass.memory_lengths = whole({1}, {5});
+        const Tensor real_dy = random_tensor({1, 4, width}, 2),
+                     none = Tensor::zeros({1, queries - 4, width}, Dtype::f64);
+        const LayerResult all =
+            run(*layer, tokens(x, 0, 0, queries), queries > 4 ? concatenate({real_dy, none}, 1) : real_dy, pass);
+        return std::array<Tensor, 3>{tokens(all.y, 0, 0, 4), tokens(all.dx, 0, 0, 4), m.grad()};
+      };
+      const auto alone = pass_over(4, 5), padded = pass_over(6, 7);
+      CHECK(largest_difference(alone[0], padded[0]) <= 1e-13);
+      CHECK(largest_difference(alone[1], padded[1]) <= 1e-13);
+      CHECK(largest_difference(alone[2], tokens(padded[2], 0, 0, 5)) <= 1e-13);
+      CHECK(largest_difference(tokens(padded[2], 0, 5, 7), Tensor::zeros({1, 2, memory_width}, Dtype::f64)) == 0);
+    }
+  }
 }
 
 TEST_CASE("packed documents equal separate documents") {
   const int64_t width = 8;
-  for (const std::string& spec : specs())
+  for (const std::string& spec : specs_with_lengths())
     for (const bool causal : {true, false}) {
       if (!causal && needs_causal(spec)) continue;
       INFO(spec, causal ? ", causal" : ", full");
-      const auto layer = layer_of(spec, {.width = width, .heads = 2, .causal = causal});
+      const auto layer = layer_of(spec, {.width = width, .heads = 2, .key_heads = causal ? 1 : 2, .causal = causal});
       const Tensor x = random_tensor({1, 9, width}, 1), dy = random_tensor({1, 9, width}, 2);
       Pass plain, packed;
       packed.documents = whole({1, 9}, {4, 4, 4, 4, 7, 7, 7, 7, 7});
-      const Result all = run(*layer, x, dy, packed);
+      const LayerResult all = run(*layer, x, dy, packed);
       for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 4), std::pair<int64_t, int64_t>(4, 9)}) {
-        const Result one = run(*layer, tokens(x, 0, begin, end), tokens(dy, 0, begin, end), plain);
+        const LayerResult one = run(*layer, tokens(x, 0, begin, end), tokens(dy, 0, begin, end), plain);
         CHECK(largest_difference(one.y, tokens(all.y, 0, begin, end)) <= 1e-13);
         CHECK(largest_difference(one.dx, tokens(all.dx, 0, begin, end)) <= 1e-13);
       }
@@ -131,89 +135,5 @@ TEST_CASE("a fully masked row gives 0 and gradient 0, whatever stands in the mas
       backward(o, Tensor::full(o.shape(), 1, Dtype::f64));
       for (const Tensor& x : {q, k, v}) CHECK(largest_difference(x.grad(), Tensor::zeros_like(x)) == 0);
     }
-  }
-}
-
-TEST_CASE("naive(F) equals pointwise(F, alpha=0)") {
-  const AttentionOptions options{.width = 8, .heads = 2};
-  const Tensor x = random_tensor({2, 7, 8}, 1);
-  for (const char* f : {"relu", "sigmoid", "identity"}) {
-    Pass pass;
-    const NoGrad guard;
-    CHECK(largest_difference((*layer_of(std::string("naive(") + f + ")", options))(x, pass),
-                             (*layer_of(std::string("pointwise(") + f + ", alpha=0)", options))(x, pass)) == 0);
-  }
-}
-
-TEST_CASE("linear(identity) equals pointwise(identity, alpha=0)") {
-  const Tensor x = random_tensor({2, 7, 8}, 1);
-  for (const bool causal : {true, false}) {
-    const AttentionOptions options{.width = 8, .heads = 2, .causal = causal};
-    Pass pass;
-    const NoGrad guard;
-    CHECK(largest_difference((*layer_of("linear(identity)", options))(x, pass),
-                             (*layer_of("pointwise(identity, alpha=0)", options))(x, pass)) <= 1e-13);
-  }
-}
-
-TEST_CASE("with equal keys, alpha = 1 reads the mean of the values times F of the score") {
-  const Tensor q = random_tensor({1, 6, 1, 4}, 1), v = random_tensor({1, 6, 1, 4}, 3);
-  const Tensor k = broadcast_to(random_tensor({1, 1, 1, 4}, 2), {1, 6, 1, 4});
-  const Activation relu("relu");
-  const Tensor o = attend({.query = q, .key = k, .value = v}, {.causal = false}, relu).output / 6.0;
-  const Tensor score = sum(q * k, {-1}, true);
-  CHECK(largest_difference(o, relu(score) * mean(v, {1}, true)) <= 1e-14);
-}
-
-TEST_CASE("relu_former with gamma sqrt(n / 2) = 1 is the naive attention") {
-  const AttentionOptions options{.width = 8, .heads = 2};
-  const auto former = layer_of("relu_former(length=fixed(2))", options), naive = layer_of("naive(relu)", options);
-  for (const NamedParameter& p : parameters_of(*former))
-    if (p.path == "log_gamma") p.parameter->value.copy_from(Tensor::zeros({2, 1}, Dtype::f64));
-  Pass pass;
-  const NoGrad guard;
-  const Tensor x = random_tensor({2, 7, 8}, 1);
-  const Tensor y = (*naive)(x, pass);  // the factor 1 / (gamma sqrt(n / 2)) is 1 to an ULP
-  CHECK(largest_difference((*former)(x, pass), y) <= 1e-15 * max(absolute(y).reshape(Shape{y.count()}), 0).item());
-}
-
-TEST_CASE("a factor on the scores scales relu's weights and leaves their entropy, softmax's it changes") {
-  const Tensor q = random_tensor({2, 7, 2, 5}, 1), k = random_tensor({2, 7, 2, 5}, 2),
-               v = random_tensor({2, 7, 2, 5}, 3);
-  const Reading r{.query = q, .key = k, .value = v};
-  const auto read = [&](double scale, const std::optional<Activation>& f) {
-    return attend(r, {.scale = scale}, f, true);
-  };
-  const Activation relu("relu");
-  const Read once = read(1, relu), thrice = read(3, relu);
-  CHECK(largest_difference(once.output * 3.0, thrice.output) <= 1e-13);
-  CHECK(largest_difference(once.entropy, thrice.entropy) <= 1e-13);
-  CHECK(largest_difference(read(1, {}).entropy, read(3, {}).entropy) > 0.1);
-}
-
-TEST_CASE("a row of score gradients adds up to 0 for softmax, sparsemax and entmax, and not for pointwise weights") {
-  // A common shift of the keys along q moves all scores of a row alike: its gradient is the sum of ds.
-  const AttentionOptions options{.width = 6, .heads = 1, .bias = false};
-  for (const char* spec : {"softmax", "softmax(span=adaptive_span(5, R=3))", "sparsemax", "entmax15", "pointwise(relu)",
-                           "pointwise(sigmoid)"}) {
-    INFO(spec);
-    const bool is_pointwise = std::string(spec).starts_with("pointwise");
-    const Tensor bias = Tensor::zeros({1, 12}, Dtype::f64).set_requires_grad();
-    struct Shift final : Position {  // adds one learned number to every score
-      Tensor bias;
-      Tensor distance_bias(int64_t distances) const override { return slice(bias, 1, 0, distances); }
-      bool acts_on_scores() const override { return true; }
-    } shift;
-    shift.bias = bias;
-    AttentionOptions with = options;
-    with.position = &shift;
-    const auto shifted = layer_of(spec, with);
-    Pass pass;
-    backward((*shifted)(random_tensor({1, 7, 6}, 1), pass), random_tensor({1, 7, 6}, 2));
-    const double total = sum(bias.grad()).item();
-    if (is_pointwise)
-      CHECK(std::abs(total) > 1e-3);
-    else
-      CHECK(std::abs(total) <= 1e-12);
   }
 }

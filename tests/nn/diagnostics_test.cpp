@@ -12,8 +12,10 @@ using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
 TEST_CASE("uniform causal attention has mean row entropy ln(T!) / T") {
-  for (const auto& [positions, expected] : {std::pair(16, 1.917), std::pair(32, 2.549), std::pair(64, 3.206),
-                                            std::pair(128, 3.878), std::pair(256, 4.560), std::pair(512, 5.246)}) {
+  for (const auto& row : {std::pair(16, 1.917), std::pair(32, 2.549), std::pair(64, 3.206), std::pair(128, 3.878),
+                          std::pair(256, 4.560), std::pair(512, 5.246)}) {
+    const int positions = row.first;
+    const double expected = row.second;
     INFO(positions, " positions");
     std::vector<double> weights;
     for (int i = 0; i < positions; ++i)

@@ -16,9 +16,10 @@ namespace {
 // Our parameter at `path` from the tensors of a case, or with prefix "d" its gradient; undefined if it has none.
 Tensor theirs(const GoldenCase& test, const std::string& prefix, const std::string& path) {
   static const std::map<std::string, std::string> names{
-      {"input.weight", "input"}, {"input.bias", "b1"},  {"output.weight", "output"}, {"output.bias", "b2"},
-      {"key", "keys"},           {"value", "values"},   {"key_bias", "b1"},          {"value_bias", "b2"},
-      {"norm.weight", "weight"}, {"norm.bias", "bias"}, {"slots.key", "kappa"},      {"slots.value", "nu"}};
+      {"input.weight", "input"}, {"input.bias", "b1"},        {"output.weight", "output"}, {"output.bias", "b2"},
+      {"key", "keys"},           {"value", "values"},         {"key_bias", "b1"},          {"value_bias", "b2"},
+      {"norm.weight", "weight"}, {"norm.bias", "bias"},       {"slots.key", "kappa"},      {"slots.value", "nu"},
+      {"query.weight", "query"}, {"query.bias", "query_bias"}};
   const std::string name = prefix + names.at(path);
   if (!test.has(name)) return {};
   if (path.starts_with("slots.")) return permute(test.tensor(name), {1, 0, 2});  // (H, N, D) there
@@ -65,5 +66,5 @@ TEST_CASE("every feed-forward agrees with PyTorch, output and every gradient") {
     compare(test, Dtype::f32, 1e-5);
     ++checked;
   }
-  CHECK(checked == 18);
+  CHECK(checked == 20);
 }

@@ -29,7 +29,9 @@ const Golden& golden() {
 // Runs f on the golden inputs in f64 and in f32; output and every gradient must be PyTorch's.
 template <class F>
 void compare(const std::string& name, const std::vector<std::string>& inputs, const F& f) {
-  for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
+  for (const auto& kind : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
+    const Dtype dtype = kind.first;
+    const double tolerance = kind.second;
     INFO(name, " ", orrery::name(dtype));
     std::vector<Tensor> x;
     for (const std::string& input : inputs) {

@@ -75,6 +75,22 @@ void check_same(const Run& a, const Run& b, double tolerance = 0) {
 
 }  // namespace
 
+TEST_CASE("the gradient of the input is the same whether parameters learn or not, with a shift too") {
+  for (const char* spec : {"derf(0.7, 0.4)", "dyt(0.6)", "dynamic(gelu, 0.8)", "dynamic(sine, -0.6)"}) {
+    INFO(spec);
+    const auto layer = make(spec, 5);
+    disturb(*layer);
+    const Tensor x = random_tensor({3, 5}, 1), dy = random_tensor({3, 5}, 2);
+    for (const NamedParameter& p : parameters_of(*layer)) p.parameter->value.set_requires_grad();
+    const Run learning = run(*layer, x, dy);
+    for (const NamedParameter& p : parameters_of(*layer)) p.parameter->value.set_requires_grad(false);
+    const Run frozen = run(*layer, x, dy);
+    for (const Tensor& gradient : learning.parameters) CHECK(gradient);
+    for (const Tensor& gradient : frozen.parameters) CHECK(!gradient);
+    CHECK(largest_difference(learning.dx, frozen.dx) <= 1e-15);
+  }
+}
+
 TEST_CASE("DyT with tiny alpha is gamma alpha x + beta to third order") {
   const Tensor x = random_tensor({6, 5}, 1), gamma = random_tensor({5}, 2), beta = random_tensor({5}, 3);
   double last = 0;
@@ -99,8 +115,9 @@ TEST_CASE("Derf with s = 0 has slope 2 alpha / sqrt(pi) at zero, 1.128 times DyT
 }
 
 TEST_CASE("dyt is dynamic(tanh), derf with its shift at 0 is dynamic(erf), to the bit") {
-  for (const auto& [name, general] :
+  for (const auto& pair :
        {std::pair("dyt(0.8)", "dynamic(tanh, alpha=0.8)"), std::pair("derf(0.8)", "dynamic(erf, 0.8)")}) {
+    const std::string name = pair.first, general = pair.second;
     INFO(name);
     const auto one = make(name, 5), other = make(general, 5);
     const Tensor x = random_tensor({3, 4, 5}, 1), dy = random_tensor({3, 4, 5}, 2);

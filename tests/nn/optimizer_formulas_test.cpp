@@ -158,14 +158,14 @@ TEST_CASE("optimizers make the steps of the golden file") {
       for (size_t i = 0; i < all.size(); ++i) v(std::to_string(i), all[i]);
     }
   };
-  for (const auto& [name, spec, rate] :
+  for (const auto& given :
        {std::tuple("adagrad_clipped", "adagrad(clip=0.03)", 0.07), std::tuple("adagrad", "adagrad(clip=0)", 0.07),
         std::tuple("lion", "lion", 0.01), std::tuple("lion_decayed", "lion(decay=0.1)", 0.01),
         std::tuple("muon", "muon", 0.02), std::tuple("adamw", "adamw(beta2=0.95, decay=0.1)", 0.01)}) {
-    INFO(std::string(name));
-    const auto tensor = [&, n = std::string(name)](const char* what, int i) {
-      return golden(n + "." + what + std::to_string(i));
-    };
+    const std::string name = std::get<0>(given), spec = std::get<1>(given);
+    const double rate = std::get<2>(given);
+    INFO(name);
+    const auto tensor = [&](const char* what, int i) { return golden(name + "." + what + std::to_string(i)); };
     Several model;
     for (int i = 0; i < 3; ++i) {
       model.all.emplace_back(tensor("p", i).shape(), constant(0), Dtype::f64);

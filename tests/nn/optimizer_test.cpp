@@ -29,19 +29,20 @@ struct One final : Module {
 
 TEST_CASE("optimizers make PyTorch's steps") {
   const Golden golden("layers.safetensors");
-  for (const auto& [name, spec, rate] :
-       {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)", 0.01),
-        std::tuple("sgd", "sgd(momentum=0.9, decay=0.05)", 0.1),
-        std::tuple("sgd_nesterov", "sgd(momentum=0.9, decay=0.05, nesterov=yes)", 0.1)}) {
-    INFO(std::string(name));
-    One model(golden(std::string(name) + ".p"));
+  for (const auto& given : {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)", 0.01),
+                            std::tuple("sgd", "sgd(momentum=0.9, decay=0.05)", 0.1),
+                            std::tuple("sgd_nesterov", "sgd(momentum=0.9, decay=0.05, nesterov=yes)", 0.1)}) {
+    const std::string name = std::get<0>(given), spec = std::get<1>(given);
+    const double rate = std::get<2>(given);
+    INFO(name);
+    One model(golden(name + ".p"));
     FlatParameters flat(model);
     const auto optimizer = make_optimizer(parse_spec(spec), flat);
     for (int step = 0; step < 3; ++step) {
       flat.forget_gradients();
-      backward(model.weight.value * golden(std::string(name) + ".g")[step], Tensor::full({2, 3}, 1, Dtype::f64));
+      backward(model.weight.value * golden(name + ".g")[step], Tensor::full({2, 3}, 1, Dtype::f64));
       CHECK(optimizer->step(rate));
-      CHECK(largest_difference(model.weight.value, golden(std::string(name) + ".steps")[step]) <= 1e-13);
+      CHECK(largest_difference(model.weight.value, golden(name + ".steps")[step]) <= 1e-13);
     }
   }
 }

@@ -10,11 +10,13 @@
 #include "nn/linear.h"
 #include "nn/patches.h"
 #include "nn/pooling.h"
+#include "tests/support/errors.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
+using orrery::testing::error_of;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 using orrery::testing::whole_numbers;
@@ -59,15 +61,6 @@ Plain plain_convolution(const Tensor& x, const Tensor& weight, const Tensor& bia
   return {y.tensor(), dx.tensor(), dw.tensor()};
 }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("convolution is its sum over windows, with every gradient, exactly in whole numbers") {
@@ -107,7 +100,9 @@ TEST_CASE("convolution, pools and patches agree with PyTorch, outputs and every 
   const auto channels_last = [](const Tensor& t) { return t.shape().rank() == 4 ? permute(t, {0, 2, 3, 1}) : t; };
   // f takes x, weight and bias, those that the case has; their gradients are compared in the order of the file.
   const auto compare = [&](const std::string& name, const auto& f) {
-    for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
+    for (const auto& kind : {std::pair(Dtype::f64, 1e-12), std::pair(Dtype::f32, 1e-5)}) {
+      const Dtype dtype = kind.first;
+      const double tolerance = kind.second;
       INFO(name, " ", orrery::name(dtype));
       std::vector<Tensor> in;
       for (const char* n : {".x", ".weight", ".bias"})
@@ -285,37 +280,37 @@ TEST_CASE("modules of pictures: shapes, names, initial values") {
 TEST_CASE("pictures that cannot work are refused with a sentence") {
   const Tensor x = random_tensor({2, 5, 6, 3}, 1);
   const auto weight = [](int64_t h, int64_t w, int64_t c) { return random_tensor({4, h, w, c}, 2); };
-  CHECK(message_of([&] { convolution(x, weight(9, 3, 3), {}, {.padding = 1}); }) ==
+  CHECK(error_of([&] { convolution(x, weight(9, 3, 3), {}, {.padding = 1}); }) ==
         "convolution: a window of 9 x 3 pixels does not fit into the input (2, 5, 6, 3), which has 7 x 8 with its "
         "padding of 1 x 1; use a smaller window or more padding");
-  CHECK(message_of([&] { convolution(x, weight(3, 3, 3), {}, {.dilation = 3}); }) ==
+  CHECK(error_of([&] { convolution(x, weight(3, 3, 3), {}, {.dilation = 3}); }) ==
         "convolution: a window of 7 x 7 pixels does not fit into the input (2, 5, 6, 3), which has 5 x 6 with its "
         "padding of 0 x 0; use a smaller window or more padding");
-  CHECK(message_of([&] { convolution(x, weight(3, 3, 2)); }) ==
+  CHECK(error_of([&] { convolution(x, weight(3, 3, 2)); }) ==
         "convolution: the input (2, 5, 6, 3) has 3 channels, the weight (4, 3, 3, 2) takes 2; the last axes must be "
         "equal");
-  CHECK(message_of([&] { convolution(x, weight(3, 3, 3), {}, {.stride = 0}); }) ==
+  CHECK(error_of([&] { convolution(x, weight(3, 3, 3), {}, {.stride = 0}); }) ==
         "convolution: window 3 x 3, stride 0 x 0 and dilation 1 x 1 must be at least 1, padding 0 x 0 at least 0");
-  CHECK(message_of([&] { convolution(x, weight(3, 3, 3), random_tensor({3}, 1)); }) ==
+  CHECK(error_of([&] { convolution(x, weight(3, 3, 3), random_tensor({3}, 1)); }) ==
         "convolution: bias of shape (3) for weight (4, 3, 3, 3)");
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           convolution(x.reshape({2, 30, 3}), weight(3, 3, 3));
         }) == "convolution: the input (2, 30, 3) must be (batch, height, width, channels)");
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           convolution(x, x.reshape({2, 30, 3}));
         }) == "convolution: the weight (2, 30, 3) must be (outputs, height, width, channels)");
-  CHECK(message_of([&] { convolution(x.slice(0, 0), weight(3, 3, 3)); }) ==
+  CHECK(error_of([&] { convolution(x.slice(0, 0), weight(3, 3, 3)); }) ==
         "convolution: the input (0, 5, 6, 3) has no elements");
-  CHECK(message_of([&] { max_pool(x, 3, {.padding = 2}); }) ==
+  CHECK(error_of([&] { max_pool(x, 3, {.padding = 2}); }) ==
         "max_pool: padding 2 x 2 is more than half of the window 3 x 3, so that a window might meet no pixel");
-  CHECK(message_of([&] { average_pool(x, 2, {.dilation = 2}); }) ==
+  CHECK(error_of([&] { average_pool(x, 2, {.dilation = 2}); }) ==
         "average_pool: dilation 2 x 2 is for convolutions; leave it at 1");
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           global_average_pool(x.reshape({2, 90}));
         }) == "global_average_pool: the input (2, 90) must be (batch, height, width, channels)");
-  CHECK(message_of([&] { patches(x, 2); }) ==
+  CHECK(error_of([&] { patches(x, 2); }) ==
         "patches: a picture of 5 x 6 pixels does not divide into patches of 2 x 2; resize or crop it");
-  CHECK(message_of([&] { patch_embedding(x, weight(5, 3, 4)); }) ==
+  CHECK(error_of([&] { patch_embedding(x, weight(5, 3, 4)); }) ==
         "patches: the input (2, 5, 6, 3) does not fit the weight (4, 5, 3, 4); the last axes, the channels, must be "
         "equal");
 }

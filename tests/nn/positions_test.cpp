@@ -7,11 +7,13 @@
 #include "engine/ops.h"
 #include "nn/attention.h"
 #include "nn/position.h"
+#include "tests/support/errors.h"
 #include "tests/support/golden_cases.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
+using orrery::testing::error_of;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
 
@@ -36,14 +38,6 @@ const std::vector<std::string> all_specs = {"alibi",
                                             "rotary(base=100, pairs=interleaved)",
                                             "sinusoidal(scale=1)"};
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 Tensor rotated(const std::string& spec, const Tensor& x, Cache* cache = nullptr) {
   Pass pass;
   pass.cache = cache;
@@ -307,10 +301,10 @@ TEST_CASE("relative positions with a span shorter than the context") {
                larger = parameters_of(*wide.position)[0].parameter->value;
   table.copy_from(larger.slice(0, 4));
   CHECK(largest_difference(narrow(x), wide(x)) == 0);
-  CHECK(message_of([] { Reader("relative(3)", true, "softmax(span=fixed(5))"); }) ==
-        "relative(3): there are terms for distances up to 3, but tokens see each other over 4; use relative(4) or a "
-        "span of at most 3");
-  CHECK(message_of([] { Reader("relative(6, bias)", true); }) ==
+  CHECK(error_of([] { Reader("relative(3)", true, "softmax(span=fixed(5))"); }) ==
+        "softmax(span=fixed(5)): relative(3): there are terms for distances up to 3, but tokens see each other over 4; "
+        "use relative(4) or a span of at most 3");
+  CHECK(error_of([] { Reader("relative(6, bias)", true); }) ==
         "relative(6, bias): there are terms for distances up to 6, but tokens see each other over 7; use relative(7) "
         "or a span of at most 6");
 }
@@ -321,18 +315,18 @@ TEST_CASE("places count within documents, wherever these lie") {
   CHECK(!places_of(x, pass));
   pass.documents = Tensor::from({2, 5}, std::vector<int32_t>{7, 7, 1, 1, 1, 2, 3, 2, 2, 3});
   CHECK(places_of(x, pass).to_vector() == std::vector<double>{0, 1, 0, 1, 2, 0, 0, 1, 2, 1});
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           places_of(Tensor::zeros({2, 4, 1}), pass);
         }) == "positions: documents of shape (2, 5) and dtype i32; they must be i32 of shape (2, 4)");
   Cache cache;
   pass.cache = &cache;
-  CHECK(message_of([&] { places_of(x, pass); }) ==
+  CHECK(error_of([&] { places_of(x, pass); }) ==
         "positions: a cache goes on with one text for each sequence, so there can be no documents");
 }
 
 TEST_CASE("what positions refuse, they refuse with a sentence when they are made") {
   const auto refusal = [](const std::string& spec, const PositionOptions& options = small) {
-    return message_of([&] { make_position(parse_spec(spec), options); });
+    return error_of([&] { make_position(parse_spec(spec), options); });
   };
   CHECK(refusal("rotary", {.context = 8, .width = 15, .heads = 3}) ==
         "rotary: channels are turned in pairs, but share (1) times the head size (5) is 5; it must be an even number, "
@@ -358,14 +352,14 @@ TEST_CASE("what positions refuse, they refuse with a sentence when they are made
   Cache cache;
   cache.tokens = 5;
   pass.cache = &cache;
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           make("learned")->forward(Tensor::zeros({1, 4, 12}, Dtype::f64), pass);
         }) ==
         "learned positions: 9 positions asked for, the table has 8; use a longer context in the model's settings");
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           rotated("rotary", Tensor::zeros({1, 4, 2, 6}, Dtype::f64), &cache);
         }) == "rotary positions: 9 positions asked for, the table has 8; use a longer context in the model's settings");
-  CHECK(message_of([&] {
+  CHECK(error_of([&] {
           rotated("rotary", Tensor::zeros({1, 4, 2, 5}, Dtype::f64));
         }).find("the head size (5)") != std::string::npos);
 }

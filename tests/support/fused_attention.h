@@ -8,6 +8,7 @@
 
 #include "engine/check.h"
 #include "tests/support/attention_case.h"
+#include "tests/support/errors.h"
 
 namespace orrery::testing {
 
@@ -19,15 +20,6 @@ inline std::vector<const char*> instruction_sets() {
   }
   return sets;
 }
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 template <class T>
 struct Gapped {
   static constexpr int64_t gap = 5;

@@ -1,0 +1,144 @@
+// What a checkpoint records of a run: every spec with all its settings, and what loading and resuming make of it.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd.h"
+#include "engine/files.h"
+#include "models/training/checkpoint.h"
+#include "models/training/trainer.h"
+#include "nn/attention.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+#include "tests/support/errors.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::largest_difference;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {  // removed at the end
+  fs::path path = fs::temp_directory_path() / ("orrery_resolved_" + std::to_string(::getpid()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+};
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+Assignments run_with(const Folder& folder, const Assignments& more) {
+  std::string all;
+  for (int i = 0; i < 60; ++i) all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps.\n";
+  write_file_atomically(folder / "text.txt", all);
+  Assignments a = {{"data", folder / "text.txt"},
+                   {"out", folder / "run"},
+                   {"steps", "2"},
+                   {"layers", "1"},
+                   {"heads", "2"},
+                   {"width", "16"},
+                   {"context", "16"},
+                   {"batch", "2"}};
+  a.insert(a.end(), more.begin(), more.end());
+  return a;
+}
+std::string resolved_text(const std::string& attention) { return print(nn::resolved_attention(parse_spec(attention))); }
+GptSettings small() {
+  GptSettings s;
+  s.layers = 1, s.heads = 2, s.width = 16, s.context = 12, s.vocabulary = 9;
+  return s;
+}
+Tensor logits_of(const GptSettings& settings) {
+  const NoGrad guard;
+  Gpt model(settings);
+  nn::initialize(model, 3);
+  nn::Pass pass;
+  return model(Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 4, 2, 8, 5, 7}), pass);
+}
+
+}  // namespace
+
+TEST_CASE("a resolved spec names every setting, those at their defaults too") {
+  const std::string rest = "gate=none, qk_norm=none, scale=0, dropout=0, own=default, span=none, persistent=none)";
+  CHECK(resolved_text("pointwise(relu)") == "pointwise(function=relu, alpha=1, length=keys_visible, " + rest);
+  CHECK(resolved_text("pointwise") == resolved_text("pointwise(relu)"));
+  CHECK(resolved_text("pointwise(gelu, alpha=learned, length=fixed(64))") ==
+        "pointwise(function=gelu, alpha=learned(1), length=fixed(64), " + rest);
+  CHECK(resolved_text("relu_former") == "relu_former(gamma=1, length=keys_visible, " + rest);
+  CHECK(resolved_text("softmax(span=adaptive_span(8), persistent=3)")
+            .find("span=adaptive_span(S=8, R=32), persistent=slots(N=3, split=no, scaled=yes))") != std::string::npos);
+  CHECK(resolved_text("softmax(span=fixed(8))").find("span=fixed(S=8)") != std::string::npos);
+}
+
+TEST_CASE("a resolved spec makes the same thing, for every name of every family, and is resolved itself") {
+  const auto check = [](Spec GptSettings::*member, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      INFO(name);
+      TrainSettings plain;
+      plain.gpt = small();
+      plain.gpt.*member = parse_spec(name);
+      const TrainSettings once = resolved(plain), twice = resolved(once);
+      CHECK(list_settings(once) == list_settings(twice));
+      CHECK(largest_difference(logits_of(plain.gpt), logits_of(once.gpt)) == 0);
+    }
+  };
+  std::vector<std::string> attentions = nn::attentions().names();
+  for (const char* more : {"softmax(span=dynamic_span(8), persistent=slots(3, split=yes))",
+                           "pointwise(elu(0.5), alpha=learned(0.3), gate=silu, qk_norm=layer)"})
+    attentions.push_back(more);
+  check(&GptSettings::attention, attentions);
+  check(&GptSettings::feed_forward, nn::feed_forwards().names());
+  check(&GptSettings::normalization, nn::normalizations().names());
+  check(&GptSettings::position, nn::positions().names());
+  Gpt model(small());
+  nn::initialize(model, 1);
+  nn::FlatParameters parameters(model);
+  for (const std::string& name : nn::optimizers().names()) {
+    INFO(name);
+    const Spec once = nn::resolved(nn::optimizers(), parse_spec(name));
+    CHECK(nn::resolved(nn::optimizers(), once) == once);
+    CHECK(error_of([&] { nn::make_optimizer(once, parameters); }) == "no error");
+  }
+  for (const std::string& name : nn::schedules().names()) {
+    INFO(name);
+    const Spec once = nn::resolved(nn::schedules(), parse_spec(name));
+    CHECK(nn::resolved(nn::schedules(), once) == once);
+    CHECK(error_of([&] { nn::make_schedule(once, {.rate = 1e-3, .steps = 10}); }) == "no error");
+  }
+}
+
+TEST_CASE("a checkpoint records the resolved specs, and loading and resuming go by them") {
+  const Folder folder;
+  Trainer(make_settings(run_with(folder, {{"attention", "pointwise(relu)"}}))).run();
+  const std::string checkpoint = latest_checkpoint(folder / "run");
+  const auto recorded = nlohmann::json::parse(read_file(checkpoint + "/state.json")).at("settings");
+  CHECK(recorded.at("attention") == resolved_text("pointwise(relu)"));
+  CHECK(recorded.at("feed_forward").get<std::string>().starts_with("dense("));
+  CHECK(recorded.at("optimizer").get<std::string>().find("beta2=0.99") != std::string::npos);
+
+  const TrainSettings loaded = make_settings(read_state(checkpoint).settings);
+  CHECK(print(loaded.gpt.attention) == resolved_text("pointwise(relu)"));
+  Gpt model(loaded.gpt);
+  load_weights(checkpoint, model);
+
+  // The same weights would fit each of these: only the record tells that it is another model.
+  const auto resume = [&](const Assignments& more) {
+    Assignments a = run_with(folder, {{"steps", "3"}, {"resume", "yes"}});
+    a.insert(a.end(), more.begin(), more.end());
+    return error_of([&] { Trainer(make_settings(a)).run(); });
+  };
+  const std::string is = "train: the run in " + (folder / "run") + " has attention=" + resolved_text("pointwise(relu)"),
+                    way_out = "; resume it with its own settings, as in --resume=yes --config=" + (folder / "run") +
+                              "/settings.toml";
+  for (const std::string other :
+       {"softmax", "pointwise(gelu)", "pointwise(relu, alpha=0.5)", "pointwise(relu, length=row_index)"})
+    CHECK(resume({{"attention", other}}) == is + ", not " + resolved_text(other) + way_out);
+  CHECK(resume({}) == is + ", not " + resolved_text("softmax") + way_out);
+  CHECK(resume({{"attention", "pointwise(relu)"}, {"dropout", "0.1"}}) == "no error");
+  CHECK(resume({{"attention", "pointwise(alpha=1)"}, {"steps", "4"}}) == "no error");
+  CHECK(resume({{"attention", "pointwise"}, {"width", "32"}}).find(" has width=16, not 32;") != std::string::npos);
+}

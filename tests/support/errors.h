@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "engine/check.h"
+
+namespace orrery::testing {
+
+// The sentence of the Error that f throws, "no error" if it throws none.
+template <class F>
+std::string error_of(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace orrery::testing
