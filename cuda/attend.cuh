@@ -22,7 +22,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include "cuda/attend_backward.cuh"
 
@@ -76,7 +75,7 @@ __device__ void pointwise_weights(const P& p, const typename AttendTile<A>::Regi
 }
 
 template <class A, class Weights>
-__global__ void __launch_bounds__(attend_threads)
+__global__ void __launch_bounds__(attend_threads, 1)
     attend_forward_kernel(const __grid_constant__ AttendProblem<A, Weights> p, const WriteRows<A> output, A* log_sum) {
   using Tile = AttendTile<A>;
   Tile& tile = shared_memory<Tile>();
@@ -160,7 +159,7 @@ struct RowCounts {
 };
 
 template <class A, class Weights>
-__global__ void __launch_bounds__(attend_threads)
+__global__ void __launch_bounds__(attend_threads, 1)
     attend_statistics_kernel(const __grid_constant__ AttendProblem<A, Weights> p, const RowStatistics<A> out) {
   using Tile = AttendTile<A>;
   Tile& tile = shared_memory<Tile>();
@@ -191,42 +190,7 @@ __global__ void __launch_bounds__(attend_threads)
   }
 }
 
-// ---- the problem from what the caller gives
-
-template <class T>
-ReadRows<Arithmetic<T>> read_rows(Tokens<const T> tokens) {
-  return {tokens.data, tokens.stride, 0, std::is_same_v<T, bf16>};
-}
-template <class T>
-WriteRows<Arithmetic<T>> write_rows(Tokens<T> tokens) {
-  return {tokens.data, tokens.stride, 0, std::is_same_v<T, bf16>};
-}
-
-template <class T, class Weights>
-AttendProblem<Arithmetic<T>, Weights> attend_problem(const AttendSizes& s, const AttendOptions& o,
-                                                     const Weights& weights, const AttendInputs<T>& inputs) {
-  using A = Arithmetic<T>;
-  constexpr int64_t far = 1 << 30;
-  const auto number = [](int64_t n) { return static_cast<int>(n); };  // all are below 2^29
-  AttendProblem<A, Weights> p{};
-  p.batch = number(s.batch), p.queries = number(s.queries), p.keys = number(s.keys);
-  p.query_heads = number(s.query_heads), p.key_heads = number(s.key_heads);
-  p.head_size = number(s.head_size), p.value_size = number(s.value_size);
-  p.slots = number(s.slots), p.distances = number(s.distances);
-  p.causal = o.causal, p.own = o.own, p.span_per_query = o.span_per_query;
-  p.query_offset = number(o.query_offset), p.window = number(std::min(o.window, far));
-  p.key_lengths = o.key_lengths, p.query_documents = o.query_documents, p.key_documents = o.key_documents;
-  p.scale = static_cast<A>(o.scale), p.soft_cap = static_cast<A>(o.soft_cap), p.ramp = static_cast<A>(o.ramp);
-  p.random_key = o.random_key, p.counters = (s.keys + s.slots + 3) / 4;
-  p.least = static_cast<uint32_t>(std::min(std::ceil(o.dropout * 0x1p32), 0x1p32 - 1));
-  p.kept = o.dropout > 0 ? static_cast<A>(1 / (1 - o.dropout)) : A(0);
-  p.weights = weights;
-  p.query = read_rows(inputs.query), p.key = read_rows(inputs.key), p.value = read_rows(inputs.value);
-  p.slot_key = read_rows(inputs.slot_key), p.slot_value = read_rows(inputs.slot_value);
-  p.distance_key = read_rows(inputs.distance_key);
-  p.distance_bias = inputs.distance_bias, p.span = inputs.span;
-  return p;
-}
+// ---- launches
 
 template <class A>
 Launch attend_launch(const char* name, int64_t blocks, int line = __builtin_LINE()) {
@@ -265,56 +229,79 @@ void attend_statistics(const AttendSizes& s, const AttendOptions& options, const
   launch(attend_launch<A>("attend: statistics", blocks), attend_statistics_kernel<A, Weights>, problem, statistics);
 }
 
-// dz of every query is written first: to its place, or to scratch memory from which those of a head are added up.
+template <class T, class P>
+void backward_of_queries(const AttendSizes& s, const P& problem, const AttendGradients<T>& gradients,
+                         Arithmetic<T>* spans) {
+  using A = Arithmetic<T>;
+  if (!gradients.query.data && !spans) return;
+  const int64_t chunks = gradients.query.data ? attend_chunks<A>(s.head_size) : 1;
+  const int64_t blocks = s.batch * s.query_heads * attend_tiles<A>(s.queries) * chunks;
+  if (blocks > 0)
+    launch(attend_launch<A>("attend: backward of queries", blocks), attend_backward_queries_kernel<A, P>, problem,
+           write_rows(gradients.query), spans);
+}
+// `tiles`: of all heads that have gradients of their own
+template <class T, class P>
+void backward_of_keys(const P& problem, bool slots, int64_t tiles, Tokens<T> key, Tokens<T> value) {
+  using A = Arithmetic<T>;
+  const int64_t blocks = tiles * attend_chunks<A>(std::max(problem.head_size, problem.value_size));
+  if (blocks > 0 && (key.data || value.data))
+    launch(attend_launch<A>("attend: backward of keys", blocks), attend_backward_keys_kernel<A, P>, problem, slots,
+           write_rows(key), write_rows(value));
+}
+template <class T, class P>
+void backward_of_distances(const AttendSizes& s, const P& problem, const AttendGradients<T>& gradients,
+                           Arithmetic<T>* key_parts) {
+  using A = Arithmetic<T>;
+  const int64_t chunks = key_parts ? attend_chunks<A>(s.head_size) : 1;
+  launch(attend_launch<A>("attend: backward of distances", s.query_heads * attend_tiles<A>(s.distances) * chunks),
+         attend_backward_distances_kernel<A, P>, problem, gradients.distance_bias, key_parts);
+  if (key_parts)
+    launch({"attend: distance keys", static_cast<unsigned>(s.distances), attend_threads}, attend_add_heads_kernel<A>,
+           key_parts, problem.query_heads, problem.head_size, write_rows(gradients.distance_key));
+}
+
+// Scratch memory of a backward pass, in one piece: c of every query for softmax, dz of every query where spans belong
+// to heads, and dp of every head.
+template <class A>
+struct BackwardScratch {
+  int64_t inner, spans, distance_keys;  // numbers
+
+  template <class Weights, class T>
+  static BackwardScratch of(const AttendSizes& s, const AttendOptions& options, const AttendGradients<T>& gradients) {
+    const int64_t rows = s.batch * s.query_heads * s.queries;
+    return {Weights::softmax ? rows : 0, gradients.span && !options.span_per_query ? rows : 0,
+            gradients.distance_key.data ? s.query_heads * s.distances * s.head_size : 0};
+  }
+  int64_t bytes() const { return (inner + spans + distance_keys) * static_cast<int64_t>(sizeof(A)); }
+};
+
 template <class T, class Weights>
 void attend_backward(const AttendSizes& s, const AttendOptions& options, const Weights& weights,
                      const AttendInputs<T>& inputs, Tokens<const T> output, const Arithmetic<T>* log_sum,
                      Tokens<const T> output_gradient, const AttendGradients<T>& gradients,
                      const StatisticsGradients<Arithmetic<T>>& statistics = {}) {
   using A = Arithmetic<T>;
-  const int64_t rows = s.batch * s.query_heads * s.queries;
+  const auto scratch = BackwardScratch<A>::template of<Weights>(s, options, gradients);
+  const Workspace workspace(scratch.bytes());
+  A *const inner = static_cast<A*>(workspace.data()), *const spans = inner + scratch.inner;
+  A* const distance_keys = spans + scratch.spans;
   const bool spans_of_heads = gradients.span && !options.span_per_query;
-  const int64_t parts = gradients.distance_key.data ? s.query_heads * s.distances * s.head_size : 0;
-  const int64_t inner = Weights::softmax ? rows : 0, spans = spans_of_heads ? rows : 0;
-  const Workspace workspace(std::max<int64_t>(inner + spans + parts, 1) * static_cast<int64_t>(sizeof(A)));
-  A* const inner_products = static_cast<A*>(workspace.data());
-  A* const span_rows = spans_of_heads ? inner_products + inner : gradients.span;
-  A* const distance_parts = inner_products + inner + spans;
-
   auto problem = attend_problem(s, options, weights, inputs);
-  problem.log_sum = log_sum, problem.inner = inner_products;
+  problem.log_sum = log_sum, problem.inner = inner;
   problem.output_gradient = read_rows(output_gradient), problem.statistics = statistics;
-  const auto whole = [](int64_t n) { return std::max<int64_t>(n, 1); };
-  if (inner > 0)
-    launch({"attend: inner products", static_cast<unsigned>((rows + 7) / 8), attend_threads}, attend_inner_kernel<A>,
-           InnerProducts<A>{p_sizes(s), read_rows(output), read_rows(output_gradient)}, inner_products);
-  if (gradients.query.data || gradients.span) {
-    const int64_t chunks = gradients.query.data ? attend_chunks<A>(s.head_size) : 1;
-    if (const int64_t blocks = s.batch * s.query_heads * attend_tiles<A>(s.queries) * chunks)
-      launch(attend_launch<A>("attend: backward of queries", blocks), attend_backward_queries_kernel<A, Weights>,
-             problem, write_rows(gradients.query), span_rows);
-  }
-  const int64_t key_chunks = attend_chunks<A>(std::max(s.head_size, s.value_size));
-  const auto backward_of_keys = [&](bool slots, int64_t blocks, Tokens<T> key, Tokens<T> value) {
-    if (blocks > 0 && (key.data || value.data))
-      launch(attend_launch<A>("attend: backward of keys", blocks), attend_backward_keys_kernel<A, Weights>, problem,
-             slots, write_rows(key), write_rows(value));
-  };
-  backward_of_keys(false, s.batch * s.key_heads * attend_tiles<A>(s.keys) * key_chunks, gradients.key, gradients.value);
-  backward_of_keys(true, s.key_heads * attend_tiles<A>(s.slots) * key_chunks, gradients.slot_key, gradients.slot_value);
-  if (gradients.distance_bias || parts > 0) {
-    const int64_t chunks = parts > 0 ? attend_chunks<A>(s.head_size) : 1;
-    launch(attend_launch<A>("attend: backward of distances", s.query_heads * attend_tiles<A>(s.distances) * chunks),
-           attend_backward_distances_kernel<A, Weights>, problem, gradients.distance_bias,
-           parts > 0 ? distance_parts : nullptr);
-  }
-  if (parts > 0)
-    launch({"attend: distance keys", static_cast<unsigned>(s.distances), attend_threads}, attend_add_heads_kernel<A>,
-           distance_parts, static_cast<int>(s.query_heads), static_cast<int>(s.head_size),
-           write_rows(gradients.distance_key));
+
+  if (scratch.inner > 0)
+    launch({"attend: inner products", attend_inner_blocks(scratch.inner), attend_threads}, attend_inner_kernel<A>,
+           InnerProducts<A>::of(s, read_rows(output), problem.output_gradient), inner);
+  backward_of_queries(s, problem, gradients, spans_of_heads ? spans : gradients.span);
   if (spans_of_heads)
-    launch({"attend: spans", static_cast<unsigned>(whole(s.query_heads)), 32}, attend_add_rows_kernel<A>, span_rows,
-           s.batch, s.queries, gradients.span);
+    launch({"attend: spans", static_cast<unsigned>(s.query_heads), 32}, attend_add_rows_kernel<A>, spans, s.batch,
+           s.queries, gradients.span);
+  backward_of_keys(problem, false, s.batch * s.key_heads * attend_tiles<A>(s.keys), gradients.key, gradients.value);
+  backward_of_keys(problem, true, s.key_heads * attend_tiles<A>(s.slots), gradients.slot_key, gradients.slot_value);
+  if (gradients.distance_bias || gradients.distance_key.data)
+    backward_of_distances(s, problem, gradients, scratch.distance_keys > 0 ? distance_keys : nullptr);
 }
 
 }  // namespace orrery::cuda

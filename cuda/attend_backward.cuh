@@ -33,7 +33,7 @@ struct QueryWork {
 // exp(s - L) or F(s).  A score of minus infinity has no weight, even where all are.
 template <class A, class P>
 __device__ A unmasked_weight(const P& p, A s, A log_sum) {
-  if constexpr (decltype(p.weights)::softmax)
+  if constexpr (decltype(P::weights)::softmax)
     return s == -std::numeric_limits<A>::infinity() ? A(0) : scalar::exp(s - log_sum);
   else
     return p.weights.f.value(s);
@@ -81,7 +81,7 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
     if (p.statistics.entropy_gradient && w > 0) gradient += terms.factor[a] * (scalar::log(w) + terms.offset[a]);
     if (share > 0 && share < 1) ramps[a] += unmasked * gradient;
     A ds;
-    if constexpr (decltype(p.weights)::softmax)
+    if constexpr (decltype(P::weights)::softmax)
       ds = score == -std::numeric_limits<A>::infinity() ? A(0) : w * gradient;
     else
       ds = share * p.weights.f.derivative(score) * gradient;
@@ -117,34 +117,36 @@ __device__ bool differentiate_tile(AttendTile<A>& tile, const P& p, const QueryT
 
 // ---- c = <do, o>: a warp for each row
 
-struct InnerSizes {
-  int64_t rows;
-  int query_heads, queries, size;
-};
-inline InnerSizes p_sizes(const AttendSizes& s) {
-  return {s.batch * s.query_heads * s.queries, static_cast<int>(s.query_heads), static_cast<int>(s.queries),
-          static_cast<int>(s.value_size)};
-}
 template <class A>
 struct InnerProducts {
-  InnerSizes sizes;
+  int64_t rows, query_heads, queries;
+  int size;
   ReadRows<A> output, output_gradient;
+
+  static InnerProducts of(const AttendSizes& s, const ReadRows<A>& output, const ReadRows<A>& output_gradient) {
+    return {s.batch * s.query_heads * s.queries, s.query_heads, s.queries,
+            static_cast<int>(s.value_size),      output,        output_gradient};
+  }
 };
+inline unsigned attend_inner_blocks(int64_t rows) {
+  constexpr int64_t warps = attend_threads / 32;
+  return static_cast<unsigned>((rows + warps - 1) / warps);
+}
 template <class A>
 __device__ A sum_of_warp(A x) {
   for (int flip = 16; flip > 0; flip /= 2) x += __shfl_xor_sync(~0u, x, flip);
   return x;
 }
 template <class A>
-__global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
+__global__ void __launch_bounds__(attend_threads, 1) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
   const int64_t row = int64_t{blockIdx.x} * (attend_threads / 32) + threadIdx.x / 32;
-  if (row >= p.sizes.rows) return;
-  const int64_t i = row % p.sizes.queries, head = row / p.sizes.queries % p.sizes.query_heads;
-  const int64_t token = row / p.sizes.queries / p.sizes.query_heads * p.sizes.queries + i;
-  const ReadRows<A> o = p.output.from(token, head * p.sizes.size),
-                    d = p.output_gradient.from(token, head * p.sizes.size);
+  if (row >= p.rows) return;
+  const int64_t sequence = row / p.queries / p.query_heads, head = row / p.queries % p.query_heads;
+  const int64_t token = sequence * p.queries + row % p.queries;
+  const ReadRows<A> outputs = p.output.from(token, head * p.size);
+  const ReadRows<A> gradients = p.output_gradient.from(token, head * p.size);
   A sum = 0;
-  for (int c = static_cast<int>(threadIdx.x) % 32; c < p.sizes.size; c += 32) sum += o.at(0, c) * d.at(0, c);
+  for (int c = static_cast<int>(threadIdx.x) % 32; c < p.size; c += 32) sum += outputs.at(0, c) * gradients.at(0, c);
   sum = sum_of_warp(sum);
   if (threadIdx.x % 32 == 0) inner[row] = sum;
 }
@@ -180,15 +182,14 @@ __device__ void add_query_gradients(AttendTile<A>& tile, const P& p, const Query
   }
 }
 
-template <class A, class Weights>
-__global__ void __launch_bounds__(attend_threads)
-    attend_backward_queries_kernel(const __grid_constant__ AttendProblem<A, Weights> p, const WriteRows<A> gradient,
-                                   A* span_gradient) {
+template <class A, class P>
+__global__ void __launch_bounds__(attend_threads, 1)
+    attend_backward_queries_kernel(const __grid_constant__ P p, const WriteRows<A> gradient, A* span_gradient) {
   using Tile = AttendTile<A>;
   Tile& tile = shared_memory<Tile>();
   const QueryWork<A> work(p, gradient.data ? p.head_size : 1);
   const QueryTile q = work.q;
-  const RowTerms<A, AttendProblem<A, Weights>> terms(p, q);
+  const RowTerms<A, P> terms(p, q);
   typename Tile::Result sum = {};
   A ramps[Tile::each] = {};
   const KeyTiles<A> tiles(p, q);
@@ -245,10 +246,10 @@ struct QueryRange {
   }
 };
 
-template <class A, class Weights>
-__global__ void __launch_bounds__(attend_threads)
-    attend_backward_keys_kernel(const __grid_constant__ AttendProblem<A, Weights> p, bool slots,
-                                const WriteRows<A> key_gradient, const WriteRows<A> value_gradient) {
+template <class A, class P>
+__global__ void __launch_bounds__(attend_threads, 1)
+    attend_backward_keys_kernel(const __grid_constant__ P p, bool slots, const WriteRows<A> key_gradient,
+                                const WriteRows<A> value_gradient) {
   using Tile = AttendTile<A>;
   constexpr int side = Tile::side, chunk = Tile::chunk;
   Tile& tile = shared_memory<Tile>();
@@ -271,7 +272,7 @@ __global__ void __launch_bounds__(attend_threads)
         const QueryTile q = {sequence, key_head * group + n, first};
         typename Tile::Registers m, w, dt;
         if (!any_of_block(tile, vote, compute_shares<A>(p, q, keys, m))) continue;
-        const RowTerms<A, AttendProblem<A, Weights>> terms(p, q);
+        const RowTerms<A, P> terms(p, q);
         const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
         store_scores<A>(tile.weights, w);
         store_scores<A>(tile.gradients, dt);
@@ -323,9 +324,9 @@ struct DistanceTile {
 };
 
 // bias: (query_heads, distances); key_parts: (query_heads, distances, head_size).  Null where nobody wants them.
-template <class A, class Weights>
-__global__ void __launch_bounds__(attend_threads)
-    attend_backward_distances_kernel(const __grid_constant__ AttendProblem<A, Weights> p, A* bias, A* key_parts) {
+template <class A, class P>
+__global__ void __launch_bounds__(attend_threads, 1)
+    attend_backward_distances_kernel(const __grid_constant__ P p, A* bias, A* key_parts) {
   using Tile = AttendTile<A>;
   constexpr int side = Tile::side;
   Tile& tile = shared_memory<Tile>();
@@ -351,7 +352,7 @@ __global__ void __launch_bounds__(attend_threads)
           seen = seen || !(m[a][b] == 0);
         });
         if (!any_of_block(tile, vote, seen)) continue;
-        const RowTerms<A, AttendProblem<A, Weights>> terms(p, q);
+        const RowTerms<A, P> terms(p, q);
         const bool some = differentiate_tile(tile, p, q, at.keys, terms, m, w, dt, ramps);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
@@ -377,7 +378,7 @@ __global__ void __launch_bounds__(attend_threads)
 
 // The keys of a distance: the parts of the heads, added up in their order by a block.
 template <class A>
-__global__ void __launch_bounds__(attend_threads)
+__global__ void __launch_bounds__(attend_threads, 1)
     attend_add_heads_kernel(const A* parts, int heads, int size, const WriteRows<A> gradient) {
   const int64_t distances = gridDim.x, distance = blockIdx.x;
   for (int c = static_cast<int>(threadIdx.x); c < size; c += attend_threads) {

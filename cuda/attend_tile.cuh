@@ -1,4 +1,4 @@
-// What the kernels of attention share: the problem as they see it, and tiles of side x side scores.
+// What the kernels of attention share: tiles of side x side scores.
 //
 // A block has 256 threads, a grid of 16 x 16.  Thread (r, c) holds the elements (r + 16 a, c + 16 b) of a tile in
 // registers: rows are queries, columns are keys.  So the 16 threads that share a row are half a warp, and what belongs
@@ -16,86 +16,11 @@
 
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
-#include "cuda/launch.cuh"
-#include "engine/attend.h"
+#include "cuda/attend_problem.cuh"
 #include "engine/scalar.h"
 
 namespace orrery::cuda {
-
-// ---- weightings: how a score becomes a weight.  F has value(s) and derivative(s).
-
-struct SoftmaxWeights {
-  static constexpr bool softmax = true;
-};
-template <class F>
-struct PointwiseWeights {
-  static constexpr bool softmax = false;
-  F f;
-};
-
-// ---- the problem
-
-// Tokens of one head.  Kernels for float read and write bf16 too, told at run time: a weighting is compiled for two
-// types and not for three.
-template <class A>
-struct ReadRows {
-  const void* data = nullptr;
-  int64_t stride = 0, first = 0;
-  bool half = false;
-
-  __device__ ReadRows from(int64_t token, int64_t column) const {
-    return {data, stride, first + token * stride + column, half};
-  }
-  __device__ A at(int64_t row, int column) const {
-    const int64_t i = first + row * stride + column;
-    if constexpr (sizeof(A) == 4)
-      if (half) return static_cast<A>(static_cast<const bf16*>(data)[i]);
-    return static_cast<const A*>(data)[i];
-  }
-};
-template <class A>
-struct WriteRows {
-  void* data = nullptr;
-  int64_t stride = 0, first = 0;
-  bool half = false;
-
-  __device__ WriteRows from(int64_t token, int64_t column) const {
-    return {data, stride, first + token * stride + column, half};
-  }
-  __device__ void set(int64_t row, int column, A x) const {
-    const int64_t i = first + row * stride + column;
-    if constexpr (sizeof(A) == 4)
-      if (half) {
-        static_cast<bf16*>(data)[i] = bf16(x);
-        return;
-      }
-    static_cast<A*>(data)[i] = x;
-  }
-};
-
-// Sizes, options and inputs of engine/attend.h, as numbers that a card is quick with.
-template <class A, class Weights>
-struct AttendProblem {
-  int batch, queries, keys, query_heads, key_heads, head_size, value_size, slots, distances;
-  bool causal, own, span_per_query;
-  int query_offset, window;
-  const int32_t *key_lengths, *query_documents, *key_documents;
-  A scale, soft_cap, ramp;
-  RandomKey random_key;
-  int64_t counters;  // of random words of a query
-  uint32_t least;    // words from here on keep their weight
-  A kept;            // the factor of weights that are kept; 0: no dropout
-  Weights weights;
-  ReadRows<A> query, key, value, slot_key, slot_value, distance_key;
-  const A *distance_bias, *span;
-  // Statistics and backward
-  const A* log_sum;
-  const A* inner;  // c of engine/attend.h
-  ReadRows<A> output_gradient;
-  StatisticsGradients<A> statistics;
-};
 
 inline constexpr int attend_threads = 256;
 
@@ -116,6 +41,8 @@ struct AttendTile {
   Scores weights, gradients;
   unsigned votes[2][attend_threads / 32];
 };
+inline constexpr int64_t attend_shared_memory = 99 * 1024;  // what a block may have on every card from sm_80 on
+static_assert(sizeof(AttendTile<float>) <= attend_shared_memory && sizeof(AttendTile<double>) <= attend_shared_memory);
 
 __device__ inline int tile_row() { return static_cast<int>(threadIdx.x) / 16; }
 __device__ inline int tile_column() { return static_cast<int>(threadIdx.x) % 16; }
@@ -257,6 +184,7 @@ __device__ void load_panel(typename AttendTile<A>::Panel& panel, const ReadRows<
   constexpr int side = AttendTile<A>::side, depth = AttendTile<A>::depth;
   const int c = static_cast<int>(threadIdx.x) % depth;
   if (c >= columns) return;
+#pragma unroll 4
   for (int r = static_cast<int>(threadIdx.x) / depth; r < side; r += attend_threads / depth) {
     const int row = first + r;
     panel[r][c] = row >= 0 && row < end ? rows.at(row, column + c) : A(0);
@@ -271,6 +199,7 @@ __device__ void load_distances(AttendTile<A>& tile, const P& p, const QueryTile&
   const int c = static_cast<int>(threadIdx.x) % depth;
   const int first = q.first + p.query_offset - (keys.first + side - 1);
   if (c >= columns) return;
+#pragma unroll 4
   for (int r = static_cast<int>(threadIdx.x) / depth; r < 2 * side - 1; r += attend_threads / depth) {
     const int distance = first + r < 0 ? -(first + r) : first + r;
     tile.distances[r][c] = distance < p.distances ? p.distance_key.at(distance, column + c) : A(0);

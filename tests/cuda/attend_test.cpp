@@ -41,7 +41,9 @@ template <class T>
 class OnDevice {
  public:
   explicit OnDevice(Gapped<T>& host) : host_(host), device_(Device::cuda, host.data) {}
-  Tokens<const T> in() { return host_.in().data ? Tokens<const T>{device_.data() + host_.gap, host_.stride} : host_.in(); }
+  Tokens<const T> in() {
+    return host_.in().data ? Tokens<const T>{device_.data() + host_.gap, host_.stride} : host_.in();
+  }
   Tokens<T> out() { return host_.out().data ? Tokens<T>{device_.data() + host_.gap, host_.stride} : host_.out(); }
   void fetch() {
     const Numbers all = device_.read();
@@ -79,8 +81,8 @@ struct OperandsOnDevice {
         distance_bias(x.distance_bias),
         span(x.span) {}
   AttendInputs<T> inputs() {
-    return {query.in(),        key.in(),          value.in(),           slot_key.in(),
-            slot_value.in(),   distance_key.in(), distance_bias.data(), span.data()};
+    return {query.in(),      key.in(),          value.in(),           slot_key.in(),
+            slot_value.in(), distance_key.in(), distance_bias.data(), span.data()};
   }
   AttendGradients<T> gradients() {
     return {query.out(),      key.out(),          value.out(),          slot_key.out(),
@@ -116,15 +118,14 @@ Results attend_on_card(const Case& c, const Weights& weights) {
   o.key_lengths = lengths.data(), o.query_documents = of_queries.data(), o.key_documents = of_keys.data();
 
   cuda::attend_forward<T>(s, o, weights, operands.inputs(), output.out(), log_sum.data());
-  cuda::attend_statistics<T>(
-      s, o, weights, operands.inputs(), log_sum.data(),
-      {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()});
-  cuda::attend_backward<T>(
-      s, o, weights, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(), gradients.gradients(),
-      {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()});
+  cuda::attend_statistics<T>(s, o, weights, operands.inputs(), log_sum.data(),
+                             {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()});
+  cuda::attend_backward<T>(s, o, weights, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(),
+                           gradients.gradients(),
+                           {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()});
   output.fetch();
-  return {host_output.numbers(), log_sum.read(),    gradients.operands(), sum.read(), positive_sum.read(),
-          entropy.read(),        zero_share.read(), maximum.read()};
+  return {host_output.numbers(), log_sum.read(), gradients.operands(), sum.read(),
+          positive_sum.read(),   entropy.read(), zero_share.read(),    maximum.read()};
 }
 template <class T>
 Results attend_on_card(const Case& c) {
@@ -274,6 +275,154 @@ TEST_CASE("attention on a card: all masks and all options at once") {
       check_case<float>(c, 2e-4);
     }
 }
+
+// ---- exact cases
+
+double worst_difference(const Results& a, const Results& b) {
+  double worst = std::max(difference(a.output, b.output), difference(a.log_sum, b.log_sum));
+  const auto of_a = a.gradients.all(), of_b = b.gradients.all();
+  for (size_t i = 0; i < of_a.size(); ++i) worst = std::max(worst, difference(*of_a[i], *of_b[i]));
+  for (const auto statistic :
+       {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_share, &Results::maximum})
+    worst = std::max(worst, difference(a.*statistic, b.*statistic));
+  return worst;
+}
+
+// With whole numbers relu, its sums and gradients are exact in f32 whatever their order; the ramp takes quarters.
+Case whole_case(AttendSizes sizes, bool with_span) {
+  Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
+  c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
+  c.options.dropout = 0.5, c.options.random_key = {3, 4};
+  for (int64_t b = 0; b < sizes.batch; ++b) c.lengths.push_back(static_cast<int32_t>(sizes.keys - 7 * b));
+  c.fill();
+  uint64_t seed = 31;
+  for (Numbers* x :
+       {&c.operands.query, &c.operands.key, &c.operands.value, &c.operands.slot_key, &c.operands.slot_value,
+        &c.operands.distance_key, &c.operands.distance_bias, &c.operands.span, &c.output_gradient}) {
+    ++seed;
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] = std::round(2.4 * random_number(seed, i));
+  }
+  for (double& z : c.operands.span) z += 20;
+  return c;
+}
+
+TEST_CASE("attention on a card: whole numbers give exactly what the plain loop gives, in every order of threads") {
+  if (no_card()) return;
+  for (const AttendSizes& sizes : {small, medium, wide})
+    for (const bool with_span : {false, true}) {
+      CAPTURE(name_of(sizes));
+      const Case c = whole_case(sizes, with_span);
+      const Results expected = plain(c);
+      const auto check = [&](const Results& a) {
+        CHECK(a.output == expected.output);
+        const auto found = a.gradients.all(), right = expected.gradients.all();
+        for (size_t i = 0; i < found.size(); ++i) CHECK(*found[i] == *right[i]);
+        CHECK(a.sum == expected.sum);
+        CHECK(a.maximum == expected.maximum);
+      };
+      in_every_order([&] { check(attend_on_card<float>(c)), check(attend_on_card<double>(c)); });
+    }
+}
+
+TEST_CASE("attention on a card: the same bits in every order of threads and in every run") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c = everything_at_once(medium, kind);
+    c.fill();
+    const Results first = attend_on_card<float>(c), first_of_doubles = attend_on_card<double>(c);
+    in_every_order([&] {
+      CHECK(worst_difference(attend_on_card<float>(c), first) == 0);
+      CHECK(worst_difference(attend_on_card<double>(c), first_of_doubles) == 0);
+    });
+  }
+}
+
+// ---- what is not seen
+
+TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do its gradients") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = kind};
+    c.sizes.slots = 0, c.judged = true, c.lengths = {0, 70};
+    c.fill();
+    const Results r = attend_on_card<float>(c);
+    const auto zero = [](const Numbers& x, size_t n) {
+      return std::all_of(x.begin(), x.begin() + static_cast<int64_t>(n), [](double e) { return e == 0; });
+    };
+    CHECK(zero(r.output, r.output.size() / 2));
+    CHECK(zero(r.gradients.query, r.gradients.query.size() / 2));
+    CHECK(zero(r.gradients.key, r.gradients.key.size() / 2));
+    CHECK(zero(r.gradients.value, r.gradients.value.size() / 2));
+    for (const auto statistic :
+         {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_share, &Results::maximum})
+      CHECK(zero(r.*statistic, (r.*statistic).size() / 2));
+    if (kind == Kind::softmax) CHECK(r.log_sum[0] == -INFINITY);
+    CHECK_FALSE(zero(r.output, r.output.size()));
+  }
+}
+
+TEST_CASE("attention on a card: no keys, no queries, no sequences") {
+  if (no_card()) return;
+  for (const Kind kind : kinds)
+    for (const int nothing : {0, 1, 2}) {
+      Case c = case_of(all_choices - 1 - 1024, small, kind);
+      (nothing == 0 ? c.sizes.keys : nothing == 1 ? c.sizes.queries : c.sizes.batch) = 0;
+      check_case<double>(c, 1e-12);
+    }
+}
+
+TEST_CASE("attention on a card: NaN in what a query does not see has no influence") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c{.sizes = medium, .options = {.scale = 0.3, .own = false, .ramp = 5.3}, .kind = kind};
+    c.biased = c.positioned = c.spanned = c.judged = true;
+    c.fill();
+    const Results clean = attend_on_card<float>(c);
+    // Nobody reads distance 0, nor distances from the end of the longest span on; from query 40 on nobody reads key 3.
+    const int64_t width = c.sizes.head_size;
+    std::fill_n(c.operands.distance_key.begin(), width, not_a_number);
+    std::fill(c.operands.distance_key.begin() + 30 * width, c.operands.distance_key.end(), not_a_number);
+    for (int64_t h = 0; h < 2; ++h) {
+      const auto bias = c.operands.distance_bias.begin() + h * c.sizes.distances;
+      bias[0] = not_a_number;
+      std::fill(bias + 30, bias + c.sizes.distances, not_a_number);
+    }
+    for (Numbers* x : {&c.operands.key, &c.operands.value})
+      std::fill_n(x->begin() + 3 * static_cast<int64_t>(x->size()) / (2 * 70), 4, not_a_number);
+    const Results dirty = attend_on_card<float>(c);
+    const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
+      return std::equal(a.begin() + static_cast<int64_t>(begin), a.begin() + static_cast<int64_t>(end),
+                        b.begin() + static_cast<int64_t>(begin));
+    };
+    const size_t token = 2 * 20, read = 2 * 8;  // elements of a token in q and in o
+    for (const size_t first : {40, 65}) {       // the rest of sequence 0, and sequence 1
+      const size_t end = first == 40 ? 65 : 130;
+      CHECK(same(dirty.output, clean.output, first * read, end * read));
+      CHECK(same(dirty.gradients.query, clean.gradients.query, first * token, end * token));
+    }
+    CHECK(same(dirty.gradients.key, clean.gradients.key, 70 * token, 140 * token));
+    CHECK(std::isnan(dirty.output[4 * read]) == (kind != Kind::relu));  // query 4 sees key 3; relu takes NaN for zero
+  }
+}
+
+#if defined(EMULATE_CUDA)
+TEST_CASE("every barrier of attention is needed") {
+  if (thread_sanitizer) return;
+  // Tiles that are skipped between others that are not: the votes must be the whole block's.
+  AttendSizes sizes = medium;
+  sizes.batch = 1;
+  Case c = whole_case(sizes, true);
+  const Results expected = plain(c);
+  const auto right = [&] {
+    const Results r = attend_on_card<double>(c);
+    const auto found = r.gradients.all(), wanted = expected.gradients.all();
+    bool same = r.output == expected.output;
+    for (size_t i = 0; i < found.size(); ++i) same = same && *found[i] == *wanted[i];
+    return same;
+  };
+  check_that_every_barrier_is_needed("cuda/attend_tile.cuh", right);
+}
+#endif
 
 }  // namespace
 }  // namespace orrery
