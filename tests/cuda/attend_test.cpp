@@ -1,175 +1,9 @@
 // The kernels of attention, on a card or on its emulation, against a plain loop over queries and keys in f64.
-#include "cuda/attend.cuh"
-
-#include <memory>
-
-#include "tests/cuda/kernel_testing.h"
-#include "tests/support/fused_attention.h"
-#include "tests/support/plain_attention.h"
+#include "tests/cuda/attend_on_card.h"
+#include "tests/support/attention_choices.h"
 
 namespace orrery {
 namespace {
-
-using namespace testing;
-using Case = testing::Case;
-
-struct Relu {
-  template <class A>
-  HOST_DEVICE A value(A s) const {
-    return s > 0 ? s : A(0);
-  }
-  template <class A>
-  HOST_DEVICE A derivative(A s) const {
-    return s > 0 ? A(1) : A(0);
-  }
-};
-struct GeluTanh {
-  static constexpr double c = 1.5957691216057308;
-  template <class A>
-  HOST_DEVICE A value(A s) const {
-    return s * scalar::sigmoid(A(c) * s * (1 + A(0.044715) * s * s));
-  }
-  template <class A>
-  HOST_DEVICE A derivative(A s) const {
-    const A g = scalar::sigmoid(A(c) * s * (1 + A(0.044715) * s * s));
-    return g + s * g * (1 - g) * A(c) * (1 + A(0.134145) * s * s);
-  }
-};
-
-// A tensor with gaps between its tokens, on the device, with guards around it.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(Gapped<T>& host) : host_(host), device_(Device::cuda, host.data) {}
-  Tokens<const T> in() {
-    return host_.in().data ? Tokens<const T>{device_.data() + host_.gap, host_.stride} : host_.in();
-  }
-  Tokens<T> out() { return host_.out().data ? Tokens<T>{device_.data() + host_.gap, host_.stride} : host_.out(); }
-  void fetch() {
-    const Numbers all = device_.read();
-    REQUIRE(all.size() == host_.data.size());  // the guards are as they were
-    for (size_t i = 0; i < all.size(); ++i) host_.data[i] = static_cast<T>(static_cast<Arithmetic<T>>(all[i]));
-  }
-
- private:
-  Gapped<T>& host_;
-  DeviceArray<T> device_;
-};
-template <class A>
-class NumbersOnDevice {
- public:
-  explicit NumbersOnDevice(const std::vector<A>& host) : empty_(host.empty()), device_(Device::cuda, host) {}
-  A* data() { return empty_ ? nullptr : device_.data(); }
-  Numbers read() { return device_.read(); }
-
- private:
-  bool empty_;
-  DeviceArray<A> device_;
-};
-
-template <class T>
-struct OperandsOnDevice {
-  using A = Arithmetic<T>;
-  explicit OperandsOnDevice(StoredOperands<T>& x)
-      : host(x),
-        query(x.query),
-        key(x.key),
-        value(x.value),
-        slot_key(x.slot_key),
-        slot_value(x.slot_value),
-        distance_key(x.distance_key),
-        distance_bias(x.distance_bias),
-        span(x.span) {}
-  AttendInputs<T> inputs() {
-    return {query.in(),      key.in(),          value.in(),           slot_key.in(),
-            slot_value.in(), distance_key.in(), distance_bias.data(), span.data()};
-  }
-  AttendGradients<T> gradients() {
-    return {query.out(),      key.out(),          value.out(),          slot_key.out(),
-            slot_value.out(), distance_key.out(), distance_bias.data(), span.data()};
-  }
-  Operands operands() {
-    for (OnDevice<T>* x : {&query, &key, &value, &slot_key, &slot_value, &distance_key}) x->fetch();
-    Operands result = host.operands();
-    result.distance_bias = distance_bias.read(), result.span = span.read();
-    return result;
-  }
-  StoredOperands<T>& host;
-  OnDevice<T> query, key, value, slot_key, slot_value, distance_key;
-  NumbersOnDevice<A> distance_bias, span;
-};
-
-template <class T, class Weights>
-Results attend_on_card(const Case& c, const Weights& weights) {
-  using A = Arithmetic<T>;
-  const AttendSizes& s = c.sizes;
-  const int64_t width = s.query_heads * s.value_size;
-  Operands room = c.operands;
-  for (Numbers* x : room.all()) std::fill(x->begin(), x->end(), not_a_number);
-  StoredOperands<T> stored(s, c.operands), results(s, room);
-  OperandsOnDevice<T> operands(stored), gradients(results);
-  Gapped<T> host_output_gradient(c.output_gradient, width), host_output(c.output_gradient.size(), width);
-  OnDevice<T> output_gradient(host_output_gradient), output(host_output);
-  const std::vector<A> rows(static_cast<size_t>(c.rows()));
-  NumbersOnDevice<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_share(rows), maximum(rows);
-  NumbersOnDevice<A> sum_gradient(converted<A>(c.sum_gradient)), entropy_gradient(converted<A>(c.entropy_gradient));
-  NumbersOnDevice<int32_t> lengths(c.lengths), of_queries(c.query_documents), of_keys(c.key_documents);
-  AttendOptions o = c.options;
-  o.key_lengths = lengths.data(), o.query_documents = of_queries.data(), o.key_documents = of_keys.data();
-
-  cuda::attend_forward<T>(s, o, weights, operands.inputs(), output.out(), log_sum.data());
-  cuda::attend_statistics<T>(s, o, weights, operands.inputs(), log_sum.data(),
-                             {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()});
-  cuda::attend_backward<T>(s, o, weights, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(),
-                           gradients.gradients(),
-                           {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()});
-  output.fetch();
-  return {host_output.numbers(), log_sum.read(), gradients.operands(), sum.read(),
-          positive_sum.read(),   entropy.read(), zero_share.read(),    maximum.read()};
-}
-template <class T>
-Results attend_on_card(const Case& c) {
-  switch (c.kind) {
-    case Kind::softmax:
-      return attend_on_card<T>(c, cuda::SoftmaxWeights{});
-    case Kind::relu:
-      return attend_on_card<T>(c, cuda::PointwiseWeights<Relu>{});
-    case Kind::gelu_tanh:
-      break;
-  }
-  return attend_on_card<T>(c, cuda::PointwiseWeights<GeluTanh>{});
-}
-
-// The choices that `bits` stands for, eleven bits in all.
-constexpr uint32_t all_choices = 1 << 11;
-Case case_of(uint32_t bits, AttendSizes sizes, Kind kind) {
-  const auto next = [&] {
-    const bool bit = bits & 1;
-    bits >>= 1;
-    return bit;
-  };
-  Case c{.sizes = sizes, .options = {.scale = 0.9 / std::sqrt(sizes.head_size)}, .kind = kind};
-  c.options.causal = next(), c.options.own = next();
-  c.biased = next(), c.positioned = next(), c.spanned = next(), c.options.span_per_query = next();
-  c.options.soft_cap = next() ? 1.5 : 0;
-  c.sizes.slots = next() ? sizes.slots : 0;
-  c.judged = next();
-  if (next()) c.options.dropout = 0.2, c.options.random_key = {5, 6};
-  c.options.query_offset = next() ? sizes.keys - sizes.queries : 0;
-  c.options.ramp = c.spanned ? 5.3 : 0;
-  return c;
-}
-
-// An entropy depends on ln w: where w is all but 0, the rounding of its score moves the gradient of the entropy by more
-// than any fixed tolerance.  What movement is due is what the plain loop shows for operands moved by one unit.
-Results plain_moved(Case c, double unit) {
-  uint64_t seed = 21;
-  for (Numbers* x : c.operands.all()) {
-    ++seed;
-    for (size_t i = 0; i < x->size(); ++i) (*x)[i] *= 1 + unit * (random_number(seed, i) > 0 ? 1 : -1);
-  }
-  return plain(c);
-}
 
 template <class T>
 void check_case(Case& c, double tolerance) {
@@ -189,38 +23,14 @@ void check_some(const AttendSizes& sizes, uint64_t n, double tolerance) {
     }
 }
 
-const AttendSizes one{.batch = 2,
-                      .queries = 1,
-                      .keys = 17,
-                      .query_heads = 4,
-                      .key_heads = 2,
-                      .head_size = 8,
-                      .value_size = 20,
-                      .slots = 5},
-    small{.batch = 2,
-          .queries = 17,
-          .keys = 17,
-          .query_heads = 2,
-          .key_heads = 1,
-          .head_size = 8,
-          .value_size = 5,
-          .slots = 3},
-    medium{.batch = 2,
-           .queries = 65,
-           .keys = 70,
-           .query_heads = 2,
-           .key_heads = 2,
-           .head_size = 20,
-           .value_size = 8,
-           .slots = 18},
-    wide{.batch = 1,  // heads of several panels, and of more than one chunk
-         .queries = 33,
-         .keys = 40,
-         .query_heads = 2,
-         .key_heads = 1,
-         .head_size = 131,
-         .value_size = 147,
-         .slots = 2},
+const AttendSizes wide{.batch = 1,  // heads of several panels, and of more than one chunk
+                       .queries = 33,
+                       .keys = 40,
+                       .query_heads = 2,
+                       .key_heads = 1,
+                       .head_size = 131,
+                       .value_size = 147,
+                       .slots = 2},
     long_row{.batch = 1,
              .queries = 150,
              .keys = 211,
@@ -229,22 +39,6 @@ const AttendSizes one{.batch = 2,
              .head_size = 16,
              .value_size = 16,
              .slots = 67};
-
-std::string name_of(const AttendSizes& s) {
-  return std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys";
-}
-
-// Every option at once, with all masks.
-Case everything_at_once(const AttendSizes& sizes, Kind kind) {
-  Case c = case_of(all_choices - 1, sizes, kind);
-  c.options.causal = false, c.options.own = false, c.options.window = 60;
-  for (int64_t b = 0; b < sizes.batch; ++b) {
-    c.lengths.push_back(static_cast<int32_t>(sizes.keys - 4 * b));
-    for (int64_t i = 0; i < sizes.queries; ++i) c.query_documents.push_back(static_cast<int32_t>((i + 3 * b) / 50));
-    for (int64_t j = 0; j < sizes.keys; ++j) c.key_documents.push_back(static_cast<int32_t>((j + 3 * b) / 50));
-  }
-  return c;
-}
 
 TEST_CASE("attention on a card: every combination of options agrees with a plain loop") {
   if (no_card()) return;
