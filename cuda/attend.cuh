@@ -16,9 +16,6 @@
 // more where terms of the distance want gradients.
 //
 // A tile in which no thread sees anything is skipped after one vote, a tile whose weights are all zero after another.
-//
-// The caller has checked the problem as engine/attend does.  All pointers are to device memory, those of the options
-// too.  Everything is queued.
 #pragma once
 
 #include <algorithm>
@@ -280,7 +277,7 @@ template <class T, class Weights>
 void attend_backward(const AttendSizes& s, const AttendOptions& options, const Weights& weights,
                      const AttendInputs<T>& inputs, Tokens<const T> output, const Arithmetic<T>* log_sum,
                      Tokens<const T> output_gradient, const AttendGradients<T>& gradients,
-                     const StatisticsGradients<Arithmetic<T>>& statistics = {}) {
+                     const StatisticsGradients<Arithmetic<T>>& statistics) {
   using A = Arithmetic<T>;
   const auto scratch = BackwardScratch<A>::template of<Weights>(s, options, gradients);
   const Workspace workspace(scratch.bytes());

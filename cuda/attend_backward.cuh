@@ -138,7 +138,7 @@ __device__ A sum_of_warp(A x) {
   return x;
 }
 template <class A>
-__global__ void __launch_bounds__(attend_threads, 1) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
+__global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
   const int64_t row = int64_t{blockIdx.x} * (attend_threads / 32) + threadIdx.x / 32;
   if (row >= p.rows) return;
   const int64_t sequence = row / p.queries / p.query_heads, head = row / p.queries % p.query_heads;
@@ -378,7 +378,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
 
 // The keys of a distance: the parts of the heads, added up in their order by a block.
 template <class A>
-__global__ void __launch_bounds__(attend_threads, 1)
+__global__ void __launch_bounds__(attend_threads)
     attend_add_heads_kernel(const A* parts, int heads, int size, const WriteRows<A> gradient) {
   const int64_t distances = gridDim.x, distance = blockIdx.x;
   for (int c = static_cast<int>(threadIdx.x); c < size; c += attend_threads) {

@@ -7,21 +7,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attend.h"
 #include "cuda/launch.cuh"
-#include "engine/attend.h"
 
 namespace orrery::cuda {
-
-// ---- weightings: how a score becomes a weight.  F has value(s) and derivative(s).
-
-struct SoftmaxWeights {
-  static constexpr bool softmax = true;
-};
-template <class F>
-struct PointwiseWeights {
-  static constexpr bool softmax = false;
-  F f;
-};
 
 // ---- the problem
 
@@ -31,15 +20,15 @@ template <class A>
 struct ReadRows {
   const void* data = nullptr;
   int64_t stride = 0, first = 0;
-  bool half = false;
+  bool is_bf16 = false;
 
   __device__ ReadRows from(int64_t token, int64_t column) const {
-    return {data, stride, first + token * stride + column, half};
+    return {data, stride, first + token * stride + column, is_bf16};
   }
   __device__ A at(int64_t row, int column) const {
     const int64_t i = first + row * stride + column;
     if constexpr (sizeof(A) == 4)
-      if (half) return static_cast<A>(static_cast<const bf16*>(data)[i]);
+      if (is_bf16) return static_cast<A>(static_cast<const bf16*>(data)[i]);
     return static_cast<const A*>(data)[i];
   }
 };
@@ -47,15 +36,15 @@ template <class A>
 struct WriteRows {
   void* data = nullptr;
   int64_t stride = 0, first = 0;
-  bool half = false;
+  bool is_bf16 = false;
 
   __device__ WriteRows from(int64_t token, int64_t column) const {
-    return {data, stride, first + token * stride + column, half};
+    return {data, stride, first + token * stride + column, is_bf16};
   }
   __device__ void set(int64_t row, int column, A x) const {
     const int64_t i = first + row * stride + column;
     if constexpr (sizeof(A) == 4)
-      if (half) {
+      if (is_bf16) {
         static_cast<bf16*>(data)[i] = bf16(x);
         return;
       }

@@ -82,13 +82,7 @@ double worst_difference(const Results& a, const Results& b) {
   return worst;
 }
 
-// With whole numbers relu, its sums and gradients are exact in f32 whatever their order; the ramp takes quarters.
-Case whole_case(AttendSizes sizes, bool with_span) {
-  Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
-  c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
-  c.options.dropout = 0.5, c.options.random_key = {3, 4};
-  for (int64_t b = 0; b < sizes.batch; ++b) c.lengths.push_back(static_cast<int32_t>(sizes.keys - 7 * b));
-  c.fill();
+void make_whole(Case& c) {
   uint64_t seed = 31;
   for (Numbers* x :
        {&c.operands.query, &c.operands.key, &c.operands.value, &c.operands.slot_key, &c.operands.slot_value,
@@ -97,6 +91,22 @@ Case whole_case(AttendSizes sizes, bool with_span) {
     for (size_t i = 0; i < x->size(); ++i) (*x)[i] = std::round(2.4 * random_number(seed, i));
   }
   for (double& z : c.operands.span) z += 20;
+}
+bool same_sums(const Results& a, const Results& b) {
+  const auto of_a = a.gradients.all(), of_b = b.gradients.all();
+  bool same = a.output == b.output && a.sum == b.sum && a.maximum == b.maximum;
+  for (size_t i = 0; i < of_a.size(); ++i) same = same && *of_a[i] == *of_b[i];
+  return same;
+}
+
+// With whole numbers relu, its sums and gradients are exact in f32 whatever their order; the ramp takes quarters.
+Case whole_case(AttendSizes sizes, bool with_span) {
+  Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
+  c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
+  c.options.dropout = 0.5, c.options.random_key = {3, 4};
+  for (int64_t b = 0; b < sizes.batch; ++b) c.lengths.push_back(static_cast<int32_t>(sizes.keys - 7 * b));
+  c.fill();
+  make_whole(c);
   return c;
 }
 
@@ -107,15 +117,43 @@ TEST_CASE("attention on a card: whole numbers give exactly what the plain loop g
       CAPTURE(name_of(sizes));
       const Case c = whole_case(sizes, with_span);
       const Results expected = plain(c);
-      const auto check = [&](const Results& a) {
-        CHECK(a.output == expected.output);
-        const auto found = a.gradients.all(), right = expected.gradients.all();
-        for (size_t i = 0; i < found.size(); ++i) CHECK(*found[i] == *right[i]);
-        CHECK(a.sum == expected.sum);
-        CHECK(a.maximum == expected.maximum);
-      };
-      in_every_order([&] { check(attend_on_card<float>(c)), check(attend_on_card<double>(c)); });
+      in_every_order([&] {
+        CHECK(same_sums(attend_on_card<float>(c), expected));
+        CHECK(same_sums(attend_on_card<double>(c), expected));
+      });
     }
+}
+
+TEST_CASE("attention on a card: windows and offsets that end at the edges of tiles") {
+  if (no_card()) return;
+  const AttendSizes sizes{
+      .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .key_heads = 1, .head_size = 3, .value_size = 3};
+  for (const int64_t window : {0, 1, 2, 31, 32, 33, 34, 64, 65, 66})
+    for (const int64_t offset : {-33, -1, 0, 1, 31, 32, 63, 65, 200}) {
+      CAPTURE(window);
+      CAPTURE(offset);
+      Case c = whole_case(sizes, false);
+      c.options.window = window, c.options.query_offset = offset, c.options.causal = (window + offset) % 2 == 0;
+      c.fill();
+      make_whole(c);
+      const Results expected = plain(c);
+      CHECK(same_sums(attend_on_card<float>(c), expected));
+      CHECK(same_sums(attend_on_card<double>(c), expected));
+    }
+}
+
+TEST_CASE("attention on a card: a score of minus infinity has no weight and no gradient") {
+  if (no_card()) return;
+  Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = Kind::softmax};
+  c.biased = true, c.judged = true;
+  c.fill();
+  for (size_t distance = 3; distance < c.operands.distance_bias.size(); distance += 4)
+    c.operands.distance_bias[distance] = -INFINITY;
+  const Results expected = plain(c);
+  CHECK(difference(expected.gradients.query, expected.gradients.query) == 0);  // no NaN
+  Results found = attend_on_card<double>(c);
+  found.zero_share = expected.zero_share;  // the plain loop counts no zeros of softmax
+  check_equal(c, found, expected, 1e-12);
 }
 
 TEST_CASE("attention on a card: the same bits in every order of threads and in every run") {
@@ -207,14 +245,8 @@ TEST_CASE("every barrier of attention is needed") {
   sizes.batch = 1;
   Case c = whole_case(sizes, true);
   const Results expected = plain(c);
-  const auto right = [&] {
-    const Results r = attend_on_card<double>(c);
-    const auto found = r.gradients.all(), wanted = expected.gradients.all();
-    bool same = r.output == expected.output;
-    for (size_t i = 0; i < found.size(); ++i) same = same && *found[i] == *wanted[i];
-    return same;
-  };
-  check_that_every_barrier_is_needed("cuda/attend_tile.cuh", right);
+  check_that_every_barrier_is_needed("cuda/attend_tile.cuh",
+                                     [&] { return same_sums(attend_on_card<double>(c), expected); });
 }
 #endif
 
