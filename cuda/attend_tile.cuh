@@ -10,8 +10,9 @@
 //
 // Barriers stand in two places only.  `refill` has one before the panels are written (everybody has read what stood
 // there) and one after (everybody has written).  `any_of_block` has one between its flags and their readers; its two
-// sets of flags take turns, so that the next vote may begin while this one is still being read.  Tiles of weights are
-// written before a refill and read after it; between a tile's last reader and its next writer lies a vote.
+// sets of flags take turns, so that the next vote may begin while this one is still being read.  A tile of weights is
+// written before a vote and read after it, and the vote on what the next tile sees stands between its readers and its
+// next writers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // The kernels of attention, on a card or on its emulation, against a plain loop over queries and keys in f64.
+#include "engine/loops.h"  // nvcc is to compile this file
 #include "tests/cuda/attend_on_card.h"
 #include "tests/support/attention_choices.h"
 
