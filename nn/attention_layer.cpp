@@ -229,16 +229,18 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
 
 // The weights and the numbers about their rows, as far as somebody watches them.
 void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
-  constexpr const char* names[] = {"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"};
-  if (std::count_if(std::begin(names), std::end(names), [&](const char* n) { return is_watched(path(), n); }) == 0)
-    return;
+  const auto watched = [&](const char* name) { return is_watched(path(), name); };
+  const bool rows_watched =
+      watched("row_sum") || watched("row_entropy") || watched("row_zero_share") || watched("row_maximum");
+  if (!rows_watched && !watched("weights")) return;
   const NoGrad guard;
   const Tensor w = weights(r, o);
   if (!w) return;
+  watch(path(), "weights", w);
+  if (!rows_watched) return;
   const Read rows = row_statistics(w, visibility(r, o));
-  const Tensor shown[] = {w, rows.sum, rows.entropy, rows.zero_share, rows.maximum};
-  for (size_t i = 0; i < std::size(names); ++i)
-    if (is_watched(path(), names[i])) watch(path(), names[i], shown[i]);
+  watch(path(), "row_sum", rows.sum), watch(path(), "row_entropy", rows.entropy);
+  watch(path(), "row_zero_share", rows.zero_share), watch(path(), "row_maximum", rows.maximum);
 }
 
 Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
