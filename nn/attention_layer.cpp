@@ -78,38 +78,22 @@ Spec resolved_attention(const Spec& spec) {
 }
 
 const std::vector<Info>& attention_settings() {
-  static const std::vector<Info> all = {
-      {.name = "adaptive_span",
-       .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
-       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
-       .parameters = "z' 0, of each head",
-       .keeps = "z of each head"},
-      {.name = "dynamic_span",
-       .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
-       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
-       .parameters = "v N(0, 0.02^2), b -4, of each head",
-       .keeps = "x, z' of each head and query"},
-      {.name = "fixed",
-       .formula = "span=fixed(S): w_ij = 0 from a distance of S on",
-       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
-       .parameters = "none",
-       .keeps = "nothing"},
-      {.name = "gate",
-       .formula = "o_i F(x_i W_g)",
-       .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
-       .parameters = "W_g N(0, 0.02^2), bias 0",
-       .keeps = "x, x W_g, o"},
-      {.name = "qk_norm",
-       .formula = "q, k each normalized over the head size",
-       .source = "Dehghani et al. 2023, arXiv:2302.05442",
-       .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
-       .keeps = "as the normalization, of q and of k"},
-      {.name = "slots",
-       .formula = "persistent=N or slots(N): keys K_n and values V_n beside the context",
-       .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
-       .parameters = "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), used times sqrt(D), sqrt(N); N(0, 1) with scaled=no",
-       .keeps = "K, V as they are used"},
-  };
+  static const std::vector<Info> all = [] {
+    std::vector<Info> list = span_settings();
+    list.insert(list.end(),
+                {{.name = "gate",
+                  .formula = "o_i F(x_i W_g)",
+                  .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
+                  .parameters = "W_g N(0, 0.02^2), bias 0",
+                  .keeps = "x, x W_g, o"},
+                 {.name = "qk_norm",
+                  .formula = "q, k each normalized over the head size",
+                  .source = "Dehghani et al. 2023, arXiv:2302.05442",
+                  .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
+                  .keeps = "as the normalization, of q and of k"},
+                 slots_setting()});
+    return list;
+  }();
   return all;
 }
 
@@ -229,16 +213,18 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
 
 // The weights and the numbers about their rows, as far as somebody watches them.
 void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
-  constexpr const char* names[] = {"weights", "row_sum", "row_entropy", "row_zero_share", "row_maximum"};
-  if (std::count_if(std::begin(names), std::end(names), [&](const char* n) { return is_watched(path(), n); }) == 0)
-    return;
+  const auto watched = [&](const char* name) { return is_watched(path(), name); };
+  const bool rows_watched =
+      watched("row_sum") || watched("row_entropy") || watched("row_zero_share") || watched("row_maximum");
+  if (!rows_watched && !watched("weights")) return;
   const NoGrad guard;
   const Tensor w = weights(r, o);
   if (!w) return;
+  watch(path(), "weights", w);
+  if (!rows_watched) return;
   const Read rows = row_statistics(w, visibility(r, o));
-  const Tensor shown[] = {w, rows.sum, rows.entropy, rows.zero_share, rows.maximum};
-  for (size_t i = 0; i < std::size(names); ++i)
-    if (is_watched(path(), names[i])) watch(path(), names[i], shown[i]);
+  watch(path(), "row_sum", rows.sum), watch(path(), "row_entropy", rows.entropy);
+  watch(path(), "row_zero_share", rows.zero_share), watch(path(), "row_maximum", rows.maximum);
 }
 
 Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {

@@ -34,6 +34,14 @@ Settings settings_of_spec(const Spec& spec) {
 
 }  // namespace
 
+Info slots_setting() {
+  return {.name = "slots",
+          .formula = "persistent=N or slots(N): keys K_n and values V_n beside the context",
+          .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
+          .parameters = "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), used times sqrt(D), sqrt(N); N(0, 1) with scaled=no",
+          .keeps = "K, V as they are used"};
+}
+
 Spec resolved_slots(const Spec& spec) {
   return spec.name == "none" ? spec : make_spec("slots", settings_of_spec(spec));
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "nn/attend.h"
+#include "nn/entry.h"
 #include "nn/module.h"
 
 namespace orrery::nn {
@@ -18,6 +19,7 @@ struct SlotKeysAndValues {
   Tensor key, value;  // (N, Hk, D), (N, Hk, Dv)
 };
 
+Info slots_setting();                   // catalogue row
 Spec resolved_slots(const Spec& spec);  // with all settings by name, N as slots(N, ...); none stays
 
 class Slots final : public Module {

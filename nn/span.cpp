@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/ops.h"
-#include "nn/entry.h"
 #include "nn/loss.h"
 
 namespace orrery::nn {
@@ -28,6 +27,24 @@ struct FixedSettings {
 };
 
 }  // namespace
+
+std::vector<Info> span_settings() {
+  return {{.name = "adaptive_span",
+           .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
+           .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+           .parameters = "z' 0, of each head",
+           .keeps = "z of each head"},
+          {.name = "dynamic_span",
+           .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
+           .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+           .parameters = "v N(0, 0.02^2), b -4, of each head",
+           .keeps = "x, z' of each head and query"},
+          {.name = "fixed",
+           .formula = "span=fixed(S): w_ij = 0 from a distance of S on",
+           .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+           .parameters = "none",
+           .keeps = "nothing"}};
+}
 
 Spec resolved_span(const Spec& spec) {
   if (spec.name == "fixed") return make_spec(spec.name, settings_from<FixedSettings>(spec));

@@ -16,10 +16,12 @@
 #pragma once
 
 #include "nn/attend.h"
+#include "nn/entry.h"
 #include "nn/linear.h"
 
 namespace orrery::nn {
 
+std::vector<Info> span_settings();     // catalogue rows of the three
 Spec resolved_span(const Spec& spec);  // with all settings by name; none stays
 
 class Span final : public Module {

@@ -58,7 +58,7 @@ struct Pullback {  // dz, and h in place of dh
     const T *const g = my.z + at, *const u = g + my.slots;
     T *const dg = my.dz + at, *const du = dg + my.slots;
     for (int64_t i = 0; i < columns; ++i) dg[i] = u[i] * dh[i];
-    my.activation.pullback(dtype_of<T>, g, dg, du, dg, columns);  // du holds F(g) for now
+    my.activation.pullback(dtype_of<T>, g, dg, du, dg, columns);  // du receives F(g), which the loop below reads
     for (int64_t i = 0; i < columns; ++i) {
       const T f = du[i];
       du[i] = f * dh[i];

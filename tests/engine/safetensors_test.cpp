@@ -14,34 +14,19 @@
 
 #include "engine/files.h"
 #include "tests/support/errors.h"
+#include "tests/support/folder.h"
 
 namespace orrery {
 namespace {
 
 using testing::error_of;
+using testing::Folder;
 
 namespace fs = std::filesystem;
 
-class Folder {  // a fresh one, removed at the end
- public:
-  Folder() {
-    std::string form = (fs::temp_directory_path() / "orrery_").string() + std::string(6, 'X');
-    REQUIRE(::mkdtemp(form.data()) != nullptr);
-    path_ = form;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
-
- private:
-  std::string path_;
-};
+size_t files_in(const Folder& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()));
+}
 
 void put(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -85,7 +70,7 @@ TEST_CASE("tensors survive writing and reading") {
       }
     CHECK(found);
   }
-  CHECK(folder.files() == 1);
+  CHECK(files_in(folder) == 1);
 }
 
 TEST_CASE("the bytes of a file") {
@@ -215,11 +200,12 @@ TEST_CASE("files that cannot be read or written") {
   const Folder folder;
   CHECK(error_of([&] { read_safetensors(folder / "none"); }) ==
         "safetensors: cannot read " + (folder / "none") + ": No such file or directory");
-  CHECK(error_of([&] { read_safetensors(folder.path()); }) ==
-        "safetensors: cannot read " + folder.path() + ": Is a directory");
+  CHECK(error_of([&] { read_safetensors(folder.path.string()); }) ==
+        "safetensors: cannot read " + folder.path.string() + ": Is a directory");
   CHECK(error_of([&] { read_file(folder / "none"); }) ==
         "read: cannot read " + (folder / "none") + ": No such file or directory");
-  CHECK(error_of([&] { read_file(folder.path()); }) == "read: cannot read " + folder.path() + ": Is a directory");
+  CHECK(error_of([&] { read_file(folder.path.string()); }) ==
+        "read: cannot read " + folder.path.string() + ": Is a directory");
   CHECK(error_of([&] { write_file_atomically(folder / "none/x", "text"); }) ==
         "write: cannot write " + (folder / "none/x") + ": No such file or directory");
   CHECK(error_of([&] { sync_folder(folder / "none"); }) ==
@@ -229,7 +215,7 @@ TEST_CASE("files that cannot be read or written") {
   CHECK(error_of([&] { write_safetensors(folder / "x", twice); }) ==
         "safetensors: there are two tensors 'a'; names must differ");
   CHECK(error_of([&] { write_safetensors(folder / "x", nothing); }) == "safetensors: 'a' is undefined");
-  CHECK(folder.files() == 0);
+  CHECK(files_in(folder) == 0);
 }
 
 TEST_CASE("a write that fails leaves the file as it was and nothing else") {
@@ -244,7 +230,7 @@ TEST_CASE("a write that fails leaves the file as it was and nothing else") {
                                         }),
                   Error);
   CHECK(read_file(path) == "before");
-  CHECK(folder.files() == 1);
+  CHECK(files_in(folder) == 1);
 
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old = {};
@@ -256,14 +242,14 @@ TEST_CASE("a write that fails leaves the file as it was and nothing else") {
   std::signal(SIGXFSZ, before);
   CHECK(message == "write: cannot write " + path + ": File too large");
   CHECK(read_file(path) == "before");
-  CHECK(folder.files() == 1);
+  CHECK(files_in(folder) == 1);
   write_file_atomically(path, "after");
   CHECK(read_file(path) == "after");
 }
 
 TEST_CASE("a full disk") {
   const Folder folder;
-  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
+  if (::mount("tmpfs", folder.path.string().c_str(), "tmpfs", 0, "size=64k") != 0) {
     MESSAGE("left out: no right to mount a small disk");
     return;
   }
@@ -273,8 +259,8 @@ TEST_CASE("a full disk") {
   CHECK(error_of([&] { write_safetensors(folder / "x", large); }) ==
         "write: cannot write " + (folder / "x") + ": No space left on device");
   CHECK(read_safetensors(folder / "x").tensors[0].tensor.to_vector()[999] == 1);
-  CHECK(folder.files() == 1);
-  CHECK(::umount(folder.path().c_str()) == 0);
+  CHECK(files_in(folder) == 1);
+  CHECK(::umount(folder.path.string().c_str()) == 0);
 }
 
 }  // namespace

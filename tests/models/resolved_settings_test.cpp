@@ -1,6 +1,5 @@
 // What a checkpoint records of a run: every spec with all its settings, and what loading and resuming make of it.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,22 +12,17 @@
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
 #include "tests/support/errors.h"
+#include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::Folder;
 using orrery::testing::largest_difference;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {  // removed at the end
-  fs::path path = fs::temp_directory_path() / ("orrery_resolved_" + std::to_string(::getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-};
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 Assignments run_with(const Folder& folder, const Assignments& more) {

@@ -1,7 +1,6 @@
 // Training as a whole: same bits, resuming, checkpoints that are complete or absent, and what goes wrong said plainly.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -18,24 +17,17 @@
 #include "models/training/trainer.h"
 #include "nn/loss.h"
 #include "tests/support/errors.h"
+#include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::Folder;
 using orrery::testing::largest_difference;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {  // removed at the end
-  fs::path path =
-      fs::temp_directory_path() / ("orrery_training_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-  static inline int count = 0;
-};
 
 std::string write_text(const Folder& folder, int sentences = 200) {
   std::string all;

@@ -131,9 +131,10 @@ TEST_CASE(
   for (const char* spec :
        {"softmax(temperature=learned(1), entropy_threshold=learned(0.5), span=adaptive_span(8), qk_norm=rms)",
         "softmax(span=dynamic_span(8))", "pointwise(relu, alpha=learned(1))", "relu_former", "rela(gated=yes)", "gau",
-        "softmax(persistent=3)"})
-    for (const NamedParameter& p : parameters_of(*layer_of(spec, {.width = 8, .heads = 2})))
-      (p.parameter->decay ? decaying : still).insert(p.path);
+        "softmax(persistent=3)"}) {
+    const auto layer = layer_of(spec, {.width = 8, .heads = 2});
+    for (const NamedParameter& p : parameters_of(*layer)) (p.parameter->decay ? decaying : still).insert(p.path);
+  }
   for (const NamedParameter& p : parameters_of(*position)) (p.parameter->decay ? decaying : still).insert(p.path);
   CHECK(decaying ==
         std::set<std::string>{"input.weight", "output.weight", "query_key_value.weight", "slots.key", "slots.value"});
