@@ -111,6 +111,14 @@ class Activation {
   void pullback(Dtype dtype, const void* x, const void* g, void* y, void* dx, int64_t n) const {
     entry_->kernels.pullback(constants_.data(), dtype, x, g, y, dx, n);
   }
+  // The same for whole arrays, in parallel on their device.
+  void values(Device device, Dtype dtype, const void* x, void* y, int64_t n) const {
+    entry_->kernels.forward(constants_.data(), device, dtype, x, y, n);
+  }
+  void pullback(Device device, Dtype dtype, const void* x, const void* g, void* y, void* dx, int64_t n) const {
+    values(device, dtype, x, y, n);
+    entry_->kernels.backward(constants_.data(), device, dtype, has_derivative_from_output() ? y : x, g, dx, n);
+  }
   const ActivationKernels& kernels() const { return entry_->kernels; }
 
  private:

@@ -19,7 +19,6 @@
 #include "engine/loops.h"
 #include "engine/matmul.h"
 #include "engine/ops.h"
-#include "nn/add_bias.h"
 #include "nn/gradient_case.h"
 #include "nn/layer.h"
 #include "nn/linear.h"
@@ -91,13 +90,12 @@ struct ConvolutionOperation {
   Tensor forward_as(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty(Shape{grid.batch, grid.vertical.windows, grid.horizontal.windows, outputs},
                                    x.dtype(), x.device());
-    const AddBias<T> add{bias ? bias.data<T>() : nullptr, nullptr, 0, {}};
     const Tensor scratch = make_scratch(x);
     in_groups([&](int64_t first, int64_t pictures) {
       read_windows<T>(x, scratch, first, pictures);
       multiply<T>(x.device(), {.m = pictures * grid.windows(), .n = outputs, .k = row_size(), .transpose_b = true},
                   scratch.data<T>(), weight.data<T>(), {y.mutable_data<T>() + first * grid.windows() * outputs},
-                  add.epilogue());
+                  {.bias = bias ? bias.data<T>() : nullptr});
     });
     return y;
   }

@@ -12,7 +12,6 @@
 #include "engine/loops.h"
 #include "engine/matmul.h"
 #include "engine/ops.h"
-#include "nn/add_bias.h"
 #include "nn/gradient_case.h"
 #include "nn/layer.h"
 
@@ -66,9 +65,9 @@ struct LinearOperation {
   static Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
     const int64_t n = weight.size(0);
     const Tensor y = Tensor::empty(x.shape().with(-1, n), x.dtype(), x.device());
-    const AddBias<T> add{bias ? bias.data<T>() : nullptr, residual ? residual.data<T>() : nullptr, n, {}};
     multiply<T>(x.device(), {.m = x.shape().rows(), .n = n, .k = x.size(-1), .transpose_b = true}, x.data<T>(),
-                weight.data<T>(), {y.mutable_data<T>()}, add.epilogue());
+                weight.data<T>(), {y.mutable_data<T>()},
+                {.bias = bias ? bias.data<T>() : nullptr, .residual = residual ? residual.data<T>() : nullptr});
     return y;
   }
 };
@@ -91,17 +90,16 @@ struct LinearSplit {
   std::vector<Tensor> products(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     std::vector<Tensor> y;
     Product p{.m = x.shape().rows(), .n = weight.size(0), .k = x.size(-1), .transpose_b = true};
-    AddBias<T> add{bias ? bias.data<T>() : nullptr, nullptr, 0, {}};
+    const Epilogue<T> add{.bias = bias ? bias.data<T>() : nullptr};
     T* c[4] = {};
-    int64_t first = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
       y.push_back(Tensor::empty(x.shape().with(-1, sizes[i]), x.dtype(), x.device()));
-      c[i] = y[i].template mutable_data<T>(), p.part_columns[i] = sizes[i], add.first[i] = first, first += sizes[i];
+      c[i] = y[i].template mutable_data<T>(), p.part_columns[i] = sizes[i];
     }
     const T *const from = x.data<T>(), *const w = weight.data<T>();
-    if (sizes.size() == 2) multiply<T>(x.device(), p, from, w, {c[0], c[1]}, add.epilogue());
-    if (sizes.size() == 3) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2]}, add.epilogue());
-    if (sizes.size() == 4) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2], c[3]}, add.epilogue());
+    if (sizes.size() == 2) multiply<T>(x.device(), p, from, w, {c[0], c[1]}, add);
+    if (sizes.size() == 3) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2]}, add);
+    if (sizes.size() == 4) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2], c[3]}, add);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const std::vector<Tensor>& dy) const {

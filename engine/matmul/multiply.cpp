@@ -1,5 +1,5 @@
 // Products, cut into a grid of tiles of C.  A tile is the work of one core: our own kernels on a processor with
-// AVX-512, OpenBLAS on any other.
+// AVX-512, OpenBLAS on any other.  Products on a GPU are those of cuda/matmul.h.
 #include "engine/matmul.h"
 
 #include <algorithm>
@@ -13,6 +13,11 @@
 #include "engine/profile.h"
 #include "engine/storage.h"
 #include "engine/version.h"
+
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+#define ORRERY_HAS_CUDA
+#include "cuda/matmul.h"
+#endif
 
 namespace orrery {
 namespace {
@@ -85,7 +90,6 @@ class Multiplication {
       parts_[i] = {c.begin()[i], column, columns, grid, grid.across * grid.down};
       column += columns, tiles_ += parts_[i].tiles;
     }
-    check(column == p.n, "matmul: the columns of the outputs add up to ", column, ", the product has ", p.n);
   }
   void run() const {
     const TileKernel<T>& kernel = tile_kernel<T>();
@@ -114,8 +118,15 @@ class Multiplication {
     static void block(const void* object, int64_t first_row, int64_t rows, int64_t first_column, int64_t columns) {
       const Finish& my = *static_cast<const Finish*>(object);
       const int64_t column = my.column + first_column;
-      for (int64_t r = my.row + first_row; r < my.row + first_row + rows; ++r)
-        my.epilogue.row(my.epilogue.object, my.index, r, column, columns, my.part.c + r * my.part.columns + column);
+      for (int64_t r = my.row + first_row; r < my.row + first_row + rows; ++r) {
+        const int64_t at = r * my.part.columns + column;
+        if (my.epilogue.bias) add(my.part.c + at, my.epilogue.bias + my.part.first_column + column, columns);
+        if (my.epilogue.residual) add(my.part.c + at, my.epilogue.residual + at, columns);
+        if (my.epilogue.row) my.epilogue.row(my.epilogue.object, my.index, r, column, columns, my.part.c + at);
+      }
+    }
+    static void add(T* c, const T* x, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) c[i] += x[i];
     }
   };
 
@@ -134,7 +145,8 @@ class Multiplication {
                           part.columns,
                           p_.accumulate};
     const Finish finish = {epilogue_, part, i, row, n0};
-    const Completion completion = {&finish, epilogue_.row ? Finish::block : nullptr};
+    const bool any = epilogue_.row || epilogue_.bias || epilogue_.residual;
+    const Completion completion = {&finish, any ? Finish::block : nullptr};
     kernel.multiply(tile, completion, workspace);
   }
 
@@ -146,18 +158,52 @@ class Multiplication {
   int64_t tiles_ = 0;
 };
 
+#if defined(ORRERY_HAS_CUDA)
+template <class T>
+void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
+                      const Epilogue<T>& epilogue) {
+  cuda::Matmul<T> product{.m = p.m,
+                          .n = p.n,
+                          .k = p.k,
+                          .batch = p.batch,
+                          .a = {a, p.transpose_a ? p.m : p.k, p.share_a ? 0 : p.m * p.k, p.transpose_a},
+                          .b = {b, p.transpose_b ? p.k : p.n, p.share_b ? 0 : p.k * p.n, p.transpose_b},
+                          .c = {},
+                          .accumulate = p.accumulate,
+                          .bias = epilogue.bias,
+                          .residual = epilogue.residual};
+  for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
+  cuda::multiply(product);
+  for (size_t i = 0; epilogue.whole && i < c.size(); ++i)
+    epilogue.whole(epilogue.object, static_cast<int>(i), p.batch * p.m, c.begin()[i]);
+}
+#else
+template <class T>
+[[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<T*>, const Epilogue<T>&) {
+  fail("matmul: built without CUDA (configure with -DCUDA=ON)");
+}
+#endif
+
+void check_outputs(const Product& p, int64_t count) {
+  check(count >= 1 && count <= static_cast<int64_t>(p.part_columns.size()), "matmul: ", count, " outputs; 1 to ",
+        p.part_columns.size(), " are possible");
+  int64_t columns = 0;
+  for (int64_t i = 0; i < count; ++i) columns += p.part_columns[0] ? p.part_columns[static_cast<size_t>(i)] : p.n;
+  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, ", the product has ", p.n);
+}
+
 }  // namespace
 
 template <class T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
               Epilogue<T> epilogue) {
-  check(device == Device::cpu, "matmul: runs on the CPU only in this version; move the operands with .to(Device::cpu)");
-  check(c.size() >= 1 && c.size() <= p.part_columns.size(), "matmul: ", c.size(), " outputs; 1 to ",
-        p.part_columns.size(), " are possible");
+  check_outputs(p, static_cast<int64_t>(c.size()));
+  check(!epilogue.residual || c.size() == 1, "matmul: a residual has the shape of one output, not of ", c.size());
   check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k,
         " exceed the BLAS's 32-bit sizes");
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));
   if (p.m * p.n * p.batch == 0) return;
+  if (device == Device::cuda) return multiply_on_card(p, a, b, c, epilogue);
   Multiplication<T>(p, a, b, c, epilogue).run();
 }
 template void multiply(Device, const Product&, const float*, const float*, std::initializer_list<float*>,

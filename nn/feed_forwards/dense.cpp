@@ -18,16 +18,17 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-struct Activate {  // z += bias; a = F(z)
+struct Activate {  // a = F(z)
   const Activation& activation;
-  const T* bias;
   T* a;
   int64_t slots;
   static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* z) {
     const Activate& my = *static_cast<const Activate*>(object);
-    if (my.bias)
-      for (int64_t i = 0; i < columns; ++i) z[i] += my.bias[column + i];
     my.activation.values(dtype_of<T>, z, my.a + row * my.slots + column, columns);
+  }
+  static void whole(const void* object, int, int64_t rows, T* z) {
+    const Activate& my = *static_cast<const Activate*>(object);
+    my.activation.values(Device::cuda, dtype_of<T>, z, my.a, rows * my.slots);
   }
 };
 template <class T>
@@ -41,6 +42,10 @@ struct Pullback {  // a = F(z), dz = F'(z) da, in place of da
     const int64_t at = row * my.slots + column;
     my.activation.pullback(dtype_of<T>, my.z + at, da, my.a + at, da, columns);
   }
+  static void whole(const void* object, int, int64_t rows, T* da) {
+    const Pullback& my = *static_cast<const Pullback*>(object);
+    my.activation.pullback(Device::cuda, dtype_of<T>, my.z, da, my.a, da, rows * my.slots);
+  }
 };
 
 struct DenseFeedForward {
@@ -53,9 +58,13 @@ struct DenseFeedForward {
                     const Tensor& output_bias, const Tensor& residual) const {
     const int64_t rows = x.shape().rows(), slots = input.size(0);
     const Tensor z = Tensor::empty(x.shape().with(-1, slots), x.dtype(), x.device()), a = Tensor::empty_like(z);
-    const Activate<T> epilogue{activation, input_bias ? input_bias.data<T>() : nullptr, a.mutable_data<T>(), slots};
+    const Activate<T> activate{activation, a.mutable_data<T>(), slots};
+    const Epilogue<T> epilogue{.object = &activate,
+                               .row = Activate<T>::row,
+                               .whole = Activate<T>::whole,
+                               .bias = input_bias ? input_bias.data<T>() : nullptr};
     multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
-                {z.mutable_data<T>()}, {&epilogue, Activate<T>::row});
+                {z.mutable_data<T>()}, epilogue);
     saved.keep(x, input, z, output);
     return linear(a, output, output_bias, residual);
   }
@@ -66,7 +75,7 @@ struct DenseFeedForward {
     const Tensor a = Tensor::empty_like(z), dz = Tensor::empty_like(z);
     const Pullback<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
     multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
+                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row, Pullback<T>::whole});
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);

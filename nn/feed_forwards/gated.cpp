@@ -26,6 +26,10 @@ namespace {
 // h = F(g) u, row by row of z.
 template <class T>
 Tensor gated(const Activation& activation, const Tensor& z) {
+  if (z.device() == Device::cuda) {
+    const std::vector<Tensor> halves = split(z, 2, -1);
+    return activation.gate(halves[0], halves[1]);
+  }
   constexpr int64_t elements_of_a_piece = 16384;
   const int64_t rows = z.shape().rows(), slots = z.size(-1) / 2;
   const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype());
@@ -63,6 +67,15 @@ struct Pullback {  // dz, and h in place of dh
   }
 };
 
+// dz = (dg | du) from z and dh, on a GPU.
+Tensor pulled_back(const Activation& activation, const Tensor& z, const Tensor& dh) {
+  const std::vector<Tensor> halves = split(z, 2, -1);
+  const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);
+  activation.kernels().gate_backward(activation.constants().data(), dh.device(), dh.dtype(), halves[0].raw(),
+                                     halves[1].raw(), dh.raw(), dg.mutable_raw(), du.mutable_raw(), dh.count());
+  return concatenate({dg, du}, -1);
+}
+
 struct GatedFeedForward {
   static constexpr const char* name = "gated_feed_forward";
   static constexpr int inputs = 6;
@@ -79,10 +92,15 @@ struct GatedFeedForward {
   Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
     const int64_t rows = x.shape().rows(), slots = output.size(1);
-    const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device()), dz = Tensor::empty_like(z);
-    const Pullback<T> epilogue{activation, z.data<T>(), dz.mutable_data<T>(), slots};
-    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                {h.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
+    Tensor h, dz;
+    if (x.device() == Device::cuda) {
+      h = gated<T>(activation, z), dz = pulled_back(activation, z, matmul(dy, output));
+    } else {
+      h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device()), dz = Tensor::empty_like(z);
+      const Pullback<T> epilogue{activation, z.data<T>(), dz.mutable_data<T>(), slots};
+      multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
+                  {h.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
+    }
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <string>
 
+#include "cuda/tensor_core.cuh"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -114,7 +115,64 @@ TEST_CASE("barriers do not wait for threads that have left the kernel") {
   CHECK(count.read() == std::vector<double>(3, 1));
 }
 
+struct Landing {
+  alignas(16) int32_t word[12];
+};
+// out: what the twelve words hold once two groups are started, when one has arrived, when both have
+__global__ void copy_kernel(int32_t* out, const int32_t* in) {
+  Landing& shared = cuda::shared_memory<Landing>();
+  for (int32_t& word : shared.word) word = 0;
+  const auto put = [&] {
+    for (const int32_t word : shared.word) *out++ = word;
+  };
+  cuda::cp_async<16>(&shared.word[0], in, 12);
+  cuda::cp_async<8>(&shared.word[4], in + 4, 8);
+  cuda::cp_async_commit();
+  cuda::cp_async<4>(&shared.word[6], in + 6, 4);
+  cuda::cp_async<4>(&shared.word[7], nullptr, 0);
+  cuda::cp_async_commit();
+  cuda::cp_async_commit();  // an empty group counts as one
+  put();
+  cuda::cp_async_wait<2>();
+  put();
+  cuda::cp_async_wait<0>();
+  put();
+}
+TEST_CASE("copies to shared memory land at the wait for their group, and not before") {
+  DeviceArray<int32_t> out(Device::cuda, 36), in(Device::cuda, std::vector<int32_t>{11, 12, 13, 14, 15, 16, 17, 18});
+  cuda::launch({"copy", 1, 1, sizeof(Landing)}, copy_kernel, out.data(), in.input());
+  CHECK(out.read() == std::vector<double>{-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0,  //
+                                          11, 12, 13, 0,  15, 16, -1, -1, 0, 0, 0, 0,  //
+                                          11, 12, 13, 0,  15, 16, 17, 0,  0, 0, 0, 0});
+  cuda_on_cpu::options.lax_waits = true;
+  cuda::launch({"copy", 1, 1, sizeof(Landing)}, copy_kernel, out.data(), in.input());
+  cuda_on_cpu::options.lax_waits = false;
+  const std::vector<double> lax = out.read();
+  CHECK(lax[12] == -1);                     // the wait for all but two groups leaves three
+  CHECK((lax[24] == 11 && lax[30] == 17));  // and that for all leaves the empty one
+}
+
 // ---- faults
+
+__global__ void bad_copy_kernel(const char* in, int place, int offset, int valid) {
+  cuda::cp_async<16>(reinterpret_cast<char*>(&cuda::shared_memory<Landing>()) + place, in + offset, valid);
+}
+TEST_CASE("copies to shared memory that a card refuses are errors") {
+  void* const in = cuda::allocate(64);
+  const auto error_of_copy = [&](int place, int offset, int valid) {
+    return error_of([&] {
+      cuda::launch({"copy", 1, 1, sizeof(Landing)}, bad_copy_kernel, static_cast<const char*>(in), place, offset,
+                   valid);
+    });
+  };
+  CHECK(error_of_copy(32, 16, 16) == "no error");
+  CHECK(contains(error_of_copy(8, 0, 16), "copy to shared memory: an address is not a multiple of 16, at "));
+  CHECK(contains(error_of_copy(0, 4, 16), "an address is not a multiple of 16"));
+  CHECK(contains(error_of_copy(0, 0, 17), "more than 16 bytes"));
+  CHECK(contains(error_of_copy(48, 0, 16), "the destination lies outside"));
+  CHECK(contains(error_of_copy(-16, 0, 16), "the destination lies outside"));
+  cuda::free(in);
+}
 
 struct Words {
   uint32_t word[8];

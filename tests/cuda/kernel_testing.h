@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,9 @@
 #include "cuda/runtime.h"
 #include "engine/dtype.h"
 #include "engine/storage.h"
+#if defined(EMULATE_CUDA)
+#include "tests/support/cuda_on_cpu.h"
+#endif
 
 namespace orrery {
 
@@ -51,6 +55,58 @@ std::string error_of(const F& f) {
   return "no error";
 }
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+// f() with the threads of a block in each order; on a card, once.
+template <class F>
+void in_every_order(const F& f) {
+#if defined(EMULATE_CUDA)
+  for (const auto order : {cuda_on_cpu::Order::forward, cuda_on_cpu::Order::reverse, cuda_on_cpu::Order::random}) {
+    cuda_on_cpu::options.order = order;
+    f();
+  }
+  cuda_on_cpu::options.order = cuda_on_cpu::Order::forward;
+#else
+  f();
+#endif
+}
+
+#if defined(EMULATE_CUDA)
+// Whether right() is true in every order of the threads; what the emulation finds by itself is wrong too.
+template <class F>
+bool right_in_every_order(const F& right) {
+  bool all = true;
+  in_every_order([&] {
+    try {
+      all = all && right();
+    } catch (const std::runtime_error&) {
+      all = false;
+    }
+  });
+  return all;
+}
+// right() reaches every barrier in the text of `path`, and is false in some order as soon as any one of them is
+// removed.
+template <class F>
+void check_that_every_barrier_is_needed(const std::string& path, const F& right) {
+  REQUIRE(right_in_every_order(right));
+  int found = 0;
+  for (const cuda_on_cpu::Site& site : cuda_on_cpu::barriers_reached([&] { right(); })) {
+    const std::string file = site.file;
+    if (file.size() < path.size() || file.compare(file.size() - path.size(), path.size(), path) != 0) continue;
+    ++found;
+    CAPTURE(site.line);
+    cuda_on_cpu::options.dropped = site;
+    CHECK(!right_in_every_order(right));
+    cuda_on_cpu::options.dropped = {};
+  }
+  std::ifstream source(std::string(ORRERY_SOURCE_DIR) + "/" + path);
+  int written = 0;
+  for (std::string line; std::getline(source, line);)
+    written += line.find("__syncthreads()") != line.npos || line.find("__syncwarp()") != line.npos;
+  CHECK(written > 0);
+  CHECK(found == written);
+}
+#endif
 
 // Whole numbers in [-7, 7]: sums of them are exact in any order, products too.
 template <class T>

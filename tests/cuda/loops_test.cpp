@@ -258,22 +258,6 @@ const std::vector<Case>& all_cases() {
   return cases;
 }
 
-#if defined(EMULATE_CUDA)
-template <class F>
-void in_every_order(const F& f) {
-  for (const auto order : {cuda_on_cpu::Order::forward, cuda_on_cpu::Order::reverse, cuda_on_cpu::Order::random}) {
-    cuda_on_cpu::options.order = order;
-    f();
-  }
-  cuda_on_cpu::options.order = cuda_on_cpu::Order::forward;
-}
-#else
-template <class F>
-void in_every_order(const F& f) {
-  f();
-}
-#endif
-
 TEST_CASE("loops on a card equal the CPU's to the bit") {
   if (no_card()) return;
   for (const Case& one : all_cases()) {
@@ -354,39 +338,11 @@ TEST_CASE("every barrier of the loops is needed: without it some order of thread
                    }});
   std::vector<Numbers> expected;
   for (const Case& one : cases) expected.push_back(one.run(Device::cpu));
-  const auto agrees = [&] {
+  check_that_every_barrier_is_needed("cuda/loops.cuh", [&] {
     bool all = true;
-    in_every_order([&] {
-      try {
-        for (size_t i = 0; i < cases.size() && all; ++i) all = cases[i].run(Device::cuda) == expected[i];
-      } catch (const std::runtime_error&) {  // the emulation found the fault by itself
-        all = false;
-      }
-    });
+    for (size_t i = 0; i < cases.size() && all; ++i) all = cases[i].run(Device::cuda) == expected[i];
     return all;
-  };
-  REQUIRE(agrees());
-  const std::string path = "cuda/loops.cuh";
-  const auto ends_with_path = [&](const std::string& file) {
-    return file.size() >= path.size() && file.compare(file.size() - path.size(), path.size(), path) == 0;
-  };
-  int found = 0;
-  for (const cuda_on_cpu::Site& site : cuda_on_cpu::barriers_reached([&] {
-         for (const Case& one : cases) one.run(Device::cuda);
-       })) {
-    if (!ends_with_path(site.file)) continue;
-    ++found;
-    CAPTURE(site.line);
-    cuda_on_cpu::options.dropped = site;
-    CHECK(!agrees());
-    cuda_on_cpu::options.dropped = {};
-  }
-  std::ifstream source(std::string(ORRERY_SOURCE_DIR) + "/" + path);
-  int written = 0;
-  for (std::string line; std::getline(source, line);)
-    written += line.find("__syncthreads()") != line.npos || line.find("__syncwarp()") != line.npos;
-  CHECK(written > 0);
-  CHECK(found == written);
+  });
 }
 #endif
 

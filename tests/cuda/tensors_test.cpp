@@ -4,6 +4,9 @@
 
 #include "engine/ops.h"
 #include "nn/activation.h"
+#include "nn/convolution.h"
+#include "nn/feed_forward.h"
+#include "nn/linear.h"
 #include "nn/loss.h"
 #include "nn/normalization.h"
 #include "nn/optimizer.h"
@@ -14,6 +17,7 @@
 using namespace orrery;
 using orrery::testing::largest_difference;
 using orrery::testing::random_tensor;
+using orrery::testing::whole_numbers;
 
 namespace {
 
@@ -35,13 +39,16 @@ std::vector<Tensor> run(Device device, const Inputs& inputs, const Function& f) 
   return results;
 }
 
-void compare(const char* name, const Inputs& inputs, const Function& f) {
+// Both devices' numbers, within `tolerance` times the size of the largest.
+void compare(const char* name, const Inputs& inputs, const Function& f, double tolerance = 1e-12) {
   INFO(std::string(name));
   const std::vector<Tensor> cpu = run(Device::cpu, inputs, f), cuda = run(Device::cuda, inputs, f);
   REQUIRE(cpu.size() == cuda.size());
   for (size_t i = 0; i < cpu.size(); ++i) {
     INFO("result ", i);
-    CHECK(largest_difference(cpu[i], cuda[i]) <= 1e-12);
+    double size = 1;
+    for (const double x : cpu[i].to_vector()) size = std::max(size, std::fabs(x));
+    CHECK(largest_difference(cpu[i], cuda[i]) <= tolerance * size);
   }
 }
 
@@ -72,6 +79,55 @@ TEST_CASE("layers give the CPU's numbers on the device") {
   const nn::WindowSteps steps{.stride = {2, 1}, .padding = 1};
   compare("max pool", {picture}, [&](const Inputs& t) { return nn::max_pool(t[0], {3, 2}, steps); });
   compare("average pool", {picture}, [&](const Inputs& t) { return nn::average_pool(t[0], {3, 2}, steps); });
+}
+
+TEST_CASE("products, and layers made of them, give the CPU's numbers on the device, forward and backward") {
+  if (no_card()) return;
+  for (const auto& [dtype, tolerance] : {std::pair(Dtype::f32, 1e-5), std::pair(Dtype::f64, 1e-12)}) {
+    INFO(std::string(name(dtype)));
+    const auto random = [dtype = dtype](const Shape& shape, int seed) { return random_tensor(shape, seed, dtype); };
+    const auto same = [tolerance = tolerance](const char* what, const Inputs& inputs, const Function& f) {
+      compare(what, inputs, f, tolerance);
+    };
+    for (int form = 0; form < 4; ++form) {
+      const Transposed t{.a = (form & 1) != 0, .b = (form & 2) != 0};
+      const Shape a = t.a ? Shape{2, 70, 33} : Shape{2, 33, 70}, b = t.b ? Shape{2, 65, 70} : Shape{2, 70, 65};
+      const Function product = [t](const Inputs& in) { return matmul(in[0], in[1], t); };
+      same("a batch", {random(a, 1), random(b, 2)}, product);
+      same("one b for all", {random(a, 1), random({b[1], b[2]}, 2)}, product);
+      same("one a for all", {random({a[1], a[2]}, 1), random(b, 2)}, product);
+    }
+    const Tensor x = random({3, 7, 34}, 1), input = random({52, 34}, 2), input_bias = random({52}, 3);
+    const Tensor output = random({34, 52}, 4), output_bias = random({34}, 5), half = random({34, 26}, 6);
+    same("linear", {x, input, input_bias, random({3, 7, 52}, 7)},
+         [](const Inputs& in) { return nn::linear(in[0], in[1], in[2], in[3]); });
+    same("linear split", {x, input, input_bias}, [](const Inputs& in) {
+      const std::vector<Tensor> y = nn::linear_split(in[0], in[1], in[2], {20, 31, 1});
+      return concatenate({y[0] * 2.0, y[1], y[2] * 3.0}, -1);
+    });
+    for (const std::string name : {"gelu_tanh", "sigmoid"}) {  // the slope of the second comes from its value
+      INFO(name);
+      const nn::Activation f(name);
+      same("dense", {x, input, input_bias, output, output_bias, random({3, 7, 34}, 8)},
+           [&](const Inputs& in) { return nn::dense_feed_forward(in[0], f, in[1], in[2], in[3], in[4], in[5]); });
+      same("gated", {x, input, input_bias, half, output_bias, random({3, 7, 34}, 8)},
+           [&](const Inputs& in) { return nn::gated_feed_forward(in[0], f, in[1], in[2], in[3], in[4], in[5]); });
+    }
+    same("convolution", {random({2, 7, 6, 3}, 9), random({5, 3, 2, 3}, 10), random({5}, 11)}, [](const Inputs& in) {
+      return nn::convolution(in[0], in[1], in[2], {.stride = {2, 1}, .padding = 1});
+    });
+    // a gradient of few tiles and long sums
+    same("long sums", {random({1500, 9}, 12), random({8, 9}, 13)},
+         [](const Inputs& in) { return nn::linear(in[0], in[1], Tensor()); });
+  }
+}
+
+TEST_CASE("whole numbers: products on the device equal the CPU's to the bit") {
+  if (no_card()) return;
+  const Tensor a = whole_numbers({150, 600}, 1, Dtype::f32), b = whole_numbers({600, 70}, 2, Dtype::f32);
+  CHECK(largest_difference(matmul(a, b), matmul(a.to(Device::cuda), b.to(Device::cuda)).to(Device::cpu)) == 0);
+  const Tensor c = a.to(Dtype::bf16), d = b.to(Dtype::bf16);
+  CHECK(largest_difference(matmul(c, d), matmul(c.to(Device::cuda), d.to(Device::cuda)).to(Device::cpu)) == 0);
 }
 
 TEST_CASE("optimizers' steps are the CPU's on the device") {

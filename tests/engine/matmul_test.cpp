@@ -178,6 +178,51 @@ TEST_CASE("matmul: the epilogue sees every element of every part once, complete 
   });
 }
 
+TEST_CASE("matmul: bias and residual are added to every element, and then the function sees it") {
+  with_all_kernels([] {
+    const Product p{.m = 37, .n = 100, .k = 20, .batch = 2, .accumulate = true};
+    const Numbers<float> a = whole<float>(p.batch * p.m * p.k, 1), b = whole<float>(p.batch * p.k * p.n, 2);
+    const Numbers<float> bias = whole<float>(p.n, 3), residual = whole<float>(p.batch * p.m * p.n, 4);
+    Numbers<float> c(residual.size(), 2.f), expected = by_hand(p, a, b, c);
+    for (size_t i = 0; i < c.size(); ++i) expected[i] += bias[i % static_cast<size_t>(p.n)] + residual[i];
+    Seen seen{{std::vector<int>(c.size())}, {Numbers<float>(c.size())}, {p.n}, {c.data()}};
+    multiply<float>(Device::cpu, p, a.data(), b.data(), {c.data()},
+                    {.object = &seen, .row = Seen::row, .bias = bias.data(), .residual = residual.data()});
+    CHECK(c == expected);
+    CHECK(seen.values[0] == expected);
+  });
+}
+
+TEST_CASE("matmul: the bias of several outputs is counted over the product's columns") {
+  with_all_kernels([] {
+    const Product p{.m = 3, .n = 60, .k = 0, .part_columns = {50, 10}};
+    const Numbers<float> bias = whole<float>(p.n, 3);
+    Numbers<float> left(150), right(30);
+    multiply<float>(Device::cpu, p, nullptr, nullptr, {left.data(), right.data()}, {.bias = bias.data()});
+    for (int64_t i = 0; i < 150; ++i) CHECK(left[i] == bias[i % 50]);
+    for (int64_t i = 0; i < 30; ++i) CHECK(right[i] == bias[50 + i % 10]);
+  });
+}
+
+TEST_CASE("matmul: outputs that do not fit are named") {
+  float c = 0;
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 5, .k = 1, .part_columns = {2, 2}}, &c, &c, {&c, &c}),
+                       "matmul: the columns of the outputs add up to 4, the product has 5", Error);
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 1, .k = 1}, &c, &c, {}),
+                       "matmul: 0 outputs; 1 to 4 are possible", Error);
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 2, .k = 1, .part_columns = {1, 1}}, &c, &c, {&c, &c},
+                                       {.residual = &c}),
+                       "matmul: a residual has the shape of one output, not of 2", Error);
+}
+
+#if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
+TEST_CASE("matmul: a product on a GPU needs a build with CUDA") {
+  float c = 0;
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cuda, {.m = 1, .n = 1, .k = 1}, &c, &c, {&c}),
+                       "matmul: built without CUDA (configure with -DCUDA=ON)", Error);
+}
+#endif
+
 TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty inner size") {
   with_all_kernels([] {
     const Product p{.m = 3, .n = 5, .k = 0, .batch = 4};

@@ -1,6 +1,7 @@
 // A problem of attention with its data, and what comes out of it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>

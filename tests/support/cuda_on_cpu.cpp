@@ -59,6 +59,10 @@ class SharedMemory {
            std::to_string(bytes_));
     return data_.get();
   }
+  bool holds(const void* data, size_t bytes) const {
+    const auto first = reinterpret_cast<uintptr_t>(data), begin = reinterpret_cast<uintptr_t>(data_.get());
+    return first >= begin && first + bytes <= begin + bytes_;
+  }
   void check() {
     if (forbidden_) return;
     for (size_t i = 0; i < guard; ++i)
@@ -91,6 +95,7 @@ struct CudaThread {
   Fiber fiber;
   dim3 index;
   Site waits_at;
+  Copies copies;
 };
 
 class Worker;
@@ -104,6 +109,8 @@ class Worker {  // an OS thread that runs one block at a time
   void barrier(Site site);
   void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
   void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
+  bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
+  Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
 
  private:
   static void entry();
@@ -143,6 +150,7 @@ void Worker::prepare_threads(const Launch& launch, int64_t index) {
       threads_.back()->fiber.prepare(static_cast<int>(t), entry);
     }
     threads_[t]->index = {t % b.x, t / b.x % b.y, t / b.x / b.y};
+    threads_[t]->copies.forget();
   }
 }
 
@@ -329,6 +337,19 @@ void warp_operation(unsigned mask, Operation operation, void* argument, Site sit
 }
 void warp_barrier(unsigned mask, Site site) {
   if (!is_dropped(site)) worker->meet(mask, nullptr, nullptr, true, site);
+}
+
+void check_matrix_row(const void* row, Site site) {
+  if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
+  if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address lies outside of shared memory, at " + text(site));
+}
+Copies& copies() { return worker->copies(); }
+void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
+  const auto aligned = [bytes](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };
+  if (!aligned(to) || !aligned(from))
+    stop("copy to shared memory: an address is not a multiple of " + std::to_string(bytes) + ", at " + text(site));
+  if (valid > bytes) stop("copy to shared memory: more than " + std::to_string(bytes) + " bytes, at " + text(site));
+  if (!worker->holds_shared(to, bytes)) stop("copy to shared memory: the destination lies outside, at " + text(site));
 }
 
 std::vector<Site> barriers_reached(const std::function<void()>& run) {

@@ -45,6 +45,7 @@ struct Options {
   uint32_t seed = 1;                  // of Order::random
   int workers = 0;                    // OS threads that run blocks; 0: all cores, 16 at most
   Site dropped;                       // a seeded fault: the barrier at this place does nothing
+  bool lax_waits = false;             // a seeded fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a card
   int64_t memory = int64_t{4} << 30;  // of the device, in bytes
 };
@@ -91,6 +92,60 @@ struct Vote {
   unsigned predicate, ballot;
 };
 void ballot(void* const* lane, unsigned mask);
+struct Mma {  // m16n8k16 of bf16: d += a b
+  float* d;
+  const uint32_t *a, *b;
+};
+void mma(void* const* lane, unsigned mask);
+struct LoadMatrix {  // ldmatrix of 8 x 8 matrices of 16-bit elements
+  const void* row;   // 16 bytes
+  uint32_t* result;  // a register for each matrix
+  int count;
+  bool transpose;
+};
+void load_matrix(void* const* lane, unsigned mask);
+
+// The row that this lane hands to ldmatrix must be 16 aligned bytes of shared memory.
+void check_matrix_row(const void* row, Site site);
+
+// Copies to shared memory that a thread has started and not yet waited for (PTX cp.async).  Until its group has been
+// waited for, the destination is NaN: a card may write it at any moment between.  Here, in a header, so that the
+// sanitizers see both writes as the thread's own.
+class Copies {
+ public:
+  void start(void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
+    check_copy(to, from, bytes, valid, site);
+    std::memset(to, 0xff, bytes);
+    started_.push_back({to, from, bytes, valid, committed_});
+  }
+  void commit() { ++committed_; }
+  void wait(int in_flight) {
+    const int landed = committed_ - in_flight - (options.lax_waits ? 1 : 0);  // groups
+    size_t kept = 0;
+    for (const Copy& copy : started_)
+      if (copy.group < landed) {
+        std::memset(copy.to, 0, copy.bytes);
+        if (copy.valid) std::memcpy(copy.to, copy.from, copy.valid);
+      } else {
+        started_[kept++] = copy;
+      }
+    started_.resize(kept);
+  }
+  void forget() { started_.clear(), committed_ = 0; }
+
+ private:
+  struct Copy {
+    void* to;
+    const void* from;
+    unsigned bytes, valid;
+    int group;
+  };
+  static void check_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site);
+
+  std::vector<Copy> started_;
+  int committed_ = 0;
+};
+Copies& copies();  // of the CUDA thread whose turn it is
 
 inline unsigned lane_index() { return threadIdx.x % 32; }  // blocks of warps are one-dimensional
 

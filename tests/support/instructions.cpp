@@ -2,6 +2,8 @@
 // thread of the last lane to arrive.  It reads other lanes' registers, so ThreadSanitizer must not look.
 #include "tests/support/cuda_on_cpu.h"
 
+#include <bit>
+
 namespace cuda_on_cpu {
 
 void shuffle(void* const* lane, unsigned mask) {
@@ -21,6 +23,54 @@ void ballot(void* const* lane, unsigned mask) {
     if (mask >> i & 1u) votes |= static_cast<const Vote*>(lane[i])->predicate << i;
   for (unsigned i = 0; i < 32; ++i)
     if (mask >> i & 1u) static_cast<Vote*>(lane[i])->ballot = votes;
+}
+
+// Two bf16 in a register.
+static float low(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
+static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
+
+// mma.m16n8k16 of bf16.  With group = lane / 4 and pair = lane % 4 * 2:
+//   a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8] and its right neighbour,
+//   b[r] holds B[pair + r * 8][group] and the one below,
+//   d[2 h], d[2 h + 1] are D[group + h * 8][pair] and its right neighbour.
+void mma(void* const* lane, unsigned) {
+  float A[16][16], B[16][8], D[16][8];
+  for (int i = 0; i < 32; ++i) {
+    const auto& [d, a, b] = *static_cast<const Mma*>(lane[i]);
+    const int group = i / 4, pair = i % 4 * 2;
+    for (int r = 0; r < 4; ++r) {
+      float* const at = &A[group + r % 2 * 8][pair + r / 2 * 8];
+      at[0] = low(a[r]), at[1] = high(a[r]);
+    }
+    for (int r = 0; r < 2; ++r) B[pair + r * 8][group] = low(b[r]), B[pair + r * 8 + 1][group] = high(b[r]);
+    for (int h = 0; h < 2; ++h) D[group + h * 8][pair] = d[2 * h], D[group + h * 8][pair + 1] = d[2 * h + 1];
+  }
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < 16; ++k)
+      for (int column = 0; column < 8; ++column) D[row][column] += A[row][k] * B[k][column];
+  for (int i = 0; i < 32; ++i) {
+    float* const d = static_cast<const Mma*>(lane[i])->d;
+    const int group = i / 4, pair = i % 4 * 2;
+    for (int h = 0; h < 2; ++h) d[2 * h] = D[group + h * 8][pair], d[2 * h + 1] = D[group + h * 8][pair + 1];
+  }
+}
+
+// ldmatrix.  Lanes 8 m to 8 m + 7 give the rows of matrix m; lane i receives elements [i / 4][i % 4 * 2] and the right
+// neighbour, of the transpose if asked.
+void load_matrix(void* const* lane, unsigned) {
+  const int count = static_cast<const LoadMatrix*>(lane[0])->count;
+  for (int m = 0; m < count; ++m) {
+    uint16_t element[8][8];
+    for (int row = 0; row < 8; ++row)
+      std::memcpy(element[row], static_cast<const LoadMatrix*>(lane[8 * m + row])->row, 16);
+    for (int i = 0; i < 32; ++i) {
+      const LoadMatrix& mine = *static_cast<const LoadMatrix*>(lane[i]);
+      const int row = i / 4, column = i % 4 * 2;
+      const uint32_t first = mine.transpose ? element[column][row] : element[row][column];
+      const uint32_t second = mine.transpose ? element[column + 1][row] : element[row][column + 1];
+      mine.result[m] = first | second << 16;
+    }
+  }
 }
 
 }  // namespace cuda_on_cpu

@@ -1,0 +1,82 @@
+// Cases of attention that cross its options with one another and with the masks.
+#pragma once
+
+#include <string>
+
+#include "tests/support/plain_attention.h"
+
+namespace orrery::testing {
+
+// The choices that `bits` stands for, eleven bits in all.
+inline constexpr uint32_t all_choices = 1 << 11;
+inline Case case_of(uint32_t bits, AttendSizes sizes, Kind kind) {
+  const auto next = [&] {
+    const bool bit = bits & 1;
+    bits >>= 1;
+    return bit;
+  };
+  Case c{.sizes = sizes, .options = {.scale = 0.9 / std::sqrt(sizes.head_size)}, .kind = kind};
+  c.options.causal = next(), c.options.own = next();
+  c.biased = next(), c.positioned = next(), c.spanned = next(), c.options.span_per_query = next();
+  c.options.soft_cap = next() ? 1.5 : 0;
+  c.sizes.slots = next() ? sizes.slots : 0;
+  c.judged = next();
+  if (next()) c.options.dropout = 0.2, c.options.random_key = {5, 6};
+  c.options.query_offset = next() ? sizes.keys - sizes.queries : 0;
+  c.options.ramp = c.spanned ? 5.3 : 0;
+  return c;
+}
+
+// An entropy depends on ln w: where w is all but 0, the rounding of its score moves the gradient of the entropy by more
+// than any fixed tolerance.  What movement is due is what the plain loop shows for operands moved by one unit.
+inline Results plain_moved(Case c, double unit) {
+  uint64_t seed = 21;
+  for (Numbers* x : c.operands.all()) {
+    ++seed;
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] *= 1 + unit * (random_number(seed, i) > 0 ? 1 : -1);
+  }
+  return plain(c);
+}
+
+inline constexpr AttendSizes one{.batch = 2,
+                                 .queries = 1,
+                                 .keys = 17,
+                                 .query_heads = 4,
+                                 .key_heads = 2,
+                                 .head_size = 8,
+                                 .value_size = 20,
+                                 .slots = 5},
+    small{.batch = 2,
+          .queries = 17,
+          .keys = 17,
+          .query_heads = 2,
+          .key_heads = 1,
+          .head_size = 8,
+          .value_size = 5,
+          .slots = 3},
+    medium{.batch = 2,
+           .queries = 65,
+           .keys = 70,
+           .query_heads = 2,
+           .key_heads = 2,
+           .head_size = 20,
+           .value_size = 8,
+           .slots = 18};
+
+inline std::string name_of(const AttendSizes& s) {
+  return std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys";
+}
+
+// Every option at once, with all masks.
+inline Case everything_at_once(const AttendSizes& sizes, Kind kind) {
+  Case c = case_of(all_choices - 1, sizes, kind);
+  c.options.causal = false, c.options.own = false, c.options.window = 60;
+  for (int64_t b = 0; b < sizes.batch; ++b) {
+    c.lengths.push_back(static_cast<int32_t>(sizes.keys - 4 * b));
+    for (int64_t i = 0; i < sizes.queries; ++i) c.query_documents.push_back(static_cast<int32_t>((i + 3 * b) / 50));
+    for (int64_t j = 0; j < sizes.keys; ++j) c.key_documents.push_back(static_cast<int32_t>((j + 3 * b) / 50));
+  }
+  return c;
+}
+
+}  // namespace orrery::testing
