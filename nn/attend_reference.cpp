@@ -119,10 +119,11 @@ Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions
                                r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
   if (o.dropout == 0) return permute(seen_sum(weights, values, seen), {0, 2, 1, 3});
   const int64_t keys = weights.size(3), blocks = (keys + 3) / 4;
+  const RandomKey random_key = o.random_key.now();
   std::vector<double> keep;
   for (int64_t row = 0; row < weights.count() / keys; ++row)
     for (int64_t j = 0; j < keys; ++j) {
-      const auto word = o.random_key.bits(static_cast<uint64_t>(row * blocks + j / 4))[static_cast<size_t>(j % 4)];
+      const auto word = random_key.bits(static_cast<uint64_t>(row * blocks + j / 4))[static_cast<size_t>(j % 4)];
       keep.push_back(static_cast<double>(word) >= o.dropout * 4294967296.0 ? 1 / (1 - o.dropout) : 0);
     }
   const Tensor kept = weights * Tensor::from(weights.shape(), keep, weights.dtype());

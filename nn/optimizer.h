@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/staging.h"
 #include "nn/entry.h"
 #include "nn/module.h"
 
@@ -63,6 +64,7 @@ class Optimizer {
   // nvcc wants that of the types that a kernel sees.
   struct Control {
     double rate, clip_factor, first_correction, second_correction;
+    double skip;  // not 0: nothing may change
   };
   struct Handling {  // of parameters that are treated alike
     double rate_factor;
@@ -77,8 +79,21 @@ class Optimizer {
   // The global norm of the gradients, summed in f64.
   double gradient_norm();
   // One update.  The gradients are multiplied by min(1, clip / norm); clip 0 means no clipping.  A norm that is not
-  // finite changes nothing and returns false.  Returns the norm in *norm if asked.
+  // finite changes nothing and returns false.  Returns the norm in *norm if asked.  Waits for the device.
   bool step(double rate, double clip = 0, double* norm = nullptr);
+
+  // The same without waiting, in parts.  request() sends the numbers of the next update to the device; update() queues
+  // it, and may be recorded and replayed.  The device itself skips an update whose gradient norm, or whose `loss` (one
+  // f64 number, if given), is not finite, and from then on every other: the host learns of it from fetch_outcome(),
+  // later, when it has already asked for more.
+  struct Outcome {
+    double gradient_norm;
+    bool done;
+  };
+  void request(double rate, double clip = 0);
+  void update(const Tensor& loss = {});
+  size_t fetch_outcome() { return outcomes_.fetch(); }
+  Outcome outcome(size_t ticket);
 
   int64_t steps_done() const { return steps_; }
   void set_steps_done(int64_t steps) { steps_ = steps; }
@@ -88,7 +103,7 @@ class Optimizer {
   const FlatParameters& parameters() const { return parameters_; }
 
  protected:
-  virtual void update(const Control* control) = 0;
+  virtual void update_parameters(const Control* control) = 0;
   virtual std::pair<double, double> corrections(int64_t step) const;
 
   // Errors begin with `name`, the optimizer's, and tell the groups there are.
@@ -102,9 +117,14 @@ class Optimizer {
 
   FlatParameters& parameters_;
   int64_t steps_ = 0;
-  Tensor control_;
 
  private:
+  Tensor gradient_square();  // sum of the squares of all gradients, f64
+  void forgive();            // what was skipped: the next update is done again
+
+  Upload requests_;
+  Tensor control_, outcome_;
+  Readback outcomes_;
   double rate_factor(const std::string& group) const;
   std::map<std::string, double> rate_factors_;  // of groups
 };

@@ -40,7 +40,7 @@ struct TrainSettings {
   double clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
-  bool resume = false, profile = false;
+  bool graph = false, resume = false, profile = false;
 
   template <class V>
   void visit(V& v) {
@@ -65,6 +65,7 @@ struct TrainSettings {
     v("seed", seed, "same seed, same bits", at_least(0));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("graph", graph, "on a GPU: record a step once and replay it, which saves small models the time of launching");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", at_least(0));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));
     v("keep", keep, "checkpoints that stay; older ones are removed; 0: all", at_least(0));

@@ -231,7 +231,7 @@ class BatchNormalization final : public Module {
 
  private:
   struct Seen {
-    RandomKey key;
+    LateKey key;
     ChannelStatistics statistics;
   };
   void move_towards(const Tensor& running, const Tensor& seen) const {

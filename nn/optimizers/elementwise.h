@@ -29,6 +29,7 @@ struct UpdateElements {
   int64_t offset = 0;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
+    if (control->skip != 0) return;
     const auto step = formula.template step<A>(*control, control->rate * handling.rate_factor, handling.decay);
     const A clip = A(control->clip_factor), low = A(handling.lowest), high = A(handling.highest);
     const int64_t first = offset + r * chunk_width;
@@ -90,7 +91,7 @@ class ElementwiseOptimizer final : public Optimizer {
     if constexpr (requires { formula_.corrections(step); }) return formula_.corrections(step);
     return {1, 1};
   }
-  void update(const Control* control) override {
+  void update_parameters(const Control* control) override {
     for (const FlatParameters::Run& run : parameters_.runs())
       update_elements(parameters_, run.begin, run.end, moments_, run.begin, control, formula_, handling(run));
   }
