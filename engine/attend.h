@@ -145,6 +145,11 @@ void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
                        const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
                        const Arithmetic<T>* log_sum, const RowStatistics<Arithmetic<T>>& statistics);
 
+// What can be told by sizes: the functions above tell it themselves, and look at lengths, documents and spans as well.
+// This is for the caller of a GPU, on pointers that the CPU cannot read.
+template <class T>
+void check_attend(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs);
+
 // "avx512" or "avx2": chosen once by what the processor has.  Tests set it; an unknown or missing one is an Error.
 const char* attend_instruction_set();
 void use_attend_instruction_set(const char* name);
