@@ -1,4 +1,4 @@
-// Losses.  Each returns one number, (), of the dtype of its first argument.
+// Losses.  Each returns one number, (), of the dtype of its first argument, f32 for bf16.
 #pragma once
 
 #include <string>

@@ -82,10 +82,13 @@ FlatParameters::FlatParameters(Module& module) {
       runs_.push_back({size, next, like.decay, like.rate_group, like.lowest, like.highest});
     size = next;
   }
-  values_ = Tensor::zeros(Shape{size}, dtype, device), gradients_ = Tensor::zeros(Shape{size}, dtype, device);
+  const Dtype wide = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
+  values_ = Tensor::zeros(Shape{size}, wide, device), gradients_ = Tensor::zeros_like(values_);
+  if (wide != dtype) rounded_ = Tensor::zeros(Shape{size}, dtype, device);
   for (const Segment& s : segments_) {
-    const Tensor home = part(values_, s);
-    home.copy_from(s.parameter->value);
+    part(values_, s).copy_from(s.parameter->value);
+    round(s);
+    const Tensor home = part(rounded_ ? rounded_ : values_, s);
     TensorBody& body = *s.parameter->value.body();
     body.buffer = home.body()->buffer, body.offset = home.body()->offset;
     body.gradient = part(gradients_, s);
@@ -107,6 +110,9 @@ void FlatParameters::forget_gradients() {
 }
 void FlatParameters::settle_gradients() {
   for (const Segment& s : segments_) s.parameter->value.grad();
+}
+void FlatParameters::round(const Segment& s) const {
+  if (rounded_) part(rounded_, s).copy_from(part(values_, s));
 }
 
 Optimizer::Optimizer(FlatParameters& parameters)
@@ -184,6 +190,13 @@ Optimizer::NamedMoments Optimizer::parts(const std::string& name, const Tensor& 
   NamedMoments all;
   for (const FlatParameters::Segment& s : parameters_.segments())
     all.emplace_back(name + "." + s.path, parameters_.part(flat, s));
+  return all;
+}
+
+Optimizer::NamedMoments Optimizer::state() const {
+  NamedMoments all = moments();
+  if (parameters_.rounded())
+    for (auto& part : parts("master", parameters_.values())) all.push_back(std::move(part));
   return all;
 }
 

@@ -15,6 +15,11 @@ namespace orrery::nn {
 
 // Moves the parameters and gradients of a module into two flat buffers.  Handles to the parameters stay valid; backward
 // writes each gradient into its place.  The parameters that share decay, rate group and bounds lie side by side.
+//
+// A step is often smaller than the distance of two bf16 numbers and would be lost.  So for parameters of bf16 the
+// values that optimizers move, the gradients and the moments are f32, and a third buffer holds what the model reads:
+// the values, rounded by each update (mixed precision, Micikevicius et al. 2018, arXiv:1710.03740).  What is copied
+// into such a parameter from outside lasts until the next update, unless the values are set too.
 class FlatParameters {
  public:
   explicit FlatParameters(Module& module);
@@ -34,18 +39,20 @@ class FlatParameters {
   const std::vector<Run>& runs() const { return runs_; }
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
-  std::vector<std::string> rate_groups() const;  // that parameters belong to, in alphabetical order
-  Tensor make_moments() const;                   // zeros of the flat form
+  const Tensor& rounded() const { return rounded_; }  // undefined if the model reads the values themselves
+  std::vector<std::string> rate_groups() const;       // that parameters belong to, in alphabetical order
+  Tensor make_moments() const;                        // zeros of the flat form
   // A segment of a flat tensor, in the parameter's shape.
   Tensor part(const Tensor& flat, const Segment& segment) const;
 
-  void forget_gradients();  // every gradient counts as zero; the next backward overwrites it
-  void settle_gradients();  // writes zeros where no gradient has arrived since
+  void forget_gradients();                   // every gradient counts as zero; the next backward overwrites it
+  void settle_gradients();                   // writes zeros where no gradient has arrived since
+  void round(const Segment& segment) const;  // values -> rounded, if there is such a buffer
 
  private:
   std::vector<Segment> segments_;
   std::vector<Run> runs_;
-  Tensor values_, gradients_;
+  Tensor values_, gradients_, rounded_;
 };
 
 // The setting `rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the rate of the parameters whose
@@ -100,6 +107,8 @@ class Optimizer {
   // All that the next step depends on beside the parameters and the number of steps: "first_moment.blocks.0..." and its
   // tensor, in the parameter's shape, sharing the optimizer's memory.
   virtual NamedMoments moments() const = 0;
+  // The moments, and "master.blocks.0..." if the model reads rounded values: what a checkpoint holds beside the model.
+  NamedMoments state() const;
   const FlatParameters& parameters() const { return parameters_; }
 
  protected:

@@ -27,9 +27,16 @@ void check_settings(const TrainSettings& s) {
         " already holds a run; add --resume=yes to go on with it, or choose another --out");
 }
 
+Dtype dtype_named(const std::string& name) {
+  return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
+}
+
 // A resumed run goes on with the model that it began with, which today's settings and defaults must still describe.
 void check_same_model(const TrainSettings& now, const CheckpointState& state) {
-  GptSettings before = resolved(make_settings(state.settings)).gpt, after = resolved(now).gpt;
+  const TrainSettings then = make_settings(state.settings);
+  check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
+        "; resume it with its own");
+  GptSettings before = resolved(then).gpt, after = resolved(now).gpt;
   after.dropout = before.dropout;  // no part of the model
   const auto old_values = list_settings(before), new_values = list_settings(after);
   for (size_t i = 0; i < old_values.size(); ++i)
@@ -58,6 +65,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
+  nn::convert(*model_, dtype_named(s.dtype));
   nn::move(*model_, device_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);

@@ -44,7 +44,7 @@ struct RowGradient {
   Out<T> gradient;
   const int32_t* target;
   const A* log_sum;
-  In<T> dloss;
+  const A* dloss;
   A share, smoothing;  // 1 / N
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
@@ -83,7 +83,7 @@ struct CrossEntropy {
       reduce(logits.device(), 1, targets.count(), 1, LossOfRow<A>{loss.data<A>()}, total.mutable_data<double>());
     });
     saved.keep(logits, targets, log_sum);
-    return scale(total, 1 / static_cast<double>(targets_counted)).to(logits.dtype());
+    return scale(total, 1 / static_cast<double>(targets_counted)).to(log_sum.dtype());
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], dz = saved.take(0);
@@ -94,7 +94,7 @@ struct CrossEntropy {
                           {dz.mutable_data<T>()},
                           targets.data<int32_t>(),
                           log_sum.data<A>(),
-                          {dy.data<T>()},
+                          dy.data<A>(),
                           A(1) / static_cast<A>(targets_counted),
                           static_cast<A>(smoothing)});
     });

@@ -159,6 +159,7 @@ class Muon final : public Optimizer {
       map(p.device(), count, Move<A>{control, how, settings_.decay, scale}, at, static_cast<const T*>(at),
           step.data<A>());
     });
+    parameters_.round(s);
   }
 
   Settings settings_;
