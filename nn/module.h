@@ -121,6 +121,7 @@ std::vector<NamedParameter> parameters_of(Module& module);  // in the order of v
 std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module);
 int64_t count_parameters(Module& module);
 void convert(Module& module, Dtype dtype);       // every parameter and floating buffer
+void move(Module& module, Device device);        // every parameter and buffer
 void initialize(Module& module, uint64_t seed);  // each parameter by its own key: (seed, path)
 
 // An error whose message begins with the path of the module in which it arose.

@@ -32,7 +32,7 @@ Tensor gated(const Activation& activation, const Tensor& z) {
   }
   constexpr int64_t elements_of_a_piece = 16384;
   const int64_t rows = z.shape().rows(), slots = z.size(-1) / 2;
-  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype());
+  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device());
   const T* const from = z.data<T>();
   T* const to = h.mutable_data<T>();
   parallel_for(rows, std::max<int64_t>(1, elements_of_a_piece / slots), [&](int64_t begin, int64_t end) {
