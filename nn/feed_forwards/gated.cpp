@@ -40,7 +40,7 @@ Tensor gated(const Activation& activation, const Tensor& z) {
   }
   constexpr int64_t elements_of_a_piece = 16384;
   const int64_t rows = z.shape().rows(), slots = z.size(-1) / 2;
-  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype());
+  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device());
   using A = Arithmetic<T>;
   const A* const from = z.data<A>();
   A* const to = h.mutable_data<A>();
