@@ -6,9 +6,12 @@
 #include <map>
 #include <mutex>
 
+#include "tests/support/copies.h"
 #include "tests/support/device_memory.h"
 
 using cuda_on_cpu::DeviceMemory;
+
+std::atomic<int64_t> cuda_on_cpu::copies_to_host = 0;
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -70,6 +73,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   };
   if (!fits(to, to_device) || !fits(from, from_device)) return cudaErrorInvalidValue;
   std::memmove(to, from, bytes);
+  if (kind == cudaMemcpyDeviceToHost) ++cuda_on_cpu::copies_to_host;
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
