@@ -1,17 +1,18 @@
 #include "cuda/matmul.h"
 
 #include "cuda/matmul.cuh"
+#include "cuda/matmul_parts.cuh"
 #include "cuda/matmul_tensor_core.cuh"
 
 namespace orrery::cuda {
 namespace {
 
-template <class Kernels, class T>
-void run(const Matmul<T>& p) {
+template <class Kernels, class T, class Result>
+void run(const Matmul<T, Result>& p) {
   if (p.bias || p.residual)
-    run_matmul<Kernels>(p, AddBias<T>{{p.bias}, {p.residual}, p.n});
+    run_matmul<Kernels>(p, AddBias<Result>{{p.bias}, {p.residual}, p.n});
   else
-    run_matmul<Kernels>(p, Plain<T>{});
+    run_matmul<Kernels>(p, Plain<Result>{});
 }
 
 // Large tiles read each element less often, small ones keep more of the card busy.
@@ -22,8 +23,12 @@ bool large_tiles_fill_the_card(const Matmul<float>& p) {
 
 }  // namespace
 
-void multiply(const Matmul<float>& p) {
+void multiply(const Matmul<float>& p, int parts) {
+  const AddBias<float> finish{{p.bias}, {p.residual}, p.n};
   if (p.m * p.n * p.batch == 0) return;
+  if (parts == 1) return run_matmul<PartsKernels<1>>(p, finish);
+  if (parts == 2) return run_matmul<PartsKernels<2>>(p, finish);
+  if (parts == 3) return run_matmul<PartsKernels<3>>(p, finish);
   if (large_tiles_fill_the_card(p))
     run<PlainKernels<float, 128>>(p);
   else
@@ -34,6 +39,9 @@ void multiply(const Matmul<double>& p) {
 }
 void multiply(const Matmul<bf16>& p) {
   if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<bf16>{{p.bias}, {p.residual}, p.n});
+}
+void multiply(const Matmul<bf16, float>& p) {
+  if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<float>{{p.bias}, {p.residual}, p.n});
 }
 
 }  // namespace orrery::cuda

@@ -1,7 +1,12 @@
 // Rows and elements by index.
 //   y[r] = table[index[r]]:   dtable[v] = sum of dy[r] over the r with index[r] = v, in the order of r
+//
+// Indices on the host are checked here.  Those on a device are checked by whoever uploads them, for the host does not
+// read device memory; one that is outside all the same reads a row of NaN (of zeros, if integers), and adds to none.
+#include <limits>
 #include <numeric>
 
+#include "cuda/sort.h"
 #include "engine/autograd.h"
 #include "engine/dispatch.h"
 #include "engine/loops.h"
@@ -23,51 +28,159 @@ Shape with_last(Shape shape, int64_t size) {
   return shape;
 }
 
+HOST_DEVICE bool inside(int64_t index, int64_t size) { return index >= 0 && index < size; }
+template <class T>
+HOST_DEVICE T nothing() {
+  if constexpr (std::is_same_v<T, int32_t>)
+    return 0;
+  else
+    return static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+}
+
 template <class T>
 struct CopyRow {
   const T* table;
   const int32_t* index;
   T* y;
+  int64_t table_rows;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const T* const from = table + static_cast<int64_t>(index[r]) * row.n;
+    const int64_t v = index[r];
+    const T* const from = table + v * row.n;
     T* const to = y + r * row.n;
-    row.each([&](int i) { to[i] = from[i]; });
+    if (inside(v, table_rows))
+      row.each([&](int i) { to[i] = from[i]; });
+    else
+      row.each([&](int i) { to[i] = nothing<T>(); });
   }
 };
 
-// Which rows of x fall on which row of the table: distinct targets, and for each the sources in ascending order.
-struct Groups {
-  Tensor target, start, source;
+// ---- rows added to the rows of a table
+//
+// The places of x are sorted by the row of the table that they fall on, and cut into pieces, so that a row on which
+// many fall is the work of many.  A run is the places of one piece that fall on one row.  A run that has its row for
+// itself is added to the table; those of a row that several pieces share become partial sums first, at most two in a
+// piece: one that goes on from the piece before, and one that goes on into the next.  Every row of the table is rounded
+// once.
+
+struct Sorted {
+  Tensor target, source;  // rows of the table, ascending, and for each the row of x
 };
-Groups group(const Tensor& indices) {
-  const Tensor host = indices.to(Device::cpu);
-  const int32_t* const index = host.data<int32_t>();
-  std::vector<int32_t> order(static_cast<size_t>(host.count())), target, start;
+Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
+#if ORRERY_HAS_CUDA_LOOPS
+  if (indices.device() == Device::cuda) {
+    const Sorted sorted{Tensor::empty_like(indices), Tensor::empty_like(indices)};
+    cuda::sort(indices.data<int32_t>(), indices.count(), limit, sorted.target.mutable_data<int32_t>(),
+               sorted.source.mutable_data<int32_t>());
+    return sorted;
+  }
+#endif
+  const int32_t* const index = indices.data<int32_t>();
+  std::vector<int32_t> order(static_cast<size_t>(indices.count())), target;
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return index[a] < index[b]; });
-  for (size_t i = 0; i < order.size(); ++i)
-    if (i == 0 || index[order[i]] != index[order[i - 1]])
-      target.push_back(index[order[i]]), start.push_back(static_cast<int32_t>(i));
-  start.push_back(static_cast<int32_t>(order.size()));
-  const auto upload = [&](const std::vector<int32_t>& v) {
-    return Tensor::from(Shape{static_cast<int64_t>(v.size())}, v).to(indices.device());
-  };
-  return {upload(target), upload(start), upload(order)};
+  for (const int32_t place : order) target.push_back(index[place]);
+  return {Tensor::from(indices.shape(), target), Tensor::from(indices.shape(), order)};
+}
+
+inline constexpr int piece_places = 32, strip_width = 64;  // a strip: neighbouring columns, the work of one row
+
+// Where a piece and a strip lie, and what is known of the runs in the piece.
+struct Pieces {
+  const int32_t* target;
+  int64_t places, columns, strips;
+
+  HOST_DEVICE int64_t begin(int64_t piece) const { return piece * piece_places; }
+  HOST_DEVICE int64_t end(int64_t piece) const { return begin(piece + 1) < places ? begin(piece + 1) : places; }
+  HOST_DEVICE bool from_before(int64_t piece) const {
+    return piece > 0 && target[begin(piece)] == target[begin(piece) - 1];
+  }
+  HOST_DEVICE bool goes_on(int64_t piece) const {
+    return end(piece) < places && target[end(piece)] == target[end(piece) - 1];
+  }
+  int64_t pieces() const { return (places + piece_places - 1) / piece_places; }
+  HOST_DEVICE int width(int64_t strip) const {
+    const int64_t left = columns - strip * strip_width;
+    return static_cast<int>(left < strip_width ? left : strip_width);
+  }
+};
+
+// add(i, terms) for the columns of a strip, with the sum over `count` rows, in their order; row(s) is one of them.  A
+// GPU's thread adds up a column, a CPU all of them at once, in vectors.
+template <class A, class Walk, class RowAt, class Add>
+HOST_DEVICE void add_up(const Walk& walk, int width, int64_t count, const RowAt& row, const Add& add) {
+  if constexpr (std::is_same_v<Walk, CpuRow>) {
+    A sum[strip_width] = {};
+    for (int64_t s = 0; s < count; ++s) {
+      const auto x = row(s);
+      for (int i = 0; i < width; ++i) sum[i] += x[i];
+    }
+    for (int i = 0; i < width; ++i) add(i, sum[i]);
+  } else {
+    walk.each([&](int i) {
+      if (i >= width) return;
+      A sum = 0;
+      for (int64_t s = 0; s < count; ++s) sum += row(s)[i];
+      add(i, sum);
+    });
+  }
 }
 
 template <class T>
-struct AddRows {
+struct AddRuns {
+  using A = Arithmetic<T>;
+  Pieces pieces;
+  const int32_t* source;
   In<T> x;
-  const int32_t *target, *start, *source;
   Out<T> table;
+  int64_t table_rows;
+  A* partial;  // (pieces, 2, columns)
   template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t g) const {
-    const Out<T> out = table.at(static_cast<int64_t>(target[g]) * row.n);
-    for (int32_t s = start[g]; s < start[g + 1]; ++s) {
-      const In<T> in = x.at(static_cast<int64_t>(source[s]) * row.n);
-      row.each([&](int i) { out[i] += in[i]; });
+  HOST_DEVICE void operator()(Row walk, int64_t r) const {
+    const int64_t piece = r / pieces.strips, strip = r % pieces.strips, column = strip * strip_width;
+    const int64_t end = pieces.end(piece);
+    for (int64_t first = pieces.begin(piece), last; first < end; first = last) {
+      const int64_t v = pieces.target[first];
+      for (last = first + 1; last < end && pieces.target[last] == v;) ++last;
+      if (!inside(v, table_rows)) continue;
+      const bool before = first == pieces.begin(piece) && pieces.from_before(piece);
+      const bool shared = before || (last == end && pieces.goes_on(piece));
+      const Out<T> own = table.at(v * pieces.columns + column);
+      A* const part = partial + (2 * piece + !before) * pieces.columns + column;
+      add_up<A>(
+          walk, pieces.width(strip), last - first,
+          [&](int64_t s) { return x.at(source[first + s] * pieces.columns + column); },
+          [&](int i, A sum) {
+            if (shared)
+              part[i] = sum;
+            else
+              own[i] += sum;
+          });
     }
+  }
+};
+
+// Of the piece in which a shared row begins: its own sum, and those of the pieces it goes on into.
+template <class T>
+struct AddParts {
+  using A = Arithmetic<T>;
+  Pieces pieces;
+  Out<T> table;
+  int64_t table_rows;
+  const A* partial;
+  template <class Row>
+  HOST_DEVICE void operator()(Row walk, int64_t r) const {
+    const int64_t piece = r / pieces.strips, strip = r % pieces.strips, column = strip * strip_width;
+    const int64_t v = pieces.target[pieces.end(piece) - 1];
+    const bool begins_here = !pieces.from_before(piece) || pieces.target[pieces.begin(piece)] != v;
+    if (!begins_here || !pieces.goes_on(piece) || !inside(v, table_rows)) return;
+    int64_t last = piece + 1;
+    while (pieces.goes_on(last) && pieces.target[pieces.end(last)] == v) ++last;
+    const Out<T> own = table.at(v * pieces.columns + column);
+    add_up<A>(
+        walk, pieces.width(strip), last - piece + 1,
+        [&](int64_t p) { return partial + (2 * (piece + p) + (p == 0)) * pieces.columns + column; },
+        [&](int i, A sum) { own[i] += sum; });
   }
 };
 
@@ -78,7 +191,7 @@ struct GatherRows {
     const Tensor y = Tensor::empty(with_last(indices.shape(), table.size(1)), table.dtype(), table.device());
     dispatch_any(table.dtype(), name, [&]<class T>() {
       rows(table.device(), indices.count(), static_cast<int>(table.size(1)),
-           CopyRow<T>{table.data<T>(), indices.data<int32_t>(), y.mutable_data<T>()});
+           CopyRow<T>{table.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), table.size(0)});
     });
     saved.keep(indices);
     return y;
@@ -111,7 +224,7 @@ struct PickElement {
   int64_t size;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    row.each([&](int) { y[r] = x[r * size + index[r]]; });
+    row.each([&](int) { y[r] = inside(index[r], size) ? x[r * size + index[r]] : nothing<T>(); });
   }
 };
 template <class T>
@@ -159,14 +272,21 @@ void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indic
   check_indices("scatter_add_rows", indices, table.size(0));
   check(x.shape() == with_last(indices.shape(), table.size(1)), "scatter_add_rows: rows of shape ", x.shape(),
         " for indices ", indices.shape(), " and a table ", table.shape());
-  const Groups groups = group(indices);
+  if (x.count() == 0) return;
+  const Sorted sorted = sort_by_index(indices, table.size(0));
+  const int64_t columns = table.size(1), strips = (columns + strip_width - 1) / strip_width;
+  const Pieces pieces{sorted.target.data<int32_t>(), indices.count(), columns, strips};
   dispatch(x.dtype(), "scatter_add_rows", [&]<class T>() {
-    rows(x.device(), groups.target.count(), static_cast<int>(table.size(1)),
-         AddRows<T>{{x.data<T>()},
-                    groups.target.data<int32_t>(),
-                    groups.start.data<int32_t>(),
-                    groups.source.data<int32_t>(),
-                    {table.mutable_data<T>()}});
+    using A = Arithmetic<T>;
+    const Tensor partial = Tensor::empty(Shape{pieces.pieces(), 2, columns}, dtype_of<A>, x.device());
+    A* const sums = partial.mutable_data<A>();
+    const Out<T> to{table.mutable_data<T>()};
+    const int64_t count = pieces.pieces() * strips;
+    // Threads of a CPU share rows by their length, so it gets what a row costs; add_up knows the true width.
+    const int n = x.device() == Device::cpu ? piece_places * strip_width : strip_width;
+    rows(x.device(), count, n,
+         AddRuns<T>{pieces, sorted.source.data<int32_t>(), {x.data<T>()}, to, table.size(0), sums});
+    rows(x.device(), count, n, AddParts<T>{pieces, to, table.size(0), sums});
   });
 }
 Tensor gather_rows(const Tensor& table, const Tensor& indices) {

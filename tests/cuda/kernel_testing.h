@@ -102,7 +102,7 @@ void check_that_every_barrier_is_needed(const std::string& path, const F& right)
   std::ifstream source(std::string(ORRERY_SOURCE_DIR) + "/" + path);
   int written = 0;
   for (std::string line; std::getline(source, line);)
-    written += line.find("__syncthreads()") != line.npos || line.find("__syncwarp()") != line.npos;
+    written += line.find("__syncthreads(") != line.npos || line.find("__syncwarp(") != line.npos;
   CHECK(written > 0);
   CHECK(found == written);
 }

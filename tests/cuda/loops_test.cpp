@@ -57,6 +57,20 @@ Numbers map_several(Device device, int64_t n) {
   map(device, n, SumAndProduct{}, Outputs<T, 2>{{s.data(), p.data()}}, x.input(), y.input());
   return join({s.read(), p.read()});
 }
+// Arrays that begin `off` elements behind a multiple of 16 bytes, each input and output in turn.
+template <class T>
+Numbers map_misaligned(Device device, int64_t n, int off) {
+  Numbers all;
+  for (int which = 0; which < 4; ++which) {
+    DeviceArray<T> x(device, whole_numbers<T>(n + off, 1)), y(device, whole_numbers<T>(n + off, 2));
+    DeviceArray<T> s(device, n + off), p(device, n + off);
+    const auto from = [&](DeviceArray<T>& array, int i) { return array.data() + (i == which ? off : 0); };
+    const T *const a = from(x, 0), *const b = from(y, 1);
+    map(device, n, SumAndProduct{}, Outputs<T, 2>{{from(s, 2), from(p, 3)}}, a, b);
+    all = join({all, s.read(), p.read()});
+  }
+  return all;
+}
 template <class T>
 Numbers map_where(Device device, int64_t n) {
   DeviceArray<int32_t> choose(device, whole_numbers<int32_t>(n, 3));
@@ -74,7 +88,9 @@ const std::vector<Repeated>& repeated_shapes() {
   static const std::vector<Repeated> shapes = {
       {{}, {0, 0}},          {{1}, {0, 1}},          {{300}, {0, 1}},
       {{7, 33}, {0, 2}},     {{33, 7}, {2, 1}},      {{5, 0, 3}, {0, 0}},
-      {{3, 40, 17}, {2, 5}}, {{4, 3, 2, 9}, {5, 2}}, {{2, 3, 2, 3, 2, 5}, {21, 42}}};
+      {{3, 40, 17}, {2, 5}}, {{4, 3, 2, 9}, {5, 2}}, {{2, 3, 2, 3, 2, 5}, {21, 42}},
+      {{5, 64}, {0, 1}},     {{24, 5}, {0, 2}},      {{3, 5, 48}, {4, 2}},
+      {{3, 6, 16}, {1, 6}}};
   return shapes;
 }
 Broadcast<2> broadcast_of(const Repeated& shape, int64_t (&counts)[2]) {
@@ -222,13 +238,17 @@ void add_cases(std::vector<Case>& cases) {
     add("map" + type + size, [n](Device device) { return map_line<T>(device, n); });
     add("map to two" + type + size, [n](Device device) { return map_several<T>(device, n); });
     add("map of three" + type + size, [n](Device device) { return map_where<T>(device, n); });
+    for (const int off : {1, 2, 4}) {
+      const std::string by = " by " + std::to_string(off);
+      add("map misaligned" + type + size + by, [=](Device device) { return map_misaligned<T>(device, n, off); });
+    }
   }
   for (const Repeated& shape : repeated_shapes())
     add("broadcast" + type + std::to_string(shape.sizes.size()),
         [&shape](Device device) { return map_broadcast<T>(device, shape); });
-  for (const int n : {0, 45, 2000})
+  for (const int n : {0, 1, 7, 45, 2000})
     add("counts in rows of" + type + std::to_string(n), [=](Device device) { return count_of<T>(device, 3, n); });
-  for (const int n : {1, 5, 32, 33, 1024, 1025, 3001})
+  for (const int n : {1, 2, 5, 8, 13, 16, 17, 32, 33, 1024, 1025, 3001})
     for (const int64_t count : {0, 1, 19})
       add("rows" + type + std::to_string(count) + " of " + std::to_string(n),
           [=](Device device) { return rows_of<T>(device, count, n); });
@@ -238,6 +258,8 @@ void add_cases(std::vector<Case>& cases) {
                         {3, 5, 0},
                         {7, 13, 1},
                         {300, 5, 1},
+                        {37, 64, 1},
+                        {5, 700, 1},
                         {2, 300, 3},
                         {2, 100, 33},
                         {1, 3, 700},
@@ -279,19 +301,27 @@ TEST_CASE("loops on a card: more work than blocks, so that blocks take turns") {
   CHECK(reduce_of<float>(Device::cuda, flat) == reduce_of<float>(Device::cpu, flat));
 }
 
-TEST_CASE("broadcast on a card: 64-bit indices give the same") {
+TEST_CASE("broadcast on a card: in many launches of few elements it gives the same") {
   if (no_card()) return;
-  const Repeated shape{{3, 40, 17}, {2, 5}};
-  int64_t counts[2];
-  const Broadcast<2> plan = broadcast_of(shape, counts);
-  DeviceArray<float> x(Device::cuda, whole_numbers<float>(counts[0], 1));
-  DeviceArray<float> y(Device::cuda, whole_numbers<float>(counts[1], 2));
-  DeviceArray<float> narrow(Device::cuda, plan.count()), wide(Device::cuda, plan.count());
-  map(Device::cuda, plan, Line{3}, narrow.data(), x.input(), y.input());
-  cuda::launch({"wide", 5, cuda::loop_threads},
-               cuda::broadcast_kernel<uint64_t, Broadcast<2>, Line, float*, float, float>, plan.count(), plan, Line{3},
-               wide.data(), x.input(), y.input());
-  CHECK(narrow.read() == wide.read());
+  for (const Repeated& shape : repeated_shapes()) {
+    int64_t counts[2];
+    const Broadcast<2> plan = broadcast_of(shape, counts);
+    DeviceArray<float> x(Device::cuda, whole_numbers<float>(counts[0], 1));
+    DeviceArray<float> y(Device::cuda, whole_numbers<float>(counts[1], 2));
+    DeviceArray<float> one(Device::cuda, plan.count()), many(Device::cuda, plan.count());
+    map(Device::cuda, plan, Line{3}, one.data(), x.input(), y.input());
+    cuda::map_in_parts(std::index_sequence<0, 1>(), 50, plan, Line{3}, many.data(), x.input(), y.input());
+    CHECK(one.read() == many.read());
+  }
+}
+
+TEST_CASE("division by a fixed number") {
+  const uint32_t most = (1u << 31) - 1;
+  for (const uint32_t d : {1u, 2u, 3u, 7u, 64u, 641u, 50257u, 65535u, (1u << 30) - 1, 1u << 30, most}) {
+    const cuda::Divisor divisor(d);
+    for (const uint32_t n : {0u, 1u, 2u, d - 1, d, d < most ? d + 1 : d, 123456789u, most - 1, most, most / d * d})
+      CHECK(divisor.quotient(n) == n / d);
+  }
 }
 
 TEST_CASE("max on a card: only a NaN in the first place stays, as on the CPU") {
@@ -333,16 +363,19 @@ TEST_CASE("every barrier of the loops is needed: without it some order of thread
   for (const Case& one : all_cases())
     if (one.name.find(" f32 ") != std::string::npos && !one.name.starts_with("map") && !one.name.starts_with("counts"))
       cases.push_back(one);
-  cases.push_back({"more tiles than blocks", [](Device device) {
+  cases.push_back({"reduce: more tiles than blocks", [](Device device) {
                      return reduce_of<float>(device, {cuda::most_blocks * 128 + 9, 8, 1});
                    }});
   std::vector<Numbers> expected;
   for (const Case& one : cases) expected.push_back(one.run(Device::cpu));
-  check_that_every_barrier_is_needed("cuda/loops.cuh", [&] {
+  const auto right = [&](const std::string& kind) {
     bool all = true;
-    for (size_t i = 0; i < cases.size() && all; ++i) all = cases[i].run(Device::cuda) == expected[i];
+    for (size_t i = 0; i < cases.size() && all; ++i)
+      if (cases[i].name.starts_with(kind)) all = cases[i].run(Device::cuda) == expected[i];
     return all;
-  });
+  };
+  check_that_every_barrier_is_needed("cuda/rows.cuh", [&] { return right("rows"); });
+  check_that_every_barrier_is_needed("cuda/reduce.cuh", [&] { return right("reduce"); });
 }
 #endif
 

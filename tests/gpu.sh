@@ -1,0 +1,212 @@
+#!/bin/sh
+# sh tests/gpu.sh [--plan] [FOLDER]: every check that needs a GPU, on a machine that has one and may have no network.
+#
+# Builds with CUDA for the card that is there, runs the parity tests against the CPU, compute-sanitizer, a training run
+# on both devices, gradcheck in f64, and the benchmarks; writes one text report, build/card/report.txt.  Every stage has
+# a budget of seconds, all together stay below nine minutes; what is left out is named with its reason.  What was built
+# stays, so a second call goes on where the first one stopped.
+#   --plan   prints the stages and their budgets, and what would be left out; runs none
+#   FOLDER   where the libraries are that the machine lacks.  Made on a Debian with a network, of the same release:
+#              mkdir packages && cd packages && apt-get download libopenblas-pthread-dev libopenblas0-pthread \
+#                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 nlohmann-json3-dev libtomlplusplus-dev \
+#                libcli11-dev doctest-dev
+#              for file in *.deb; do dpkg -x $file ../libraries; done
+#            and ../libraries is the FOLDER.
+#   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 in the environment change these.
+# Ends with 0 if nothing failed, 1 if something did or nothing ran, 2 without a GPU, or without nvcc or cmake.
+set -u
+
+plan=
+[ "${1:-}" != --plan ] || { plan=yes; shift; }
+stage_of_child=
+[ "${1:-}" != --stage ] || { stage_of_child=$2; shift 2; }
+folder=
+if [ $# -gt 0 ]; then
+  folder=$(cd "$1" 2> /dev/null && pwd) || { echo "gpu.sh: there is no folder $1"; exit 2; }
+fi
+cd "$(dirname "$0")/.." || exit 2
+export BUILD="${BUILD:-build/card}" PYTHON="${PYTHON:-python3}"
+report=${REPORT:-$BUILD/report.txt}
+budget_of_all=${BUDGET:-500}
+text=examples/data/tinyshakespeare.txt
+
+# Kernel tests that compute-sanitizer watches: few launches each, all kinds of kernels.
+watched='*a sort on a card*,*rows are added to the rows*,*max on a card*,*in many launches*,*batches*one side shared*'
+watched="$watched,*a wait for copies*,*several outputs side by side*,*all masks and all options*,*shared memory beyond*"
+
+if [ -n "$folder" ]; then
+  libraries=$(find "$folder/usr/lib" -maxdepth 1 -type d -name '*-linux-gnu' | head -n 1)
+  libraries=${libraries:-$folder/usr/lib}
+  export CMAKE_PREFIX_PATH="$folder/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}"
+  export LIBRARY_PATH="$libraries:$libraries/openblas-pthread${LIBRARY_PATH:+:$LIBRARY_PATH}"
+  export LD_LIBRARY_PATH="$libraries:$libraries/openblas-pthread${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
+
+# --- stages -----------------------------------------------------------------------------------------------------------
+
+stages='machine build parity memcheck racecheck initcheck training repeat gradcheck bench bench_bf16 bench_compiled'
+seconds_for() {
+  case $1 in
+    machine) echo 10 ;;
+    build) echo 300 ;;
+    parity) echo 120 ;;
+    racecheck) echo 60 ;;
+    memcheck | initcheck | gradcheck) echo 40 ;;
+    training | repeat) echo 40 ;;
+    bench | bench_compiled) echo 90 ;;
+    bench_bf16) echo 60 ;;
+  esac
+}
+
+has_torch() { "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2> /dev/null; }
+
+# Why a stage cannot run; nothing if it can.
+reason_against() {
+  case $1 in
+    memcheck | racecheck | initcheck)
+      command -v compute-sanitizer > /dev/null || echo "compute-sanitizer is not installed" ;;
+    gradcheck)
+      [ ! -x "$BUILD/orrery" ] || "$BUILD/orrery" gradcheck --help | grep -q -e --device ||
+        echo "orrery gradcheck has no --device in this version" ;;
+    bench_compiled) has_torch || echo "$PYTHON has no PyTorch that sees a GPU" ;;
+  esac
+}
+
+stage_machine() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv
+  nvcc --version | tail -n 2
+  cmake --version | head -n 1
+  echo "$(nproc) cores; $(uname -sr)"
+}
+stage_build() {
+  cmake -S . -B "$BUILD" -DCUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" -DTESTS=ON -DEXAMPLES=ON &&
+    cmake --build "$BUILD" --parallel "$(nproc)" --target cuda_tests orrery
+}
+stage_parity() { ctest --test-dir "$BUILD" -L '^(cuda|gpu)$' --output-on-failure --timeout 110; }
+sanitize() {
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$BUILD/cuda_tests" "--test-case=$watched"
+}
+stage_memcheck() { sanitize memcheck; }
+stage_racecheck() { sanitize racecheck; }
+stage_initcheck() { sanitize initcheck; }
+
+# train DEVICE FOLDER: the losses of a few steps, one a line
+train() {
+  rm -rf "$2"
+  "$BUILD/orrery" train --model=gpt-char-small "--data=$text" --steps=10 --warm_up=2 --evaluate_every=0 \
+    --checkpoint_every=0 "--device=$1" "--out=$2" > "$2.log" 2>&1 || { cat "$2.log"; return 1; }
+  sed -n 's/.*"\(validation_\)\{0,1\}loss":\([-+0-9.eE]*\).*/\2/p' "$2/metrics.jsonl" > "$2.losses"
+  [ -s "$2.losses" ] || { echo "no losses in $2/metrics.jsonl"; return 1; }
+}
+stage_training() {
+  train cpu "$BUILD/train_cpu" && train cuda "$BUILD/train_cuda" || return 1
+  paste "$BUILD/train_cpu.losses" "$BUILD/train_cuda.losses" | awk '
+    { difference = $1 > $2 ? $1 - $2 : $2 - $1
+      if (NF != 2 || !(difference <= 1e-5 * $1)) bad = 1
+      printf "  cpu %s  cuda %s  difference %.2g\n", $1, $2, difference }
+    END { print NR " losses, bound 1e-5 of each"; exit bad || NR == 0 }'
+}
+stage_repeat() {
+  train cuda "$BUILD/train_first" && train cuda "$BUILD/train_second" || return 1
+  cmp "$BUILD/train_first.losses" "$BUILD/train_second.losses" || return 1
+  for file in "$BUILD"/train_first/step_*/weights.safetensors; do
+    cmp "$file" "$BUILD/train_second/${file#"$BUILD/train_first/"}" || return 1
+  done
+  echo "two runs: the same losses and weights, to the bit"
+}
+stage_gradcheck() { "$BUILD/orrery" gradcheck --all --device=cuda; }
+
+# benchmark SECONDS WORDS...: against PyTorch where it is, else ours alone; WORDS are compare.py's
+benchmark() {
+  time=$1
+  shift
+  if has_torch; then
+    "$PYTHON" examples/benchmarks/compare.py --orrery "$BUILD/orrery" --python "$PYTHON" --device cuda --rounds 1 \
+      --seconds "$time" "$@"
+    return
+  fi
+  echo "$PYTHON has no PyTorch that sees a GPU: our side alone"
+  precision=highest groups=
+  for word; do
+    case $word in
+      --bf16) precision=medium ;;
+      --*) ;;
+      *) groups="$groups $word" ;;
+    esac
+  done
+  # shellcheck disable=SC2086
+  "$BUILD/orrery" bench $groups --device cuda --seconds "$time" --precision "$precision"
+}
+stage_bench() { benchmark 0.3 gemm rows attention --no-compile; }
+stage_bench_bf16() { benchmark 0.3 gemm attention --bf16 --no-compile; }
+stage_bench_compiled() { benchmark 0.3 attention --only attention/relu/L4096; }
+
+if [ -n "$stage_of_child" ]; then
+  "stage_$stage_of_child"
+  exit
+fi
+
+# --- what this machine has --------------------------------------------------------------------------------------------
+
+capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1 | tr -d '. ')
+case $capability in
+  '' | *[!0-9]*) echo "gpu.sh: no GPU here (nvidia-smi names none), so there is nothing to check"; exit 2 ;;
+esac
+if [ "$capability" -lt 80 ]; then
+  echo "gpu.sh: this card has compute capability $capability; the kernels need 80 (8.0) or later"
+  exit 2
+fi
+for tool in nvcc cmake timeout; do
+  command -v $tool > /dev/null || { echo "gpu.sh: $tool is missing, and without it nothing can be built"; exit 2; }
+done
+export architecture="$capability"
+
+if [ -n "$plan" ]; then
+  echo "card of compute capability $capability; libraries from ${folder:-the system}"
+  echo "$budget_of_all s in all; report: $report"
+  for stage in $stages; do
+    against=$(reason_against "$stage")
+    printf '%-15s %4s s%s\n' "$stage" "$(seconds_for "$stage")" "${against:+  left out: $against}"
+  done
+  exit 0
+fi
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+mkdir -p "$BUILD" "$(dirname "$report")"
+log=$BUILD/stage.log
+: > "$report"
+say() { echo "$1" | tee -a "$report"; }
+started=$(date +%s)
+passed=0 failed=0 skipped=0 built=yes
+
+skip() {
+  say "--- $1: left out: $2"
+  skipped=$((skipped + 1))
+}
+run_stage() {
+  against=$(reason_against "$1")
+  left=$((started + budget_of_all - $(date +%s)))
+  budget=$(seconds_for "$1")
+  [ "$budget" -le "$left" ] || budget=$left
+  if [ -z "$built" ]; then skip "$1" "nothing was built"; return; fi
+  if [ -n "$against" ]; then skip "$1" "$against"; return; fi
+  if [ "$left" -lt 10 ]; then skip "$1" "the time of all stages is used up"; return; fi
+  began=$(date +%s)
+  timeout -k 5 "$budget" sh tests/gpu.sh --stage "$1" ${folder:+"$folder"} > "$log" 2>&1
+  status=$?
+  took=$(($(date +%s) - began))
+  case $1:$status in
+    *:0) outcome=ok passed=$((passed + 1)) ;;
+    *check:124 | bench*:124) outcome="cut off after $budget s, as far as it came" skipped=$((skipped + 1)) ;;
+    *:124) outcome="FAILED: not done within $budget s" failed=$((failed + 1)) ;;
+    *) outcome="FAILED ($status)" failed=$((failed + 1)) ;;
+  esac
+  [ "$1:$status" = build:0 ] || [ "$1" != build ] || built=
+  say "--- $1: $outcome, $took s"
+  tail -n 200 "$log" >> "$report"
+  [ "$status" = 0 ] || tail -n 20 "$log"
+}
+for stage in $stages; do run_stage "$stage"; done
+say "$passed passed, $failed failed, $skipped left out, $(($(date +%s) - started)) s; report: $report"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,83 @@
+#!/bin/sh
+# sh tests/gpu_plan.sh: tests/gpu.sh on a machine without a GPU, with programs that pretend to be what it calls.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+fake=$(mktemp -d)
+trap 'rm -rf "$fake"' EXIT
+problems=0
+expect() {  # expect WHAT CODE PATTERN...: the last run ended so and printed these
+  what=$1 code=$2
+  shift 2
+  [ "$status" = "$code" ] || { echo "$what: ended with $status, not $code"; problems=1; }
+  for pattern; do
+    grep -q -e "$pattern" "$fake/out" || { echo "$what: no '$pattern'"; problems=1; }
+  done
+  [ "$problems" = 0 ] || cat "$fake/out"
+}
+run() {
+  PATH="$fake:$PATH" BUILD="$fake/build" PYTHON="$fake/python" sh tests/gpu.sh "$@" > "$fake/out" 2>&1
+  status=$?
+}
+pretend() {  # pretend NAME: a program that does what the standard input says
+  { echo '#!/bin/sh'; cat; } > "$fake/$1"
+  chmod +x "$fake/$1"
+}
+
+echo 'exit 9' | pretend nvidia-smi
+run
+expect "without a GPU" 2 "no GPU here"
+echo 'echo 7.5' | pretend nvidia-smi
+run
+expect "an old card" 2 "compute capability 75"
+echo 'echo 9.0' | pretend nvidia-smi
+for tool in nvcc cmake ctest compute-sanitizer; do echo 'echo "$0 $*"' | pretend $tool; done
+echo 'exit 1' | pretend python
+run --plan
+expect "the plan" 0 "compute capability 90" "^build " "^memcheck .* s$" "^bench_compiled .*left out: .*PyTorch"
+run --plan "$fake/nowhere"
+expect "no folder" 2 "there is no folder"
+
+mkdir "$fake/build"
+pretend build/orrery <<'PROGRAM'
+case "$1 $*" in
+  *--help*) ;;
+  train*)
+    for word; do case $word in --out=*) out=${word#--out=} ;; --device=*) device=${word#--device=} ;; esac; done
+    mkdir -p "$out/step_1" && echo weights > "$out/step_1/weights.safetensors"
+    [ "$device" = cpu ] && loss=4.00001 || loss=${LOSS:-4.00002}
+    echo "{\"step\":1,\"loss\":$loss,\"rate\":1}" > "$out/metrics.jsonl" ;;
+  bench*) echo "bench $*" ;;
+esac
+PROGRAM
+run
+expect "a run" 0 "^--- machine: ok" "^--- build: ok" "^--- parity: ok" "^--- racecheck: ok" "^--- training: ok" \
+  "^--- repeat: ok" "^--- gradcheck: left out: .*--device" "^10 passed, 0 failed, 2 left out"
+expect_in_report() { grep -q -e "$1" "$fake/build/report.txt" || { echo "no '$1' in the report"; problems=1; }; }
+expect_in_report "CMAKE_CUDA_ARCHITECTURES=90"
+expect_in_report "difference 1e-05"
+expect_in_report "precision medium"
+LOSS=4.1 run
+expect "another loss" 1 "^--- training: FAILED" "1 failed"
+BUDGET=5 run
+expect "no time" 1 "left out: the time of all stages is used up"
+echo 'exit 3' | pretend cmake
+run
+expect "no build" 1 "^--- build: FAILED (3)" "^--- parity: left out: nothing was built"
+
+# The table of kernels, from two of them, one of which spills.
+command -v python3 > /dev/null || exit $problems
+cat > "$fake/log" <<'LOG'
+ptxas info    : Compiling entry function '_ZN6orrery13matmul_kernelIfEEvPT_' for 'sm_90'
+    0 bytes stack frame, 8 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 32 bytes smem
+ptxas info    : Compiling entry function 'map_kernel' for 'sm_90'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 30 registers, used 0 barriers
+LOG
+python3 tests/kernel_table.py "$fake/log" > "$fake/out" 2>&1
+status=$?
+expect "a table" 1 " 128 *32 *24 *1 *sm_90 .*matmul" " 30 *0 *0 *1 *sm_90 map_kernel" "2 kernels, 1 spill"
+grep -v matmul "$fake/log" > "$fake/less" && python3 tests/kernel_table.py "$fake/less" > "$fake/out" 2>&1
+status=$?
+expect "a table without spills" 0 "1 kernels, 0 spill"
+exit $problems
