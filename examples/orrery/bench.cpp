@@ -3,6 +3,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#if defined(ORRERY_CUDA)
+#include "cuda/runtime.h"
+#endif
 #include "engine/parallel.h"
 #include "engine/registry.h"
 #include "engine/version.h"
@@ -20,10 +23,12 @@ struct BenchSettings {
   double seconds = 2;
   bool json = false;
 
+  Dtype dtype() const { return precision == "medium" ? Dtype::bf16 : Dtype::f32; }
+
   template <class V>
   void visit(V& v) {
     v("only", only, "run only the cases whose name contains this text");
-    v("precision", precision, "of products: highest (f32), high or medium (bf16)",
+    v("precision", precision, "of products and attention: highest (f32), high or medium (bf16)",
       one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("threads", threads, "cores to use; 0: all", at_least(0));
@@ -63,7 +68,8 @@ double rounded(double x) { return std::round(x * 1e3) / 1e3; }
 std::string json_line(const BenchCase& c, const BenchFigure& figure, const BenchSettings& s) {
   nlohmann::ordered_json line = {{"case", c.name},
                                  {"backend", "orrery-" + build().version},
-                                 {"dtype", "f32-" + s.precision},
+                                 {"dtype", s.dtype() == Dtype::bf16 ? "bf16" : "f32-" + s.precision},
+                                 {"device", s.device},
                                  {"threads", thread_count()},
                                  {"ms", rounded(figure.time.best * 1e3)},
                                  {"ms_median", rounded(figure.time.median * 1e3)},
@@ -86,7 +92,21 @@ std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
   return line;
 }
 
+void check_available([[maybe_unused]] Device device) {
+#if defined(ORRERY_CUDA)
+  check(device == Device::cpu || cuda::device_count() > 0, "bench: no GPU was found here; use --device=cpu");
+#else
+  check(device == Device::cpu, "bench: this build has no CUDA; configure with -DCUDA=ON, or use --device=cpu");
+#endif
+}
+
 }  // namespace
+
+void wait_for([[maybe_unused]] Device device) {
+#if defined(ORRERY_CUDA)
+  if (device == Device::cuda) cuda::synchronize();
+#endif
+}
 
 std::string bench_help() {
   BenchSettings settings;
@@ -100,22 +120,25 @@ int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
   check(!words.empty(), "bench: no group given; there are gemm, rows, attention, scaling and train");
-  check(s.device == "cpu", "bench: device 'cuda' is not available in this version; use --device=cpu");
-  check(s.precision == "highest", "bench: precision '", s.precision,
-        "' is not available on the CPU in this version; use --precision=highest");
+  const Device device = s.device == "cuda" ? Device::cuda : Device::cpu;
+  check_available(device);
+  const bool available = s.precision == "highest" || (device == Device::cuda && s.precision == "medium");
+  check(available, "bench: precision '", s.precision, "' is not available on ",
+        device == Device::cpu ? "the CPU" : "a GPU", " in this version; use --precision=highest");
   std::vector<BenchCase> cases;
   for (const std::string& word : words)
     for (BenchCase& c : group_at(word).cases())
-      if (c.name.find(s.only) != std::string::npos) cases.push_back(std::move(c));
+      if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
+        cases.push_back(std::move(c));
   // In JSON no case is no line: compare.py may ask for one that only PyTorch has.
-  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only,
-        "'; leave --only out to see all");
+  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "' and runs on ", device,
+        "; leave --only out to see all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("
               << thread_count() << " threads)" << std::endl;
   for (const BenchCase& c : cases) {
-    const BenchFigure figure = c.run(s.seconds);
+    const BenchFigure figure = c.run({s.seconds, device, s.dtype()});
     std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;
   }
   return 0;

@@ -39,8 +39,8 @@ BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, doub
 BenchCase train_case(const std::string& preset, int64_t vocabulary, int64_t context, int64_t batch) {
   models::GptSettings settings = models::presets().at(preset).settings;
   settings.vocabulary = vocabulary, settings.context = context, settings.bias = false;
-  return {"train/" + preset, static_cast<double>(batch * context), "tokens/s",
-          [=](double seconds) { return train_steps(settings, batch, seconds); }};
+  return {"train/" + preset, static_cast<double>(batch * context), "tokens/s", false,
+          [=](const BenchRun& run) { return train_steps(settings, batch, run.seconds); }};
 }
 
 }  // namespace

@@ -132,6 +132,9 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"bench", "row"}, "bench: no group 'row'; did you mean 'rows'?");
   check_error({"bench", "rows", "--precision", "medium"},
               "bench: precision 'medium' is not available on the CPU in this version");
-  check_error({"bench", "rows", "--device", "cuda"}, "bench: device 'cuda' is not available in this version");
+#if !defined(ORRERY_CUDA)
+  check_error({"bench", "rows", "--device", "cuda"},
+              "bench: this build has no CUDA; configure with -DCUDA=ON, or use --device=cpu");
+#endif
   check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
 }
