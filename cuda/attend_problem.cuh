@@ -59,7 +59,7 @@ struct AttendProblem {
   int query_offset, window;
   const int32_t *key_lengths, *query_documents, *key_documents;
   A scale, soft_cap, ramp;
-  RandomKey random_key;
+  LateKey random_key;
   int64_t counters;  // of random words of a query
   uint32_t least;    // words from here on keep their weight
   A kept;            // the factor of weights that are kept; 0: no dropout

@@ -160,7 +160,7 @@ template <class A, class P>
 __device__ A dropout_factor(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
   const int number = keys.slots ? p.keys + j : j;
   const auto at = static_cast<uint64_t>((row_of(p, q) + i) * p.counters + number / 4);
-  const Several<uint32_t, 4> bits = p.random_key.bits(at);
+  const Several<uint32_t, 4> bits = p.random_key.now().bits(at);
   const int word = number % 4;
   return (word == 0 ? bits[0] : word == 1 ? bits[1] : word == 2 ? bits[2] : bits[3]) >= p.least ? p.kept : A(0);
 }

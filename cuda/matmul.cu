@@ -6,12 +6,12 @@
 namespace orrery::cuda {
 namespace {
 
-template <class Kernels, class T>
-void run(const Matmul<T>& p) {
+template <class Kernels, class T, class Result>
+void run(const Matmul<T, Result>& p) {
   if (p.bias || p.residual)
-    run_matmul<Kernels>(p, AddBias<T>{{p.bias}, {p.residual}, p.n});
+    run_matmul<Kernels>(p, AddBias<Result>{{p.bias}, {p.residual}, p.n});
   else
-    run_matmul<Kernels>(p, Plain<T>{});
+    run_matmul<Kernels>(p, Plain<Result>{});
 }
 
 // Large tiles read each element less often, small ones keep more of the card busy.
@@ -34,6 +34,9 @@ void multiply(const Matmul<double>& p) {
 }
 void multiply(const Matmul<bf16>& p) {
   if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<bf16>{{p.bias}, {p.residual}, p.n});
+}
+void multiply(const Matmul<bf16, float>& p) {
+  if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<float>{{p.bias}, {p.residual}, p.n});
 }
 
 }  // namespace orrery::cuda

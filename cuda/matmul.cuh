@@ -297,11 +297,11 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
 // Kernels: which kernel, with what tile, and how it is launched.
 //   static constexpr int side, depth;
 //   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
-template <class Kernels, class T, class Epilogue>
-void run_matmul(const Matmul<T>& p, const Epilogue& epilogue) {
+template <class Kernels, class T, class Result, class Epilogue>
+void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
   constexpr int64_t most_blocks = 2048;  // of the second kernel
-  const MatmulPlan<T, T> plan = plan_of<Kernels::side, Kernels::depth>(p);
+  const MatmulPlan<T, Result> plan = plan_of<Kernels::side, Kernels::depth>(p);
   if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
   const int64_t elements = p.batch * p.m * p.n;
   const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(Sum)));
@@ -311,8 +311,8 @@ void run_matmul(const Matmul<T>& p, const Epilogue& epilogue) {
   pieces.pieces = plan.pieces, pieces.length = plan.length;
   Kernels::launch(pieces, Plain<Sum>{});
   const int64_t blocks = std::min(matmul_tiles(elements, matmul_threads), most_blocks);
-  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, T, Epilogue>, p, sums,
-         plan.pieces, epilogue);
+  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, Result, Epilogue>, p,
+         sums, plan.pieces, epilogue);
 }
 
 template <class T, class Result>

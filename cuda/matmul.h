@@ -36,5 +36,6 @@ struct Matmul {
 void multiply(const Matmul<float>& product);
 void multiply(const Matmul<double>& product);
 void multiply(const Matmul<bf16>& product);  // on tensor cores
+void multiply(const Matmul<bf16, float>& product);
 
 }  // namespace orrery::cuda

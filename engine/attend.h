@@ -65,10 +65,10 @@ struct AttendOptions {
   double ramp = 0;                           // R of the span, if one is given
   bool span_per_query = false;               // the span is (batch, query_heads, queries); otherwise (query_heads)
   // Share of the weights that is set to zero.  Row r of (batch, query_heads, queries) keeps its weight at key j if word
-  // j % 4 of random_key.bits(r * ceil((keys + slots) / 4) + j / 4) is at least dropout 2^32; slot n counts as key
+  // j % 4 of random_key.now().bits(r * ceil((keys + slots) / 4) + j / 4) is at least dropout 2^32; slot n counts as key
   // keys + n.
   double dropout = 0;
-  RandomKey random_key = {};
+  LateKey random_key = {};
 };
 
 // How a score becomes a weight.  Without functions: softmax.  The functions are called once per tile, over n contiguous
@@ -144,6 +144,11 @@ template <class T>
 void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
                        const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
                        const Arithmetic<T>* log_sum, const RowStatistics<Arithmetic<T>>& statistics);
+
+// What can be told by sizes: the functions above tell it themselves, and look at lengths, documents and spans as well.
+// This is for the caller of a GPU, on pointers that the CPU cannot read.
+template <class T>
+void check_attend(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs);
 
 // "avx512" or "avx2": chosen once by what the processor has.  Tests set it; an unknown or missing one is an Error.
 const char* attend_instruction_set();

@@ -37,9 +37,8 @@ Tensor Saved::take(int i) const {
 }
 Saved::Place Saved::place(int input, const Shape& shape, Dtype dtype, Device device) const {
   const std::shared_ptr<TensorBody>& leaf = inputs_[static_cast<size_t>(input)].leaf;
-  // An operation that reckons bf16 in f32 makes its gradient in f32, which has no room at home.
   if (leaf && leaf->gradient_at_home && leaf->gradient.dtype() == dtype)
-    return {leaf->gradient, !std::exchange(leaf->stale, false)};
+    return {leaf->gradient, !std::exchange(leaf->stale, false), true};
   return {Tensor::empty(shape, dtype, device), false};
 }
 int64_t Saved::bytes() const {
@@ -153,7 +152,7 @@ class Backward {
     if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return;  // written there by the operation
     const bool empty = !leaf.gradient || leaf.stale;
     if (leaf.gradient_at_home) {
-      empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g);
+      empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g.to(leaf.gradient.dtype()));
     } else {
       leaf.gradient = empty ? g : sum(leaf.gradient, g);
     }

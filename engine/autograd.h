@@ -37,10 +37,13 @@ class Saved {  // what forward keeps for backward, nothing else
   Tensor take(int i) const;
   bool needs(int input) const { return bool(inputs_[static_cast<size_t>(input)]); }
 
-  // Where the gradient of an input may be written at once: a leaf's own place, or a new tensor.
+  // Where the gradient of an input may be written at once: a leaf's own place if that is of the dtype, or a new tensor.
+  // Gradients of bf16 are written as f32, for a leaf that gathers them so (nn/optimizer.h), and handed on by as(bf16).
   struct Place {
     Tensor gradient;
-    bool accumulate;  // add to what is there; else overwrite
+    bool accumulate;       // add to what is there; else overwrite
+    bool at_home = false;  // of a leaf
+    Tensor as(Dtype dtype) const { return at_home ? gradient : gradient.to(dtype); }
   };
   Place place(int input, const Shape& shape, Dtype dtype, Device device) const;
   int64_t bytes() const;  // held by the kept values

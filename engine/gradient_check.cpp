@@ -16,10 +16,10 @@ Tensor output_weights(const Shape& shape) {  // irregular, of size about 1, the 
   return Tensor::from(shape, values, Dtype::f64);
 }
 
-std::vector<Tensor> leaves(const GradientCase& test) {
+std::vector<Tensor> leaves(const GradientCase& test, Device device) {
   std::vector<Tensor> fresh;
   for (const GradientCase::Input& input : test.inputs) {
-    fresh.push_back(input.value.clone());
+    fresh.push_back(input.value.to(device).clone());
     if (is_floating(input.value.dtype())) fresh.back().set_requires_grad();
   }
   return fresh;
@@ -29,10 +29,10 @@ struct Result {
   std::vector<double> output;
   std::vector<std::vector<double>> gradients;
 };
-Result differentiate(const GradientCase& test, const GradientCase::Function& f) {
-  const std::vector<Tensor> x = leaves(test);
+Result differentiate(const GradientCase& test, const GradientCase::Function& f, Device device) {
+  const std::vector<Tensor> x = leaves(test, device);
   const Tensor y = f(x);
-  backward(y, output_weights(y.shape()));
+  backward(y, output_weights(y.shape()).to(device));
   Result result{y.to_vector(), {}};
   for (const Tensor& t : x)
     result.gradients.push_back(t.grad()
@@ -78,12 +78,12 @@ double quotient(const GradientCase& test, const std::vector<Tensor>& x, size_t i
 
 }  // namespace
 
-GradientReport check_gradients(const GradientCase& test) {
-  const Result fast = differentiate(test, test.fast);
+GradientReport check_gradients(const GradientCase& test, Device device) {
+  const Result fast = differentiate(test, test.fast, device);
   GradientReport report;
   Result slow = fast;
   if (test.reference) {
-    slow = differentiate(test, test.reference);
+    slow = differentiate(test, test.reference, Device::cpu);
     report.value_difference = largest_difference(fast.output, slow.output);
   }
   report.passed = report.value_difference <= reference_tolerance;

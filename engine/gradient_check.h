@@ -41,7 +41,8 @@ struct GradientReport {
 
 inline constexpr double reference_tolerance = 1e-12, quotient_tolerance = 1e-7;
 
-// The scalar that is differentiated is sum <y, w> with fixed pseudo-random w, so that every output element counts.
-GradientReport check_gradients(const GradientCase& test);
+// The scalar that is differentiated is sum <y, w> with fixed pseudo-random w, so that every output element counts.  The
+// explicit derivative is that of `device`; the witnesses are computed on the CPU.
+GradientReport check_gradients(const GradientCase& test, Device device = Device::cpu);
 
 }  // namespace orrery

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/device.h"
+#include "engine/dtype.h"
 
 namespace orrery {
 
@@ -24,25 +25,28 @@ struct Product {
 };
 
 // What is done to C as soon as a block of it is complete, and while it is in the cache or in registers: the bias and
-// the residual are added, then a function is called.
+// the residual are added, the element is rounded if C is bf16, then a function is called.
 //
 // On the CPU that is `row`, with an object and (row of C counted over the batch, first column, columns, the elements).
 // The column counts within its part.  Every element is handed over once, in pieces of rows.  A function of the host is
 // no help on a GPU: there `whole` does the same to all rows of a part, by work that it queues behind the product.
-template <class T>
+// Both see what C keeps, so that a backward that reads C again computes the slopes of the same function.
+template <class C>
 struct Epilogue {
   const void* object = nullptr;
-  void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, T* c) = nullptr;
-  void (*whole)(const void* object, int part, int64_t rows, T* c) = nullptr;
-  const T* bias = nullptr;      // n numbers: one for each column of the product
-  const T* residual = nullptr;  // as large as C, which is then one matrix
+  void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, C* c) = nullptr;
+  void (*whole)(const void* object, int part, int64_t rows, C* c) = nullptr;
+  const C* bias = nullptr;      // n numbers: one for each column of the product
+  const C* residual = nullptr;  // as large as C, which is then one matrix
 };
 
-// T is float or double.  How C is cut into tiles depends on the sizes only, and so do the bits of the result.
+// T, the elements of A and B, is float, double or bf16.  Those of C are the same, or float for bf16.  Elements of bf16
+// are taken as they are; their products, what is accumulated, the bias and the residual are added in f32 and rounded
+// once.  How C is cut into tiles depends on the sizes only, and so do the bits of the result.
 // All pointers are to memory of the device.
-template <class T>
-void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
-              Epilogue<T> epilogue = {});
+template <class T, class C = T>
+void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
+              Epilogue<C> epilogue = {});
 
 // "avx512", our own, or "openblas": chosen once by what the processor has.  Tests set it; an unknown or missing one is
 // an Error.

@@ -20,8 +20,9 @@ void count_flops(double flops) {
   if (profiling) open_flops += flops;
 }
 
-ProfileSpan::ProfileSpan(const char* operation, const char* direction) : active_(profiling) {
+ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
   if (!active_) return;
+  synchronize();  // a span counts the time of its own kernels
   operation_ = operation;
   direction_ = direction;
   outer_flops_ = std::exchange(open_flops, 0);
@@ -30,6 +31,7 @@ ProfileSpan::ProfileSpan(const char* operation, const char* direction) : active_
 }
 ProfileSpan::~ProfileSpan() {
   if (!active_) return;
+  synchronize();
   ProfileRow& row = table[{operation_, direction_}];
   row.calls += 1;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/pool.h"
 #include "engine/tensor.h"
 
 namespace orrery {
@@ -25,7 +26,7 @@ void start_profile();
 Profile stop_profile();
 void count_flops(double flops);  // added to the span that is open on this thread
 
-class ProfileSpan {
+class ProfileSpan {  // also names the operation that holds what is allocated meanwhile
  public:
   ProfileSpan(const char* operation, const char* direction);
   ~ProfileSpan();
@@ -34,6 +35,7 @@ class ProfileSpan {
   void keep(int64_t bytes) { row_.kept_bytes += bytes; }
 
  private:
+  CurrentOperation current_;
   bool active_;
   const char* operation_ = nullptr;
   const char* direction_ = nullptr;

@@ -3,7 +3,7 @@
 //   Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"
 //
 // A key is derived along the path to its use: RandomKey{seed,
-// 0}.derive(step).derive(micro_batch).derive("block.3.dropout").
+// 0}.derive("train").derive("block.3.dropout").derive(step).
 #pragma once
 
 #include <concepts>
@@ -71,6 +71,24 @@ struct RandomKey {
     const Several<uint32_t, 4> mixed = RandomKey{seed ^ tag, stream}.bits(part);
     return {seed, detail::join(mixed[0], mixed[1])};
   }
+};
+
+// A key whose last part, the number of the micro-batch, is read where numbers are drawn: so a recorded step can be
+// replayed with another one each time.  Whoever draws asks now() once.
+struct LateKey {
+  RandomKey key = {};
+  const int32_t* last_part =
+      nullptr;  // in the memory of the device that draws; unchanged until backward; may be absent
+
+  LateKey() = default;
+  LateKey(RandomKey known, const int32_t* place = nullptr) : key(known), last_part(place) {}
+
+  template <class Part>
+  LateKey derive(const Part& of) const {
+    return {key.derive(of), last_part};
+  }
+  HOST_DEVICE RandomKey now() const { return last_part ? key.derive(*last_part) : key; }
+  friend bool operator==(const LateKey&, const LateKey&) = default;
 };
 
 // In [0, 1), every multiple of 2^-24 (float) or 2^-53 (double) equally likely.

@@ -1,12 +1,13 @@
-// One buffer on one device, from a caching allocator: freed blocks are kept by size class, because on a CPU the page
-// faults of fresh memory cost more than the arithmetic that is done in it.
+// One buffer on one device, from that device's pool.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/device.h"
+#include "engine/pool.h"
 
 namespace orrery {
 
@@ -27,14 +28,10 @@ class Buffer {
  private:
   Device device_;
   int64_t bytes_;
+  std::shared_ptr<Pool> pool_;
   void* data_;
 };
 
-struct MemoryUse {
-  int64_t held = 0;    // bytes in live buffers
-  int64_t peak = 0;    // the most that `held` has been since the last reset
-  int64_t cached = 0;  // bytes of freed blocks kept for reuse
-};
 MemoryUse memory_use(Device device);
 void reset_peak(Device device);
 void release_cached(Device device);                   // gives the kept blocks back to the system
@@ -43,5 +40,9 @@ void set_memory_limit(Device device, int64_t bytes);  // 0: none.  Beyond it an 
 // Copies bytes between two buffers' memories, whatever their devices.
 void copy_bytes(Device to_device, void* to, Device from_device, const void* from, int64_t bytes);
 void zero_bytes(Device device, void* data, int64_t bytes);
+void synchronize();                            // returns when all work that was queued on any device is done
+Device parse_device(const std::string& name);  // "cpu" or "cuda"
+// An Error with what to do, unless tensors can live there.
+void check_available(Device device);
 
 }  // namespace orrery

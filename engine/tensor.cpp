@@ -85,6 +85,10 @@ Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
   return x;
 }
 Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
+  if (device != Device::cpu && is_floating(dtype)) {  // nothing crosses over to it
+    const NoGrad guard;
+    return shift(zeros(shape, dtype, device), value);
+  }
   const Tensor x = empty(shape, dtype, device);
   fill(x, [=](int64_t) { return value; });
   return x;

@@ -17,6 +17,7 @@
 #include "engine/config.h"
 #include "engine/registry.h"
 #include "engine/tensor.h"
+#include "nn/attend_kernels.h"
 #include "nn/gradient_case.h"
 
 namespace orrery::nn {
@@ -67,6 +68,7 @@ struct ActivationKernels {
   // sums: null, or four arrays of `channels` numbers in the arithmetic type: dweight, dbias, and the parts of dalpha
   // and of dshift that come from each channel.
   void (*normalize_backward)(Constants, const Normalized&, const void* dy, void* dx, void* const* sums);
+  AttendKernels attend;  // with weights F(s)
 };
 
 namespace detail {

@@ -25,6 +25,9 @@
 #include "engine/scalar.h"
 #include "nn/activation.h"
 #include "nn/normalizations/dynamic_kernels.h"
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+#include "cuda/attend.cuh"
+#endif
 
 namespace orrery::nn {
 
@@ -123,6 +126,13 @@ T* as(void* p) {
   return static_cast<T*>(p);
 }
 
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+template <class F>
+struct PointwiseWeighting {
+  static cuda::PointwiseWeights<F> weights(const double* constants) { return {with_constants<F>(constants)}; }
+};
+#endif
+
 template <class F>
 struct KernelsOf {
   using Constants = const double*;
@@ -177,7 +187,10 @@ struct KernelsOf {
   static constexpr ActivationKernels all() {
     ActivationKernels k{value,     derivative,        derivative_by_dual, nullptr, values,
                         pullback,  forward,           backward,           gate,    gate_backward,
-                        normalize, normalize_backward};
+                        normalize, normalize_backward, {}};
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+    k.attend = AttendKernelsOf<PointwiseWeighting<F>>::all();
+#endif
     if constexpr (HasDerivativeFromOutput<F>) k.derivative_from_output = derivative_from_output;
     return k;
   }

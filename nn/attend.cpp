@@ -10,9 +10,19 @@
 #include "engine/autograd.h"
 #include "engine/check.h"
 #include "engine/dispatch.h"
+#include "nn/attend_kernels.h"
 
 namespace orrery::nn {
 namespace {
+
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+struct SoftmaxWeighting {
+  static cuda::SoftmaxWeights weights(const double*) { return {}; }
+};
+constexpr AttendKernels softmax_on_card = detail::AttendKernelsOf<SoftmaxWeighting>::all();
+#else
+constexpr AttendKernels softmax_on_card;
+#endif
 
 constexpr int inputs = 8;  // of Reading, in its order
 using Operands = std::array<Tensor, inputs>;
@@ -62,6 +72,11 @@ struct AttendOperation {
             .zero_below_zero = function->info().zero_below_zero};
   }
   template <class T>
+  const AttendKernels::For<T>& on_card() const {
+    return (function ? function->kernels().attend : softmax_on_card).of<T>();
+  }
+  const double* constants() const { return function ? function->constants().data() : nullptr; }
+  template <class T>
   static Tokens<const T> read(const Tensor& x) {  // (..., heads, size), or (rows, size)
     return x ? Tokens<const T>{x.data<T>(), x.size(-1) * (x.shape().rank() > 2 ? x.size(-2) : 1)} : Tokens<const T>{};
   }
@@ -95,20 +110,23 @@ struct AttendOperation {
   };
   Results run(const Operands& x) const {
     const Tensor& q = x[query];
-    check(q.device() == Device::cpu,
-          "attend: runs on the CPU only in this version; move the operands with "
-          ".to(Device::cpu)");
-    const Results y = {Tensor::empty(q.shape().with(-1, x[value].size(-1)), q.dtype()),
+    const Results y = {Tensor::empty(q.shape().with(-1, x[value].size(-1)), q.dtype(), q.device()),
                        function ? Tensor() : row_numbers(q)};
     dispatch(q.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
+      if (q.device() == Device::cuda) {
+        check_attend(sizes(x), settings(x), operands<T>(x));
+        return on_card<T>().forward(constants(), sizes(x), settings(x), operands<T>(x), write<T>(y.output),
+                                    new_numbers<A>(y.log_sum));
+      }
       count_flops(2. * static_cast<double>(attend_forward<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x),
                                                              write<T>(y.output), new_numbers<A>(y.log_sum))));
     });
     return y;
   }
   static Tensor row_numbers(const Tensor& q) {
-    return Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+    return Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
+                         q.device());
   }
   struct Statistics {
     Tensor sum, positive_sum, entropy, zero_share, maximum;
@@ -118,12 +136,15 @@ struct AttendOperation {
     const Statistics s = {row_numbers(q), row_numbers(q), row_numbers(q), row_numbers(q), row_numbers(q)};
     dispatch(q.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
-      attend_statistics<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x), numbers<A>(log_sum),
-                           {.sum = new_numbers<A>(s.sum),
-                            .positive_sum = new_numbers<A>(s.positive_sum),
-                            .entropy = new_numbers<A>(s.entropy),
-                            .zero_share = new_numbers<A>(s.zero_share),
-                            .maximum = new_numbers<A>(s.maximum)});
+      const RowStatistics<A> results = {.sum = new_numbers<A>(s.sum),
+                                        .positive_sum = new_numbers<A>(s.positive_sum),
+                                        .entropy = new_numbers<A>(s.entropy),
+                                        .zero_share = new_numbers<A>(s.zero_share),
+                                        .maximum = new_numbers<A>(s.maximum)};
+      if (q.device() == Device::cuda)
+        return on_card<T>().statistics(constants(), sizes(x), settings(x), operands<T>(x), numbers<A>(log_sum),
+                                       results);
+      attend_statistics<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x), numbers<A>(log_sum), results);
     });
     return s;
   }
@@ -150,6 +171,9 @@ struct AttendOperation {
                                             new_numbers<A>(d[span])};
       const StatisticsGradients<A> of_statistics = {numbers<A>(kept.positive_sum), numbers<A>(kept.entropy),
                                                     numbers<A>(dsum), numbers<A>(dentropy)};
+      if (g.device() == Device::cuda)
+        return on_card<T>().backward(constants(), sizes(x), settings(x), operands<T>(x), read<T>(output),
+                                     numbers<A>(log_sum), read<T>(g), gradients, of_statistics);
       count_flops(2. * static_cast<double>(attend_backward<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x),
                                                               read<T>(output), numbers<A>(log_sum), read<T>(g),
                                                               gradients, of_statistics)));

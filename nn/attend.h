@@ -31,7 +31,7 @@ struct ReadingOptions {
   int64_t window = 0;        // if not 0: only keys at a distance below it are seen
   double soft_cap = 0, ramp = 0;
   double dropout = 0;  // of the weights
-  RandomKey random_key{};
+  LateKey random_key{};
   Tensor lengths = {};                              // (B) i32: keys beyond it are seen by nobody
   Tensor query_lengths = {};                        // (B) i32: queries beyond it are padding, which no loss counts
   Tensor query_documents = {}, key_documents = {};  // (B, Tq) and (B, Tk) i32, both or none

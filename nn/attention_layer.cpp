@@ -63,7 +63,7 @@ void continue_from_cache(const std::string& path, Reading& r, Pass& pass, int64_
 void add_distance_terms(const Position* position, int64_t distances, Reading& r) {
   if (!position || !position->acts_on_scores()) return;
   const Dtype dtype = r.query.dtype();
-  if (const Tensor bias = position->distance_bias(distances))
+  if (const Tensor bias = position->distance_bias(distances, r.query.device()))
     r.distance_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   if (const Tensor key = position->distance_key(distances)) r.distance_key = key.to(dtype);
 }
@@ -200,8 +200,8 @@ Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass&
   if (!slots_ || !slots_->split()) return read(r, o, pass);
   Reading context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
   context.slot_key = context.slot_value = {};
-  slots.key = Tensor::empty(r.key.shape().with(1, 0), r.key.dtype());
-  slots.value = Tensor::empty(r.value.shape().with(1, 0), r.value.dtype());
+  slots.key = Tensor::empty(r.key.shape().with(1, 0), r.key.dtype(), r.key.device());
+  slots.value = Tensor::empty(r.value.shape().with(1, 0), r.value.dtype(), r.value.device());
   ReadingOptions of_slots{.scale = o.scale,
                           .causal = false,
                           .soft_cap = o.soft_cap,

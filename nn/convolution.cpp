@@ -73,8 +73,6 @@ struct SumWindows {  // row (pixel) of dx: the elements of dX that were read the
   }
 };
 
-Tensor in_f32(const Tensor& x) { return x && x.dtype() == Dtype::bf16 ? x.to(Dtype::f32) : x; }
-
 struct ConvolutionOperation {
   static constexpr const char* name = "convolution";
   WindowGrid grid;
@@ -82,15 +80,13 @@ struct ConvolutionOperation {
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     saved.keep(saved.needs(1) ? x : Tensor(), saved.needs(0) ? weight : Tensor());
-    if (x.dtype() == Dtype::bf16)  // inputs as they are rounded, sums in f32
-      return forward_as<float>(in_f32(x), in_f32(weight), in_f32(bias)).to(Dtype::bf16);
-    return x.dtype() == Dtype::f64 ? forward_as<double>(x, weight, bias) : forward_as<float>(x, weight, bias);
+    return dispatch(x.dtype(), name, [&]<class T>() { return forward_as<T>(x, weight, bias); });
   }
   template <class T>
   Tensor forward_as(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty(Shape{grid.batch, grid.vertical.windows, grid.horizontal.windows, outputs},
                                    x.dtype(), x.device());
-    const Tensor scratch = make_scratch(x);
+    const Tensor scratch = make_scratch<T>(x.device());
     in_groups([&](int64_t first, int64_t pictures) {
       read_windows<T>(x, scratch, first, pictures);
       multiply<T>(x.device(), {.m = pictures * grid.windows(), .n = outputs, .k = row_size(), .transpose_b = true},
@@ -103,39 +99,31 @@ struct ConvolutionOperation {
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     Gradients<3> d;
     d[2] = detail::bias_gradient(saved, 2, dy);
-    if (dy.dtype() == Dtype::bf16) {
-      const Tensor g = in_f32(dy);
-      if (saved.needs(0)) d[0] = input_gradient<float>(in_f32(saved[1]), g).to(Dtype::bf16);
-      if (saved.needs(1)) {
-        const Saved::Place place{Tensor::empty(weight_shape(), Dtype::f32, dy.device()), false};
-        d[1] = weight_gradient<float>(place, in_f32(saved[0]), g).to(Dtype::bf16);
-      }
-      return d;
-    }
-    const bool wide = dy.dtype() == Dtype::f64;
-    if (saved.needs(0)) d[0] = wide ? input_gradient<double>(saved[1], dy) : input_gradient<float>(saved[1], dy);
-    if (saved.needs(1)) {
-      const Saved::Place place = saved.place(1, weight_shape(), dy.dtype(), dy.device());
-      d[1] = wide ? weight_gradient<double>(place, saved[0], dy) : weight_gradient<float>(place, saved[0], dy);
-    }
+    dispatch(dy.dtype(), name, [&]<class T>() {
+      if (saved.needs(0)) d[0] = input_gradient<T>(saved[1], dy);
+      if (saved.needs(1)) d[1] = weight_gradient<T>(saved, saved[0], dy);
+    });
     return d;
   }
   template <class T>
   Tensor input_gradient(const Tensor& weight, const Tensor& dy) const {
+    using Sum = Arithmetic<T>;  // over windows
     const Shape shape{grid.batch, grid.vertical.pixels, grid.horizontal.pixels, grid.channels};
-    const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device()), scratch = make_scratch(dy);
+    const Tensor dx = Tensor::empty(shape, dtype_of<Sum>, dy.device()), scratch = make_scratch<Sum>(dy.device());
     in_groups([&](int64_t first, int64_t pictures) {
       multiply<T>(dy.device(), {.m = pictures * grid.windows(), .n = row_size(), .k = outputs},
-                  dy.data<T>() + first * grid.windows() * outputs, weight.data<T>(), {scratch.mutable_data<T>()});
-      T* const to = dx.mutable_data<T>() + first * grid.pixels() * grid.channels;
+                  dy.data<T>() + first * grid.windows() * outputs, weight.data<T>(), {scratch.mutable_data<Sum>()});
+      Sum* const to = dx.mutable_data<Sum>() + first * grid.pixels() * grid.channels;
       rows(dy.device(), pictures * grid.pixels(), static_cast<int>(grid.channels),
-           SumWindows<T>{{scratch.data<T>()}, {to}, grid});
+           SumWindows<Sum>{{scratch.data<Sum>()}, {to}, grid});
     });
-    return dx;
+    return dx.to(dy.dtype());
   }
   template <class T>
-  Tensor weight_gradient(const Saved::Place& place, const Tensor& x, const Tensor& dy) const {
-    const Tensor scratch = make_scratch(dy);
+  Tensor weight_gradient(const Saved& saved, const Tensor& x, const Tensor& dy) const {
+    using Sum = Arithmetic<T>;  // over groups
+    const Saved::Place place = saved.place(1, weight_shape(), dtype_of<Sum>, dy.device());
+    const Tensor scratch = make_scratch<T>(dy.device());
     in_groups([&](int64_t first, int64_t pictures) {
       read_windows<T>(x, scratch, first, pictures);
       multiply<T>(dy.device(),
@@ -145,9 +133,9 @@ struct ConvolutionOperation {
                    .transpose_a = true,
                    .accumulate = place.accumulate || first > 0},
                   dy.data<T>() + first * grid.windows() * outputs, scratch.data<T>(),
-                  {place.gradient.mutable_data<T>()});
+                  {place.gradient.template mutable_data<Sum>()});
     });
-    return place.gradient;
+    return place.as(dy.dtype());
   }
 
   int64_t row_size() const { return grid.taps() * grid.channels; }  // of X
@@ -155,8 +143,9 @@ struct ConvolutionOperation {
     return std::clamp<int64_t>(scratch_elements / (grid.windows() * row_size()), 1, grid.batch);
   }
   Shape weight_shape() const { return {outputs, grid.vertical.size, grid.horizontal.size, grid.channels}; }
-  Tensor make_scratch(const Tensor& like) const {
-    return Tensor::empty(Shape{pictures_at_once() * grid.windows(), row_size()}, like.dtype(), like.device());
+  template <class T>
+  Tensor make_scratch(Device device) const {
+    return Tensor::empty(Shape{pictures_at_once() * grid.windows(), row_size()}, dtype_of<T>, device);
   }
   template <class F>
   void in_groups(const F& f) const {

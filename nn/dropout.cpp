@@ -18,19 +18,20 @@ template <class T>
 struct Mask {
   In<T> x;
   Out<T> y;
-  RandomKey key;
+  LateKey key;
   float probability;
   Arithmetic<T> factor;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t first = r * row.n;
+    const RandomKey drawn = key.now();
     row.each([&](int i) {
-      const bool stays = uniform(key, static_cast<uint64_t>(first + i)) >= probability;
+      const bool stays = uniform(drawn, static_cast<uint64_t>(first + i)) >= probability;
       y[first + i] = stays ? x[first + i] * factor : Arithmetic<T>(0);
     });
   }
 };
-Tensor masked(const Tensor& x, double probability, RandomKey key) {
+Tensor masked(const Tensor& x, double probability, const LateKey& key) {
   const Tensor y = Tensor::empty_like(x);
   dispatch(x.dtype(), "dropout", [&]<class T>() {
     rows(x.device(), x.shape().rows(), static_cast<int>(x.shape().last()),
@@ -46,7 +47,7 @@ Tensor masked(const Tensor& x, double probability, RandomKey key) {
 struct DropoutOperation {
   static constexpr const char* name = "dropout";
   double probability;
-  RandomKey key;
+  LateKey key;
   Tensor forward(Saved&, const Tensor& x) const { return masked(x, probability, key); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const { return {masked(dy, probability, key)}; }
 };
@@ -68,7 +69,7 @@ REGISTER_GRADIENT_CASE("layer", "dropout", gradient_case);
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double probability, RandomKey key) {
+Tensor dropout(const Tensor& x, double probability, const LateKey& key) {
   return record(DropoutOperation{probability, key}, x);
 }
 

@@ -6,7 +6,7 @@
 namespace orrery::nn {
 
 // The mask of element i depends on (key, i) alone, so it is drawn again in backward instead of kept.
-Tensor dropout(const Tensor& x, double probability, RandomKey key);
+Tensor dropout(const Tensor& x, double probability, const LateKey& key);
 
 class Dropout final : public Module {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/loops.h"
 #include "engine/ops.h"
 
 namespace orrery::nn {
@@ -12,6 +13,25 @@ struct FixedSettings {
   template <class V>
   void visit(V& v) {
     v("n", length, "the length", at_least(1));
+  }
+};
+
+// The number of query i of a sequence in its document, counted on from what stands before all of them.
+struct NumberInDocument {
+  const int32_t* documents;  // (B, Tq), or null
+  int64_t queries, before;
+  double* number;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t i = r % queries;
+    int64_t n = i + 1 + before;
+    if (documents) {
+      const int32_t* const ids = documents + r / queries * queries;
+      const int begin = row.max([=](int j) { return j > 0 && j <= i && ids[j] != ids[j - 1] ? j : 0; });
+      if (begin > 0) n = i - begin + 1;
+    }
+    double* const out = number;
+    row.once([=] { out[r] = static_cast<double>(n); });
   }
 };
 
@@ -36,26 +56,26 @@ LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
 
 Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
   const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const Device device = r.query.device();
   const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
-  if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype);
-  const auto at_least_one = [](int64_t n) { return static_cast<double>(std::max<int64_t>(n, 1)); };
+  if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype, device);
+  const auto at_least_one = [&](const Tensor& n) {
+    return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
+  };
   check(kind_ != Kind::padded_length || o.query_offset == 0,
         "length=padded_length: a text that goes on from a cache has no padded length; use keys_visible or fixed(n)");
-  if (kind_ == Kind::padded_length) return Tensor::full({1, 1, 1, 1}, at_least_one(r.key.size(1) + slots), dtype);
+  if (kind_ == Kind::padded_length)
+    return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, r.key.size(1) + slots)), dtype, device);
   if (kind_ == Kind::keys_visible) {
-    const Tensor seen = visible_keys(r, o, Dtype::f64) + static_cast<double>(slots);
-    const Tensor n = maximum(seen, Tensor::full({1}, 1, Dtype::f64)).to(dtype);
+    const Tensor n = at_least_one(visible_keys(r, o, Dtype::f64)).to(dtype);
     return n.reshape(Shape{n.size(0), queries, 1, 1});
   }
   const int64_t batch = o.query_documents ? r.query.size(0) : 1;
-  std::vector<double> n;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t i = 0, begin = -o.query_offset - o.keys_dropped; i < queries; ++i) {
-      const int32_t* const ids = o.query_documents ? o.query_documents.data<int32_t>() + b * queries : nullptr;
-      if (ids && i > 0 && ids[i] != ids[i - 1]) begin = i;
-      n.push_back(at_least_one(i - begin + 1 + slots));
-    }
-  return Tensor::from(Shape{batch, queries, 1, 1}, n, dtype);
+  const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
+  const int32_t* const ids = o.query_documents ? o.query_documents.data<int32_t>() : nullptr;
+  rows(device, n.count(), ids ? static_cast<int>(queries) : 1,
+       NumberInDocument{ids, queries, o.query_offset + o.keys_dropped, {n.mutable_data<double>()}});
+  return at_least_one(n).to(dtype);
 }
 
 Tensor LengthRule::log_length(const Reading& r, const ReadingOptions& o) const {

@@ -25,7 +25,8 @@ struct Element {
 };
 template <class T>
 struct ElementAndOld {  // a sum that goes on from what is there: the last row of the block is the old value
-  In<T> x, old;
+  In<T> x;
+  In<Arithmetic<T>> old;
   int64_t rows, columns;
   HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t row) const {
     return row < rows ? x[i] : old[i - rows * columns];
@@ -40,18 +41,13 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
         " for weight ", weight.shape());
 }
 
-Tensor in_f32(const Tensor& x) { return x && x.dtype() == Dtype::bf16 ? x.to(Dtype::f32) : x; }
-
 struct LinearOperation {
   static constexpr const char* name = "linear";
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias,
                  const Tensor& residual) const {
     saved.keep(saved.needs(1) ? x : Tensor(), saved.needs(0) ? weight : Tensor());
-    if (x.dtype() == Dtype::bf16)  // inputs as they are rounded, sums in f32
-      return product<float>(in_f32(x), in_f32(weight), in_f32(bias), in_f32(residual)).to(Dtype::bf16);
-    return x.dtype() == Dtype::f64 ? product<double>(x, weight, bias, residual)
-                                   : product<float>(x, weight, bias, residual);
+    return dispatch(x.dtype(), name, [&]<class T>() { return product<T>(x, weight, bias, residual); });
   }
   Gradients<4> backward(const Saved& saved, const Tensor& dy) const {
     Gradients<4> d;
@@ -79,12 +75,7 @@ struct LinearSplit {
 
   std::vector<Tensor> forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     saved.keep(x, weight);
-    if (x.dtype() == Dtype::bf16) {
-      std::vector<Tensor> y = products<float>(in_f32(x), in_f32(weight), in_f32(bias));
-      for (Tensor& part : y) part = part.to(Dtype::bf16);
-      return y;
-    }
-    return x.dtype() == Dtype::f64 ? products<double>(x, weight, bias) : products<float>(x, weight, bias);
+    return dispatch(x.dtype(), name, [&]<class T>() { return products<T>(x, weight, bias); });
   }
   template <class T>
   std::vector<Tensor> products(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
@@ -104,44 +95,33 @@ struct LinearSplit {
   }
   Gradients<3> backward(const Saved& saved, const std::vector<Tensor>& dy) const {
     const Tensor &x = saved[0], &weight = saved[1];
-    if (x.dtype() == Dtype::bf16) return backward_by_concatenation(saved, dy);
-    return x.dtype() == Dtype::f64 ? backward_in_place<double>(saved, dy, x, weight)
-                                   : backward_in_place<float>(saved, dy, x, weight);
+    return dispatch(x.dtype(), name, [&]<class T>() { return backward_as<T>(saved, dy, x, weight); });
   }
   template <class T>
-  Gradients<3> backward_in_place(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x,
-                                 const Tensor& weight) const {
+  Gradients<3> backward_as(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x,
+                           const Tensor& weight) const {
+    using Sum = Arithmetic<T>;  // over the parts
     const int64_t rows = x.shape().rows(), width = x.size(-1);
-    Gradients<3> d;
-    if (saved.needs(0)) d[0] = Tensor::empty_like(x);
+    const Tensor dx = saved.needs(0) ? Tensor::empty(x.shape(), dtype_of<Sum>, x.device()) : Tensor();
     Saved::Place dw{{}, false};
-    if (saved.needs(1)) dw = saved.place(1, weight.shape(), weight.dtype(), weight.device()), d[1] = dw.gradient;
+    if (saved.needs(1)) dw = saved.place(1, weight.shape(), dtype_of<Sum>, weight.device());
     std::vector<Tensor> all = dy;
     int64_t first = 0;
     bool begun = false;
     for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
       if (!all[i])
         all[i] = Tensor::zeros(x.shape().with(-1, sizes[i]), x.dtype(), x.device());  // nobody used this part
-      if (d[0])
+      if (dx)
         multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(),
-                    weight.data<T>() + first * width, {d[0].mutable_data<T>()});
+                    weight.data<T>() + first * width, {dx.mutable_data<Sum>()});
       begun = true;
-      if (d[1])
+      if (dw.gradient)
         multiply<T>(x.device(),
                     {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate},
-                    all[i].data<T>(), x.data<T>(), {d[1].mutable_data<T>() + first * width});
+                    all[i].data<T>(), x.data<T>(), {dw.gradient.template mutable_data<Sum>() + first * width});
     }
-    if (saved.needs(2)) d[2] = detail::bias_gradient(saved, 2, concatenate(all, -1));
-    return d;
-  }
-  Gradients<3> backward_by_concatenation(const Saved& saved, const std::vector<Tensor>& dy) const {
-    std::vector<Tensor> all = dy;
-    for (size_t i = 0; i < sizes.size(); ++i)
-      if (!all[i]) all[i] = Tensor::zeros(saved[0].shape().with(-1, sizes[i]), saved[0].dtype(), saved[0].device());
-    const Tensor g = concatenate(all, -1);
-    return {saved.needs(0) ? matmul(g, saved[1]) : Tensor(),
-            saved.needs(1) ? detail::weight_gradient(saved, 1, g, saved[0]) : Tensor(),
-            detail::bias_gradient(saved, 2, g)};
+    return {dx ? dx.to(x.dtype()) : dx, dw.gradient ? dw.as(x.dtype()) : Tensor(),
+            saved.needs(2) ? detail::bias_gradient(saved, 2, concatenate(all, -1)) : Tensor()};
   }
 };
 
@@ -182,26 +162,28 @@ namespace detail {
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
   if (!saved.needs(input)) return {};
   const int64_t n = g.size(-1), rows = g.shape().rows();
-  const Saved::Place place = saved.place(input, Shape{n}, g.dtype(), g.device());
-  dispatch(g.dtype(), "linear", [&]<class T>() {
-    T* const out = place.gradient.mutable_data<T>();
-    if (!place.accumulate) return reduce(g.device(), 1, rows, n, Element<T>{{g.data<T>()}}, out);
-    reduce(g.device(), 1, rows + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, rows, n}, out);
+  return dispatch(g.dtype(), "linear", [&]<class T>() {
+    using Sum = Arithmetic<T>;
+    const Saved::Place place = saved.place(input, Shape{n}, dtype_of<Sum>, g.device());
+    Sum* const out = place.gradient.template mutable_data<Sum>();
+    if (place.accumulate)
+      reduce(g.device(), 1, rows + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, rows, n}, out);
+    else
+      reduce(g.device(), 1, rows, n, Element<T>{{g.data<T>()}}, out);
+    return place.as(g.dtype());
   });
-  return place.gradient;
 }
 
 Tensor weight_gradient(const Saved& saved, int input, const Tensor& g, const Tensor& x) {
   if (!saved.needs(input)) return {};
   const int64_t rows = x.shape().rows(), n = g.size(-1), c = x.size(-1);
-  if (g.dtype() == Dtype::bf16) return matmul(g.reshape(Shape{rows, n}), x.reshape(Shape{rows, c}), {.a = true});
-  const Saved::Place place = saved.place(input, Shape{n, c}, g.dtype(), g.device());
-  const Product p{.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = place.accumulate};
-  if (g.dtype() == Dtype::f64)
-    multiply<double>(g.device(), p, g.data<double>(), x.data<double>(), {place.gradient.mutable_data<double>()});
-  else
-    multiply<float>(g.device(), p, g.data<float>(), x.data<float>(), {place.gradient.mutable_data<float>()});
-  return place.gradient;
+  return dispatch(g.dtype(), "linear", [&]<class T>() {
+    using Sum = Arithmetic<T>;
+    const Saved::Place place = saved.place(input, Shape{n, c}, dtype_of<Sum>, g.device());
+    multiply<T>(g.device(), {.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = place.accumulate},
+                g.data<T>(), x.data<T>(), {place.gradient.template mutable_data<Sum>()});
+    return place.as(g.dtype());
+  });
 }
 
 }  // namespace detail

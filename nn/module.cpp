@@ -98,6 +98,15 @@ void convert(Module& module, Dtype dtype) {
   for (const auto& [path, buffer] : buffers_of(module))
     if (is_floating(buffer->dtype())) *buffer = buffer->to(dtype);
 }
+void move(Module& module, Device device) {
+  for (const NamedParameter& p : parameters_of(module))
+    p.parameter->value = p.parameter->value.detach().to(device).detach().set_requires_grad();
+  for (const auto& [path, buffer] : buffers_of(module)) *buffer = buffer->to(device);
+}
+Device device_of(Module& module) {
+  const std::vector<NamedParameter> all = parameters_of(module);
+  return all.empty() ? Device::cpu : all.front().parameter->value.device();
+}
 void initialize(Module& module, uint64_t seed) {
   for (const NamedParameter& p : parameters_of(module))
     fill(p.parameter->value, p.parameter->initialization, RandomKey{seed, 0}.derive("initialization").derive(p.path));

@@ -67,7 +67,7 @@ struct Cache {
 // What one run of a model brings along.
 struct Pass {
   bool training = false;  // dropout acts
-  RandomKey key{};        // of this step and micro-batch; every module derives its own from its path
+  LateKey key{};          // of this step and micro-batch; every module derives its own from its path
   Tensor lengths;         // (B) i32: how many tokens of each sequence are real; undefined: all
   Tensor documents;       // (B, T) i32: a token sees only tokens of the same document; undefined: all one
 
@@ -121,6 +121,8 @@ std::vector<NamedParameter> parameters_of(Module& module);  // in the order of v
 std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module);
 int64_t count_parameters(Module& module);
 void convert(Module& module, Dtype dtype);       // every parameter and floating buffer
+void move(Module& module, Device device);        // every parameter and buffer
+Device device_of(Module& module);                // where its parameters live; the CPU if it has none
 void initialize(Module& module, uint64_t seed);  // each parameter by its own key: (seed, path)
 
 // An error whose message begins with the path of the module in which it arose.

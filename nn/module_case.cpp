@@ -51,8 +51,12 @@ GradientCase module_case(const ModuleCase& settings, const CaseTensors& random) 
   for (const NamedParameter& p : parameters) test.inputs.push_back({p.path, random_state(*p.parameter, random)});
   test.fast = [kept = settings.module, parameters, prepare = settings.prepare](const std::vector<Tensor>& in) {
     for (size_t i = 0; i < parameters.size(); ++i) parameters[i].parameter->value = in[i + 1];
+    const Device device = in[0].device();
+    for (const auto& [path, buffer] : buffers_of(*kept)) *buffer = buffer->to(device);
     Pass pass;
     if (prepare) prepare(pass);
+    for (Tensor* t : {&pass.lengths, &pass.documents, &pass.memory, &pass.memory_lengths, &pass.memory_documents})
+      if (*t) *t = t->to(device);
     return with_losses((*kept)(in[0], pass), pass);
   };
   if (settings.against_simple)

@@ -33,7 +33,7 @@ Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor&
 // length on are padding: they count in no statistic, their y is 0 and so is their dx.
 struct ChannelStatistics {
   Tensor mean, variance;  // (C), in the arithmetic type, over the tokens; the variance is divided by their number
-  int64_t tokens;
+  Tensor tokens;          // their number, (1), where the others are and of their dtype
 };
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths = {});  // without gradient
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias by channel.  If the statistics are those of x itself, the

@@ -29,6 +29,36 @@ struct Square {
   }
 };
 
+// Records of f64 numbers in device memory.
+struct Request {
+  double rate, clip, first_correction, second_correction;
+};
+struct Fate {  // of an update
+  double norm, skipped;
+};
+Tensor numbers(size_t bytes, const FlatParameters& parameters) {
+  return Tensor::zeros(Shape{static_cast<int64_t>(bytes / sizeof(double))}, Dtype::f64, parameters.values().device());
+}
+
+HOST_DEVICE bool is_finite(double x) { return x - x == 0; }
+
+struct Decide {  // what the update does, from what was asked for and what has been computed
+  const Request* request;
+  const double *square, *loss;
+  Optimizer::Control* control;
+  Fate* fate;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t) const {
+    row.once([&] {
+      const double norm = std::sqrt(*square);
+      const bool skip = fate->skipped != 0 || !is_finite(norm) || (loss && !is_finite(*loss));
+      *fate = {norm, skip ? 1.0 : 0.0};
+      *control = {request->rate, request->clip > 0 && norm > request->clip ? request->clip / norm : 1.0,
+                  request->first_correction, request->second_correction, skip ? 1.0 : 0.0};
+    });
+  }
+};
+
 }  // namespace
 
 FlatParameters::FlatParameters(Module& module) {
@@ -52,10 +82,13 @@ FlatParameters::FlatParameters(Module& module) {
       runs_.push_back({size, next, like.decay, like.rate_group, like.lowest, like.highest});
     size = next;
   }
-  values_ = Tensor::zeros(Shape{size}, dtype, device), gradients_ = Tensor::zeros(Shape{size}, dtype, device);
+  const Dtype wide = dtype == Dtype::bf16 ? Dtype::f32 : dtype;
+  values_ = Tensor::zeros(Shape{size}, wide, device), gradients_ = Tensor::zeros_like(values_);
+  if (wide != dtype) rounded_ = Tensor::zeros(Shape{size}, dtype, device);
   for (const Segment& s : segments_) {
-    const Tensor home = part(values_, s);
-    home.copy_from(s.parameter->value);
+    part(values_, s).copy_from(s.parameter->value);
+    round(s);
+    const Tensor home = part(rounded_ ? rounded_ : values_, s);
     TensorBody& body = *s.parameter->value.body();
     body.buffer = home.body()->buffer, body.offset = home.body()->offset;
     body.gradient = part(gradients_, s);
@@ -78,29 +111,56 @@ void FlatParameters::forget_gradients() {
 void FlatParameters::settle_gradients() {
   for (const Segment& s : segments_) s.parameter->value.grad();
 }
+void FlatParameters::round(const Segment& s) const {
+  if (rounded_) part(rounded_, s).copy_from(part(values_, s));
+}
 
 Optimizer::Optimizer(FlatParameters& parameters)
-    : parameters_(parameters), control_(Tensor::zeros(Shape{4}, Dtype::f64, parameters.values().device())) {}
+    : parameters_(parameters),
+      requests_(numbers(sizeof(Request), parameters)),
+      control_(numbers(sizeof(Control), parameters)),
+      outcome_(numbers(sizeof(Fate), parameters)),
+      outcomes_(outcome_) {}
 
-double Optimizer::gradient_norm() {
+Tensor Optimizer::gradient_square() {
   parameters_.settle_gradients();
   const Tensor& g = parameters_.gradients();
   const Tensor total = Tensor::empty(Shape{}, Dtype::f64, g.device());
   sum_of_squares(g, total.mutable_data<double>());
-  return std::sqrt(total.item());
+  return total;
 }
+double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
 
-bool Optimizer::step(double rate, double clip, double* norm) {
+void Optimizer::request(double rate, double clip) {
   check(std::isfinite(rate) && rate >= 0, "optimizer: the rate must be finite and not negative, not ", rate);
-  const double size = gradient_norm();
-  if (norm) *norm = size;
-  if (!std::isfinite(size)) return false;
   ++steps_;
   const auto [first, second] = corrections(steps_);
-  const double factor = clip > 0 && size > clip ? clip / size : 1.0;
-  control_.copy_from(Tensor::from(Shape{4}, {rate, factor, first, second}, Dtype::f64));
-  update(static_cast<const Control*>(control_.raw()));
-  return true;
+  *reinterpret_cast<Request*>(requests_.begin<double>()) = {rate, clip, first, second};
+  requests_.send();
+}
+void Optimizer::update(const Tensor& loss) {
+  const Tensor square = gradient_square();
+  auto* const control = reinterpret_cast<Control*>(control_.mutable_data<double>());
+  rows(square.device(), 1, 1,
+       Decide{reinterpret_cast<const Request*>(requests_.tensor().data<double>()), square.data<double>(),
+              loss ? loss.data<double>() : nullptr, control, reinterpret_cast<Fate*>(outcome_.mutable_data<double>())});
+  update_parameters(control);
+}
+Optimizer::Outcome Optimizer::outcome(size_t ticket) {
+  const Fate fate = *reinterpret_cast<const Fate*>(outcomes_.read<double>(ticket));
+  return {fate.norm, fate.skipped == 0};
+}
+void Optimizer::forgive() { zero_bytes(outcome_.device(), outcome_.mutable_raw(), outcome_.bytes()); }
+
+bool Optimizer::step(double rate, double clip, double* norm) {
+  request(rate, clip);
+  update();
+  const Outcome result = outcome(fetch_outcome());
+  if (norm) *norm = result.gradient_norm;
+  if (result.done) return true;
+  --steps_;
+  forgive();
+  return false;
 }
 std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1}; }
 
@@ -130,6 +190,13 @@ Optimizer::NamedMoments Optimizer::parts(const std::string& name, const Tensor& 
   NamedMoments all;
   for (const FlatParameters::Segment& s : parameters_.segments())
     all.emplace_back(name + "." + s.path, parameters_.part(flat, s));
+  return all;
+}
+
+Optimizer::NamedMoments Optimizer::state() const {
+  NamedMoments all = moments();
+  if (parameters_.rounded())
+    for (auto& part : parts("master", parameters_.values())) all.push_back(std::move(part));
   return all;
 }
 

@@ -1,10 +1,26 @@
 #include "nn/position.h"
 
-#include <map>
-
+#include "engine/loops.h"
 #include "engine/ops.h"
 
 namespace orrery::nn {
+
+namespace {
+
+struct PlaceInDocument {  // of token r % T in sequence r / T: the tokens of its document before it
+  const int32_t* documents;
+  int32_t* place;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t t = r % row.n;
+    const int32_t* const of = documents + (r - t);
+    const int before = row.sum([=](int s) { return s < t && of[s] == of[t] ? 1 : 0; });
+    int32_t* const out = place;
+    row.once([=] { out[r] = before; });
+  }
+};
+
+}  // namespace
 
 Tensor places_of(const Tensor& x, const Pass& pass) {
   if (!pass.documents) return {};
@@ -12,14 +28,10 @@ Tensor places_of(const Tensor& x, const Pass& pass) {
   const Shape shape{x.size(0), x.size(1)};
   check(pass.documents.dtype() == Dtype::i32 && pass.documents.shape() == shape, "positions: documents of shape ",
         pass.documents.shape(), " and dtype ", name(pass.documents.dtype()), "; they must be i32 of shape ", shape);
-  const Tensor host = pass.documents.to(Device::cpu);
-  const int32_t* document = host.data<int32_t>();
-  std::vector<int32_t> places;
-  for (int64_t b = 0; b < shape[0]; ++b) {
-    std::map<int32_t, int32_t> tokens;  // of each document so far
-    for (int64_t t = 0; t < shape[1]; ++t) places.push_back(tokens[*document++]++);
-  }
-  return Tensor::from(shape, places).to(x.device());
+  const Tensor places = Tensor::empty_like(pass.documents);
+  rows(places.device(), places.count(), static_cast<int>(shape[1]),
+       PlaceInDocument{pass.documents.data<int32_t>(), places.mutable_data<int32_t>()});
+  return places;
 }
 
 Tensor next_rows(std::string_view name, const Tensor& table, const Tensor& x, const Pass& pass) {

@@ -23,9 +23,9 @@ class Position : public Module {
   // Queries or keys x (B, T, H, D), turned by their places in their documents: rotary.
   virtual Tensor rotate(const Tensor& x, Pass&) const { return x; }
   // Terms of the scores by the distance between query and key, 0 <= distance < `distances` (nn/attend.h), of whatever
-  // floating dtype; undefined if there are none: alibi, relative.
-  virtual Tensor distance_bias(int64_t /*distances*/) const { return {}; }  // (H, distances)
-  virtual Tensor distance_key(int64_t /*distances*/) const { return {}; }   // (distances, D)
+  // floating dtype, on the device if they are constants; undefined if there are none: alibi, relative.
+  virtual Tensor distance_bias(int64_t /*distances*/, Device = Device::cpu) const { return {}; }  // (H, distances)
+  virtual Tensor distance_key(int64_t /*distances*/) const { return {}; }                         // (distances, D)
   virtual bool acts_on_scores() const { return false; }
   // Errors if there are no terms for so many distances, or if queries of this size cannot be turned: attentions ask
   // when they are made.

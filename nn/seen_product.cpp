@@ -1,53 +1,70 @@
 #include "nn/seen_product.h"
 
-#include <cmath>
-
 #include "engine/autograd.h"
 #include "engine/dispatch.h"
+#include "engine/loops.h"
 #include "engine/ops.h"
 
 namespace orrery::nn {
 namespace {
 
-Tensor only_seen(const Tensor& x, const Tensor& seen) { return where(seen, x, Tensor::zeros({1}, x.dtype())); }
+Tensor only_seen(const Tensor& x, const Tensor& seen) {
+  return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device()));
+}
+
+template <class A>
+HOST_DEVICE bool is_finite(A x) {
+  return x - x == 0;
+}
+struct FinitePart {  // x, or 0
+  template <class A>
+  HOST_DEVICE A operator()(A x) const {
+    return is_finite(x) ? x : A(0);
+  }
+};
+template <class T>
+struct FindNotFinite {  // whether row r has an element that is not finite
+  In<T> x;
+  int32_t* found;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> mine = x.at(r * row.n);
+    int32_t* const out = found;
+    const int some = row.sum([=](int d) { return is_finite(mine[d]) ? 0 : 1; });
+    row.once([=] { out[r] = some > 0; });
+  }
+};
+struct CountFound {  // how many rows of a head
+  const int32_t* found;
+  HOST_DEVICE int32_t operator()(int64_t i, int64_t) const { return found[i]; }
+};
 
 // y_i += sum over the j that i sees of w_ij x_j, for those numbers of x that are not finite.  Of `transposed` weights
 // and masks the first index is j.
 template <class T>
-void add_not_finite(const Tensor& y, const Tensor& w, const Tensor& x, const Tensor& seen, bool transposed) {
+struct AddNotFinite {
   using A = Arithmetic<T>;
-  const int64_t terms = x.size(-2), width = x.size(-1), rows = y.size(-2);
-  const T *const weights = w.data<T>(), *const sees = seen.data<T>(), *const numbers = x.data<T>();
-  T* const sums = y.mutable_data<T>();
-  for (int64_t at = 0; at < x.count(); ++at) {
-    const A value = static_cast<A>(numbers[at]);
-    if (std::isfinite(value)) continue;
-    const int64_t d = at % width, j = at / width % terms, head = at / width / terms;
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t pair = head * rows * terms + (transposed ? j * rows + i : i * terms + j);
-      if (static_cast<A>(sees[pair]) == 0) continue;
-      T& sum = sums[(head * rows + i) * width + d];
-      sum = static_cast<T>(static_cast<A>(sum) + static_cast<A>(weights[pair]) * value);
+  In<T> weights, seen, x;
+  const int32_t *found, *of_head;
+  Out<T> y;
+  int64_t rows, terms;
+  bool transposed;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t head = r / rows, i = r % rows;
+    if (of_head[head] == 0) return;
+    const Out<T> out = y.at(r * row.n);
+    for (int64_t j = 0; j < terms; ++j) {
+      const int64_t term = head * terms + j, pair = transposed ? term * rows + i : r * terms + j;
+      if (found[term] == 0 || seen[pair] == 0) continue;
+      const A w = weights[pair];
+      const In<T> numbers = x.at(term * row.n);
+      row.each([=](int d) {
+        if (!is_finite(numbers[d])) out[d] += w * numbers[d];
+      });
     }
   }
-}
-
-template <class T>
-bool all_finite(const Tensor& x) {
-  using A = Arithmetic<T>;
-  const T* const numbers = x.data<T>();
-  bool finite = true;
-  for (int64_t i = 0; i < x.count(); ++i) finite &= static_cast<A>(numbers[i]) - static_cast<A>(numbers[i]) == 0;
-  return finite;
-}
-template <class T>
-Tensor finite_part(const Tensor& x) {
-  const Tensor y = x.clone();
-  T* const numbers = y.mutable_data<T>();
-  for (int64_t i = 0; i < y.count(); ++i)
-    if (!std::isfinite(static_cast<Arithmetic<T>>(numbers[i]))) numbers[i] = T(0);
-  return y;
-}
+};
 
 Tensor scores(const Tensor& q, const Tensor& k, const Tensor& seen) {
   return only_seen(matmul(q, k, {.b = true}), seen);
@@ -55,12 +72,30 @@ Tensor scores(const Tensor& q, const Tensor& k, const Tensor& seen) {
 // sum over j of w_ij x_j, or of w_ji x_j if transposed
 Tensor sums(const Tensor& w, const Tensor& x, const Tensor& seen, bool transposed = false) {
   const Tensor kept = only_seen(w, seen);
-  return dispatch(x.dtype(), "seen_sum", [&]<class T>() {
-    if (all_finite<T>(x)) return matmul(kept, x, {.a = transposed});
-    const Tensor y = matmul(kept, finite_part<T>(x), {.a = transposed});
-    add_not_finite<T>(y, kept, x, seen, transposed);
-    return y;
+  const Tensor finite = Tensor::empty_like(x);
+  const int64_t terms = x.size(-2), heads = x.shape().rows() / std::max<int64_t>(1, terms);
+  const Tensor found = Tensor::empty(Shape{heads, terms}, Dtype::i32, x.device()),
+               of_head = Tensor::empty(Shape{heads}, Dtype::i32, x.device());
+  const int width = static_cast<int>(x.size(-1));
+  dispatch(x.dtype(), "seen_sum", [&]<class T>() {
+    map(x.device(), x.count(), FinitePart{}, finite.mutable_data<T>(), x.data<T>());
+    rows(x.device(), found.count(), width, FindNotFinite<T>{{x.data<T>()}, found.mutable_data<int32_t>()});
   });
+  reduce(x.device(), heads, terms, 1, CountFound{found.data<int32_t>()}, of_head.mutable_data<int32_t>());
+  const Tensor y = matmul(kept, finite, {.a = transposed});
+  dispatch(x.dtype(), "seen_sum", [&]<class T>() {
+    rows(x.device(), y.shape().rows(), width,
+         AddNotFinite<T>{{kept.data<T>()},
+                         {seen.data<T>()},
+                         {x.data<T>()},
+                         found.data<int32_t>(),
+                         of_head.data<int32_t>(),
+                         {y.mutable_data<T>()},
+                         y.size(-2),
+                         terms,
+                         transposed});
+  });
+  return y;
 }
 
 struct SeenScores {

@@ -106,10 +106,11 @@ void Span::limit(ReadingOptions& options) const {
 }
 
 int64_t Span::reach(const ReadingOptions& limited) const {
-  if (kind_ != Kind::adaptive) return limited.window;
+  // A device is not asked: what lies beyond the span but within its limit is kept, and has no weight.
+  if (kind_ != Kind::adaptive || share_.value.device() != Device::cpu) return limited.window;
   // m > 0 at the distances x < R + z + 1
   double widest = 0;
-  for (const double share : share_.value.to(Device::cpu).to_vector()) widest = std::max(widest, share);
+  for (const double share : share_.value.to_vector()) widest = std::max(widest, share);
   const double seen = std::ceil(ramp_ + widest * static_cast<double>(limit_) + 1);
   return std::min(limited.window, static_cast<int64_t>(seen));
 }

@@ -54,6 +54,7 @@ struct Setting {
   }
   static Extents checked(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs) {
     check_inputs(sizes, options, inputs);
+    check_numbers(sizes, options, inputs);
     return extents_of(sizes);
   }
 
@@ -100,6 +101,12 @@ void use_attend_instruction_set(const char* name) {
         "'; there are avx2 and avx512");
   check(!wide || processor_has_avx512(), "attend: this processor lacks avx512; use avx2");
   chosen() = wide ? &avx512 : &avx2;
+}
+
+template <class T>
+void check_attend(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs) {
+  check_inputs(sizes, options, inputs);
+  check_unread_numbers(sizes, options);
 }
 
 template <class T>
@@ -164,6 +171,9 @@ void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
   });
 }
 
+template void check_attend(const AttendSizes&, const AttendOptions&, const AttendInputs<float>&);
+template void check_attend(const AttendSizes&, const AttendOptions&, const AttendInputs<double>&);
+template void check_attend(const AttendSizes&, const AttendOptions&, const AttendInputs<bf16>&);
 template int64_t attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
                                 const AttendInputs<float>&, Tokens<float>, float*);
 template int64_t attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<double>&,

@@ -35,7 +35,7 @@ inline void check_sizes(const AttendSizes& s) {
         ") must be at least 1");
 }
 
-inline void check_options(const AttendSizes& s, const AttendOptions& o) {
+inline void check_options(const AttendOptions& o) {
   check(o.window >= 0, "attend: window is ", o.window, "; a number of keys is needed, or 0 for none");
   check(std::abs(o.query_offset) < int64_t{1} << 29, "attend: query offset ", o.query_offset, " is beyond 2^29");
   check(!o.query_documents == !o.key_documents, "attend: documents of ", o.query_documents ? "queries" : "keys",
@@ -44,6 +44,8 @@ inline void check_options(const AttendSizes& s, const AttendOptions& o) {
         "; a positive number is needed, or 0 for none");
   check(o.ramp >= 0 && std::isfinite(o.ramp), "attend: ramp is ", o.ramp, "; a positive number of tokens is needed");
   check(o.dropout >= 0 && o.dropout < 1, "attend: dropout is ", o.dropout, "; a share in [0, 1) is needed");
+}
+inline void check_lengths(const AttendSizes& s, const AttendOptions& o) {
   for (int64_t b = 0; o.key_lengths && b < s.batch; ++b)
     check(o.key_lengths[b] >= 0 && o.key_lengths[b] <= s.keys, "attend: length ", o.key_lengths[b], " of sequence ", b,
           " is outside [0, ", s.keys, "], the number of keys");
@@ -99,7 +101,7 @@ void check_distances(const AttendSizes& s, const AttendOptions& o, const A* span
 template <class T>
 void check_inputs(const AttendSizes& s, const AttendOptions& options, const AttendInputs<T>& inputs) {
   check_sizes(s);
-  check_options(s, options);
+  check_options(options);
   const Extents extents = extents_of(s);
   check_stride("queries", inputs.query, extents.query);
   if (s.keys > 0) {
@@ -121,7 +123,22 @@ void check_inputs(const AttendSizes& s, const AttendOptions& options, const Atte
   if (!with_distances) return;
   check(s.distances >= 1, "attend: terms of the distance are given with 0 rows; at least 1 is needed");
   if (inputs.distance_key.data) check_stride("distance keys", inputs.distance_key, extents.distance_key);
-  check_distances(s, options, inputs.span);
+}
+
+// What needs the numbers themselves.
+template <class T>
+void check_numbers(const AttendSizes& s, const AttendOptions& options, const AttendInputs<T>& inputs) {
+  check_lengths(s, options);
+  if (s.distances > 0) check_distances(s, options, inputs.span);
+}
+// The same for numbers that cannot be read: the terms must be enough for whatever these could be.
+inline void check_unread_numbers(const AttendSizes& s, AttendOptions options) {
+  options.key_lengths = options.query_documents = options.key_documents = nullptr;
+  if (s.batch > 0 && s.distances > 0) {
+    AttendSizes one = s;
+    one.batch = 1;
+    check_distances<double>(one, options, nullptr);
+  }
 }
 
 template <class T>

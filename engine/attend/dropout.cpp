@@ -26,12 +26,13 @@ template <class A>
 const A* dropout_factors(const Problem<A>& problem, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory) {
   const A kept = static_cast<A>(1 / (1 - problem.options.dropout));
   const auto least = static_cast<uint32_t>(std::min(std::ceil(problem.options.dropout * 0x1p32), 0x1p32 - 1));
+  const RandomKey random_key = problem.options.random_key.now();
   const int64_t counters = (problem.sizes.keys + problem.sizes.slots + 3) / 4;  // of a row
   // Four keys at a time, from the first of four to the last of four: slots may begin and end in the middle.
   const int64_t before = key % 4;
   for (int64_t j = 0; j < before + keys; j += 4)
-    four_keys(problem.options.random_key, static_cast<uint64_t>(row * counters + (key + j) / 4),
-              static_cast<uint64_t>(counters), width, least, kept, memory + j * width);
+    four_keys(random_key, static_cast<uint64_t>(row * counters + (key + j) / 4), static_cast<uint64_t>(counters), width,
+              least, kept, memory + j * width);
   return memory + before * width;
 }
 

@@ -28,12 +28,27 @@ void multiply_tile(const Tile<T>& t, const Completion& completion, T*) {
   if (completion.block) completion.block(completion.object, 0, t.m, 0, t.n);
 }
 
-int64_t no_workspace(int64_t, int64_t) { return 0; }
+int64_t no_workspace(int64_t, int64_t, int64_t) { return 0; }
+
+// OpenBLAS is handed floats, widened beside each other: rows of the operand as it is stored, without gaps.
+Operand<float> widen(const Operand<bf16>& x, int64_t rows, int64_t columns, float* to) {
+  const int64_t stored = x.transposed ? columns : rows, length = x.transposed ? rows : columns;
+  for (int64_t r = 0; r < stored; ++r)
+    for (int64_t i = 0; i < length; ++i) to[r * length + i] = static_cast<float>(x.data[r * x.stride + i]);
+  return {to, length, x.transposed};
+}
+void multiply_widened(const Tile<float, bf16>& t, const Completion& completion, float* workspace) {
+  const Operand<float> a = widen(t.a, t.m, t.k, workspace), b = widen(t.b, t.k, t.n, workspace + t.m * t.k);
+  multiply_tile<float>({t.m, t.n, t.k, a, b, t.c, t.stride, t.accumulate}, completion, nullptr);
+}
+int64_t widened_elements(int64_t m, int64_t n, int64_t k) { return (m + n) * k; }
 
 }  // namespace
 
-constinit const Kernels openblas = {
-    "openblas", {multiply_tile<float>, no_workspace}, {multiply_tile<double>, no_workspace}};
+constinit const Kernels openblas = {"openblas",
+                                    {multiply_tile<float>, no_workspace},
+                                    {multiply_tile<double>, no_workspace},
+                                    {multiply_widened, widened_elements}};
 
 std::string openblas_description() {
   return std::string(openblas_get_config()) + ", kernels " + openblas_get_corename();

@@ -45,6 +45,23 @@ int64_t even_piece(int64_t n, int64_t most, int64_t step) {
 
 // ---- packing
 
+// Elements of bf16 are widened here, the upper halves of floats: with no function of bf16 itself, see vectors.h.
+template <class T>
+[[gnu::always_inline]] inline T widened(T x) {
+  return x;
+}
+template <class T>
+[[gnu::always_inline]] inline Vector<T> load_widened(const T* p) {
+  return load(p);
+}
+[[gnu::always_inline]] inline float widened(bf16 x) { return __builtin_bit_cast(float, uint32_t{x.bits} << 16); }
+[[gnu::always_inline]] inline Vector<float> load_widened(const bf16* p) {
+  typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
+  Halves halves;
+  __builtin_memcpy(&halves, p, sizeof halves);
+  return reinterpret_cast<Vector<float>>(__builtin_convertvector(halves, Bits<float>) << 16);
+}
+
 // One factor: element i of a panel at depth k is at data[k * stride + i] if the panel lies across the rows in memory,
 // else at data[i * stride + k].
 template <class T>
@@ -56,16 +73,20 @@ struct Source {
 };
 
 // Full panels, side by side: whole cache lines are read although a panel of A is half a line wide.
-template <class T, int size, int panels>
-void pack_across(const T* x, int64_t stride, int64_t depth, T* y) {
+template <class T, class E, int size, int panels>
+void pack_across(const E* x, int64_t stride, int64_t depth, T* y) {
   for (int64_t k = 0; k < depth; ++k, x += stride, y += size)
     unrolled<panels>([&](auto p) __attribute__((always_inline)) {
-      __builtin_memcpy(y + p * depth * size, x + p * size, size * sizeof(T));
+      if constexpr (sizeof(E) == sizeof(T))
+        __builtin_memcpy(y + p * depth * size, x + p * size, size * sizeof(T));
+      else
+        unrolled<size>([&](auto i)
+                           __attribute__((always_inline)) { y[p * depth * size + i] = widened(x[p * size + i]); });
     });
 }
 
-template <class T, int size>
-void pack_down(const T* x, int64_t stride, int64_t count, int64_t depth, T* y) {
+template <class T, class E, int size>
+void pack_down(const E* x, int64_t stride, int64_t count, int64_t depth, T* y) {
   constexpr int w = lanes<T>;
   int64_t k = 0;
   for (; k + w <= depth; k += w, y += w * size)
@@ -73,7 +94,7 @@ void pack_down(const T* x, int64_t stride, int64_t count, int64_t depth, T* y) {
       constexpr int part = size < w ? size : w;
       Vector<T> block[w] = {};
       unrolled<part>([&](auto r) __attribute__((always_inline)) {
-        if (i + r < count) block[r] = load(x + (i + r) * stride + k);
+        if (i + r < count) block[r] = load_widened(x + (i + r) * stride + k);
       });
       transpose<T>(block);
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
@@ -81,27 +102,27 @@ void pack_down(const T* x, int64_t stride, int64_t count, int64_t depth, T* y) {
       });
     }
   for (; k < depth; ++k, y += size)
-    for (int i = 0; i < size; ++i) y[i] = i < count ? x[i * stride + k] : T(0);
+    for (int i = 0; i < size; ++i) y[i] = i < count ? widened(x[i * stride + k]) : T(0);
 }
 
 // Panels of `size` elements from `count` elements, the last one filled up with zeros: y[panel][k][i].
-template <class T, int size>
-void pack(const Source<T>& x, int64_t count, int64_t depth, T* y) {
+template <class T, class E, int size>
+void pack(const Source<E>& x, int64_t count, int64_t depth, T* y) {
   constexpr int together = 4;
   for (int64_t i = 0; i < count; i += size) {
     const int64_t here = least(size, count - i);
-    const T* const from = x.at(i, 0).data;
+    const E* const from = x.at(i, 0).data;
     T* const to = y + i * depth;
     if (!x.across) {
-      pack_down<T, size>(from, x.stride, here, depth, to);
+      pack_down<T, E, size>(from, x.stride, here, depth, to);
     } else if (count - i >= together * size) {
-      pack_across<T, size, together>(from, x.stride, depth, to);
+      pack_across<T, E, size, together>(from, x.stride, depth, to);
       i += (together - 1) * size;
     } else if (here == size) {
-      pack_across<T, size, 1>(from, x.stride, depth, to);
+      pack_across<T, E, size, 1>(from, x.stride, depth, to);
     } else {
       for (int64_t k = 0; k < depth; ++k)
-        for (int64_t e = 0; e < size; ++e) to[k * size + e] = e < here ? from[k * x.stride + e] : T(0);
+        for (int64_t e = 0; e < size; ++e) to[k * size + e] = e < here ? widened(from[k * x.stride + e]) : T(0);
     }
   }
 }
@@ -167,14 +188,14 @@ void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int
 // ---- blocks
 
 // One block of A, `rows` x `depth`, with all of B beside it.
-template <class T>
-void multiply_block(const Tile<T>& t, Source<T> a, Source<T> b, T* c, int64_t rows, int64_t depth, bool add, T* left,
+template <class T, class E>
+void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t rows, int64_t depth, bool add, T* left,
                     T* right, const auto& completed) {
   constexpr int64_t width = panel_columns<T>;
-  pack<T, panel_rows>(a, rows, depth, left);
+  pack<T, E, panel_rows>(a, rows, depth, left);
   for (int64_t column = 0; column < t.n; column += width) {
     const int64_t columns = least(width, t.n - column), next = column + width;
-    pack<T, panel_columns<T>>(b.at(column, 0), columns, depth, right);
+    pack<T, E, panel_columns<T>>(b.at(column, 0), columns, depth, right);
     for (int64_t row = 0; row < rows; row += panel_rows)
       multiply_panels<T>({left + row * depth, right, depth}, c + row * t.stride + column, t.stride,
                          least(panel_rows, rows - row), columns, add);
@@ -192,14 +213,14 @@ int64_t block_depth(int64_t k) {
   return even_piece(k, most_depth<T>, lanes<T>);
 }
 template <class T>
-int64_t workspace(int64_t m, int64_t k) {
+int64_t workspace(int64_t m, int64_t, int64_t k) {
   return block_depth<T>(k) * (panel_columns<T> + block_rows(m));
 }
 
-template <class T>
-void multiply_tile(const Tile<T>& t, const Completion& completion, T* workspace) {
+template <class T, class E>
+void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspace) {
   const int64_t rows = block_rows(t.m), depth = block_depth<T>(t.k);
-  const Source<T> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
+  const Source<E> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
   T *const right = workspace, *const left = right + depth * panel_columns<T>;
   for (int64_t row = 0; row < t.m; row += rows)
     for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
@@ -214,7 +235,9 @@ void multiply_tile(const Tile<T>& t, const Completion& completion, T* workspace)
 
 }  // namespace
 
-constinit const Kernels avx512 = {
-    "avx512", {multiply_tile<float>, workspace<float>}, {multiply_tile<double>, workspace<double>}};
+constinit const Kernels avx512 = {"avx512",
+                                  {multiply_tile<float, float>, workspace<float>},
+                                  {multiply_tile<double, double>, workspace<double>},
+                                  {multiply_tile<float, bf16>, workspace<float>}};
 
 }  // namespace orrery::detail::matmul

@@ -32,11 +32,13 @@ std::atomic<const Kernels*>& chosen() {
 }
 
 template <class T>
-const TileKernel<T>& tile_kernel() {
+const TileKernel<Arithmetic<T>, T>& tile_kernel() {
   if constexpr (std::is_same_v<T, float>)
     return chosen().load()->f32;
-  else
+  else if constexpr (std::is_same_v<T, double>)
     return chosen().load()->f64;
+  else
+    return chosen().load()->bf16;
 }
 
 // ---- tiles
@@ -70,18 +72,21 @@ Grid choose_tiles(const Product& p, int64_t columns) {
   return {m, n, (columns + n - 1) / n, (p.m + m - 1) / m};
 }
 
-template <class T>
+template <class C>
 struct Part {  // one of the matrices that C consists of
-  T* c;
+  C* c;
   int64_t first_column, columns;
   Grid grid;
   int64_t tiles;
 };
 
-template <class T>
+template <class T, class C>
 class Multiplication {
+  using Sum = Arithmetic<T>;
+  static constexpr bool rounds = !std::is_same_v<C, Sum>;  // sums are then taken beside C
+
  public:
-  Multiplication(const Product& p, const T* a, const T* b, std::initializer_list<T*> c, Epilogue<T> epilogue)
+  Multiplication(const Product& p, const T* a, const T* b, std::initializer_list<C*> c, Epilogue<C> epilogue)
       : p_(p), a_(a), b_(b), epilogue_(epilogue), count_(static_cast<int>(c.size())) {
     int64_t column = 0;
     for (int i = 0; i < count_; ++i) {
@@ -92,10 +97,11 @@ class Multiplication {
     }
   }
   void run() const {
-    const TileKernel<T>& kernel = tile_kernel<T>();
-    int64_t rows = 0;
-    for (int i = 0; i < count_; ++i) rows = std::max(rows, parts_[i].grid.m);
-    const int64_t workspace_bytes = kernel.workspace(rows, p_.k) * int64_t{sizeof(T)};
+    const TileKernel<Sum, T>& kernel = tile_kernel<T>();
+    int64_t m = 0, n = 0;
+    for (int i = 0; i < count_; ++i) m = std::max(m, parts_[i].grid.m), n = std::max(n, parts_[i].grid.n);
+    const int64_t sums = rounds ? (m * n + 15) / 16 * 16 : 0;  // whole cache lines
+    const int64_t workspace_bytes = (sums + kernel.workspace(m, n, p_.k)) * int64_t{sizeof(Sum)};
     parallel_for(p_.batch * tiles_, 1, [&](int64_t begin, int64_t end) {
       Buffer workspace(Device::cpu, workspace_bytes);
       for (int64_t u = begin; u < end; ++u) {
@@ -103,83 +109,95 @@ class Multiplication {
         int i = 0;
         while (tile >= parts_[i].tiles) tile -= parts_[i++].tiles;
         const Grid& grid = parts_[i].grid;
-        run_tile(kernel, i, u / tiles_, tile % grid.down * grid.m, tile / grid.down * grid.n,
-                 reinterpret_cast<T*>(workspace.data()));
+        Sum* const beside = reinterpret_cast<Sum*>(workspace.data());
+        run_tile(kernel, i, u / tiles_, tile % grid.down * grid.m, tile / grid.down * grid.n, beside, beside + sums);
       }
     });
   }
 
  private:
   struct Finish {  // the epilogue of a block of the tile at (row, column) of a part; rows count over the batch
-    const Epilogue<T>& epilogue;
-    const Part<T>& part;
+    const Epilogue<C>& epilogue;
+    const Part<C>& part;
     int index;
     int64_t row, column;
+    Sum* sums;  // of the tile
+    int64_t stride;
+    bool accumulate;  // what the tile did not
     static void block(const void* object, int64_t first_row, int64_t rows, int64_t first_column, int64_t columns) {
       const Finish& my = *static_cast<const Finish*>(object);
       const int64_t column = my.column + first_column;
-      for (int64_t r = my.row + first_row; r < my.row + first_row + rows; ++r) {
-        const int64_t at = r * my.part.columns + column;
-        if (my.epilogue.bias) add(my.part.c + at, my.epilogue.bias + my.part.first_column + column, columns);
-        if (my.epilogue.residual) add(my.part.c + at, my.epilogue.residual + at, columns);
-        if (my.epilogue.row) my.epilogue.row(my.epilogue.object, my.index, r, column, columns, my.part.c + at);
+      for (int64_t i = first_row; i < first_row + rows; ++i) {
+        const int64_t r = my.row + i, at = r * my.part.columns + column;
+        Sum* const sums = my.sums + i * my.stride + first_column;
+        C* const c = my.part.c + at;
+        if (my.accumulate) add(sums, c, columns);
+        if (my.epilogue.bias) add(sums, my.epilogue.bias + my.part.first_column + column, columns);
+        if (my.epilogue.residual) add(sums, my.epilogue.residual + at, columns);
+        if constexpr (rounds)
+          for (int64_t e = 0; e < columns; ++e) c[e] = static_cast<C>(sums[e]);
+        if (my.epilogue.row) my.epilogue.row(my.epilogue.object, my.index, r, column, columns, c);
       }
     }
-    static void add(T* c, const T* x, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) c[i] += x[i];
+    static void add(Sum* sums, const C* x, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<Sum>(x[i]);
     }
   };
 
-  void run_tile(const TileKernel<T>& kernel, int i, int64_t batch, int64_t m0, int64_t n0, T* workspace) const {
-    const Part<T>& part = parts_[i];
+  void run_tile(const TileKernel<Sum, T>& kernel, int i, int64_t batch, int64_t m0, int64_t n0, Sum* beside,
+                Sum* workspace) const {
+    const Part<C>& part = parts_[i];
     const int64_t column = part.first_column + n0, row = batch * p_.m + m0;
     const int64_t lda = p_.transpose_a ? p_.m : p_.k, ldb = p_.transpose_b ? p_.k : p_.n;
     const T* const a = a_ + (p_.share_a ? 0 : batch * p_.m * p_.k) + (p_.transpose_a ? m0 : m0 * lda);
     const T* const b = b_ + (p_.share_b ? 0 : batch * p_.k * p_.n) + (p_.transpose_b ? column * ldb : column);
-    const Tile<T> tile = {std::min(part.grid.m, p_.m - m0),
-                          std::min(part.grid.n, part.columns - n0),
-                          p_.k,
-                          {a, lda, p_.transpose_a},
-                          {b, ldb, p_.transpose_b},
-                          part.c + row * part.columns + n0,
-                          part.columns,
-                          p_.accumulate};
-    const Finish finish = {epilogue_, part, i, row, n0};
-    const bool any = epilogue_.row || epilogue_.bias || epilogue_.residual;
+    Sum* sums = beside;
+    if constexpr (!rounds) sums = part.c + row * part.columns + n0;
+    const int64_t stride = rounds ? part.grid.n : part.columns;
+    const Tile<Sum, T> tile = {std::min(part.grid.m, p_.m - m0),
+                               std::min(part.grid.n, part.columns - n0),
+                               p_.k,
+                               {a, lda, p_.transpose_a},
+                               {b, ldb, p_.transpose_b},
+                               sums,
+                               stride,
+                               p_.accumulate && !rounds};
+    const Finish finish = {epilogue_, part, i, row, n0, sums, stride, p_.accumulate && rounds};
+    const bool any = rounds || epilogue_.row || epilogue_.bias || epilogue_.residual;
     const Completion completion = {&finish, any ? Finish::block : nullptr};
     kernel.multiply(tile, completion, workspace);
   }
 
   Product p_;
   const T *a_, *b_;
-  Epilogue<T> epilogue_;
+  Epilogue<C> epilogue_;
   int count_;
-  Part<T> parts_[4];
+  Part<C> parts_[4];
   int64_t tiles_ = 0;
 };
 
 #if defined(ORRERY_HAS_CUDA)
-template <class T>
-void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
-                      const Epilogue<T>& epilogue) {
-  cuda::Matmul<T> product{.m = p.m,
-                          .n = p.n,
-                          .k = p.k,
-                          .batch = p.batch,
-                          .a = {a, p.transpose_a ? p.m : p.k, p.share_a ? 0 : p.m * p.k, p.transpose_a},
-                          .b = {b, p.transpose_b ? p.k : p.n, p.share_b ? 0 : p.k * p.n, p.transpose_b},
-                          .c = {},
-                          .accumulate = p.accumulate,
-                          .bias = epilogue.bias,
-                          .residual = epilogue.residual};
+template <class T, class C>
+void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
+                      const Epilogue<C>& epilogue) {
+  cuda::Matmul<T, C> product{.m = p.m,
+                             .n = p.n,
+                             .k = p.k,
+                             .batch = p.batch,
+                             .a = {a, p.transpose_a ? p.m : p.k, p.share_a ? 0 : p.m * p.k, p.transpose_a},
+                             .b = {b, p.transpose_b ? p.k : p.n, p.share_b ? 0 : p.k * p.n, p.transpose_b},
+                             .c = {},
+                             .accumulate = p.accumulate,
+                             .bias = epilogue.bias,
+                             .residual = epilogue.residual};
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
   cuda::multiply(product);
   for (size_t i = 0; epilogue.whole && i < c.size(); ++i)
     epilogue.whole(epilogue.object, static_cast<int>(i), p.batch * p.m, c.begin()[i]);
 }
 #else
-template <class T>
-[[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<T*>, const Epilogue<T>&) {
+template <class T, class C>
+[[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
   fail("matmul: built without CUDA (configure with -DCUDA=ON)");
 }
 #endif
@@ -194,9 +212,9 @@ void check_outputs(const Product& p, int64_t count) {
 
 }  // namespace
 
-template <class T>
-void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<T*> c,
-              Epilogue<T> epilogue) {
+template <class T, class C>
+void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
+              Epilogue<C> epilogue) {
   check_outputs(p, static_cast<int64_t>(c.size()));
   check(!epilogue.residual || c.size() == 1, "matmul: a residual has the shape of one output, not of ", c.size());
   check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k,
@@ -204,12 +222,15 @@ void multiply(Device device, const Product& p, const T* a, const T* b, std::init
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));
   if (p.m * p.n * p.batch == 0) return;
   if (device == Device::cuda) return multiply_on_card(p, a, b, c, epilogue);
-  Multiplication<T>(p, a, b, c, epilogue).run();
+  Multiplication<T, C>(p, a, b, c, epilogue).run();
 }
 template void multiply(Device, const Product&, const float*, const float*, std::initializer_list<float*>,
                        Epilogue<float>);
 template void multiply(Device, const Product&, const double*, const double*, std::initializer_list<double*>,
                        Epilogue<double>);
+template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<bf16*>, Epilogue<bf16>);
+template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<float*>,
+                       Epilogue<float>);
 
 const char* product_kernels() { return chosen().load()->name; }
 

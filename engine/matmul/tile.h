@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/dtype.h"
+
 namespace orrery::detail::matmul {
 
 // Element (r, c) is at data[r * stride + c], or at data[c * stride + r] if the matrix is stored transposed.
@@ -14,10 +16,10 @@ struct Operand {
   bool transposed;
 };
 
-template <class T>
-struct Tile {  // C (m, n) = [C +] A (m, k) B (k, n); row r of C is at c + r * stride
+template <class T, class Element = T>
+struct Tile {  // C (m, n) = [C +] A (m, k) B (k, n) of elements that T holds exactly; row r of C is at c + r * stride
   int64_t m, n, k;
-  Operand<T> a, b;
+  Operand<Element> a, b;
   T* c;
   int64_t stride;
   bool accumulate;
@@ -29,16 +31,18 @@ struct Completion {
   void (*block)(const void* object, int64_t row, int64_t rows, int64_t column, int64_t columns) = nullptr;
 };
 
-template <class T>
+template <class T, class Element = T>
 struct TileKernel {
-  void (*multiply)(const Tile<T>&, const Completion&, T* workspace);
-  int64_t (*workspace)(int64_t m, int64_t k);  // its number of elements, for a tile of m rows; 64-byte aligned
+  void (*multiply)(const Tile<T, Element>&, const Completion&, T* workspace);
+  // Its number of elements, for a tile of (m, n); 64-byte aligned.
+  int64_t (*workspace)(int64_t m, int64_t n, int64_t k);
 };
 
 struct Kernels {
   const char* name;
   TileKernel<float> f32;
   TileKernel<double> f64;
+  TileKernel<float, orrery::bf16> bf16;
 };
 
 extern const Kernels avx512;    // kernels_avx512.cpp

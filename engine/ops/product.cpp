@@ -5,6 +5,7 @@
 #include "engine/matmul.h"
 
 #include "engine/autograd.h"
+#include "engine/dispatch.h"
 #include "engine/ops.h"
 
 namespace orrery {
@@ -57,14 +58,8 @@ struct Matmul {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.keep(a, b);
     const Sizes s = sizes_of(a, b, t);
-    if (a.dtype() == Dtype::bf16) {  // inputs as they are rounded, sums in f32
-      const Tensor y = Tensor::empty(s.y, Dtype::f32, a.device());
-      run<float>(s, a.to(Dtype::f32), b.to(Dtype::f32), t, y);
-      return y.to(Dtype::bf16);
-    }
-    check(is_floating(a.dtype()), "matmul: takes f32, f64 or bf16, not ", orrery::name(a.dtype()));
     const Tensor y = Tensor::empty(s.y, a.dtype(), a.device());
-    a.dtype() == Dtype::f64 ? run<double>(s, a, b, t, y) : run<float>(s, a, b, t, y);
+    dispatch(a.dtype(), name, [&]<class T>() { run<T>(s, a, b, t, y); });
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& g) const {

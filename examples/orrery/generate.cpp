@@ -16,7 +16,7 @@ namespace orrery::program {
 namespace {
 
 struct GenerateSettings {
-  std::string checkpoint, prompt, start;
+  std::string checkpoint, prompt, start, device = "cpu";
   models::SamplingSettings sampling;
   int64_t samples = 1, threads = 0;
 
@@ -32,6 +32,7 @@ struct GenerateSettings {
     v("keep", sampling.keep, "tokens still seen once the context was full; 0: half of the context", at_least(0));
     v("samples", samples, "texts to write", at_least(1));
     v("threads", threads, "cores to use; 0: all", at_least(0));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
 };
 
@@ -75,11 +76,14 @@ int generate(const Arguments& arguments) {
   check(words.empty(), "generate: '", words.empty() ? "" : words[0],
         "' is not of the form --key=value; did you mean --prompt?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
   const std::string checkpoint = find_checkpoint(s.checkpoint), prompt = prompt_of(s);
   const models::CheckpointState state = models::read_state(checkpoint);
   const auto tokenizer = models::restore_tokenizer(state.tokenizer);
   models::Gpt model(models::make_settings(state.settings).gpt);
   models::load_weights(checkpoint, model);
+  nn::move(model, device);
   const std::vector<int32_t> tokens = tokenizer->encode(prompt.empty() ? "\n" : prompt);
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";

@@ -18,10 +18,12 @@ namespace {
 struct GradcheckSettings {
   bool all = false;
   int64_t seed = 0;
+  std::string device = "cpu";
   template <class V>
   void visit(V& v) {
     v("all", all, "check every registered name");
     v("seed", seed, "of the random inputs");
+    v("device", device, "whose derivatives: cpu or cuda; the witnesses are the CPU's", one_of({"cpu", "cuda"}));
   }
 };
 
@@ -100,9 +102,9 @@ std::string place(const Shape& shape, int64_t element) {  // (2, 5): the indices
   return "(" + join(indices) + ")";
 }
 
-void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Totals& totals) {
+void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Device device, Totals& totals) {
   const GradientCase test = nn::make_case(registered, seed);
-  const GradientReport result = check_gradients(test);
+  const GradientReport result = check_gradients(test, device);
   const bool has_reference = static_cast<bool>(test.reference);
   Table table({"input", "elements", "against reference", "against quotient", "worst at", "explicit", "quotient"},
               "lrrrrrr");
@@ -119,7 +121,7 @@ void check_registered(const nn::RegisteredCase& registered, uint64_t seed, Total
          table, registered.name, totals);
 }
 
-void check_name(const Name& n, uint64_t seed, Totals& totals) {
+void check_name(const Name& n, uint64_t seed, Device device, Totals& totals) {
   const auto failed = [&](const std::string& reason) {
     std::cout << n.family << " " << n.name << ": FAILED, " << reason << "\n";
     totals.failed.push_back(n.name);
@@ -130,7 +132,7 @@ void check_name(const Name& n, uint64_t seed, Totals& totals) {
     for (const nn::RegisteredCase& registered : nn::gradient_cases()) {
       if (registered.family != n.family || registered.name != n.name) continue;
       found = true;
-      check_registered(registered, seed, totals);
+      check_registered(registered, seed, device, totals);
     }
     if (!found)
       failed(text("it has no gradient case; its file needs REGISTER_GRADIENT_CASE(\"", n.family, "\", \"", n.name,
@@ -144,7 +146,7 @@ void check_name(const Name& n, uint64_t seed, Totals& totals) {
 
 bool passes_gradcheck(const std::string& family, const std::string& name) {
   Totals totals;
-  check_name({family, name}, 0, totals);
+  check_name({family, name}, 0, Device::cpu, totals);
   return totals.failed.empty();
 }
 
@@ -170,8 +172,10 @@ int gradcheck(const Arguments& arguments) {
     for (const Name& n : find_names(word)) names.insert(n);
   if (settings.all)
     for (const Name& n : every_name()) names.insert(n);
+  const Device device = parse_device(settings.device);
+  check_available(device);
   Totals totals;
-  for (const Name& n : names) check_name(n, static_cast<uint64_t>(settings.seed), totals);
+  for (const Name& n : names) check_name(n, static_cast<uint64_t>(settings.seed), device, totals);
   if (!totals.failed.empty()) std::cout << "FAILED: " << join(totals.failed) << "\n";
   std::cout << names.size() << " names, " << totals.cases << " cases, " << grouped(totals.comparisons)
             << " comparisons, " << totals.failed.size() << " failed" << std::endl;

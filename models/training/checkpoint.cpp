@@ -47,7 +47,7 @@ std::vector<NamedTensor> weights_of(nn::Module& model) {
 }
 std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer) {
   std::vector<NamedTensor> all;
-  for (const auto& [path, tensor] : optimizer.moments()) all.push_back({path, tensor});
+  for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
 

@@ -11,12 +11,14 @@ namespace orrery::models {
 
 double evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch) {
   const NoGrad guard;
+  const Device device = nn::device_of(model);
   double total = 0;
   int64_t count = 0;
   for (const Batch& window : consecutive_windows(tokens, context, batch)) {
     nn::Pass pass;
     const int64_t here = window.targets.count();
-    total += nn::cross_entropy(model(window.inputs, pass), window.targets).item() * static_cast<double>(here);
+    total += nn::cross_entropy(model(window.inputs.to(device), pass), window.targets.to(device)).item() *
+             static_cast<double>(here);
     count += here;
   }
   return total / static_cast<double>(std::max<int64_t>(1, count));

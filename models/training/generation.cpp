@@ -47,6 +47,7 @@ std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const Sam
   const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);
   const NoGrad guard;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
+  const Device device = nn::device_of(model);
   nn::Cache cache = model.make_cache();
   size_t unread = std::min(tokens.size(), context);  // the last tokens, which the cache does not hold
   for (int64_t i = 0; i < s.tokens; ++i) {
@@ -54,7 +55,8 @@ std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const Sam
     nn::Pass pass;
     pass.cache = &cache;
     const auto read = static_cast<int64_t>(unread);
-    const Tensor logits = model(Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread)), pass);
+    const Tensor input = Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread));
+    const Tensor logits = model(input.to(device), pass);
     const int32_t next =
         draw(logits[0][read - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
     tokens.push_back(next);

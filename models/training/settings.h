@@ -28,7 +28,7 @@ struct LossWeights {
 struct TrainSettings {
   std::string model = "gpt-char-small";
   GptSettings gpt;  // of the preset, then changed key by key
-  std::string data, out = "runs/latest", tokenizer = "character", device = "cpu";
+  std::string data, out = "runs/latest", tokenizer = "character", device = "cpu", dtype = "f32";
   double held_out = 0.1;
   int64_t steps = 2000, batch = 12, accumulate = 1;
   double rate = 1e-3, final_rate = 1e-4;
@@ -40,7 +40,7 @@ struct TrainSettings {
   double clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
-  bool resume = false, profile = false;
+  bool graph = false, resume = false, profile = false;
 
   template <class V>
   void visit(V& v) {
@@ -65,6 +65,9 @@ struct TrainSettings {
     v("seed", seed, "same seed, same bits", at_least(0));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("dtype", dtype, "of weights and activations: f32, f64, or bf16 beside weights in f32 that the optimizer keeps",
+      one_of({"f32", "f64", "bf16"}));
+    v("graph", graph, "on a GPU: record a step once and replay it, which saves small models the time of launching");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", at_least(0));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));
     v("keep", keep, "checkpoints that stay; older ones are removed; 0: all", at_least(0));

@@ -1,7 +1,6 @@
 #include "models/training/trainer.h"
 
-#include <chrono>
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/autograd.h"
@@ -11,26 +10,33 @@
 #include "models/settings_file.h"
 #include "models/training/checkpoint.h"
 #include "models/training/evaluation.h"
-#include "models/training/metrics.h"
 #include "nn/loss.h"
 
 namespace orrery::models {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
 void check_settings(const TrainSettings& s) {
   check(!s.data.empty(),
         "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
-  check(s.device == "cpu", "train: device '", s.device, "' is not available in this version; use --device=cpu");
+  check_available(parse_device(s.device));
+  check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
+  check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
   check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out,
         " already holds a run; add --resume=yes to go on with it, or choose another --out");
 }
 
+Dtype dtype_named(const std::string& name) {
+  return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
+}
+
 // A resumed run goes on with the model that it began with, which today's settings and defaults must still describe.
 void check_same_model(const TrainSettings& now, const CheckpointState& state) {
-  GptSettings before = resolved(make_settings(state.settings)).gpt, after = resolved(now).gpt;
+  const TrainSettings then = make_settings(state.settings);
+  check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
+        "; resume it with its own");
+  GptSettings before = resolved(then).gpt, after = resolved(now).gpt;
   after.dropout = before.dropout;  // no part of the model
   const auto old_values = list_settings(before), new_values = list_settings(after);
   for (size_t i = 0; i < old_values.size(); ++i)
@@ -44,6 +50,7 @@ void check_same_model(const TrainSettings& now, const CheckpointState& state) {
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   TrainSettings& s = settings_;
   check_settings(s);
+  device_ = parse_device(s.device);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
@@ -58,6 +65,8 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
+  nn::convert(*model_, dtype_named(s.dtype));
+  nn::move(*model_, device_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
   schedule_ = nn::make_schedule(s.schedule, {.rate = s.rate,
@@ -68,6 +77,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   LossWeights weights = s.losses;
   for (const Setting& one : settings_of(weights))
     if (const double weight = *std::get<double*>(one.value); weight > 0) loss_weights_[one.key] = weight;
+  make_inputs();
   if (resumed.empty()) return;
   const CheckpointState state = read_state(resumed);
   load_weights(resumed, *model_);
@@ -76,47 +86,100 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   optimizer_->set_steps_done(step_);
 }
 
-Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share, ExtraLosses& sums) const {
+void Trainer::make_inputs() {
+  const TrainSettings& s = settings_;
+  tokens_ =
+      std::make_unique<Upload>(Tensor::zeros(Shape{s.accumulate, 2, s.batch, s.gpt.context}, Dtype::i32, device_));
+  numbers_ = std::make_unique<Upload>(Tensor::zeros(Shape{s.accumulate}, Dtype::i32, device_));
+  losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
+  losses_read_ = std::make_unique<Readback>(losses_);
+}
+
+Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share) const {
   Tensor total = loss;
+  int64_t place = 1;
   for (const auto& [name, weight] : loss_weights_) {
     Tensor sum;
     for (const nn::Pass::Loss& one : pass.losses)
       if (one.name == name) sum = sum ? sum + one.value : one.value;
     check(bool(sum), "train: losses.", name, " has a weight, but nothing in this model has that loss");
-    sums[name] += share * sum.item();
+    add_in_place(losses_[place++], scale(sum.detach().to(Dtype::f64), share));
     total = total + scale(sum.to(loss.dtype()), share * weight);
   }
   return total;
 }
 
-double Trainer::update(double* gradient_norm, ExtraLosses& extra) {
+void Trainer::do_step() {
+  const TrainSettings& s = settings_;
+  const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
+  const double share = 1.0 / static_cast<double>(s.accumulate);
   parameters_->forget_gradients();
-  double loss = 0;
-  const double part = 1.0 / static_cast<double>(settings_.accumulate);
-  for (int64_t micro = 0; micro < settings_.accumulate; ++micro) {
-    const Batch batch = batches_->at(step_, micro);
+  zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
+  for (int64_t micro = 0; micro < s.accumulate; ++micro) {
+    const Tensor tokens = tokens_->tensor()[micro];
     nn::Pass pass;
     pass.training = true;
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
-    pass.key = RandomKey{static_cast<uint64_t>(settings_.seed), 0}
-                   .derive("train")
-                   .derive(static_cast<uint64_t>(step_))
-                   .derive(static_cast<uint64_t>(micro));
-    const Tensor share =
-        scale(nn::cross_entropy((*model_)(batch.inputs, pass), batch.targets, settings_.label_smoothing), part);
-    loss += share.item();
-    with_extra_losses(share, pass, part, extra).backward();
+    pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
+    const Tensor loss = scale(nn::cross_entropy((*model_)(tokens[0], pass), tokens[1], s.label_smoothing), share);
+    add_in_place(losses_[0], loss.detach().to(Dtype::f64));
+    with_extra_losses(loss, pass, share).backward();
   }
-  const bool finite = optimizer_->step(schedule_->rate(step_), settings_.clip, gradient_norm);
-  if (!finite || !std::isfinite(loss)) {
-    const std::string last = latest_checkpoint(settings_.out);
-    fail("train: the loss is not finite at step ", step_ + 1, " (loss ", loss, ", gradient norm ", *gradient_norm,
-         "); ", last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
+  optimizer_->update(losses_[0]);
+  nn::after_step(*model_);
+}
+
+void Trainer::queue_step() {
+  const TrainSettings& s = settings_;
+  const auto began = Clock::now();
+  auto* to = tokens_->begin<int32_t>();
+  auto* const numbers = numbers_->begin<int32_t>();
+  for (int64_t micro = 0; micro < s.accumulate; ++micro) {
+    const Batch batch = batches_->at(step_, micro);
+    for (const Tensor& tokens : {batch.inputs, batch.targets})
+      to = std::copy_n(tokens.data<int32_t>(), tokens.count(), to);
+    numbers[micro] = static_cast<int32_t>(step_ * s.accumulate + micro);
+  }
+  tokens_->send(), numbers_->send();
+  const double rate = schedule_->rate(step_);
+  optimizer_->request(rate, s.clip);
+  // The first step is done as it comes: what is made once, on first use, shall not be part of the recording.
+  if (s.graph && step_ > first_step_ && !recorded_) {
+    release_cached(device_);  // the recording has its own memory
+    recorded_ = std::make_unique<RecordedWork>([&] { do_step(); });
+  }
+  recorded_ ? recorded_->replay() : do_step();
+  ++step_;
+  under_way_.push_back({step_, rate, began, optimizer_->fetch_outcome(), losses_read_->fetch()});
+}
+
+void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
+  const TrainSettings& s = settings_;
+  const UnderWay done = under_way_.front();
+  under_way_.pop_front();
+  const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
+  const double* losses = losses_read_->read<double>(done.losses);
+  const double loss = *losses, norm = outcome.gradient_norm;
+  if (!outcome.done) {
+    const std::string last = latest_checkpoint(s.out);
+    fail("train: the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, "); ",
+         last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
          "; try a lower --rate or --clip=1");
   }
-  nn::after_step(*model_);
-  ++step_;
-  return loss;
+  const auto now = Clock::now();
+  const double seconds = seconds_between(std::max(done.began, reported_), now);
+  reported_ = now;
+  stepping_ += seconds;
+  const double tokens = static_cast<double>(s.batch * s.accumulate * s.gpt.context);
+  std::vector<std::pair<std::string, double>> row = {{"loss", loss}, {"gradient_norm", norm}, {"rate", done.rate}};
+  for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
+  row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
+  metrics.write(done.step, row);
+  if (!events.step) return;
+  const double left =
+      stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
+  events.step(
+      {done.step, s.steps, loss, norm, done.rate, seconds * 1e3, tokens / seconds, memory_use(device_).peak, left});
 }
 
 std::string Trainer::save() {
@@ -138,8 +201,12 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   Metrics metrics(s.out, step_);
   TrainingResult result;
   const auto start = Clock::now();
-  const int64_t first = step_;
-  double stepping = 0;  // seconds spent in updates
+  first_step_ = step_, stepping_ = 0, reported_ = start;
+  // A GPU is given its next step before the host asks what came of the last one.
+  const size_t ahead = device_ == Device::cuda ? 1 : 0;
+  const auto report_until = [&](size_t left) {
+    while (under_way_.size() > left) report(metrics, events);
+  };
   const auto validate = [&] {
     validation_loss_ = evaluate(*model_, text_->held_out(), s.gpt.context);
     metrics.write(step_, {{"validation_loss", validation_loss_}});
@@ -148,33 +215,24 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   if (s.profile) start_profile();
   bool stopped = false;
   while (step_ < s.steps && !stopped) {
-    const auto began = Clock::now();
-    const double rate = schedule_->rate(step_);
-    double norm = 0;
-    ExtraLosses extra;
-    const double loss = update(&norm, extra), seconds = seconds_since(began);
-    stepping += seconds;
-    const double tokens = static_cast<double>(s.batch * s.accumulate * s.gpt.context);
-    const int64_t memory = memory_use(Device::cpu).peak;
-    std::vector<std::pair<std::string, double>> row = {{"loss", loss}, {"gradient_norm", norm}, {"rate", rate}};
-    row.insert(row.end(), extra.begin(), extra.end());
-    row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
-    metrics.write(step_, row);
-    if (events.step)
-      events.step({step_, s.steps, loss, norm, rate, seconds * 1e3, tokens / seconds, memory,
-                   stepping / static_cast<double>(step_ - first) * static_cast<double>(s.steps - step_)});
+    queue_step();
+    report_until(ahead);
     stopped = events.stop && events.stop();
     const bool last = step_ == s.steps || stopped;
+    const bool validation = last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0);
+    const bool checkpoint = last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
+    if (validation || checkpoint) report_until(0);
     if (last && s.profile) result.profile = stop_profile();
-    if (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0)) validate();
-    if (last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0)) {
+    if (validation) validate();
+    if (checkpoint) {
       result.checkpoint = save();
       if (events.checkpoint) events.checkpoint(result.checkpoint);
     }
+    if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time
   }
   result.steps_done = step_;
   result.validation_loss = validation_loss_;
-  result.seconds = seconds_since(start);
+  result.seconds = seconds_between(start, Clock::now());
   return result;
 }
 

@@ -1,14 +1,18 @@
 // Training: batches, steps, validation, checkpoints, metrics.  Nothing here prints.
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "engine/profile.h"
+#include "engine/staging.h"
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
+#include "models/training/metrics.h"
 #include "models/training/settings.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
@@ -55,13 +59,23 @@ class Trainer {
   const Text& text() const { return *text_; }
 
  private:
-  using ExtraLosses = std::map<std::string, double>;
-  // One step; returns the mean cross-entropy of its micro-batches, and that of every other loss by its name.
-  double update(double* gradient_norm, ExtraLosses& extra);
-  Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share, ExtraLosses& sums) const;
+  using Clock = std::chrono::steady_clock;
+  struct UnderWay {  // a step that was queued; what came of it is not known yet
+    int64_t step;    // from 1
+    double rate;
+    Clock::time_point began;
+    size_t outcome, losses;  // tickets
+  };
+  void make_inputs();
+  void queue_step();
+  void do_step();  // what the device does in a step, the same each time: it can be recorded
+  Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share) const;
+  // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
+  void report(Metrics& metrics, const TrainingEvents& events);
   std::string save();
 
   TrainSettings settings_;
+  Device device_ = Device::cpu;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Text> text_;
   std::unique_ptr<TextBatches> batches_;
@@ -70,7 +84,16 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;  // above 0, by name
-  int64_t step_ = 0;
+  std::unique_ptr<Upload> tokens_;              // (micro-batch, inputs or targets, batch, context)
+  std::unique_ptr<Upload> numbers_;             // of the micro-batches: what the random keys end with
+  Tensor losses_;                               // means over the micro-batches: cross-entropy, then loss_weights_'s
+  std::unique_ptr<Readback> losses_read_;
+  std::unique_ptr<RecordedWork> recorded_;  // with settings.graph, after a first step that is done as it comes
+  std::deque<UnderWay> under_way_;
+  Clock::time_point reported_;  // the last step
+  double stepping_ = 0;         // seconds of the steps that were reported
+  int64_t first_step_ = 0;      // of this run
+  int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
 };
 

@@ -5,7 +5,8 @@
 //   o_i = S_i^T x_i,                       dx_i = S_i do_i
 //   R_j = sum over the queries i that see j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
 // S grows from the first key to the last under a causal mask, R from the last query to the first; without one both are
-// complete before they are read. Time and memory are linear in T: no state but the running one exists.
+// complete before they are read. Time and memory are linear in T, but that the ends of packed documents are found by
+// comparing. No matrix S is held: each of its columns (rows, for dx and dy) runs on its own, on both devices.
 // normalize=yes: v gets a column of ones, whose sum divides the others (a row whose weights add up to 0 gives 0), so
 // the derivative is that of a quotient. Conventions: the scale D^-1/2 of the scores is split evenly between q and k;
 // packed documents must be contiguous, for the state starts anew at each; full attention without the own token (own=no)
@@ -18,204 +19,262 @@
 
 #include "engine/autograd.h"
 #include "engine/dispatch.h"
+#include "engine/loops.h"
 #include "engine/ops.h"
-#include "engine/parallel.h"
 #include "nn/attention.h"
 
 namespace orrery::nn {
 namespace {
 
-// One head of one sequence: rows of x, y, v, ... at their strides, and which keys each query sees.
-template <class A>
-struct Rows {
-  const A* data;
-  int64_t stride;
-  const A* operator[](int64_t i) const { return data + i * stride; }
-};
-template <class A>
-struct MutableRows {
-  A* data;
-  int64_t stride;
-  A* operator[](int64_t i) const { return data + i * stride; }
-};
+// Query i of a sequence sees the keys [begin, end), both of which never fall as i grows.  Without the own key there are
+// two such ranges: those before it and, of a full attention, those after it.  The latter are `reversed`: queries and
+// keys are counted from the last to the first.
+struct Ranges {
+  bool causal, own, reversed;
+  int64_t offset, queries, keys;
+  const int32_t *lengths, *query_documents, *key_documents;
+  int32_t* ranges;  // (B, Tq, 2)
 
-template <class A>
-void add_outer(A* state, const A* x, const A* v, int64_t rows, int64_t columns) {  // state += x v^T
-  for (int64_t d = 0; d < rows; ++d)
-    for (int64_t e = 0; e < columns; ++e) state[d * columns + e] += x[d] * v[e];
-}
-template <class A>
-void add_left(A* out, const A* state, const A* x, int64_t rows, int64_t columns) {  // out += state^T x
-  for (int64_t d = 0; d < rows; ++d)
-    for (int64_t e = 0; e < columns; ++e) out[e] += state[d * columns + e] * x[d];
-}
-template <class A>
-void add_right(A* out, const A* state, const A* v, int64_t rows, int64_t columns) {  // out += state v
-  constexpr int lanes = 16;                                                          // a plain sum would not vectorize
-  for (int64_t d = 0; d < rows; ++d) {
-    A lane[lanes] = {};
-    const A* const row = state + d * columns;
-    int64_t e = 0;
-    for (; e + lanes <= columns; e += lanes)
-      for (int l = 0; l < lanes; ++l) lane[l] += row[e + l] * v[e + l];
-    for (int l = 0; e < columns; ++e, ++l) lane[l] += row[e] * v[e];
-    A sum = 0;
-    for (int l = 0; l < lanes; ++l) sum += lane[l];
-    out[d] += sum;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {  // r: query i of a sequence, counted as the ranges are
+    const int64_t sequence = r / queries, i = reversed ? queries - 1 - r % queries : r % queries;
+    int64_t begin = 0, end = keys;
+    if (query_documents) {
+      const int32_t id = query_documents[sequence * queries + i];
+      const int32_t* const of_key = key_documents + sequence * keys;
+      const int all = static_cast<int>(keys);
+      begin = all - row.max([=](int j) { return of_key[j] == id ? all - j : 0; });  // all keys, if none is of it
+      end = begin + row.sum([=](int j) { return of_key[j] == id ? 1 : 0; });
+    }
+    const auto smaller = [](int64_t a, int64_t b) { return a < b ? a : b; };
+    const auto larger = [](int64_t a, int64_t b) { return a < b ? b : a; };
+    if (lengths) end = smaller(end, lengths[sequence]);
+    if (causal) end = smaller(end, i + offset + 1);
+    end = larger(begin, end);
+    if (!own && reversed) begin = smaller(larger(begin, i + offset + 1), end);
+    if (!own && !reversed) end = larger(begin, smaller(end, i + offset));
+    int32_t* const out = ranges + 2 * r;
+    const int64_t first = reversed ? keys - end : begin, last = reversed ? keys - begin : end;
+    row.once([=] { out[0] = static_cast<int32_t>(first), out[1] = static_cast<int32_t>(last); });
   }
-}
+};
 
-struct Visible {  // query i sees keys [begin[i], end[i]), both of which never fall as i grows
-  std::vector<int64_t> begin = {}, end = {};
-  bool reversed = false;  // queries and keys are counted from the last to the first
+// (B, T, heads, n) numbers, one token and head at a time, from the last token if `reversed`.
+template <class A>
+struct Heads {
+  A* data;
+  int64_t tokens, heads, n;
+  bool reversed;
+  template <class T>
+  static Heads of(T* data, const Tensor& t, bool reversed) {
+    return {data, t.size(1), t.size(2), t.size(3), reversed};
+  }
+  HOST_DEVICE A* at(int64_t sequence, int64_t head, int64_t i) const {
+    return data + ((sequence * tokens + (reversed ? tokens - 1 - i : i)) * heads + head) * n;
+  }
+};
+
+// out_i[e] += <c_i, s_i>,  s_i = sum over the keys j that i sees of a_j[e] b_j.  A row is one e of one query head.
+template <class A>
+struct ScanOfQueries {
+  Heads<const A> a, b, c;
+  Heads<A> out;
+  const int32_t* ranges;
+  A* states;  // a row each
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t e = r % a.n, head = r / a.n % c.heads, sequence = r / a.n / c.heads;
+    const int64_t key_head = head / (c.heads / a.heads);
+    const int32_t* const range = ranges + 2 * sequence * c.tokens;
+    A* const s = states + r * row.n;
+    int64_t first = 0, next = 0;
+    row.each([=](int k) { s[k] = 0; });
+    for (int64_t i = 0; i < c.tokens; ++i) {
+      if (range[2 * i] != first) {
+        row.each([=](int k) { s[k] = 0; });
+        first = next = range[2 * i];
+      }
+      for (; next < range[2 * i + 1]; ++next) {
+        const A x = a.at(sequence, key_head, next)[e];
+        const A* const y = b.at(sequence, key_head, next);
+        row.each([=](int k) { s[k] += x * y[k]; });
+      }
+      const A* const z = c.at(sequence, head, i);
+      const A sum = row.sum([=](int k) { return s[k] * z[k]; });
+      A* const to = out.at(sequence, head, i) + e;
+      row.once([=] { *to += sum; });
+    }
+  }
+};
+
+// out_j[e] += <c_j, s_j>,  s_j = sum over the queries i that see j of a_i[e] b_i.  A row is one e of one key head,
+// which the query heads of its group read one after the other.
+template <class A>
+struct ScanOfKeys {
+  Heads<const A> a, b, c;
+  Heads<A> out;
+  const int32_t* ranges;
+  A* states;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t e = r % a.n, key_head = r / a.n % c.heads, sequence = r / a.n / c.heads;
+    const int64_t group = a.heads / c.heads;
+    for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) scan(row, r, sequence, head, e);
+  }
+  template <class Row>
+  HOST_DEVICE void scan(Row row, int64_t r, int64_t sequence, int64_t head, int64_t e) const {
+    const int64_t key_head = head / (a.heads / c.heads);
+    const int32_t* const range = ranges + 2 * sequence * a.tokens;
+    A* const s = states + r * row.n;
+    const auto read_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
+      while (next > end) {
+        --next;
+        const A* const z = c.at(sequence, key_head, next);
+        const A sum = row.sum([=](int k) { return s[k] * z[k]; });
+        A* const to = out.at(sequence, key_head, next) + e;
+        row.once([=] { *to += sum; });
+      }
+    };
+    int64_t first = -1, next = 0;
+    for (int64_t i = a.tokens - 1; i >= 0; --i) {
+      if (range[2 * i] != first) {
+        if (first >= 0) read_down_to(first, next);
+        row.each([=](int k) { s[k] = 0; });
+        first = range[2 * i], next = range[2 * i + 1];
+      }
+      read_down_to(range[2 * i + 1], next);
+      const A x = a.at(sequence, head, i)[e];
+      const A* const y = b.at(sequence, head, i);
+      row.each([=](int k) { s[k] += x * y[k]; });
+    }
+    if (first >= 0) read_down_to(first, next);
+  }
+};
+
+// 1 for the queries, or for the keys, that have part in any pair, else 0.
+template <class T>
+struct PartOfQueries {
+  const int32_t *ranges, *more;  // `more`: the reversed ones, or null
+  int64_t queries;
+  Out<T> part;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t mirrored = r - r % queries + queries - 1 - r % queries;
+    const bool some = ranges[2 * r] < ranges[2 * r + 1] || (more && more[2 * mirrored] < more[2 * mirrored + 1]);
+    const Out<T> out = part;
+    row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
+  }
+};
+template <class T>
+struct PartOfKeys {
+  const int32_t *ranges, *more;
+  int64_t queries, keys;
+  Out<T> part;
+  // The first query whose range ends beyond j has the smallest begin of all that do.
+  HOST_DEVICE static bool seen(const int32_t* range, int64_t queries, int64_t j) {
+    int64_t low = 0, high = queries;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (range[2 * middle + 1] > j)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low < queries && range[2 * low] <= j;
+  }
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t first = r / keys * queries * 2, j = r % keys;
+    const bool some = seen(ranges + first, queries, j) || (more && seen(more + first, queries, keys - 1 - j));
+    const Out<T> out = part;
+    row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
+  }
 };
 
 struct LinearRead {
   static constexpr const char* name = "linear_attention";
   ReadingOptions options;
 
-  // The keys that are seen, as ranges that sums can run over: one for each query, but two without a causal mask and
-  // without the own key, those before it and, backwards, those after it.
-  std::vector<Visible> visible(int64_t sequence, int64_t queries, int64_t keys) const {
-    Visible all = ranges(sequence, queries, keys);
-    if (options.own) return {all};
-    Visible after{.reversed = true};
-    for (int64_t i = queries; i-- > 0;) {
-      const auto at = static_cast<size_t>(i);
-      const int64_t own = i + options.query_offset;
-      after.begin.push_back(keys - all.end[at]);
-      after.end.push_back(std::max(keys - all.end[at], keys - std::max(all.begin[at], own + 1)));
-      all.end[at] = std::max(all.begin[at], std::min(all.end[at], own));
+  struct Visible {
+    Tensor ranges;  // (B, Tq, 2) i32
+    bool reversed;
+  };
+  std::vector<Visible> visible(const Tensor& query, const Tensor& key) const {
+    const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
+    const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
+    if (options.query_documents && query.device() == Device::cpu) check_contiguous(batch, queries, keys);
+    std::vector<Visible> all;
+    for (const bool reversed : {false, true}) {
+      if (reversed && (options.own || options.causal)) continue;
+      all.push_back({Tensor::empty(Shape{batch, queries, 2}, Dtype::i32, query.device()), reversed});
+      rows(query.device(), batch * queries, options.query_documents ? static_cast<int>(keys) : 1,
+           Ranges{options.causal, options.own, reversed, options.query_offset, queries, keys, numbers(options.lengths),
+                  numbers(options.query_documents), numbers(options.key_documents),
+                  all.back().ranges.mutable_data<int32_t>()});
     }
-    if (options.causal) return {all};
-    return {all, after};
+    return all;
   }
-  Visible ranges(int64_t sequence, int64_t queries, int64_t keys) const {
-    const int64_t length = options.lengths ? options.lengths.data<int32_t>()[sequence] : keys;
-    const auto ids = [&](const Tensor& t, int64_t n) { return t ? t.data<int32_t>() + sequence * n : nullptr; };
-    const int32_t *const of_query = ids(options.query_documents, queries), *const of_key =
-                                                                               ids(options.key_documents, keys);
-    Visible see;
-    for (int64_t i = 0, first = 0, last = 0; i < queries; ++i) {
-      if (of_query && (i == 0 || of_query[i] != of_query[i - 1])) {  // the document of this query
-        first = std::find(of_key + last, of_key + keys, of_query[i]) - of_key;
+  // Documents that are not give wrong sums on a device, which cannot tell.
+  void check_contiguous(int64_t batch, int64_t queries, int64_t keys) const {
+    for (int64_t sequence = 0; sequence < batch; ++sequence) {
+      const int32_t *const of_query = options.query_documents.data<int32_t>() + sequence * queries,
+                           *const of_key = options.key_documents.data<int32_t>() + sequence * keys;
+      for (int64_t i = 0, last = 0; i < queries; ++i) {
+        if (i > 0 && of_query[i] == of_query[i - 1]) continue;
+        const int64_t first = std::find(of_key + last, of_key + keys, of_query[i]) - of_key;
         last = std::find_if(of_key + first, of_key + keys, [&](int32_t id) { return id != of_query[i]; }) - of_key;
         check(std::find(of_key + last, of_key + keys, of_query[i]) == of_key + keys &&
                   std::find(of_key, of_key + first, of_query[i]) == of_key + first,
               "linear: document ", of_query[i], " of sequence ", sequence,
               " is not contiguous; running sums need packed documents one after the other");
       }
-      int64_t end = std::min(of_query ? last : keys, length);
-      if (options.causal) end = std::min(end, i + options.query_offset + 1);
-      see.begin.push_back(first);
-      see.end.push_back(std::max(first, end));
     }
-    return see;
   }
 
-  template <class A>
-  struct Head {
-    Rows<A> x, y, v;
-    int64_t queries, features, values;
-  };
-  // 1 for the queries and for the keys that have part in any pair, 0 for the others: (B, Tq, 1, 1) and (B, Tk, 1, 1),
-  // or undefined if all have.
+  // 1 for the queries and for the keys that have part in any pair, 0 for the others: (B, Tq, 1, 1) and (B, Tk, 1, 1).
   struct Parts {
     Tensor queries, keys;
   };
-  Parts parts(int64_t batch, int64_t queries, int64_t keys, Dtype dtype) const {
-    std::vector<double> of_queries(static_cast<size_t>(batch * queries)), of_keys(static_cast<size_t>(batch * keys));
-    for (int64_t b = 0; b < batch; ++b)
-      for (const Visible& see : visible(b, queries, keys))
-        for (int64_t i = 0, done = 0; i < queries; ++i) {
-          const int64_t begin = see.begin[static_cast<size_t>(i)], end = see.end[static_cast<size_t>(i)];
-          if (begin < end) of_queries[static_cast<size_t>(b * queries + (see.reversed ? queries - 1 - i : i))] = 1;
-          for (int64_t j = std::max(begin, done); j < end; ++j)
-            of_keys[static_cast<size_t>(b * keys + (see.reversed ? keys - 1 - j : j))] = 1;
-          done = std::max(done, end);
-        }
-    const auto some = [&](const std::vector<double>& x, int64_t count) {
-      return std::find(x.begin(), x.end(), 0.0) == x.end() ? Tensor()
-                                                           : Tensor::from(Shape{batch, count, 1, 1}, x, dtype);
-    };
-    return {some(of_queries, queries), some(of_keys, keys)};
+  Parts parts(const Tensor& query, const Tensor& key) const {
+    const std::vector<Visible> see = visible(query, key);
+    const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
+    const int32_t *const ranges = see[0].ranges.data<int32_t>(), *const more = see.size() > 1
+                                                                                   ? see[1].ranges.data<int32_t>()
+                                                                                   : nullptr;
+    const Parts parts = {Tensor::empty(Shape{batch, queries, 1, 1}, query.dtype(), query.device()),
+                         Tensor::empty(Shape{batch, keys, 1, 1}, query.dtype(), query.device())};
+    dispatch(query.dtype(), name, [&]<class T>() {
+      rows(query.device(), batch * queries, 1,
+           PartOfQueries<T>{ranges, more, queries, {parts.queries.mutable_data<T>()}});
+      rows(query.device(), batch * keys, 1, PartOfKeys<T>{ranges, more, queries, keys, {parts.keys.mutable_data<T>()}});
+    });
+    return parts;
   }
 
-  template <class A>
-  static Head<A> head(const Tensor& x, const Tensor& y, const Tensor& v, int64_t sequence, int64_t h, bool reversed) {
-    const int64_t key_head = h / (x.size(2) / y.size(2));
-    const auto rows = [&](const Tensor& t, int64_t at) { return rows_of(t.data<A>(), t, sequence, at, reversed); };
-    return {rows(x, h), rows(y, key_head), rows(v, key_head), x.size(1), x.size(3), v.size(3)};
-  }
-  // The rows of one head of t, whose numbers are `data`.
-  template <class P>
-  static auto rows_of(P* data, const Tensor& t, int64_t sequence, int64_t h, bool reversed) {
-    const int64_t stride = t.size(2) * t.size(3), first = reversed ? t.size(1) - 1 : 0;
-    P* const row = data + (sequence * t.size(1) + first) * stride + h * t.size(3);
-    using A = std::remove_const_t<P>;
-    return std::conditional_t<std::is_const_v<P>, Rows<A>, MutableRows<A>>{row, reversed ? -stride : stride};
-  }
-  template <class A>
-  static MutableRows<A> mutable_rows(const Tensor& t, int64_t sequence, int64_t h, bool reversed) {
-    return rows_of(t.mutable_data<A>(), t, sequence, h, reversed);
-  }
-
-  // Calls read(i, state) for every query, in order, with the state S_i.
-  template <class A, class Read>
-  static void scan_queries(const Head<A>& h, const Visible& see, const Read& read) {
-    std::vector<A> state(static_cast<size_t>(h.features * h.values));
-    int64_t first = 0, next = 0;
-    for (int64_t i = 0; i < h.queries; ++i) {
-      const auto at = static_cast<size_t>(i);
-      if (see.begin[at] != first) std::fill(state.begin(), state.end(), A(0)), first = next = see.begin[at];
-      for (; next < see.end[at]; ++next) add_outer(state.data(), h.y[next], h.v[next], h.features, h.values);
-      read(i, state.data());
-    }
-  }
-  // Calls read(j, state) for every key that is seen, from the last to the first, with the state R_j.
-  template <class A, class Read>
-  static void scan_keys(const Head<A>& h, Rows<A> dy, const Visible& see, const Read& read) {
-    std::vector<A> state(static_cast<size_t>(h.features * h.values));
-    int64_t first = -1, next = 0;  // keys at `next` and beyond are done
-    for (int64_t i = h.queries - 1; i >= 0; --i) {
-      const auto at = static_cast<size_t>(i);
-      if (see.begin[at] != first) {
-        if (first >= 0)
-          while (next > first) read(--next, state.data());
-        std::fill(state.begin(), state.end(), A(0)), first = see.begin[at], next = see.end[at];
+  // Adds to `out` for every e of every head of c: Scan says what.
+  template <template <class> class Scan>
+  static void scan(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& out, const Visible& see) {
+    const int64_t count = c.size(0) * c.size(2) * a.size(3);
+    const Tensor states = Tensor::empty(Shape{count, b.size(3)}, c.dtype(), c.device());
+    dispatch(c.dtype(), name, [&]<class T>() {
+      if constexpr (std::is_same_v<Arithmetic<T>, T>) {
+        const auto read = [&](const Tensor& t) { return Heads<const T>::of(t.data<T>(), t, see.reversed); };
+        rows(c.device(), count, static_cast<int>(b.size(3)),
+             Scan<T>{read(a), read(b), read(c), Heads<T>::of(out.mutable_data<T>(), out, see.reversed),
+                     see.ranges.data<int32_t>(), states.mutable_data<T>()});
       }
-      while (next > see.end[at]) read(--next, state.data());
-      add_outer(state.data(), h.x[i], dy[i], h.features, h.values);
-    }
-    if (first >= 0)
-      while (next > first) read(--next, state.data());
+    });
   }
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& y, const Tensor& v) const {
-    check(x.device() == Device::cpu,
-          "linear: runs on the CPU only in this version; move the operands with .to(Device::cpu)");
     if (x.dtype() == Dtype::bf16) {
       Saved none;
       const Tensor o = forward(none, x.to(Dtype::f32), y.to(Dtype::f32), v.to(Dtype::f32)).to(Dtype::bf16);
       saved.keep(x, y, v);
       return o;
     }
-    const Tensor o = Tensor::zeros(x.shape().with(-1, v.size(-1)), x.dtype());
-    const int64_t heads = x.size(2);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      if constexpr (std::is_same_v<A, T>)
-        parallel_for(x.size(0) * heads, 1, [&](int64_t begin, int64_t end) {
-          for (int64_t u = begin; u < end; ++u) {
-            for (const Visible& see : visible(u / heads, x.size(1), y.size(1))) {
-              const Head<A> h = head<A>(x, y, v, u / heads, u % heads, see.reversed);
-              const MutableRows<A> out = mutable_rows<A>(o, u / heads, u % heads, see.reversed);
-              scan_queries(h, see,
-                           [&](int64_t i, const A* state) { add_left(out[i], state, h.x[i], h.features, h.values); });
-            }
-          }
-        });
-    });
+    const Tensor o = Tensor::zeros(x.shape().with(-1, v.size(-1)), x.dtype(), x.device());
+    for (const Visible& see : visible(x, y)) scan<ScanOfQueries>(v, y, x, o, see);
     saved.keep(x, y, v);
     return o;
   }
@@ -228,38 +287,13 @@ struct LinearRead {
     return d;
   }
   Gradients<3> gradients(const Tensor& x, const Tensor& y, const Tensor& v, const Tensor& dy) const {
-    Gradients<3> d = {Tensor::zeros_like(x), Tensor::zeros_like(y), Tensor::zeros_like(v)};
-    const int64_t key_heads = y.size(2);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      if constexpr (std::is_same_v<A, T>)
-        parallel_for(x.size(0) * key_heads, 1, [&](int64_t begin, int64_t end) {
-          for (int64_t u = begin; u < end; ++u) {
-            const int64_t sequence = u / key_heads, key_head = u % key_heads;
-            for (const Visible& see : visible(sequence, x.size(1), y.size(1)))
-              add_gradients<A>(x, y, v, dy, d, sequence, key_head, see);
-          }
-        });
-    });
-    return d;
-  }
-  // of one key head and the query heads that read it
-  template <class A>
-  static void add_gradients(const Tensor& x, const Tensor& y, const Tensor& v, const Tensor& dy, const Gradients<3>& d,
-                            int64_t sequence, int64_t key_head, const Visible& see) {
-    const int64_t group = x.size(2) / y.size(2);
-    const MutableRows<A> dk = mutable_rows<A>(d[1], sequence, key_head, see.reversed);
-    const MutableRows<A> dv = mutable_rows<A>(d[2], sequence, key_head, see.reversed);
-    for (int64_t q = key_head * group; q < (key_head + 1) * group; ++q) {
-      const Head<A> h = head<A>(x, y, v, sequence, q, see.reversed);
-      const Rows<A> g = rows_of(dy.data<A>(), dy, sequence, q, see.reversed);
-      const MutableRows<A> dx = mutable_rows<A>(d[0], sequence, q, see.reversed);
-      scan_queries(h, see, [&](int64_t i, const A* s) { add_right(dx[i], s, g[i], h.features, h.values); });
-      scan_keys(h, g, see, [&](int64_t j, const A* r) {
-        add_right(dk[j], r, h.v[j], h.features, h.values);
-        add_left(dv[j], r, h.y[j], h.features, h.values);
-      });
+    const Gradients<3> d = {Tensor::zeros_like(x), Tensor::zeros_like(y), Tensor::zeros_like(v)};
+    for (const Visible& see : visible(x, y)) {
+      scan<ScanOfQueries>(y, v, dy, d[0], see);
+      scan<ScanOfKeys>(x, dy, v, d[1], see);
+      scan<ScanOfKeys>(dy, x, y, d[2], see);
     }
+    return d;
   }
 };
 
@@ -295,7 +329,7 @@ class LinearAttention final : public AttentionLayer {
     if (by_simple_operations()) return read_values(weights(r, o), r, o);
     const auto [x, y] = features(r, o);
     if (!normalize_) return record(LinearRead{o}, x, y, r.value);
-    const Tensor ones = Tensor::full(r.value.shape().with(-1, 1), 1, r.value.dtype());
+    const Tensor ones = Tensor::full(r.value.shape().with(-1, 1), 1, r.value.dtype(), r.value.device());
     const Tensor read = record(LinearRead{o}, x, y, concatenate({r.value, ones}, 3));
     return divided(slice(read, 3, 0, r.value.size(3)), slice(read, 3, r.value.size(3), r.value.size(3) + 1));
   }
@@ -309,16 +343,16 @@ class LinearAttention final : public AttentionLayer {
   }
   // Of queries and keys.  Those that have part in no pair are set to zero before F, whose slope at NaN is NaN.
   std::pair<Tensor, Tensor> features(const Reading& r, const ReadingOptions& o) const {
-    const LinearRead::Parts parts =
-        LinearRead{o}.parts(r.query.size(0), r.query.size(1), r.key.size(1), r.query.dtype());
+    const LinearRead::Parts parts = LinearRead{o}.parts(r.query, r.key);
+    const Tensor zero = Tensor::zeros({1}, r.query.dtype(), r.query.device());
     const auto map = [&](const Tensor& x, const Tensor& part) {
-      return function_((part ? where(part, x, Tensor::zeros({1}, x.dtype())) : x) * std::sqrt(o.scale));
+      return function_(where(part, x, zero) * std::sqrt(o.scale));
     };
     return {map(r.query, parts.queries), map(r.key, parts.keys)};
   }
   static Tensor divided(const Tensor& x, const Tensor& by) {  // 0 where `by` is 0
-    const Tensor one = Tensor::full({1}, 1, by.dtype());
-    return where(by, x / where(by, by, one), Tensor::zeros({1}, x.dtype()));
+    const Tensor one = Tensor::full({1}, 1, by.dtype(), by.device());
+    return where(by, x / where(by, by, one), Tensor::zeros({1}, x.dtype(), x.device()));
   }
 
   Activation function_;

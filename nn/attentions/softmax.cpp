@@ -75,8 +75,9 @@ class Softmax final : public AttentionLayer {
     const Read read = attend(tempered(r), tempered(o), {}, regularized);
     if (regularized) {
       const Dtype dtype = read.entropy.dtype();
-      const Tensor theta = threshold_.value ? threshold_.value.to(dtype)
-                                            : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype);
+      const Tensor theta =
+          threshold_.value ? threshold_.value.to(dtype)
+                           : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype, read.entropy.device());
       pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.visible = counted_keys(r, o)}));
     }
     return read.output;

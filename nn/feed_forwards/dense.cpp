@@ -164,7 +164,7 @@ Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const T
   check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
         x.shape(), " with weights ", input.shape(), " and ", output.shape(),
         "; they must be (slots, width) and (width, slots)");
-  return record(InArithmetic<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
+  return record(OfEveryDtype<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
 }
 Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
                           const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,

@@ -12,6 +12,7 @@
 // parameters as the two of a dense layer, is applied by two_thirds=yes, rounded to the nearest whole number.
 // Biases, which the paper leaves out, follow the block's setting.
 #include <algorithm>
+#include <type_traits>
 
 #include "engine/matmul.h"
 #include "engine/ops.h"
@@ -23,23 +24,31 @@
 namespace orrery::nn {
 namespace {
 
+// Whether the loops below work on the rows of z where they are.  They hold what is between in T, and run on the CPU:
+// for bf16, and on a GPU, the halves of z are copied and go through the activation's own kernels.
+template <class T>
+bool fused(const Tensor& z) {
+  return z.device() == Device::cpu && std::is_same_v<T, Arithmetic<T>>;
+}
+
 // h = F(g) u, row by row of z.
 template <class T>
 Tensor gated(const Activation& activation, const Tensor& z) {
-  if (z.device() == Device::cuda) {
+  if (!fused<T>(z)) {
     const std::vector<Tensor> halves = split(z, 2, -1);
     return activation.gate(halves[0], halves[1]);
   }
   constexpr int64_t elements_of_a_piece = 16384;
   const int64_t rows = z.shape().rows(), slots = z.size(-1) / 2;
-  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype());
-  const T* const from = z.data<T>();
-  T* const to = h.mutable_data<T>();
+  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device());
+  using A = Arithmetic<T>;
+  const A* const from = z.data<A>();
+  A* const to = h.mutable_data<A>();
   parallel_for(rows, std::max<int64_t>(1, elements_of_a_piece / slots), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const T *const g = from + 2 * slots * r, *const u = g + slots;
-      T* const out = to + slots * r;
-      activation.values(dtype_of<T>, g, out, slots);
+      const A *const g = from + 2 * slots * r, *const u = g + slots;
+      A* const out = to + slots * r;
+      activation.values(dtype_of<A>, g, out, slots);
       for (int64_t i = 0; i < slots; ++i) out[i] *= u[i];
     }
   });
@@ -67,7 +76,7 @@ struct Pullback {  // dz, and h in place of dh
   }
 };
 
-// dz = (dg | du) from z and dh, on a GPU.
+// dz = (dg | du) from z and dh.
 Tensor pulled_back(const Activation& activation, const Tensor& z, const Tensor& dh) {
   const std::vector<Tensor> halves = split(z, 2, -1);
   const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);
@@ -93,13 +102,14 @@ struct GatedFeedForward {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
     const int64_t rows = x.shape().rows(), slots = output.size(1);
     Tensor h, dz;
-    if (x.device() == Device::cuda) {
+    if (!fused<T>(z)) {
       h = gated<T>(activation, z), dz = pulled_back(activation, z, matmul(dy, output));
     } else {
+      using A = Arithmetic<T>;
       h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device()), dz = Tensor::empty_like(z);
-      const Pullback<T> epilogue{activation, z.data<T>(), dz.mutable_data<T>(), slots};
-      multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                  {h.mutable_data<T>()}, {&epilogue, Pullback<T>::row});
+      const Pullback<A> epilogue{activation, z.data<A>(), dz.mutable_data<A>(), slots};
+      multiply<A>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
+                  {h.mutable_data<A>()}, {&epilogue, Pullback<A>::row});
     }
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
@@ -183,7 +193,7 @@ Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const T
   check(x.shape().rank() >= 1 && output.shape().rank() == 2 && input.shape() == Shape{2 * output.size(1), x.size(-1)},
         "gated_feed_forward: x ", x.shape(), " with weights ", input.shape(), " and ", output.shape(),
         "; they must be (2 slots, width) and (width, slots)");
-  return record(InArithmetic<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
+  return record(OfEveryDtype<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
 }
 
 }  // namespace orrery::nn

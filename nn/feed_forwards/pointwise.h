@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/autograd.h"
+#include "engine/dispatch.h"
 #include "nn/feed_forward.h"
 
 namespace orrery::nn {
@@ -46,27 +47,22 @@ Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, co
                           const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
                           const Tensor& residual);
 
-// An operation whose Formula is written for float and double:
+// An operation whose Formula is a template of the element type:
+//   static constexpr const char* name = "dense_feed_forward";
 //   static constexpr int inputs = 6;
 //   template <class T> Tensor forward_as(Saved&, inputs...) const;
 //   template <class T> Gradients<6> backward_as(const Saved&, const Tensor& dy) const;
-// On bf16 it runs in f32, with what it takes and gives converted.
 template <class Formula>
-struct InArithmetic : Formula {
+struct OfEveryDtype : Formula {
   template <std::same_as<Tensor>... Input>
   Tensor forward(Saved& saved, const Tensor& x, const Input&... other) const {
-    if (x.dtype() == Dtype::f64) return Formula::template forward_as<double>(saved, x, other...);
-    if (x.dtype() == Dtype::f32) return Formula::template forward_as<float>(saved, x, other...);
-    const auto in_f32 = [](const Tensor& t) { return t ? t.to(Dtype::f32) : t; };
-    return Formula::template forward_as<float>(saved, in_f32(x), in_f32(other)...).to(x.dtype());
+    const Formula& formula = *this;
+    return dispatch(x.dtype(), Formula::name,
+                    [&]<class T>() { return formula.template forward_as<T>(saved, x, other...); });
   }
   Gradients<Formula::inputs> backward(const Saved& saved, const Tensor& dy) const {
-    if (dy.dtype() == Dtype::f64) return Formula::template backward_as<double>(saved, dy);
-    if (dy.dtype() == Dtype::f32) return Formula::template backward_as<float>(saved, dy);
-    Gradients<Formula::inputs> d = Formula::template backward_as<float>(saved, dy.to(Dtype::f32));
-    for (Tensor& g : d)
-      if (g) g = g.to(dy.dtype());
-    return d;
+    const Formula& formula = *this;
+    return dispatch(dy.dtype(), Formula::name, [&]<class T>() { return formula.template backward_as<T>(saved, dy); });
   }
 };
 

@@ -24,7 +24,7 @@ struct CountedTerms {
 template <class F, class T, bool Second>
 struct CountedSlope {
   F f;
-  In<T> dloss;
+  const Arithmetic<T>* dloss;
   const double* count;
   template <class A>
   HOST_DEVICE A operator()(A x, A c) const {
@@ -51,7 +51,7 @@ struct CountedMean {
     });
     const Tensor at_least_one = maximum(count, Tensor::full(Shape{}, 1, Dtype::f64, x.device()));
     saved.keep(x, c, at_least_one);
-    return (total / at_least_one).to(x.dtype());
+    return (total / at_least_one).to(x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     Gradients<2> d;
@@ -64,7 +64,7 @@ struct CountedMean {
   Tensor gradient(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &c = saved[1], dx = Tensor::empty_like(x);
     dispatch(x.dtype(), name, [&]<class T>() {
-      map(x.device(), x.count(), CountedSlope<F, T, Second>{f, {dy.data<T>()}, saved[2].data<double>()},
+      map(x.device(), x.count(), CountedSlope<F, T, Second>{f, dy.data<Arithmetic<T>>(), saved[2].data<double>()},
           dx.mutable_data<T>(), x.data<T>(), c.data<T>());
     });
     return dx;

@@ -4,8 +4,10 @@
 // arXiv:1512.00567
 //   loss = (sum of l over the rows with a target) / N,   N = the number of such rows
 //   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target, which is any below 0
-// Kept: the logits, the targets and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits with
-// their gradient if nobody else owns them, so a vocabulary of 50,000 is held once.
+// Kept: the logits, the targets, N and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits
+// with their gradient if nobody else owns them, so a vocabulary of 50,000 is held once.
+#include <cmath>
+
 #include "engine/autograd.h"
 #include "engine/dispatch.h"
 #include "engine/loops.h"
@@ -33,7 +35,8 @@ struct RowLoss {
     const A even = smoothing > 0 ? smoothing / static_cast<A>(row.n) * row.sum([&](int v) { return z[v]; }) : A(0);
     row.once([&] {
       log_sum[r] = lse;
-      loss[r] = target[r] < 0 ? A(0) : lse - (1 - smoothing) * z[target[r]] - even;
+      const int t = target[r];  // one that cannot be leaves a NaN: a device cannot tell an error
+      loss[r] = t < 0 ? A(0) : t < row.n ? lse - (1 - smoothing) * z[t] - even : A(NAN);
     });
   }
 };
@@ -44,34 +47,37 @@ struct RowGradient {
   Out<T> gradient;
   const int32_t* target;
   const A* log_sum;
-  In<T> dloss;
-  A share, smoothing;  // 1 / N
+  const A* dloss;
+  const double* share;  // 1 / N
+  A smoothing;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> z = logits.at(r * row.n);
     const Out<T> dz = gradient.at(r * row.n);
-    const A lse = log_sum[r], g = target[r] < 0 ? A(0) : dloss[0] * share;
+    const A lse = log_sum[r], g = target[r] < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]);
     const A even = smoothing / static_cast<A>(row.n), hit = 1 - smoothing;
     const int t = target[r];
     row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - even - (v == t ? hit : A(0))) * g; });
   }
 };
 template <class A>
-struct LossOfRow {
+struct LossOfRow {  // and whether it counts
   const A* loss;
-  HOST_DEVICE double operator()(int64_t r, int64_t) const { return loss[r]; }
+  const int32_t* target;
+  HOST_DEVICE Several<double, 2> operator()(int64_t r, int64_t) const {
+    return {{static_cast<double>(loss[r]), target[r] < 0 ? 0.0 : 1.0}};
+  }
 };
 
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
-  int64_t targets_counted;
   double smoothing;
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
     const Dtype arithmetic = logits.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
     const Tensor log_sum = Tensor::empty(targets.shape(), arithmetic, logits.device()),
                  loss = Tensor::empty_like(log_sum);
-    const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device());
+    const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device()), count = Tensor::empty_like(total);
     dispatch(logits.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
@@ -80,10 +86,12 @@ struct CrossEntropy {
                       log_sum.mutable_data<A>(),
                       loss.mutable_data<A>(),
                       static_cast<A>(smoothing)});
-      reduce(logits.device(), 1, targets.count(), 1, LossOfRow<A>{loss.data<A>()}, total.mutable_data<double>());
+      reduce(logits.device(), 1, targets.count(), 1, LossOfRow<A>{loss.data<A>(), targets.data<int32_t>()},
+             Outputs<double, 2>{{total.mutable_data<double>(), count.mutable_data<double>()}});
     });
-    saved.keep(logits, targets, log_sum);
-    return scale(total, 1 / static_cast<double>(targets_counted)).to(logits.dtype());
+    const Tensor share = reciprocal(count);
+    saved.keep(logits, targets, log_sum, share);
+    return (total * share).to(log_sum.dtype());
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], dz = saved.take(0);
@@ -94,13 +102,25 @@ struct CrossEntropy {
                           {dz.mutable_data<T>()},
                           targets.data<int32_t>(),
                           log_sum.data<A>(),
-                          {dy.data<T>()},
-                          A(1) / static_cast<A>(targets_counted),
+                          dy.data<A>(),
+                          saved[3].data<double>(),
                           static_cast<A>(smoothing)});
     });
     return {dz, Tensor()};
   }
 };
+
+// On the CPU.  On a device an impossible target, and a batch without any, make a loss that is not a number.
+void check_targets(const Tensor& targets, int64_t classes) {
+  const int32_t* const t = targets.data<int32_t>();
+  int64_t counted = 0;
+  for (int64_t i = 0; i < targets.count(); ++i) {
+    check(t[i] < classes, "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ", classes - 1,
+          " (a negative one leaves its row out)");
+    counted += t[i] >= 0;
+  }
+  check(counted > 0, "cross_entropy: no row has a target, so there is no mean; leave such a batch out");
+}
 
 Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) {
   const Tensor top = max(logits, -1, true).detach();
@@ -146,16 +166,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
   check(logits.shape().rank() >= 1 && targets.dtype() == Dtype::i32 && targets.shape() == logits.shape().without(-1),
         "cross_entropy: targets ", targets.shape(), " ", name(targets.dtype()), " for logits ", logits.shape(),
         "; they must be i32 without the last axis");
-  int64_t counted = 0;
-  const Tensor host = targets.to(Device::cpu);
-  const int32_t* const t = host.data<int32_t>();
-  for (int64_t i = 0; i < targets.count(); ++i) {
-    check(t[i] < logits.size(-1), "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ",
-          logits.size(-1) - 1, " (a negative one leaves its row out)");
-    counted += t[i] >= 0;
-  }
-  check(counted > 0, "cross_entropy: no row has a target, so there is no mean; leave such a batch out");
-  return record(CrossEntropy{counted, smoothing}, logits, targets);
+  if (targets.device() == Device::cpu) check_targets(targets, logits.size(-1));
+  return record(CrossEntropy{smoothing}, logits, targets);
 }
 
 }  // namespace orrery::nn

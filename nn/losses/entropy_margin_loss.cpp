@@ -42,7 +42,7 @@ GradientCase gradient_case(const CaseTensors& random) {
                margin = Tensor::from({4}, {0, 0, 0.7 * std::log(2), 0.7 * std::log(3)}, Dtype::f64),
                counted = Tensor::from({4}, {0, 1, 1, 1}, Dtype::f64);
   return {{{"entropies", random({2, 3, 4}) + 0.3}},
-          [=](const auto& in) { return entropy_margin_loss(in[0], visible); },
+          [=](const auto& in) { return entropy_margin_loss(in[0], visible.to(in[0].device())); },
           [=](const auto& in) {
             return sum(maximum(in[0] - margin, Tensor::zeros({1}, Dtype::f64)) * counted) / (2.0 * 3.0 * 3.0);
           }};

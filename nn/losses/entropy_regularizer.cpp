@@ -22,13 +22,14 @@ namespace {
 
 struct Regularize {
   static constexpr const char* name = "entropy_regularizer";
-  double tolerance, ceiling;
-  Tensor share;  // (B, 1, T) of each row in the mean: 1 / how many count, or 0
+  double tolerance;
+  Tensor ceiling;  // E_max, one number
+  Tensor share;    // (B, 1, T) of each row in the mean: 1 / how many count, or 0
 
   Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {
     const Tensor counted = where(share, entropies, Tensor::zeros({1}, entropies.dtype(), entropies.device()));
     const Tensor excess = sum(counted * share, {0, 2}) - threshold * ceiling;
-    const Tensor active = step(absolute(excess) - tolerance * ceiling), paid = excess * active;
+    const Tensor active = step(absolute(excess) - ceiling * tolerance), paid = excess * active;
     saved.keep(paid);
     return mean(paid * paid);
   }
@@ -37,7 +38,7 @@ struct Regularize {
     const Tensor of_head = saved[0] * dy * (2 / static_cast<double>(heads));
     Gradients<2> d;
     if (saved.needs(0)) d[0] = of_head.reshape(Shape{1, heads, 1}) * share;
-    if (saved.needs(1)) d[1] = of_head * -ceiling;
+    if (saved.needs(1)) d[1] = -(of_head * ceiling);
     return d;
   }
 };
@@ -122,7 +123,7 @@ Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, con
   const Tensor visible = visible_of(entropies, settings), zero = Tensor::zeros({1}, visible.dtype(), visible.device()),
                one = Tensor::full({1}, 1, visible.dtype(), visible.device()), counted = where(visible, one, zero);
   const Tensor share = counted / maximum(sum(counted), one);
-  const double ceiling = sum(log(where(visible, visible, one)) * share).item();
+  const Tensor ceiling = sum(log(where(visible, visible, one)) * share);
   return record(Regularize{settings.tolerance, ceiling, share}, entropies, threshold);
 }
 

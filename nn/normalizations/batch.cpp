@@ -25,6 +25,11 @@
 namespace orrery::nn {
 namespace {
 
+template <class A>
+struct Counted {
+  RealTokens real;
+  HOST_DEVICE A operator()(int64_t, int64_t r) const { return real(r) ? A(1) : A(0); }
+};
 template <class T>
 struct Value {
   In<T> x;
@@ -85,13 +90,14 @@ struct InputGradient {
   In<T> x, weight, dy;
   Out<T> dx;
   const A *mean, *rstd, *dweight, *dbias;
-  A share;  // 1 / N, or 0 where the statistics are constants
+  const A* tokens;  // N, or null where the statistics are constants
   RealTokens real;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
     const Out<T> out = dx.at(r * row.n);
-    const A *const m = mean, *const s = rstd, *const dw = dweight, *const db = dbias, part = share;
+    const A *const m = mean, *const s = rstd, *const dw = dweight, *const db = dbias,
+                   part = tokens ? 1 / (tokens[0] < 1 ? A(1) : tokens[0]) : A(0);
     if (!real(r))
       row.each([&](int i) { out[i] = A(0); });
     else
@@ -133,7 +139,6 @@ struct BatchNorm {
       const A *const m = mean.data<A>(), *const s = rstd.data<A>();
       reduce(x.device(), 1, count, channels, ParameterTerms<T>{{x.data<T>()}, {dy.data<T>()}, m, s, real, channels},
              Outputs<A, 2>{{dweight.mutable_data<A>(), dbias.mutable_data<A>()}});
-      const A share = of_x ? A(1) / static_cast<A>(std::max<int64_t>(1, statistics.tokens)) : A(0);
       if (saved.needs(0))
         rows(x.device(), count, static_cast<int>(channels),
              InputGradient<T>{{x.data<T>()},
@@ -144,7 +149,7 @@ struct BatchNorm {
                               s,
                               dweight.data<A>(),
                               dbias.data<A>(),
-                              share,
+                              of_x ? statistics.tokens.data<A>() : nullptr,
                               real});
     });
     return {saved.needs(0) ? dx : Tensor(), dweight.to(x.dtype()), dbias.to(x.dtype())};
@@ -194,7 +199,7 @@ class BatchNormalization final : public Module {
     if (!pass.training) {
       const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
       return batch_norm(x, weight_.value, bias_.value,
-                        {running_mean_.to(arithmetic), running_variance_.to(arithmetic), 0}, false, pass.lengths,
+                        {running_mean_.to(arithmetic), running_variance_.to(arithmetic), {}}, false, pass.lengths,
                         settings_.epsilon);
     }
     const ChannelStatistics now = channel_statistics(x, pass.lengths);
@@ -207,18 +212,19 @@ class BatchNormalization final : public Module {
   }
   void after_step() override {
     const NoGrad guard;
-    double all = 0;
-    for (const Seen& s : seen_) all += static_cast<double>(s.statistics.tokens);
-    if (all > 0) {
+    if (!seen_.empty()) {
       Tensor mean = Tensor::zeros_like(seen_[0].statistics.mean), variance = mean;
-      const auto share = [&](const Seen& s) { return static_cast<double>(s.statistics.tokens) / all; };
+      Tensor all = Tensor::zeros_like(seen_[0].statistics.tokens);
+      for (const Seen& s : seen_) all = all + s.statistics.tokens;
+      const Tensor one = Tensor::full({1}, 1, all.dtype(), all.device()), some = maximum(all, one);
+      const auto share = [&](const Seen& s) { return s.statistics.tokens / some; };
       for (const Seen& s : seen_) mean = mean + s.statistics.mean * share(s);
       for (const Seen& s : seen_) {
         const Tensor offset = s.statistics.mean - mean;
         variance = variance + (s.statistics.variance + offset * offset) * share(s);
       }
-      move_towards(running_mean_, mean);
-      move_towards(running_variance_, variance * (all / std::max(1.0, all - 1)));
+      move_towards(running_mean_, mean, all);
+      move_towards(running_variance_, variance * (all / maximum(all - 1.0, one)), all);
     }
     seen_.clear();
   }
@@ -231,11 +237,12 @@ class BatchNormalization final : public Module {
 
  private:
   struct Seen {
-    RandomKey key;
+    LateKey key;
     ChannelStatistics statistics;
   };
-  void move_towards(const Tensor& running, const Tensor& seen) const {
-    running.copy_from(running.to(seen.dtype()) * (1 - settings_.momentum) + seen * settings_.momentum);
+  void move_towards(const Tensor& running, const Tensor& seen, const Tensor& tokens) const {  // none: stays
+    const Tensor now = running.to(seen.dtype());
+    running.copy_from(where(tokens, now * (1 - settings_.momentum) + seen * settings_.momentum, now));
   }
   Settings settings_;
   Parameter weight_, bias_;
@@ -256,7 +263,7 @@ REGISTER_GRADIENT_CASE("normalization", "batch", training_case);
 GradientCase padded_case(const CaseTensors& random) {
   const Tensor lengths = Tensor::from(Shape{3}, std::vector<int32_t>{4, 1, 3});
   return {{{"x", random({3, 4, 5})}, {"weight", random({5})}, {"bias", random({5})}},
-          [lengths](const auto& in) { return of_itself(in[0], in[1], in[2], lengths); },
+          [lengths](const auto& in) { return of_itself(in[0], in[1], in[2], lengths.to(in[0].device())); },
           [lengths](const auto& in) { return reference(in[0], in[1], in[2], lengths, 1e-5); }};
 }
 REGISTER_GRADIENT_CASE("normalization", "batch", padded_case);
@@ -264,7 +271,8 @@ GradientCase evaluation_case(const CaseTensors& random) {
   const Tensor mean = random({5}), spread = random({5}), variance = spread * spread;
   return {{{"x", random({6, 5})}, {"weight", random({5})}, {"bias", random({5})}},
           [=](const auto& in) {
-            return batch_norm(in[0], in[1], in[2], {mean, variance, 0}, false, {}, 0.1);
+            const Device device = in[0].device();
+            return batch_norm(in[0], in[1], in[2], {mean.to(device), variance.to(device), {}}, false, {}, 0.1);
           },
           [=](const auto& in) { return (in[0] - mean) / sqrt(variance + 0.1) * in[1] + in[2]; }};
 }
@@ -276,23 +284,19 @@ ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
   const NoGrad guard;
   const RealTokens real = real_tokens("batch_norm", x, lengths);
   const int64_t count = x.shape().rows(), channels = x.size(-1);
+  const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   ChannelStatistics s;
-  s.tokens = count;
-  if (lengths) {
-    s.tokens = 0;
-    for (const double length : lengths.to_vector())
-      s.tokens += std::clamp<int64_t>(static_cast<int64_t>(length), 0, x.size(1));
-  }
-  const double share = 1 / static_cast<double>(std::max<int64_t>(1, s.tokens));
-  s.mean = Tensor::empty(Shape{channels}, x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
-  s.variance = Tensor::empty_like(s.mean);
+  s.mean = Tensor::empty(Shape{channels}, arithmetic, x.device());
+  s.variance = Tensor::empty_like(s.mean), s.tokens = Tensor::empty(Shape{1}, arithmetic, x.device());
   dispatch(x.dtype(), "batch_norm", [&]<class T>() {
     using A = Arithmetic<T>;
+    reduce(x.device(), 1, count, 1, Counted<A>{real}, s.tokens.mutable_data<A>());
+    const Tensor some = maximum(s.tokens, Tensor::full({1}, 1, arithmetic, x.device()));
     reduce(x.device(), 1, count, channels, Value<T>{{x.data<T>()}, real}, s.mean.mutable_data<A>());
-    s.mean = s.mean * share;
+    s.mean = s.mean / some;
     reduce(x.device(), 1, count, channels, Square<T>{{x.data<T>()}, s.mean.data<A>(), real, channels},
            s.variance.mutable_data<A>());
-    s.variance = s.variance * share;
+    s.variance = s.variance / some;
   });
   return s;
 }

@@ -287,7 +287,10 @@ REGISTER_NORMALIZATION(GroupNormalization);
 
 GradientCase case_of(const CaseTensors& random, bool over_sequence, const Tensor& lengths, const Tensor& mask) {
   return {{{"x", random({2, 3, 6})}, {"weight", random({6})}, {"bias", random({6})}},
-          [=](const auto& in) { return group_norm(in[0], in[1], in[2], 2, over_sequence, lengths); },
+          [=](const auto& in) {
+            const Tensor there = lengths ? lengths.to(in[0].device()) : lengths;
+            return group_norm(in[0], in[1], in[2], 2, over_sequence, there);
+          },
           [=](const auto& in) { return reference(in[0], in[1], in[2], 2, over_sequence, mask); }};
 }
 GradientCase token_case(const CaseTensors& random) {

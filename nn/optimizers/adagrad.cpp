@@ -62,7 +62,7 @@ class Adagrad final : public Optimizer {
   NamedMoments moments() const override { return parts("sum_of_squares", sums_[0]); }
 
  private:
-  void update(const Control* control) override {
+  void update_parameters(const Control* control) override {
     double* square = squares_.mutable_data<double>();
     for (const FlatParameters::Segment& s : parameters_.segments()) {
       sum_of_squares(parameters_.part(parameters_.gradients(), s), square);

@@ -26,9 +26,11 @@ struct UpdateElements {
   const Optimizer::Control* control;
   Formula formula;
   Optimizer::Handling handling;
+  Out<bf16> rounded = {};  // null, or a copy of p that the model reads
   int64_t offset = 0;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
+    if (control->skip != 0) return;
     const auto step = formula.template step<A>(*control, control->rate * handling.rate_factor, handling.decay);
     const A clip = A(control->clip_factor), low = A(handling.lowest), high = A(handling.highest);
     const int64_t first = offset + r * chunk_width;
@@ -39,7 +41,9 @@ struct UpdateElements {
       for (int k = 0; k < Formula::moments; ++k) m[k] = detail::load(moments.pointer[k], first + i);
       const A moved = step(from_p[i], from_g[i] * clip, m);
       for (int k = 0; k < Formula::moments; ++k) detail::store(moments.pointer[k], first + i, m[k]);
-      to_p[i] = moved < low ? low : moved > high ? high : moved;
+      const A next = moved < low ? low : moved > high ? high : moved;
+      to_p[i] = next;
+      if (rounded) rounded[first + i] = static_cast<float>(next);
     });
   }
 };
@@ -57,6 +61,7 @@ void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
       places.pointer[k] = moments[static_cast<size_t>(k)].template mutable_data<T>() + first_moment;
     UpdateElements<T, Formula> update{
         p.mutable_data<T>() + begin, g.data<T>() + begin, places, control, formula, handling};
+    if (flat.rounded()) update.rounded = {flat.rounded().mutable_data<bf16>() + begin};
     rows(p.device(), count / chunk_width, chunk_width, update);
     update.offset = count / chunk_width * chunk_width;
     if (update.offset < count) rows(p.device(), 1, static_cast<int>(count - update.offset), update);
@@ -90,7 +95,7 @@ class ElementwiseOptimizer final : public Optimizer {
     if constexpr (requires { formula_.corrections(step); }) return formula_.corrections(step);
     return {1, 1};
   }
-  void update(const Control* control) override {
+  void update_parameters(const Control* control) override {
     for (const FlatParameters::Run& run : parameters_.runs())
       update_elements(parameters_, run.begin, run.end, moments_, run.begin, control, formula_, handling(run));
   }

@@ -29,6 +29,7 @@ struct Direction {  // (g, u) -> (u, d)
   double momentum;
   bool nesterov;
   HOST_DEVICE Several<A, 2> operator()(A g, A u) const {
+    if (control->skip != 0) return {{u, A(0)}};
     const A mu = A(momentum), slope = g * A(control->clip_factor), speed = mu * u + slope;
     return {{speed, nesterov ? slope + mu * speed : speed}};
   }
@@ -44,6 +45,7 @@ struct Move {  // (p, x) -> p
   Optimizer::Handling handling;
   double decay, scale;
   HOST_DEVICE A operator()(A p, A x) const {
+    if (control->skip != 0) return p;
     const double rate = control->rate * handling.rate_factor;
     const A moved = A(1 - (handling.decay ? rate * decay : 0)) * p - A(rate * scale) * x;
     const A low = A(handling.lowest), high = A(handling.highest);
@@ -125,7 +127,7 @@ class Muon final : public Optimizer {
   AdamWFormula adamw() const { return {settings_.beta1, settings_.beta2, settings_.epsilon, settings_.decay}; }
   std::pair<double, double> corrections(int64_t step) const override { return adamw().corrections(step); }
 
-  void update(const Control* control) override {
+  void update_parameters(const Control* control) override {
     for (size_t i = 0; i < first_.size(); ++i) {
       const FlatParameters::Segment& s = parameters_.segments()[i];
       Handling how = handling(*s.parameter);
@@ -157,6 +159,7 @@ class Muon final : public Optimizer {
       map(p.device(), count, Move<A>{control, how, settings_.decay, scale}, at, static_cast<const T*>(at),
           step.data<A>());
     });
+    parameters_.round(s);
   }
 
   Settings settings_;

@@ -10,6 +10,7 @@
 // Kept: nothing; with learned slopes the constant table (H, distances).
 #include <bit>
 #include <cmath>
+#include <mutex>
 
 #include "engine/ops.h"
 #include "nn/attention_case.h"
@@ -37,7 +38,7 @@ Tensor bias_table(const std::vector<double>& slopes, int64_t distances) {
 }
 Tensor scaled(const Tensor& table, const Tensor& factor) {  // factor (H, 1); distances beyond 256 have no bf16
   const Dtype arithmetic = factor.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  return factor.to(arithmetic) * table.to(arithmetic).to(factor.device());
+  return factor.to(arithmetic) * table.to(arithmetic);
 }
 
 class Alibi final : public Position {
@@ -61,22 +62,30 @@ class Alibi final : public Position {
     factor_ = Parameter(Shape{options.heads, 1}, constant(1));
     factor_.decay = false, factor_.lowest = 0;
   }
-  Tensor distance_bias(int64_t distances) const override {
-    const Tensor table = bias_table(slopes_, distances);
+  Tensor distance_bias(int64_t distances, Device device) const override {
+    const Tensor table = table_of(distances, device);
     return factor_.value ? scaled(table, factor_.value) : table;
   }
   bool acts_on_scores() const override { return true; }
   void visit(Visitor& v) override { v("factor", factor_); }
 
  private:
+  Tensor table_of(int64_t distances, Device device) const {
+    const std::lock_guard lock(mutex_);
+    if (!table_ || table_.size(1) != distances || table_.device() != device)
+      table_ = bias_table(slopes_, distances).to(device);
+    return table_;
+  }
   std::vector<double> slopes_;
   Parameter factor_;  // (H, 1)
+  mutable std::mutex mutex_;
+  mutable Tensor table_;  // the last one asked for: a step asks for the same in every layer
 };
 REGISTER_POSITION(Alibi);
 
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"factor", random({3, 1})}, {"weight", random({3, 5})}},
-          [](const auto& in) { return scaled(bias_table(slopes_of(3), 5), in[0]) * in[1]; },
+          [](const auto& in) { return scaled(bias_table(slopes_of(3), 5).to(in[0].device()), in[0]) * in[1]; },
           [](const auto& in) {
             const Tensor slopes = Tensor::from(Shape{3, 1}, {1. / 16, 1. / 256, 1. / 4}, Dtype::f64);
             const Tensor distances = Tensor::from(Shape{1, 5}, {0, 1, 2, 3, 4}, Dtype::f64);

@@ -33,7 +33,11 @@ REGISTER_POSITION(LearnedPositions);
 
 GradientCase case_with(const Pass& pass, std::vector<int32_t> places, const CaseTensors& random) {
   return {{{"x", random({2, 3, 4})}, {"weight", random({5, 4})}},
-          [pass](const auto& in) { return in[0] + rows_at_places("learned positions", in[1], in[0], pass); },
+          [pass](const auto& in) {
+            Pass moved = pass;
+            if (pass.documents) moved.documents = pass.documents.to(in[0].device());
+            return in[0] + rows_at_places("learned positions", in[1], in[0], moved);
+          },
           [places](const auto& in) {
             return in[0] + matmul(one_hot(Tensor::from(Shape{2, 3}, places), 5, Dtype::f64), in[1]);
           }};

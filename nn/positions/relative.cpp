@@ -57,7 +57,7 @@ class RelativePositions final : public Position {
     check_reach(distances);
     return keys_.value.slice(0, distances);
   }
-  Tensor distance_bias(int64_t distances) const override {
+  Tensor distance_bias(int64_t distances, Device) const override {
     if (!bias_.value) return {};
     check_reach(distances);
     return slice(bias_.value, 1, 0, distances);
@@ -90,7 +90,7 @@ GradientCase case_with(const std::string& spec, const CaseTensors& random) {
   return {{{"table", table}, {"weight", keys ? random({tokens, size}) : random({heads, tokens})}},
           [=](const auto& in) {
             parameters_of(*position)[0].parameter->value = in[0];
-            return (keys ? position->distance_key(tokens) : position->distance_bias(tokens)) * in[1];
+            return (keys ? position->distance_key(tokens) : position->distance_bias(tokens, in[0].device())) * in[1];
           },
           [=](const auto& in) {
             const Tensor at = Tensor::from(Shape{tokens}, std::vector<int32_t>{0, 1, 2, 3});

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "engine/autograd.h"
@@ -107,11 +108,11 @@ class RotaryPositions final : public Position {
   void check_head_size(int64_t size) const override { static_cast<void>(pairs_of(size)); }
   Tensor rotate(const Tensor& x, Pass& pass) const override {
     check(x.shape().rank() == 4, "rotary positions: need (batch, time, heads, size), not ", x.shape());
-    const Rotation table = table_of(pairs_of(x.size(3)), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+    const Rotation table = table_of(pairs_of(x.size(3)), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
     const Tensor places = places_of(x, pass);
     const auto rows = [&](const Tensor& t) {
-      const Tensor next = next_rows("rotary positions", t, x, pass).to(x.device());
-      return places ? gather_rows(t.to(x.device()), places) : next;
+      const Tensor next = next_rows("rotary positions", t, x, pass);
+      return places ? gather_rows(t, places) : next;
     };
     return rotate_pairs(x, {rows(table.cosine), rows(table.sine), table.interleaved});
   }
@@ -126,9 +127,9 @@ class RotaryPositions final : public Position {
     return pairs;
   }
   // For all places; made when they are first asked for, because an attention may have a head size of its own.
-  Rotation table_of(int64_t pairs, Dtype dtype) const {
+  Rotation table_of(int64_t pairs, Dtype dtype, Device device) const {
     const std::lock_guard lock(mutex_);
-    Rotation& table = tables_[{pairs, dtype}];
+    Rotation& table = tables_[{pairs, dtype, device}];
     if (table.cosine) return table;
     std::vector<double> frequency, cosine, sine;
     for (int64_t i = 0; i < pairs; ++i)
@@ -139,7 +140,7 @@ class RotaryPositions final : public Position {
         cosine.push_back(std::cos(angle)), sine.push_back(std::sin(angle));
       }
     const Shape shape{context_, pairs};
-    return table = {Tensor::from(shape, cosine, dtype), Tensor::from(shape, sine, dtype),
+    return table = {Tensor::from(shape, cosine, dtype).to(device), Tensor::from(shape, sine, dtype).to(device),
                     settings_.pairs == "interleaved"};
   }
 
@@ -147,7 +148,8 @@ class RotaryPositions final : public Position {
   Settings settings_;
   int64_t context_;
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<int64_t, Dtype>, Rotation> tables_;  // no buffers: they can always be computed again
+  mutable std::map<std::tuple<int64_t, Dtype, Device>, Rotation>
+      tables_;  // no buffers: they can always be computed again
 };
 REGISTER_POSITION(RotaryPositions);
 
@@ -178,7 +180,10 @@ GradientCase case_with(bool interleaved, const CaseTensors& random) {
   const Rotation rotation{Tensor::from(angles.shape(), cosine, Dtype::f64),
                           Tensor::from(angles.shape(), sine, Dtype::f64), interleaved};
   return {{{"x", random({2, 3, 2, 7})}},
-          [rotation](const auto& in) { return rotate_pairs(in[0], rotation); },
+          [rotation](const auto& in) {
+            const Device device = in[0].device();
+            return rotate_pairs(in[0], {rotation.cosine.to(device), rotation.sine.to(device), rotation.interleaved});
+          },
           [rotation](const auto& in) { return turned_by_matrix(in[0], rotation); }};
 }
 GradientCase half_split_case(const CaseTensors& random) { return case_with(false, random); }

@@ -46,8 +46,8 @@ class SinusoidalPositions final : public Position {
     table_ = sinusoids(options.context, options.width, s.base, s.scale);
   }
   Tensor forward(const Tensor& x, Pass& pass) override {
-    const Tensor rows = rows_at_places("sinusoidal positions", table_.to(x.device()), x, pass);
-    return x + rows;
+    if (table_.device() != x.device()) table_ = table_.to(x.device());  // once, not at every step
+    return x + rows_at_places("sinusoidal positions", table_, x, pass);
   }
 
  private:

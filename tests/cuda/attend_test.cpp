@@ -104,7 +104,7 @@ bool same_sums(const Results& a, const Results& b) {
 Case whole_case(AttendSizes sizes, bool with_span) {
   Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
   c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
-  c.options.dropout = 0.5, c.options.random_key = {3, 4};
+  c.options.dropout = 0.5, c.options.random_key = RandomKey{3, 4};
   for (int64_t b = 0; b < sizes.batch; ++b) c.lengths.push_back(static_cast<int32_t>(sizes.keys - 7 * b));
   c.fill();
   make_whole(c);

@@ -50,28 +50,29 @@ std::vector<T> stored(const Form& f, int64_t matrices, int64_t size, int64_t row
   return x;
 }
 
-template <class T>
+template <class T, class Result = T>
 struct Data {
-  std::vector<T> a, b, bias;
-  std::vector<std::vector<T>> c, residual;  // of each part
+  std::vector<T> a, b;
+  std::vector<Result> bias;
+  std::vector<std::vector<Result>> c, residual;  // of each part
   explicit Data(const Form& f)
       : a(stored<T>(f, f.share_a ? 1 : f.batch, f.size_a(), f.rows_a(), f.stride_a(), 1)),
         b(stored<T>(f, f.share_b ? 1 : f.batch, f.size_b(), f.rows_b(), f.stride_b(), 2)),
-        bias(whole_numbers<T>(f.n, 3)) {
+        bias(whole_numbers<Result>(f.n, 3)) {
     for (const int64_t columns : f.parts()) {
-      c.push_back(whole_numbers<T>(f.offset + f.batch * f.m * columns, 4));
-      residual.push_back(whole_numbers<T>(f.batch * f.m * columns, 5));
+      c.push_back(whole_numbers<Result>(f.offset + f.batch * f.m * columns, 4));
+      residual.push_back(whole_numbers<Result>(f.batch * f.m * columns, 5));
     }
   }
 };
 
-template <class T>
-std::vector<Numbers> by_hand(const Form& f, const Data<T>& data) {
+template <class T, class Result>
+std::vector<Numbers> by_hand(const Form& f, const Data<T, Result>& data) {
   std::vector<Numbers> result;
   int64_t first = 0;
   for (size_t part = 0; part < data.c.size(); first += f.parts()[part++]) {
     Numbers c;
-    for (const T x : data.c[part]) c.push_back(number(x));
+    for (const Result x : data.c[part]) c.push_back(number(x));
     const int64_t columns = f.parts()[part];
     for (int64_t r = 0; r < f.batch * f.m; ++r)
       for (int64_t j = 0; j < columns; ++j) {
@@ -85,26 +86,26 @@ std::vector<Numbers> by_hand(const Form& f, const Data<T>& data) {
                  number(f.transpose_b ? b[column * f.stride_b() + k] : b[k * f.stride_b() + column]);
         if (f.bias) sum += number(data.bias[static_cast<size_t>(column)]);
         if (f.residual) sum += number(data.residual[part][static_cast<size_t>(r * columns + j)]);
-        to = number(static_cast<T>(static_cast<Arithmetic<T>>(sum)));
+        to = number(static_cast<Result>(static_cast<Arithmetic<Result>>(sum)));
       }
     result.push_back(c);
   }
   return result;
 }
 
-template <class T>
-std::vector<Numbers> on_card(const Form& f, const Data<T>& data) {
-  DeviceArray<T> a(Device::cuda, data.a), b(Device::cuda, data.b), bias(Device::cuda, data.bias);
-  DeviceArray<T> residual(Device::cuda, data.residual[0]);
-  cuda::Matmul<T> p{};
+template <class T, class Result>
+std::vector<Numbers> on_card(const Form& f, const Data<T, Result>& data) {
+  DeviceArray<T> a(Device::cuda, data.a), b(Device::cuda, data.b);
+  DeviceArray<Result> bias(Device::cuda, data.bias), residual(Device::cuda, data.residual[0]);
+  cuda::Matmul<T, Result> p{};
   p.m = f.m, p.n = f.n, p.k = f.k, p.batch = f.batch, p.accumulate = f.accumulate;
   p.a = {a.data() + f.offset, f.stride_a(), f.share_a ? 0 : f.size_a(), f.transpose_a};
   p.b = {b.data() + f.offset, f.stride_b(), f.share_b ? 0 : f.size_b(), f.transpose_b};
   p.bias = f.bias ? bias.data() : nullptr;
   p.residual = f.residual ? residual.data() : nullptr;
-  std::vector<std::unique_ptr<DeviceArray<T>>> c;
+  std::vector<std::unique_ptr<DeviceArray<Result>>> c;
   for (size_t part = 0; part < data.c.size(); ++part) {
-    c.push_back(std::make_unique<DeviceArray<T>>(Device::cuda, data.c[part]));
+    c.push_back(std::make_unique<DeviceArray<Result>>(Device::cuda, data.c[part]));
     p.c[part] = {c.back()->data() + f.offset, f.parts()[part]};
   }
   cuda::multiply(p);
@@ -119,12 +120,13 @@ bool right(const Form& f) {
   return on_card(f, data) == by_hand(f, data);
 }
 
-template <class T>
+template <class T, class Result = T>
 void check_form(const Form& f) {
-  INFO(name(dtype_of<T>), ": ", f.m, " x ", f.n, " x ", f.k, ", batch ", f.batch, ", transposed ", f.transpose_a,
-       f.transpose_b, ", shared ", f.share_a, f.share_b, ", accumulate ", f.accumulate, ", bias ", f.bias,
-       ", residual ", f.residual, ", ", f.parts().size(), " parts, gap ", f.gap, ", offset ", f.offset);
-  const Data<T> data(f);
+  INFO(name(dtype_of<T>), " to ", name(dtype_of<Result>), ": ", f.m, " x ", f.n, " x ", f.k, ", batch ", f.batch,
+       ", transposed ", f.transpose_a, f.transpose_b, ", shared ", f.share_a, f.share_b, ", accumulate ", f.accumulate,
+       ", bias ", f.bias, ", residual ", f.residual, ", ", f.parts().size(), " parts, gap ", f.gap, ", offset ",
+       f.offset);
+  const Data<T, Result> data(f);
   CHECK(on_card(f, data) == by_hand(f, data));
 }
 void check_transposes(Form f) {
@@ -133,6 +135,7 @@ void check_transposes(Form f) {
     check_form<float>(f);
     check_form<double>(f);
     check_form<bf16>(f);
+    check_form<bf16, float>(f);
   }
 }
 

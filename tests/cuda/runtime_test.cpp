@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/loops.h"
+#include "engine/ops.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -26,7 +27,8 @@ struct Large {
 
 TEST_CASE("device memory: copies in all directions, zero, alignment") {
   if (no_card()) return;
-  CHECK(!cuda::device_name().empty());
+  CHECK(!cuda::card().name.empty());
+  CHECK(cuda::card().major >= 8);
   std::vector<int32_t> from(1001), to(1001, -1);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int32_t>(i);
   const int64_t bytes = 4004;
@@ -48,21 +50,74 @@ TEST_CASE("device memory: copies in all directions, zero, alignment") {
 TEST_CASE("device memory: nullptr when it is used up, and it can be used after that") {
   if (no_card()) return;
   CHECK(cuda::allocate(int64_t{1} << 50) == nullptr);
-  CHECK(error_of([] { cuda::Workspace(int64_t{1} << 50); }) ==
-        "workspace: out of memory on the device: asked for 1125899906842624 bytes");
+  CHECK(contains(error_of([] { cuda::Workspace(int64_t{1} << 50); }),
+                 "workspace: out of memory on the device: asked for 1125899906842624 bytes; "));
   void* const data = cuda::allocate(16);
   REQUIRE(data);
   cuda::zero(data, 16);
   cuda::free(data);
 }
 
-TEST_CASE("workspace: kept between uses, grown when it is too small") {
+TEST_CASE("workspace: the pool's, which hands the same block out again") {
   if (no_card()) return;
   const void* const first = cuda::Workspace(1000).data();
-  CHECK(cuda::Workspace(500).data() == first);
+  CHECK(cuda::Workspace(999).data() == first);
   const cuda::Workspace large(1 << 20);
   cuda::zero(large.data(), 1 << 20);
   cuda::synchronize();
+}
+
+TEST_CASE("out of memory on the device: what was asked for, what is held and by whom, what is free") {
+  if (no_card()) return;
+  const Tensor held = Tensor::zeros({1000}, Dtype::f32, Device::cuda), factor = held * 2.0, other = held * 3.0;
+  const std::string message = error_of([] { Tensor::empty({int64_t{1} << 48}, Dtype::f32, Device::cuda); });
+  CHECK(contains(message, "allocate: out of memory on cuda: asked for 1125899906842624 bytes; "));
+  CHECK(contains(message, " held, "));
+  CHECK(contains(message, "multiply 8.2 KB in 2 blocks"));
+  CHECK(contains(message, "tensors outside of operations 4.1 KB in 1 block"));
+  CHECK(contains(message, "; the card has "));
+  CHECK(contains(message, "use a smaller batch or context"));
+}
+
+TEST_CASE("pinned memory: numbers go to the device and come back while the host goes on") {
+  if (no_card()) return;
+  cuda::Pinned there(4000), back(4000);
+  const cuda::Workspace device(4000);
+  auto* const from = static_cast<int32_t*>(there.data());
+  auto* const to = static_cast<int32_t*>(back.data());
+  for (int i = 0; i < 1000; ++i) from[i] = i, to[i] = -1;
+  there.send(device.data(), 4000);
+  back.fetch(device.data(), 4000);
+#if defined(EMULATE_CUDA)
+  CHECK(to[7] != 7);  // nothing has arrived before it is waited for
+#endif
+  back.wait();
+  CHECK(to[0] == 0);
+  CHECK(to[999] == 999);
+}
+
+TEST_CASE("a graph: nothing is done when it is recorded, everything at each replay, in memory of its own") {
+  if (no_card()) return;
+  const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
+  const int64_t before = memory_use(Device::cuda).held;
+  {
+    const cuda::Graph twice([&] {
+      const Tensor doubled = x * 2.0;
+      x.copy_from(doubled + 1.0);
+    });
+    CHECK(x.to_vector()[99] == 1);
+    CHECK(memory_use(Device::cuda).held == before);
+    CHECK(twice.memory().use().held == 0);
+    CHECK(twice.memory().use().cached > 0);  // nobody else takes it
+    twice.replay();
+    CHECK(x.to_vector()[99] == 3);
+    twice.replay();
+    twice.replay();
+    CHECK(x.to_vector()[0] == 15);
+  }
+  CHECK(contains(error_of([&] { cuda::Graph([&] { x.item(); }); }), "item"));
+  CHECK(contains(error_of([&] { cuda::Graph([&] { x.to_vector(); }); }), "cudaErrorStreamCapture"));
+  CHECK((x + 1.0).to_vector()[5] == 16);  // and work goes on after that
 }
 
 TEST_CASE("a refused launch is an error that names kernel, place and shape") {

@@ -54,7 +54,7 @@ Case with_everything(Kind kind) {
                    .slots = 6},
          .options = {.scale = 0.6, .causal = true, .query_offset = 2, .soft_cap = 2, .ramp = 5.3, .dropout = 0.3},
          .kind = kind};
-  c.options.random_key = {11, 12};
+  c.options.random_key = RandomKey{11, 12};
   c.biased = c.positioned = c.spanned = c.judged = true;
   return c;
 }

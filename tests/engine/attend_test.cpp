@@ -33,7 +33,7 @@ std::vector<Case> masks(const AttendSizes& s) {
       documents.query_documents.push_back(static_cast<int32_t>((i + offset + 3 * b) / 25));
     for (int64_t j = 0; j < s.keys; ++j) documents.key_documents.push_back(static_cast<int32_t>((j + 3 * b) / 25));
   }
-  together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.random_key = {5, 6};
+  together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.random_key = RandomKey{5, 6};
   together.query_documents = documents.query_documents, together.key_documents = documents.key_documents;
   cases.insert(cases.end(), {lengths, documents, together});
   return cases;
@@ -139,7 +139,7 @@ TEST_CASE("attend: NaN and infinity reach only those who see them") {
 
 TEST_CASE("attend: dropout keeps the mean and the share it was told to") {
   Case c{.sizes = {2, 200, 300, 2, 2, 4, 1}, .options = {.scale = 0, .dropout = 0.25}};
-  c.options.random_key = {3, 4};
+  c.options.random_key = RandomKey{3, 4};
   c.fill();
   std::fill(c.operands.value.begin(), c.operands.value.end(), 1.);  // o_i = (number kept) / (0.75 * 300)
   double mean = 0, square = 0;

@@ -21,7 +21,7 @@ inline Case case_of(uint32_t bits, AttendSizes sizes, Kind kind) {
   c.options.soft_cap = next() ? 1.5 : 0;
   c.sizes.slots = next() ? sizes.slots : 0;
   c.judged = next();
-  if (next()) c.options.dropout = 0.2, c.options.random_key = {5, 6};
+  if (next()) c.options.dropout = 0.2, c.options.random_key = RandomKey{5, 6};
   c.options.query_offset = next() ? sizes.keys - sizes.queries : 0;
   c.options.ramp = c.spanned ? 5.3 : 0;
   return c;

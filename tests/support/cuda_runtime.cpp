@@ -3,8 +3,11 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "tests/support/device_memory.h"
 
@@ -26,6 +29,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorIllegalAddress:
       return "cudaErrorIllegalAddress";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
   }
   return "cudaErrorUnknown";
 }
@@ -42,6 +49,10 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   const char name[] = "CUDA emulated on the CPU";
   std::copy_n(name, sizeof(name), properties->name);
+  properties->totalGlobalMem = static_cast<size_t>(cuda_on_cpu::options.memory);
+  properties->sharedMemPerBlockOptin = 227 * 1024;
+  properties->major = cuda_on_cpu::options.compute_capability, properties->minor = 0;
+  properties->multiProcessorCount = 4;
   return cudaSuccess;
 }
 
@@ -50,8 +61,130 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = reinterpret_cast<cudaStream_t>(&the_only_stream);
   return cuda_on_cpu::options.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 
+// ---- graphs
+
+struct cudaGraph {
+  std::vector<std::function<cudaError_t()>> work;
+};
+struct cudaGraphExec {
+  std::vector<std::function<cudaError_t()>> work;
+};
+namespace {
+std::unique_ptr<cudaGraph> recorded;  // while the stream records
+bool spoiled = false;                 // by a call that cannot be recorded
+
+// Whoever waits for a stream that records waits for work that nobody has begun.
+cudaError_t refuse_while_recording() {
+  if (!recorded) return cudaSuccess;
+  spoiled = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+}  // namespace
+namespace cuda_on_cpu {
+bool recording_graph() { return recorded != nullptr; }
+void keep_for_replay(std::function<cudaError_t()> work) { recorded->work.push_back(std::move(work)); }
+}  // namespace cuda_on_cpu
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  if (recorded) return refuse_while_recording();
+  recorded = std::make_unique<cudaGraph>();
+  spoiled = false;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  const std::unique_ptr<cudaGraph> ended = std::move(recorded);
+  *graph = nullptr;
+  if (!ended) return cudaErrorInvalidValue;
+  if (spoiled) return cudaErrorStreamCaptureInvalidated;
+  *graph = new cudaGraph(*ended);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* replayable, cudaGraph_t graph, unsigned long long) {
+  *replayable = new cudaGraphExec{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t replayable, cudaStream_t) {
+  for (const auto& work : replayable->work)
+    if (const cudaError_t result = work(); result != cudaSuccess) return result;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t replayable) {
+  delete replayable;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+// ---- waiting.  What is copied to pinned memory arrives when the host has waited for it, not before.
+
+namespace {
+struct Arrival {
+  void* to;
+  std::vector<unsigned char> bytes;
+};
+std::mutex arrivals_mutex;
+std::vector<Arrival> arrivals;
+std::map<const void*, size_t> pinned;  // blocks and their sizes
+
+bool is_pinned(const void* data) {
+  const std::lock_guard lock(arrivals_mutex);
+  const auto next = pinned.upper_bound(data);
+  if (next == pinned.begin()) return false;
+  const auto& [begin, size] = *std::prev(next);
+  return static_cast<const unsigned char*>(data) < static_cast<const unsigned char*>(begin) + size;
+}
+void arrive_later(void* to, const void* from, size_t bytes) {
+  const auto* const first = static_cast<const unsigned char*>(from);
+  const std::lock_guard lock(arrivals_mutex);
+  arrivals.push_back({to, {first, first + bytes}});
+  std::memset(to, 0xff, bytes);
+}
+cudaError_t arrive() {
+  const std::lock_guard lock(arrivals_mutex);
+  for (const Arrival& one : arrivals) std::memcpy(one.to, one.bytes.data(), one.bytes.size());
+  arrivals.clear();
+  return cudaSuccess;
+}
+}  // namespace
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  const cudaError_t refused = refuse_while_recording();
+  return refused == cudaSuccess ? arrive() : refused;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  static char any_event;  // all that is queued is done, so one event is as good as another
+  *event = reinterpret_cast<cudaEvent_t>(&any_event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return refuse_while_recording(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return arrive(); }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+
+// ---- memory
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = static_cast<size_t>(cuda_on_cpu::options.memory);
+  *free = *total - DeviceMemory::Open()->used();
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** data, size_t bytes) {
+  *data = std::malloc(bytes);
+  if (!*data) return cudaErrorMemoryAllocation;
+  const std::lock_guard lock(arrivals_mutex);
+  pinned[*data] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* data) {
+  {
+    const std::lock_guard lock(arrivals_mutex);
+    pinned.erase(data);
+  }
+  std::free(data);
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (cuda_on_cpu::options.devices == 0) return cudaErrorNoDevice;
   *data = DeviceMemory::Open()->allocate(bytes);
@@ -62,20 +195,33 @@ cudaError_t cudaFree(void* data) {
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  const DeviceMemory::Open memory;
-  const auto fits = [&](const void* data, bool device) {
-    return device ? memory->holds(data, bytes) : !memory->touches(data, bytes);
+  const auto work = [=] {
+    const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    const DeviceMemory::Open memory;
+    const auto fits = [&](const void* data, bool device) {
+      return device ? memory->holds(data, bytes) : !memory->touches(data, bytes);
+    };
+    if (!fits(to, to_device) || !fits(from, from_device)) return cudaErrorInvalidValue;
+    if (!to_device && is_pinned(to))
+      arrive_later(to, from, bytes);
+    else
+      std::memmove(to, from, bytes);
+    return cudaSuccess;
   };
-  if (!fits(to, to_device) || !fits(from, from_device)) return cudaErrorInvalidValue;
-  std::memmove(to, from, bytes);
+  if (!cuda_on_cpu::recording_graph()) return work();
+  cuda_on_cpu::keep_for_replay(work);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
-  const DeviceMemory::Open memory;
-  if (!memory->holds(data, bytes)) return cudaErrorInvalidValue;
-  std::memset(data, value, bytes);
+  const auto work = [=] {
+    const DeviceMemory::Open memory;
+    if (!memory->holds(data, bytes)) return cudaErrorInvalidValue;
+    std::memset(data, value, bytes);
+    return cudaSuccess;
+  };
+  if (!cuda_on_cpu::recording_graph()) return work();
+  cuda_on_cpu::keep_for_replay(work);
   return cudaSuccess;
 }
 

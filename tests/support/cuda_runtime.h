@@ -2,6 +2,8 @@
 // documents them.  The emulated build finds this header where a CUDA build finds NVIDIA's.
 #pragma once
 
+#include <functional>
+#include <tuple>
 #include <utility>
 
 #include "tests/support/cuda_on_cpu.h"
@@ -58,14 +60,27 @@ enum cudaError_t {  // the numbers are NVIDIA's
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorIllegalAddress = 700,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum : unsigned { cudaStreamNonBlocking = 1 };
+enum : unsigned { cudaEventDisableTiming = 2 };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
 struct cudaDeviceProp {
   char name[256];
+  size_t totalGlobalMem, sharedMemPerBlockOptin;
+  int major, minor, multiProcessorCount;
 };
 using cudaStream_t = struct cudaStream*;
+using cudaEvent_t = struct cudaEvent*;
+using cudaGraph_t = struct cudaGraph*;
+using cudaGraphExec_t = struct cudaGraphExec*;
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
@@ -79,6 +94,19 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* recorded, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t recorded, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t recorded);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaMallocHost(void** data, size_t bytes);
+cudaError_t cudaFreeHost(void* data);
 cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
@@ -87,6 +115,10 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
 namespace cuda_on_cpu {
 cudaError_t grant_shared_memory(const void* kernel, int bytes);
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body);
+
+// While a stream records, nothing that it is given is done: it is kept, and done at each replay.
+bool recording_graph();
+void keep_for_replay(std::function<cudaError_t()> work);
 }  // namespace cuda_on_cpu
 
 template <class T>
@@ -95,7 +127,12 @@ cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute, int bytes) {
 }
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
-  const auto body = [&] { kernel(arguments...); };
-  return cuda_on_cpu::launch(*config, reinterpret_cast<const void*>(kernel),
-                             {&body, [](const void* f) { (*static_cast<decltype(&body)>(f))(); }});
+  auto work = [config = *config, kernel, kept = std::tuple<P...>(arguments...)] {
+    const auto body = [&] { std::apply(kernel, kept); };
+    return cuda_on_cpu::launch(config, reinterpret_cast<const void*>(kernel),
+                               {&body, [](const void* f) { (*static_cast<decltype(&body)>(f))(); }});
+  };
+  if (!cuda_on_cpu::recording_graph()) return work();
+  cuda_on_cpu::keep_for_replay(std::move(work));
+  return cudaSuccess;
 }

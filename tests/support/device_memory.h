@@ -28,6 +28,7 @@ class DeviceMemory {
   bool free(void* data);                               // false if no block starts there
   bool holds(const void* data, size_t bytes) const;    // within one block
   bool touches(const void* data, size_t bytes) const;  // any address of the device
+  size_t used() const { return used_; }                // bytes in blocks
   bool guards_hold();  // whether no guard was overwritten since the last call; writes them anew
 
  private:

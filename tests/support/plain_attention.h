@@ -39,7 +39,7 @@ inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
 inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // by the rule in the header
   if (c.options.dropout == 0) return 1;
   const int64_t counters = (c.sizes.keys + c.sizes.slots + 3) / 4;
-  const auto bits = c.options.random_key.bits(static_cast<uint64_t>(row * counters + key / 4));
+  const auto bits = c.options.random_key.now().bits(static_cast<uint64_t>(row * counters + key / 4));
   return bits[static_cast<int>(key % 4)] >= c.options.dropout * 0x1p32 ? 1 / (1 - c.options.dropout) : 0;
 }
 

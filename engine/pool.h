@@ -1,0 +1,70 @@
+// A caching allocator over memory that somebody else gives: freed blocks are kept by size class, because fresh memory
+// costs more than the arithmetic that is done in it.  The engine has one for each device; a recorded step has its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace orrery {
+
+struct MemoryUse {
+  int64_t held = 0;    // bytes in live blocks
+  int64_t peak = 0;    // the most that `held` has been since the last reset
+  int64_t cached = 0;  // bytes of freed blocks kept for reuse
+};
+
+class Pool {
+ public:
+  struct Source {
+    void* (*allocate)(int64_t bytes);  // nullptr if there is no more
+    void (*free)(void* data);
+  };
+  explicit Pool(Source source) : source_(source) {}
+  ~Pool();  // gives everything back, also what is still held
+  Pool(const Pool&) = delete;
+
+  // nullptr if there is no more, or if it would go beyond the limit; what is cached has been given back by then.
+  // `holder` stands for as long as the block is held: an operation's name.
+  void* take(int64_t bytes, const char* holder);
+  void give(void* data);
+
+  void release();                 // gives the kept blocks back to the source
+  void set_limit(int64_t bytes);  // 0: none
+  MemoryUse use() const;
+  void reset_peak();
+  // "3.2 GB held, 0.1 GB kept for reuse, limit 4 GB; most is held by linear (2.0 GB in 24 blocks), ..."
+  std::string description() const;
+
+ private:
+  struct Block {
+    int64_t size;
+    const char* holder;
+  };
+  void* take_cached(int64_t size);
+  void release_unlocked();
+
+  const Source source_;
+  mutable std::mutex mutex_;
+  std::map<int64_t, std::vector<void*>> free_;
+  std::unordered_map<void*, Block> held_;
+  MemoryUse use_;
+  int64_t limit_ = 0;
+};
+
+// The operation that this thread is doing: who holds what it allocates.  "" outside of all.
+const char* current_operation();
+class CurrentOperation {
+ public:
+  explicit CurrentOperation(const char* name);
+  ~CurrentOperation();
+  CurrentOperation(const CurrentOperation&) = delete;
+
+ private:
+  const char* before_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,85 @@
+// Training in bf16: nearly the loss of f32, the same bits for any number of threads and after an interruption.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "engine/files.h"
+#include "engine/parallel.h"
+#include "models/training/trainer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+Assignments small_run(const Folder& folder, const std::string& out, Assignments more) {
+  std::string text;
+  for (int i = 0; i < 200; ++i)
+    text += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
+  write_file_atomically(folder / "text.txt", text);
+  Assignments all = {{"data", folder / "text.txt"},
+                     {"out", folder / out},
+                     {"steps", "50"},
+                     {"layers", "2"},
+                     {"heads", "2"},
+                     {"width", "32"},
+                     {"context", "16"},
+                     {"batch", "4"},
+                     {"warm_up", "5"},
+                     {"checkpoint_every", "25"},
+                     {"evaluate_every", "0"},
+                     {"keep", "0"},
+                     {"accumulate", "2"},
+                     {"rate", "0.01"},
+                     {"dtype", "bf16"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
+
+}  // namespace
+
+TEST_CASE("bf16 learns nearly as f32 does") {
+  const Folder folder;
+  const double wide = train(small_run(folder, "f32", {{"dtype", "f32"}})).validation_loss,
+               exact = train(small_run(folder, "f64", {{"dtype", "f64"}})).validation_loss,
+               narrow = train(small_run(folder, "bf16", {})).validation_loss;
+  INFO("f64 ", exact, ", f32 ", wide, ", bf16 ", narrow);
+  CHECK(wide < 2.3);  // of ln 33 = 3.5 at the beginning
+  CHECK(std::fabs(exact - wide) < 1e-3 * wide);
+  CHECK(std::fabs(narrow - wide) < 0.02 * wide);
+}
+
+TEST_CASE("bf16: the same bits for one and two threads, and after an interruption") {
+  const Folder folder;
+  const int before = thread_count();
+  train(small_run(folder, "one", {{"threads", "1"}}));
+  train(small_run(folder, "two", {{"threads", "2"}}));
+  set_thread_count(before);
+  CHECK_THROWS_AS(
+      [&] {
+        Trainer trainer(make_settings(small_run(folder, "parts", {})));
+        TrainingEvents events;
+        events.step = [](const StepReport& r) {
+          if (r.step == 30) throw std::runtime_error("killed");
+        };
+        trainer.run(events);
+      }(),
+      std::runtime_error);
+  CHECK(error_of([&] {
+          train(small_run(folder, "parts", {{"resume", "yes"}, {"dtype", "f32"}}));
+        }) == "train: the run in " + (folder / "parts") + " has dtype=bf16, not f32; resume it with its own");
+  train(small_run(folder, "parts", {{"resume", "yes"}}));
+  for (const std::string file : {"weights", "optimizer"}) {
+    const std::string end = "/step_000050/" + file + ".safetensors", expected = read_file(folder / ("one" + end));
+    CHECK(read_file(folder / ("two" + end)) == expected);
+    CHECK(read_file(folder / ("parts" + end)) == expected);
+    CHECK(read_file(folder / ("parts/step_000025/" + file + ".safetensors")) != expected);
+  }
+}
