@@ -3,11 +3,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#if defined(ORRERY_CUDA)
-#include "cuda/runtime.h"
-#endif
 #include "engine/parallel.h"
 #include "engine/registry.h"
+#include "engine/storage.h"
 #include "engine/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/bench.h"
@@ -92,21 +90,7 @@ std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
   return line;
 }
 
-void check_available([[maybe_unused]] Device device) {
-#if defined(ORRERY_CUDA)
-  check(device == Device::cpu || cuda::device_count() > 0, "bench: no GPU was found here; use --device=cpu");
-#else
-  check(device == Device::cpu, "bench: this build has no CUDA; configure with -DCUDA=ON, or use --device=cpu");
-#endif
-}
-
 }  // namespace
-
-void wait_for([[maybe_unused]] Device device) {
-#if defined(ORRERY_CUDA)
-  if (device == Device::cuda) cuda::synchronize();
-#endif
-}
 
 std::string bench_help() {
   BenchSettings settings;
@@ -120,11 +104,10 @@ int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
   check(!words.empty(), "bench: no group given; there are gemm, rows, attention, scaling and train");
-  const Device device = s.device == "cuda" ? Device::cuda : Device::cpu;
+  check(s.precision != "high",
+        "bench: precision 'high' is not available in this version; use --precision=highest or --precision=medium");
+  const Device device = parse_device(s.device);
   check_available(device);
-  const bool available = s.precision == "highest" || (device == Device::cuda && s.precision == "medium");
-  check(available, "bench: precision '", s.precision, "' is not available on ",
-        device == Device::cpu ? "the CPU" : "a GPU", " in this version; use --precision=highest");
   std::vector<BenchCase> cases;
   for (const std::string& word : words)
     for (BenchCase& c : group_at(word).cases())

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/storage.h"
 #include "engine/tensor.h"
 #include "examples/orrery/measure.h"
 
@@ -15,7 +16,7 @@ namespace orrery::program {
 struct BenchRun {  // how a case is run
   double seconds;  // to spend on a figure, about
   Device device = Device::cpu;
-  Dtype dtype = Dtype::f32;  // of products and attention; rows are f32, as in the peer
+  Dtype dtype = Dtype::f32;  // of products, attention and training; rows are f32, as in the peer
 };
 
 struct BenchFigure {
@@ -34,12 +35,10 @@ struct BenchCase {
 // N(0, 1); another for every index
 Tensor normal_tensor(const Shape& shape, uint64_t index, Device device = Device::cpu, Dtype dtype = Dtype::f32);
 
-void wait_for(Device device);  // until all work that was queued there is done
-
 // measure(), to the end of the work that f queues.
 template <class F>
 Measured measure_on(const BenchRun& run, const F& f) {
-  const auto whole = [&] { f(), wait_for(run.device); };
+  const auto whole = [&] { f(), synchronize(); };
   return measure(whole, run.seconds);
 }
 
