@@ -1,6 +1,7 @@
 #include "cuda/matmul.h"
 
 #include "cuda/matmul.cuh"
+#include "cuda/matmul_parts.cuh"
 #include "cuda/matmul_tensor_core.cuh"
 
 namespace orrery::cuda {
@@ -22,8 +23,12 @@ bool large_tiles_fill_the_card(const Matmul<float>& p) {
 
 }  // namespace
 
-void multiply(const Matmul<float>& p) {
+void multiply(const Matmul<float>& p, int parts) {
+  const AddBias<float> finish{{p.bias}, {p.residual}, p.n};
   if (p.m * p.n * p.batch == 0) return;
+  if (parts == 1) return run_matmul<PartsKernels<1>>(p, finish);
+  if (parts == 2) return run_matmul<PartsKernels<2>>(p, finish);
+  if (parts == 3) return run_matmul<PartsKernels<3>>(p, finish);
   if (large_tiles_fill_the_card(p))
     run<PlainKernels<float, 128>>(p);
   else

@@ -33,7 +33,9 @@ struct Matmul {
 };
 
 // Queued, as all work.  The same sizes give the same bits.
-void multiply(const Matmul<float>& product);
+//
+// parts: 0 multiplies in f32; 1, 2 or 3 take so many bf16 parts of every element to the tensor cores.
+void multiply(const Matmul<float>& product, int parts = 0);
 void multiply(const Matmul<double>& product);
 void multiply(const Matmul<bf16>& product);  // on tensor cores
 void multiply(const Matmul<bf16, float>& product);

@@ -17,13 +17,19 @@
 
 namespace orrery::cuda {
 
+// One step of an operand.
+template <int Depth>
+struct alignas(16) TensorCoreStep {
+  static constexpr int side = 128, depth = Depth, chunk = 8;  // a chunk is 16 bytes
+  template <bool AlongK>
+  static constexpr int pitch = (AlongK ? depth : side) + chunk;
+  static_assert(side * pitch<true> >= depth * pitch<false>);
+  bf16 element[side * pitch<true>];
+};
+
 struct TensorCoreTile {
-  static constexpr int side = 128, depth = 32, stages = 3, chunk = 8;  // a chunk is 16 bytes
-  static constexpr int pitch_along_k = depth + chunk, pitch_across = side + chunk;
-  struct alignas(16) Step {
-    bf16 element[side * pitch_along_k];
-  };
-  static_assert(side * pitch_along_k >= depth * pitch_across);
+  static constexpr int side = 128, depth = 32, stages = 3;
+  using Step = TensorCoreStep<depth>;
   Step a[stages], b[stages];
 };
 
@@ -32,9 +38,9 @@ struct TensorCoreTile {
 template <bool AlongK>
 __device__ void fetch_step(TensorCoreTile::Step& step, const bf16* data, int64_t stride, bool vectors, int places,
                            int depth) {
-  using Tile = TensorCoreTile;
+  using Tile = TensorCoreTile::Step;
   constexpr int rows = AlongK ? Tile::side : Tile::depth, chunks = (AlongK ? Tile::depth : Tile::side) / Tile::chunk;
-  constexpr int pitch = AlongK ? Tile::pitch_along_k : Tile::pitch_across;
+  constexpr int pitch = Tile::pitch<AlongK>;
   const int rows_left = AlongK ? places : depth, columns_left = AlongK ? depth : places;
 #pragma unroll
   for (int i = 0; i < rows * chunks / matmul_threads; ++i) {
@@ -53,23 +59,21 @@ __device__ void fetch_step(TensorCoreTile::Step& step, const bf16* data, int64_t
 }
 
 // Registers of A (16 rows from `place`, 16 of k) and of B (16 columns from `place`, 16 of k: those of two products).
-template <bool AlongK>
-__device__ void load_a(uint32_t (&a)[4], const TensorCoreTile::Step& step, int place, int k, int lane) {
-  using Tile = TensorCoreTile;
+template <bool AlongK, int Depth>
+__device__ void load_a(uint32_t (&a)[4], const TensorCoreStep<Depth>& step, int place, int k, int lane) {
+  constexpr int pitch = TensorCoreStep<Depth>::template pitch<AlongK>;
   if constexpr (AlongK)
-    load_matrices<false>(a, step.element + (place + lane % 16) * Tile::pitch_along_k + k + lane / 16 * 8);
+    load_matrices<false>(a, step.element + (place + lane % 16) * pitch + k + lane / 16 * 8);
   else
-    load_matrices<true>(a,
-                        step.element + (k + lane / 16 * 8 + lane % 8) * Tile::pitch_across + place + lane / 8 % 2 * 8);
+    load_matrices<true>(a, step.element + (k + lane / 16 * 8 + lane % 8) * pitch + place + lane / 8 % 2 * 8);
 }
-template <bool AlongK>
-__device__ void load_b(uint32_t (&b)[4], const TensorCoreTile::Step& step, int place, int k, int lane) {
-  using Tile = TensorCoreTile;
+template <bool AlongK, int Depth>
+__device__ void load_b(uint32_t (&b)[4], const TensorCoreStep<Depth>& step, int place, int k, int lane) {
+  constexpr int pitch = TensorCoreStep<Depth>::template pitch<AlongK>;
   if constexpr (AlongK)
-    load_matrices<false>(
-        b, step.element + (place + lane / 16 * 8 + lane % 8) * Tile::pitch_along_k + k + lane / 8 % 2 * 8);
+    load_matrices<false>(b, step.element + (place + lane / 16 * 8 + lane % 8) * pitch + k + lane / 8 % 2 * 8);
   else
-    load_matrices<true>(b, step.element + (k + lane % 16) * Tile::pitch_across + place + lane / 16 * 8);
+    load_matrices<true>(b, step.element + (k + lane % 16) * pitch + place + lane / 16 * 8);
 }
 
 // sum += the products of one step, for the warp's rows and columns.
@@ -111,6 +115,28 @@ __device__ void store_pair(Result* to, const float* sum, Place at, int64_t colum
   if (vectors) *reinterpret_cast<Pair<Result>*>(to) = both;
 }
 
+// The warp's rows and columns of C.
+template <class T, class Result, class Epilogue>
+__device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile, const float (&sum)[4][4][4],
+                           int row, int column, int lane, const Epilogue& epilogue) {
+  const Matmul<T, Result>& p = plan.product;
+  Result* const c = tile.c(p);
+  const int64_t columns = p.c[tile.part].columns;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t r = tile.row + row + i * 16 + half * 8 + lane / 4, all = tile.batch * p.m + r;
+      if (r >= p.m) continue;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int64_t at = tile.column + column + j * 8 + lane % 4 * 2;
+        store_pair(c + all * columns + at, &sum[i][j][2 * half], {all, at, tile.first_column + at}, columns,
+                   p.accumulate, plan.vectors_c, epilogue);
+      }
+    }
+}
+
 template <bool AAlongK, bool BAlongK, class Result, class Epilogue>
 __global__ void __launch_bounds__(matmul_threads, 2)
     tensor_core_kernel(const __grid_constant__ MatmulPlan<bf16, Result> plan,
@@ -143,22 +169,7 @@ __global__ void __launch_bounds__(matmul_threads, 2)
     multiply_step<AAlongK, BAlongK>(shared.a[stage], shared.b[stage], row, column, lane, sum);
     stage = (stage + 1) % Tile::stages;
   }
-
-  Result* const c = tile.c(p);
-  const int64_t columns = p.c[tile.part].columns;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int64_t r = tile.row + row + i * 16 + half * 8 + lane / 4, all = tile.batch * p.m + r;
-      if (r >= p.m) continue;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int64_t at = tile.column + column + j * 8 + lane % 4 * 2;
-        store_pair(c + all * columns + at, &sum[i][j][2 * half], {all, at, tile.first_column + at}, columns,
-                   p.accumulate, plan.vectors_c, epilogue);
-      }
-    }
+  store_sums(plan, tile, sum, row, column, lane, epilogue);
 }
 
 struct TensorCoreKernels {

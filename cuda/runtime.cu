@@ -78,10 +78,7 @@ Card find_card() {
                      found.multiProcessorCount,
                      static_cast<int64_t>(found.totalGlobalMem),
                      static_cast<int64_t>(found.sharedMemPerBlockOptin)};
-  constexpr int oldest = 8;
-  if (card.major < oldest)
-    throw Error("start: the GPU " + card.name + " has compute capability " + std::to_string(card.major) + "." +
-                std::to_string(card.minor) + "; the kernels need 8.0 or later; use --device=cpu");
+  check_supported(card);
   return card;
 }
 
@@ -117,6 +114,12 @@ int device_count() {
   return 0;
 }
 
+void check_supported(const Card& card) {
+  constexpr int oldest = 8;
+  if (card.major >= oldest) return;
+  throw Error("start: the GPU " + card.name + " has compute capability " + std::to_string(card.major) + "." +
+              std::to_string(card.minor) + "; the kernels need 8.0 or later; use --device=cpu");
+}
 const Card& card() {
   static const Card the_one = find_card();  // asked again as long as there is none
   return the_one;

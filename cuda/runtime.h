@@ -30,8 +30,9 @@ struct Card {
 };
 // The card in use.  An Error if there is none, or if it is older than the kernels need (compute capability 8.0).
 const Card& card();
-int64_t free_memory();  // bytes of the card that nobody holds
-bool started();         // whether any work was queued
+void check_supported(const Card& card);  // the latter Error
+int64_t free_memory();                   // bytes of the card that nobody holds
+bool started();                          // whether any work was queued
 
 // ---- memory
 

@@ -20,11 +20,18 @@
 //                                      gives the address of row r of matrix m, 16 aligned bytes.  x[m] then holds
 //                                      elements [lane / 4][pair] and [lane / 4][pair + 1] of matrix m, or of its
 //                                      transpose
+//
+// Halves of a register:
+//   round_pair(lower, upper)           two floats as bf16, rounded to the nearest, ties to even
+//   lower_of_pair(x), upper_of_pair(x) their values
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cstdint>
+
+#include "engine/dtype.h"
 
 namespace orrery::cuda {
 
@@ -68,6 +75,12 @@ __device__ void load_matrices(uint32_t (&x)[4], const void* row) {
                  : "memory");
 }
 
+__device__ inline uint32_t round_pair(float lower, float upper) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
+  return pair;
+}
+
 #else
 
 using Site = cuda_on_cpu::Site;
@@ -96,6 +109,13 @@ void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current(
   cuda_on_cpu::warp_operation(~0u, cuda_on_cpu::load_matrix, &mine, site);
 }
 
+inline uint32_t round_pair(float lower, float upper) {
+  return bf16(lower).bits | static_cast<uint32_t>(bf16(upper).bits) << 16;
+}
+
 #endif
+
+__device__ inline float lower_of_pair(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
+__device__ inline float upper_of_pair(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
 
 }  // namespace orrery::cuda

@@ -48,6 +48,16 @@ template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
               Epilogue<C> epilogue = {});
 
+// How products of f32 are reckoned on a GPU, in PyTorch's words:
+//   highest    in f32, the default
+//   high       of `parts` bf16 parts of every element, on tensor cores.  Of each product 2^-25 is lost with 3 parts,
+//              nearly as in f32, and 3 2^-18 with 2, which are faster
+//   medium     of elements rounded to bf16: 2^-8 is lost
+// Sums are f32 always.  The CPU accepts the setting and computes `highest`; other dtypes never change.
+enum class ProductPrecision : uint8_t { highest, high, medium };
+void set_product_precision(ProductPrecision precision, int parts = 3);  // an Error unless parts is 2 or 3
+ProductPrecision product_precision();
+
 // "avx512", our own, or "openblas": chosen once by what the processor has.  Tests set it; an unknown or missing one is
 // an Error.
 const char* product_kernels();

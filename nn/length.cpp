@@ -74,7 +74,7 @@ Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
   const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
   const int32_t* const ids = o.query_documents ? o.query_documents.data<int32_t>() : nullptr;
   rows(device, n.count(), ids ? static_cast<int>(queries) : 1,
-       NumberInDocument{ids, queries, o.query_offset + o.keys_dropped, {n.mutable_data<double>()}});
+       NumberInDocument{ids, queries, o.query_offset + o.keys_dropped, n.mutable_data<double>()});
   return at_least_one(n).to(dtype);
 }
 

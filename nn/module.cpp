@@ -95,8 +95,8 @@ int64_t count_parameters(Module& module) {
 void convert(Module& module, Dtype dtype) {
   for (const NamedParameter& p : parameters_of(module))
     p.parameter->value = p.parameter->value.detach().to(dtype).detach().set_requires_grad();
-  for (const auto& [path, buffer] : buffers_of(module))
-    if (is_floating(buffer->dtype())) *buffer = buffer->to(dtype);
+  for (const auto& [path, buffer] : buffers_of(module))  // running statistics: bf16 would lose their small steps
+    if (is_floating(buffer->dtype())) *buffer = buffer->to(dtype == Dtype::bf16 ? Dtype::f32 : dtype);
 }
 void move(Module& module, Device device) {
   for (const NamedParameter& p : parameters_of(module))

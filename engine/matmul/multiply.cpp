@@ -31,6 +31,9 @@ std::atomic<const Kernels*>& chosen() {
   return kernels;
 }
 
+// Parts of bf16 in which an f32 product on a GPU takes its elements; 0: it takes them whole.
+std::atomic<int> parts_of_f32 = 0;
+
 template <class T>
 const TileKernel<Arithmetic<T>, T>& tile_kernel() {
   if constexpr (std::is_same_v<T, float>)
@@ -191,7 +194,10 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
                              .bias = epilogue.bias,
                              .residual = epilogue.residual};
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
-  cuda::multiply(product);
+  if constexpr (std::is_same_v<T, float>)
+    cuda::multiply(product, parts_of_f32);
+  else
+    cuda::multiply(product);
   for (size_t i = 0; epilogue.whole && i < c.size(); ++i)
     epilogue.whole(epilogue.object, static_cast<int>(i), p.batch * p.m, c.begin()[i]);
 }
@@ -231,6 +237,15 @@ template void multiply(Device, const Product&, const double*, const double*, std
 template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<bf16*>, Epilogue<bf16>);
 template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<float*>,
                        Epilogue<float>);
+
+void set_product_precision(ProductPrecision precision, int parts) {
+  check(parts == 2 || parts == 3, "matmul: precision high takes 2 or 3 parts, not ", parts);
+  parts_of_f32 = precision == ProductPrecision::highest ? 0 : precision == ProductPrecision::high ? parts : 1;
+}
+ProductPrecision product_precision() {
+  const int parts = parts_of_f32;
+  return parts == 0 ? ProductPrecision::highest : parts == 1 ? ProductPrecision::medium : ProductPrecision::high;
+}
 
 const char* product_kernels() { return chosen().load()->name; }
 

@@ -6,7 +6,7 @@
 //   R_j = sum over the queries i that see j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
 // S grows from the first key to the last under a causal mask, R from the last query to the first; without one both are
 // complete before they are read. Time and memory are linear in T, but that the ends of packed documents are found by
-// comparing. No matrix S is held: each of its columns (rows, for dx and dy) runs on its own, on both devices.
+// comparing.
 // normalize=yes: v gets a column of ones, whose sum divides the others (a row whose weights add up to 0 gives 0), so
 // the derivative is that of a quotient. Conventions: the scale D^-1/2 of the scores is split evenly between q and k;
 // packed documents must be contiguous, for the state starts anew at each; full attention without the own token (own=no)
@@ -22,6 +22,7 @@
 #include "engine/loops.h"
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/attentions/running_sums.h"
 
 namespace orrery::nn {
 namespace {
@@ -56,98 +57,6 @@ struct Ranges {
     int32_t* const out = ranges + 2 * r;
     const int64_t first = reversed ? keys - end : begin, last = reversed ? keys - begin : end;
     row.once([=] { out[0] = static_cast<int32_t>(first), out[1] = static_cast<int32_t>(last); });
-  }
-};
-
-// (B, T, heads, n) numbers, one token and head at a time, from the last token if `reversed`.
-template <class A>
-struct Heads {
-  A* data;
-  int64_t tokens, heads, n;
-  bool reversed;
-  template <class T>
-  static Heads of(T* data, const Tensor& t, bool reversed) {
-    return {data, t.size(1), t.size(2), t.size(3), reversed};
-  }
-  HOST_DEVICE A* at(int64_t sequence, int64_t head, int64_t i) const {
-    return data + ((sequence * tokens + (reversed ? tokens - 1 - i : i)) * heads + head) * n;
-  }
-};
-
-// out_i[e] += <c_i, s_i>,  s_i = sum over the keys j that i sees of a_j[e] b_j.  A row is one e of one query head.
-template <class A>
-struct ScanOfQueries {
-  Heads<const A> a, b, c;
-  Heads<A> out;
-  const int32_t* ranges;
-  A* states;  // a row each
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t e = r % a.n, head = r / a.n % c.heads, sequence = r / a.n / c.heads;
-    const int64_t key_head = head / (c.heads / a.heads);
-    const int32_t* const range = ranges + 2 * sequence * c.tokens;
-    A* const s = states + r * row.n;
-    int64_t first = 0, next = 0;
-    row.each([=](int k) { s[k] = 0; });
-    for (int64_t i = 0; i < c.tokens; ++i) {
-      if (range[2 * i] != first) {
-        row.each([=](int k) { s[k] = 0; });
-        first = next = range[2 * i];
-      }
-      for (; next < range[2 * i + 1]; ++next) {
-        const A x = a.at(sequence, key_head, next)[e];
-        const A* const y = b.at(sequence, key_head, next);
-        row.each([=](int k) { s[k] += x * y[k]; });
-      }
-      const A* const z = c.at(sequence, head, i);
-      const A sum = row.sum([=](int k) { return s[k] * z[k]; });
-      A* const to = out.at(sequence, head, i) + e;
-      row.once([=] { *to += sum; });
-    }
-  }
-};
-
-// out_j[e] += <c_j, s_j>,  s_j = sum over the queries i that see j of a_i[e] b_i.  A row is one e of one key head,
-// which the query heads of its group read one after the other.
-template <class A>
-struct ScanOfKeys {
-  Heads<const A> a, b, c;
-  Heads<A> out;
-  const int32_t* ranges;
-  A* states;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t e = r % a.n, key_head = r / a.n % c.heads, sequence = r / a.n / c.heads;
-    const int64_t group = a.heads / c.heads;
-    for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) scan(row, r, sequence, head, e);
-  }
-  template <class Row>
-  HOST_DEVICE void scan(Row row, int64_t r, int64_t sequence, int64_t head, int64_t e) const {
-    const int64_t key_head = head / (a.heads / c.heads);
-    const int32_t* const range = ranges + 2 * sequence * a.tokens;
-    A* const s = states + r * row.n;
-    const auto read_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
-      while (next > end) {
-        --next;
-        const A* const z = c.at(sequence, key_head, next);
-        const A sum = row.sum([=](int k) { return s[k] * z[k]; });
-        A* const to = out.at(sequence, key_head, next) + e;
-        row.once([=] { *to += sum; });
-      }
-    };
-    int64_t first = -1, next = 0;
-    for (int64_t i = a.tokens - 1; i >= 0; --i) {
-      if (range[2 * i] != first) {
-        if (first >= 0) read_down_to(first, next);
-        row.each([=](int k) { s[k] = 0; });
-        first = range[2 * i], next = range[2 * i + 1];
-      }
-      read_down_to(range[2 * i + 1], next);
-      const A x = a.at(sequence, head, i)[e];
-      const A* const y = b.at(sequence, head, i);
-      row.each([=](int k) { s[k] += x * y[k]; });
-    }
-    if (first >= 0) read_down_to(first, next);
   }
 };
 
@@ -251,19 +160,26 @@ struct LinearRead {
     return parts;
   }
 
-  // Adds to `out` for every e of every head of c: Scan says what.
-  template <template <class> class Scan>
+  template <class F>
+  static void of_type(Dtype dtype, const F& f) {  // bf16 has been converted
+    dtype == Dtype::f64 ? f.template operator()<double>() : f.template operator()<float>();
+  }
+  template <class T>
+  static Heads<const T> read(const Tensor& t, const Visible& see) {
+    return Heads<const T>::of(t.data<T>(), t, see.reversed);
+  }
+  template <class T>
+  static Heads<T> write(const Tensor& t, const Visible& see) {
+    return Heads<T>::of(t.mutable_data<T>(), t, see.reversed);
+  }
+  // On a device: adds to `out` for every e of every head of c.  Scan says what.
+  template <template <class> class Scan, class T>
   static void scan(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& out, const Visible& see) {
     const int64_t count = c.size(0) * c.size(2) * a.size(3);
     const Tensor states = Tensor::empty(Shape{count, b.size(3)}, c.dtype(), c.device());
-    dispatch(c.dtype(), name, [&]<class T>() {
-      if constexpr (std::is_same_v<Arithmetic<T>, T>) {
-        const auto read = [&](const Tensor& t) { return Heads<const T>::of(t.data<T>(), t, see.reversed); };
-        rows(c.device(), count, static_cast<int>(b.size(3)),
-             Scan<T>{read(a), read(b), read(c), Heads<T>::of(out.mutable_data<T>(), out, see.reversed),
-                     see.ranges.data<int32_t>(), states.mutable_data<T>()});
-      }
-    });
+    rows(c.device(), count, static_cast<int>(b.size(3)),
+         Scan<T>{read<T>(a, see), read<T>(b, see), read<T>(c, see), write<T>(out, see), see.ranges.data<int32_t>(),
+                 states.mutable_data<T>()});
   }
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& y, const Tensor& v) const {
@@ -274,7 +190,12 @@ struct LinearRead {
       return o;
     }
     const Tensor o = Tensor::zeros(x.shape().with(-1, v.size(-1)), x.dtype(), x.device());
-    for (const Visible& see : visible(x, y)) scan<ScanOfQueries>(v, y, x, o, see);
+    for (const Visible& see : visible(x, y))
+      of_type(x.dtype(), [&]<class T>() {
+        if (x.device() == Device::cuda) return scan<ScanOfQueries, T>(v, y, x, o, see);
+        add_outputs<T>(read<T>(x, see), read<T>(y, see), read<T>(v, see), write<T>(o, see), see.ranges.data<int32_t>(),
+                       x.size(0));
+      });
     saved.keep(x, y, v);
     return o;
   }
@@ -288,11 +209,18 @@ struct LinearRead {
   }
   Gradients<3> gradients(const Tensor& x, const Tensor& y, const Tensor& v, const Tensor& dy) const {
     const Gradients<3> d = {Tensor::zeros_like(x), Tensor::zeros_like(y), Tensor::zeros_like(v)};
-    for (const Visible& see : visible(x, y)) {
-      scan<ScanOfQueries>(y, v, dy, d[0], see);
-      scan<ScanOfKeys>(x, dy, v, d[1], see);
-      scan<ScanOfKeys>(dy, x, y, d[2], see);
-    }
+    for (const Visible& see : visible(x, y))
+      of_type(x.dtype(), [&]<class T>() {
+        if (x.device() == Device::cuda) {
+          scan<ScanOfQueries, T>(y, v, dy, d[0], see);
+          scan<ScanOfKeys, T>(x, dy, v, d[1], see);
+          scan<ScanOfKeys, T>(dy, x, y, d[2], see);
+        } else {
+          add_gradients<T>(read<T>(x, see), read<T>(y, see), read<T>(v, see), read<T>(dy, see),
+                           {write<T>(d[0], see), write<T>(d[1], see), write<T>(d[2], see)}, see.ranges.data<int32_t>(),
+                           x.size(0));
+        }
+      });
     return d;
   }
 };

@@ -1,14 +1,25 @@
-// Every layer of nn on the device: what is registered there is found by its gradient case, so a new name is tested as
-// soon as it exists.
+// Every layer of nn on the device: what is registered there is found by its gradient case or by its name, so a new one
+// is tested as soon as it exists.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "nn/attention.h"
+#include "nn/embedding.h"
+#include "nn/feed_forward.h"
 #include "nn/gradient_case.h"
+#include "nn/linear.h"
+#include "nn/loss.h"
+#include "nn/normalization.h"
+#include "nn/position.h"
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/random_tensors.h"
+#if defined(EMULATE_CUDA)
+#include "tests/support/copies.h"
+#endif
 
 using namespace orrery;
 using namespace orrery::nn;
@@ -16,29 +27,53 @@ using orrery::testing::random_tensor;
 
 namespace {
 
+int64_t copies_to_host() {
+#if defined(EMULATE_CUDA)
+  return cuda_on_cpu::copies_to_host;
+#else
+  return 0;
+#endif
+}
+
 struct Result {
   std::string what;
   std::vector<double> numbers;
 };
-// Output and gradients of the explicit function on a device, in f64.
-std::vector<Result> differentiated(const GradientCase& test, Device device) {
+using Results = std::vector<Result>;
+
+// Whether sums by index look at the indices on the host, as their operation may: then so may what uses them.
+bool sums_by_index_read() {
+  static const bool read = [] {
+    const Tensor table = random_tensor({3, 2}).to(Device::cuda).clone().set_requires_grad();
+    const Tensor at = Tensor::from(Shape{2}, std::vector<int32_t>{2, 0}).to(Device::cuda);
+    const int64_t before = copies_to_host();
+    sum(gather_rows(table, at)).backward();
+    return copies_to_host() != before;
+  }();
+  return read;
+}
+
+// Output and gradients of the explicit function on a device.  The host reads nothing of it meanwhile.
+Results differentiated(const GradientCase& test, Device device, Dtype dtype, bool may_read = false) {
   std::vector<Tensor> x;
   for (const GradientCase::Input& input : test.inputs) {
-    x.push_back(input.value.to(device).clone());
-    if (is_floating(input.value.dtype())) x.back().set_requires_grad();
+    const bool floating = is_floating(input.value.dtype());
+    x.push_back((floating ? input.value.to(dtype) : input.value).to(device).clone());
+    if (floating) x.back().set_requires_grad();
   }
+  const int64_t before = copies_to_host();
   const Tensor y = test.fast(x);
   check(y.device() == device, "the output is on the wrong device");
-  backward(y, random_tensor(y.shape(), 7).to(device));
-  std::vector<Result> results = {{"the output", y.to_vector()}};
+  backward(y, random_tensor(y.shape(), 7).to(y.dtype()).to(device));
+  check(may_read || copies_to_host() == before, "the host reads the device's memory");
+  Results results = {{"the output", y.to_vector()}};
   for (size_t i = 0; i < x.size(); ++i)
     if (x[i].grad()) results.push_back({"the gradient of " + test.inputs[i].name, x[i].grad().to_vector()});
   return results;
 }
 
-// Empty if the device gives the CPU's numbers, else what differs.
-std::string disagreement(const GradientCase& test, double tolerance) {
-  const std::vector<Result> cpu = differentiated(test, Device::cpu), cuda = differentiated(test, Device::cuda);
+// Empty if the second has the numbers of the first, within `tolerance` of the size of each result, else what differs.
+std::string difference(const Results& cpu, const Results& cuda, double tolerance) {
   if (cpu.size() != cuda.size()) return "not the same gradients arrive";
   for (size_t i = 0; i < cpu.size(); ++i) {
     double size = 1, worst = 0;
@@ -47,12 +82,104 @@ std::string disagreement(const GradientCase& test, double tolerance) {
       const double d = std::fabs(cpu[i].numbers[e] - cuda[i].numbers[e]);
       worst = std::isnan(d) ? INFINITY : std::max(worst, d);
     }
-    if (worst > tolerance * size) return cpu[i].what + " differs by " + std::to_string(worst / size * 1e12) + "e-12";
+    if (!(worst <= tolerance * size)) return cpu[i].what + " differs by " + std::to_string(worst / size / tolerance);
   }
   return "";
 }
 
+template <class F>
+std::string or_error(const F& f) {
+  try {
+    return f();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+std::string difference(const RegisteredCase& registered, Dtype dtype, double tolerance) {
+  return or_error([&] {
+    const GradientCase test = make_case(registered);
+    const bool by_index = registered.name == "embedding" || registered.name == "learned" ||
+                          (registered.name == "relative" && registered.title.starts_with("sparsemax"));
+    const bool may_read = by_index && sums_by_index_read();
+    return difference(differentiated(test, Device::cpu, dtype), differentiated(test, Device::cuda, dtype, may_read),
+                      tolerance);
+  });
+}
+
 constexpr bool sanitized = address_sanitizer || thread_sanitizer;
+
+// ---- a whole model
+
+struct Choice {
+  std::string attention = "softmax", feed_forward = "dense", normalization = "layer", position = "learned";
+};
+
+class Model final : public Module {
+ public:
+  static constexpr int64_t context = 9, width = 16, vocabulary = 11;
+  explicit Model(const Choice& c) : embedding_(vocabulary, width) {
+    const int64_t heads = c.attention == "gau" ? 1 : 2;
+    position_ = make_position(parse_spec(c.position), {.context = context, .width = width, .heads = heads});
+    first_ = make_normalization(parse_spec(c.normalization), {.width = width});
+    second_ = make_normalization(parse_spec(c.normalization), {.width = width});
+    attention_ = make_attention(parse_spec(c.attention),
+                                {.width = width, .heads = heads, .context = context, .position = position_.get()});
+    feed_forward_ = make_feed_forward(parse_spec(c.feed_forward), {.width = width, .inner = 24});
+    head_ = std::make_unique<Linear>(width, vocabulary, Linear::Options{});
+    name_paths(*this);
+  }
+  Tensor forward(const Tensor& tokens, Pass& pass) override {
+    const Tensor x = (*position_)(embedding_(tokens, pass), pass);
+    const Tensor y = attention_->onto((*first_)(x, pass), x, pass);
+    return (*head_)(feed_forward_->onto((*second_)(y, pass), y, pass), pass);
+  }
+  void visit(Visitor& v) override {
+    v("embedding", embedding_);
+    v("position", position_);
+    v("first", first_);
+    v("attention", attention_);
+    v("second", second_);
+    v("feed_forward", feed_forward_);
+    v("head", head_);
+  }
+
+ private:
+  Embedding embedding_;
+  std::unique_ptr<Position> position_;
+  std::unique_ptr<Module> first_, second_;
+  std::unique_ptr<Sublayer> attention_, feed_forward_;
+  std::unique_ptr<Linear> head_;
+};
+
+// Loss and gradients of one step, packed or padded, on a device.
+Results step(const Choice& choice, Device device, bool packed) {
+  Model model(choice);
+  convert(model, Dtype::f64);
+  initialize(model, 5);
+  move(model, device);
+  const auto whole = [&](const Shape& shape, const std::vector<int32_t>& x) {
+    return Tensor::from(shape, x).to(device);
+  };
+  const Tensor tokens = whole({2, 9}, {1, 5, 2, 8, 10, 3, 3, 7, 0, 4, 4, 9, 1, 0, 6, 2, 5, 8}),
+               targets = whole({2, 9}, {5, 2, 8, 10, 3, 3, 7, 0, -1, 4, 9, 1, 0, 6, 2, -1, -1, -1});
+  Pass pass;
+  pass.training = true, pass.key = RandomKey{3, 4};
+  if (packed)
+    pass.documents = whole({2, 9}, {4, 4, 4, 4, 7, 7, 1, 1, 1, 0, 0, 2, 2, 2, 2, 2, 3, 3});
+  else
+    pass.lengths = whole({2}, {9, 6});
+  const int64_t before = copies_to_host();
+  const Tensor loss = cross_entropy(model(tokens, pass), targets);
+  loss.backward();
+  after_step(model);
+  check(copies_to_host() == before || sums_by_index_read(), "the host reads the device's memory");
+  Results results = {{"the loss", loss.to_vector()}};
+  for (const NamedParameter& p : parameters_of(model))
+    if (p.parameter->value.grad()) results.push_back({p.path, p.parameter->value.grad().to_vector()});
+  for (const auto& [path, buffer] : buffers_of(model)) results.push_back({path, buffer->to_vector()});
+  return results;
+}
 
 }  // namespace
 
@@ -62,12 +189,65 @@ TEST_CASE("every registered layer gives the CPU's numbers on the device, forward
   REQUIRE(all.size() > 450);
   for (size_t i = 0; i < all.size(); i += sanitized ? 5 : 1) {
     INFO(all[i].family, " / ", all[i].name, " / ", all[i].title);
-    std::string wrong;
-    try {
-      wrong = disagreement(make_case(all[i]), 1e-12);
-    } catch (const std::runtime_error& error) {
-      wrong = error.what();
-    }
-    CHECK(wrong == "");
+    CHECK(difference(all[i], Dtype::f64, 1e-12) == "");
   }
+}
+
+TEST_CASE("single precision and bf16 give the CPU's numbers on the device within their rounding") {
+  if (no_card()) return;
+  const double epsilon = std::numeric_limits<float>::epsilon(), epsilon_of_bf16 = 0x1p-7;
+  const auto is_one_of = [](const std::string& name, std::initializer_list<const char*> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  int compared = 0;
+  for (const RegisteredCase& c : gradient_cases()) {
+    INFO(c.family, " / ", c.name, " / ", c.title);
+    const bool pointwise = c.family == "activation" && is_one_of(c.name, {"silu", "relu", "gelu", "tanh", "elu"});
+    const bool layer = (c.family == "normalization" && is_one_of(c.name, {"layer", "rms", "group"})) ||
+                       (c.family == "feed_forward" && is_one_of(c.name, {"dense", "gated"})) ||
+                       (c.family == "attention" && c.title.find("packed") != c.title.npos &&
+                        c.title.find("entropy") == c.title.npos && c.title.find("penalty") == c.title.npos &&
+                        is_one_of(c.name, {"softmax", "pointwise", "linear", "sparsemax", "rela"}));
+    if (!pointwise && !layer) continue;
+    ++compared;
+    // A layer is a chain of sums of at most 40 terms of size 1, each within 1e-6 of the sum of their absolute values.
+    // What is stored as bf16 between them may be rounded to one side or the other: a unit in the last place each time.
+    CHECK(difference(c, Dtype::f32, pointwise ? 4 * epsilon : 4e-5) == "");
+    CHECK(difference(c, Dtype::bf16, 4 * epsilon_of_bf16) == "");
+  }
+  CHECK(compared > 20);
+}
+
+TEST_CASE("a block of every attention, feed-forward, normalization and position trains on the device") {
+  if (no_card()) return;
+  std::vector<Choice> all;
+  for (const std::string& name : attentions().names()) all.push_back({.attention = name});
+  for (const std::string& name : feed_forwards().names()) all.push_back({.feed_forward = name});
+  for (const std::string& name : normalizations().names()) all.push_back({.normalization = name});
+  for (const std::string& name : positions().names()) all.push_back({.position = name});
+  for (const char* more : {"softmax(dropout=0.3)", "pointwise(relu, span=dynamic_span(6, R=3), persistent=2)",
+                           "softmax(span=adaptive_span(6, R=3))", "sparsemax(dropout=0.2)",
+                           "pointwise(softplus, alpha=learned(0.5), length=row_index)"})
+    all.push_back({.attention = more});
+  REQUIRE(all.size() > 30);
+  for (size_t i = 0; i < all.size(); i += sanitized ? 5 : 1)
+    for (const bool packed : {false, true}) {
+      const Choice& c = all[i];
+      const std::string parts = c.attention + ", " + c.feed_forward + ", " + c.normalization + ", " + c.position;
+      CAPTURE(parts);
+      CAPTURE(packed);
+      CHECK(or_error([&] { return difference(step(c, Device::cpu, packed), step(c, Device::cuda, packed), 1e-12); }) ==
+            "");
+    }
+}
+
+TEST_CASE("targets that cannot be make a loss that is not a number, for a device tells no errors") {
+  if (no_card()) return;
+  const Tensor logits = random_tensor({3, 4}, 1).to(Device::cuda);
+  const auto loss = [&](const std::vector<int32_t>& targets) {
+    return cross_entropy(logits, Tensor::from(Shape{3}, targets).to(Device::cuda)).item();
+  };
+  CHECK(std::isfinite(loss({0, 3, -1})));
+  CHECK(std::isnan(loss({0, 4, -1})));
+  CHECK(std::isnan(loss({-1, -1, -1})));
 }

@@ -23,6 +23,7 @@ struct Form {
   int64_t gap = 0;                    // elements between the stored rows of A and of B
   int64_t batch_gap = 0;              // and between the matrices
   int64_t offset = 0;                 // of every array from an aligned address
+  int bf16_parts = 0;                 // of elements of f32
 
   int64_t rows_a() const { return transpose_a ? k : m; }
   int64_t rows_b() const { return transpose_b ? n : k; }
@@ -108,7 +109,10 @@ std::vector<Numbers> on_card(const Form& f, const Data<T, Result>& data) {
     c.push_back(std::make_unique<DeviceArray<Result>>(Device::cuda, data.c[part]));
     p.c[part] = {c.back()->data() + f.offset, f.parts()[part]};
   }
-  cuda::multiply(p);
+  if constexpr (std::is_same_v<T, float>)
+    cuda::multiply(p, f.bf16_parts);
+  else
+    cuda::multiply(p);
   std::vector<Numbers> result;
   for (const auto& part : c) result.push_back(part->read());
   return result;
@@ -125,7 +129,7 @@ void check_form(const Form& f) {
   INFO(name(dtype_of<T>), " to ", name(dtype_of<Result>), ": ", f.m, " x ", f.n, " x ", f.k, ", batch ", f.batch,
        ", transposed ", f.transpose_a, f.transpose_b, ", shared ", f.share_a, f.share_b, ", accumulate ", f.accumulate,
        ", bias ", f.bias, ", residual ", f.residual, ", ", f.parts().size(), " parts, gap ", f.gap, ", offset ",
-       f.offset);
+       f.offset, ", elements in ", f.bf16_parts, " parts");
   const Data<T, Result> data(f);
   CHECK(on_card(f, data) == by_hand(f, data));
 }
@@ -136,6 +140,9 @@ void check_transposes(Form f) {
     check_form<double>(f);
     check_form<bf16>(f);
     check_form<bf16, float>(f);
+    Form in_parts = f;
+    in_parts.bf16_parts = 1 + static_cast<int>((f.m + f.n + form) % 3);
+    check_form<float>(in_parts);
   }
 }
 
@@ -231,8 +238,39 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
   check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true}, 1e-6);
   check_rounding<double>({.m = 70, .n = 66, .k = 200}, 1e-14);
   check_rounding<double>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .transpose_b = true}, 1e-14);
+  const double lost[] = {1e-6, 1e-2, 1e-5, 1e-6};  // by the number of parts
+  for (int parts = 1; parts <= 3; ++parts) {
+    check_rounding<float>({.m = 130, .n = 66, .k = 200, .transpose_b = true, .bf16_parts = parts}, lost[parts]);
+    check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .bf16_parts = parts}, lost[parts]);
+  }
   check_rounding<bf16>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1. / 256);
   check_rounding<bf16>({.m = 32, .n = 40, .k = 2000, .transpose_a = true}, 1. / 256);
+}
+
+// Whole numbers of so many bits that they take 2 or 3 parts, on one side; 0 and 1 on the other.  Every product of parts
+// counts, and all is exact.
+TEST_CASE("products on a card: elements of f32 in parts of bf16 are complete") {
+  if (no_card()) return;
+  for (const int parts : {2, 3})
+    for (int form = 0; form < 8; ++form) {
+      const Form f{.m = 70,
+                   .n = 69,
+                   .k = 33,
+                   .transpose_a = (form & 1) != 0,
+                   .transpose_b = (form & 2) != 0,
+                   .gap = form == 3 ? 3 : 0,
+                   .bf16_parts = parts};
+      Data<float> data(f);
+      std::vector<float>&large = form & 4 ? data.a : data.b, &small = form & 4 ? data.b : data.a;
+      const int bits = parts == 2 ? 16 : 18;
+      for (size_t i = 0; i < large.size(); ++i)
+        if (large[i] == large[i]) large[i] = static_cast<float>((i * 2654435761u >> 7 & ((1u << bits) - 1)) | 1u);
+      for (float& x : small)
+        if (x == x) x = static_cast<int>(x) & 1 ? 1.f : 0.f;
+      CAPTURE(parts);
+      CAPTURE(form);
+      CHECK(on_card(f, data) == by_hand(f, data));
+    }
 }
 
 TEST_CASE("products on a card: NaN and infinity reach their row or column and no other") {
@@ -262,10 +300,15 @@ bool all_right_on_tensor_cores() {
   return right<bf16>({.m = 70, .n = 66, .k = 200}) && right<bf16>({.m = 136, .n = 72, .k = 136, .transpose_b = true}) &&
          right<bf16>({.m = 24, .n = 40, .k = 1024, .transpose_a = true});
 }
+bool all_right_in_parts() {
+  return right<float>({.m = 70, .n = 66, .k = 40, .bf16_parts = 3}) &&
+         right<float>({.m = 66, .n = 130, .k = 33, .transpose_b = true, .bf16_parts = 2});
+}
 TEST_CASE("every barrier of the products is needed") {
   if (thread_sanitizer) return;
   check_that_every_barrier_is_needed("cuda/matmul.cuh", all_right);
   check_that_every_barrier_is_needed("cuda/matmul_tensor_core.cuh", all_right_on_tensor_cores);
+  check_that_every_barrier_is_needed("cuda/matmul_parts.cuh", all_right_in_parts);
 }
 TEST_CASE("a wait for copies that is too lax shows in the product") {
   if (thread_sanitizer) return;

@@ -71,9 +71,10 @@ TEST_CASE("out of memory on the device: what was asked for, what is held and by 
   if (no_card()) return;
   const Tensor held = Tensor::zeros({1000}, Dtype::f32, Device::cuda), factor = held * 2.0, other = held * 3.0;
   const std::string message = error_of([] { Tensor::empty({int64_t{1} << 48}, Dtype::f32, Device::cuda); });
+  INFO(message);
   CHECK(contains(message, "allocate: out of memory on cuda: asked for 1125899906842624 bytes; "));
   CHECK(contains(message, " held, "));
-  CHECK(contains(message, "multiply 8.2 KB in 2 blocks"));
+  CHECK(contains(message, "scale 8.2 KB in 2 blocks"));
   CHECK(contains(message, "tensors outside of operations 4.1 KB in 1 block"));
   CHECK(contains(message, "; the card has "));
   CHECK(contains(message, "use a smaller batch or context"));
@@ -150,6 +151,14 @@ TEST_CASE("shared memory beyond 48 KB") {
   cuda::copy(y.data(), false, data, true, sizeof(Large));
   CHECK(x == y);
   cuda::free(data);
+}
+
+TEST_CASE("a card that is too old is named") {
+  CHECK(error_of([] {
+          cuda::check_supported({"GeForce GTX 1080", 6, 1, 20, 8000000000, 49152});
+        }) ==
+        "start: the GPU GeForce GTX 1080 has compute capability 6.1; the kernels need 8.0 or later; use --device=cpu");
+  CHECK(error_of([] { cuda::check_supported({"A100", 8, 0, 108, 40000000000, 167936}); }) == "no error");
 }
 
 #if defined(EMULATE_CUDA)

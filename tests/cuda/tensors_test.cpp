@@ -2,6 +2,7 @@
 // against the CPU.
 #include <doctest/doctest.h>
 
+#include "engine/matmul.h"
 #include "engine/ops.h"
 #include "nn/activation.h"
 #include "nn/convolution.h"
@@ -83,7 +84,8 @@ TEST_CASE("layers give the CPU's numbers on the device") {
 
 TEST_CASE("products, and layers made of them, give the CPU's numbers on the device, forward and backward") {
   if (no_card()) return;
-  for (const auto& [dtype, tolerance] : {std::pair(Dtype::f32, 1e-5), std::pair(Dtype::f64, 1e-12)}) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair(Dtype::f32, 1e-5), std::pair(Dtype::f64, 1e-12), std::pair(Dtype::bf16, 1e-2)}) {
     INFO(std::string(name(dtype)));
     const auto random = [dtype = dtype](const Shape& shape, int seed) { return random_tensor(shape, seed, dtype); };
     const auto same = [tolerance = tolerance](const char* what, const Inputs& inputs, const Function& f) {
@@ -130,6 +132,36 @@ TEST_CASE("whole numbers: products on the device equal the CPU's to the bit") {
   CHECK(largest_difference(matmul(c, d), matmul(c.to(Device::cuda), d.to(Device::cuda)).to(Device::cpu)) == 0);
 }
 
+TEST_CASE("the precision of products acts on f32 on the device, and on nothing else") {
+  if (no_card()) return;
+  const Tensor a = random_tensor({70, 300}, 1), b = random_tensor({300, 66}, 2),
+               exact = matmul(a.to(Dtype::f32).to(Dtype::f64), b.to(Dtype::f32).to(Dtype::f64));
+  const double size = largest_difference(exact, Tensor::zeros_like(exact));
+  const auto product = [&](Device device, Dtype dtype) {
+    return matmul(a.to(dtype).to(device), b.to(dtype).to(device)).to(Device::cpu);
+  };
+  CHECK(product_precision() == ProductPrecision::highest);
+  const Tensor on_cpu = product(Device::cpu, Dtype::f32), wide = product(Device::cuda, Dtype::f64);
+  const auto lost = [&](ProductPrecision precision, int parts = 3) {
+    set_product_precision(precision, parts);
+    CHECK(product_precision() == precision);
+    CHECK(largest_difference(product(Device::cpu, Dtype::f32), on_cpu) == 0);
+    CHECK(largest_difference(product(Device::cuda, Dtype::f64), wide) == 0);
+    const double largest = largest_difference(product(Device::cuda, Dtype::f32), exact);
+    set_product_precision(ProductPrecision::highest);
+    return largest / size;
+  };
+  CHECK(lost(ProductPrecision::highest) < 1e-6);
+  CHECK(lost(ProductPrecision::high) < 1e-6);
+  const double of_two = lost(ProductPrecision::high, 2), of_one = lost(ProductPrecision::medium);
+  CHECK(of_two < 1e-5);
+  CHECK(of_two > 1e-7);
+  CHECK(of_one < 1e-2);
+  CHECK(of_one > 1e-4);
+  CHECK(contains(error_of([] { set_product_precision(ProductPrecision::high, 4); }),
+                 "matmul: precision high takes 2 or 3 parts, not 4"));
+}
+
 TEST_CASE("optimizers' steps are the CPU's on the device") {
   if (no_card()) return;
   struct One final : nn::Module {
@@ -140,21 +172,25 @@ TEST_CASE("optimizers' steps are the CPU's on the device") {
     Tensor forward(const Tensor& x, nn::Pass&) override { return x * weight.value; }
     void visit(nn::Visitor& v) override { v("weight", weight); }
   };
-  for (const std::string spec : {"adamw(decay=0.1)", "sgd", "lion(decay=0.1)", "adagrad"}) {
-    INFO(spec);
+  for (const auto& [spec, dtype, tolerance] :
+       {std::tuple("adamw(decay=0.1)", Dtype::f64, 1e-12), std::tuple("sgd", Dtype::f64, 1e-12),
+        std::tuple("lion(decay=0.1)", Dtype::f64, 1e-12), std::tuple("adagrad", Dtype::f64, 1e-12),
+        std::tuple("adamw(decay=0.1)", Dtype::bf16, 1e-6), std::tuple("muon", Dtype::bf16, 1e-4)}) {
+    INFO(std::string(spec), " ", std::string(name(dtype)));
     std::vector<Tensor> results;
     for (const Device device : {Device::cpu, Device::cuda}) {
-      One model(random_tensor({70, 70}, 1).to(device));
+      One model(random_tensor({70, 70}, 1, dtype).to(device));
       nn::FlatParameters flat(model);
       const auto optimizer = nn::make_optimizer(parse_spec(spec), flat);
       for (int step = 0; step < 3; ++step) {
         flat.forget_gradients();
-        sum(model.weight.value * random_tensor({70, 70}, 5 + step).to(device)).backward();
+        sum(model.weight.value * random_tensor({70, 70}, 5 + step, dtype).to(device)).backward();
         CHECK(optimizer->step(0.01, 1));
       }
-      results.push_back(model.weight.value.detach().to(Device::cpu));
+      results.push_back(flat.values().to(Device::cpu));
+      CHECK(largest_difference(model.weight.value, flat.part(flat.values(), flat.segments()[0]).to(dtype)) == 0);
     }
-    CHECK(largest_difference(results[0], results[1]) <= 1e-12);
+    CHECK(largest_difference(results[0], results[1]) <= tolerance);
   }
 }
 

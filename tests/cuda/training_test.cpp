@@ -134,7 +134,10 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
     const std::string name = how.size() > 1 ? "resumed graph" : "resumed";
     Trainer half = runs.begin(name, how);
     int64_t seen = 0;
-    half.run({.step = [&](const StepReport& r) { seen = r.step; }, .stop = [&] { return seen >= 2; }});
+    TrainingEvents events;
+    events.step = [&](const StepReport& r) { seen = r.step; };
+    events.stop = [&] { return seen >= 2; };
+    half.run(events);
     Assignments rest = how;
     rest.emplace_back("resume", "yes");
     const TrainingResult resumed = runs.train(name, rest);
@@ -148,13 +151,14 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
   const Runs runs({{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch", "2"}, {"steps", "9"}});
   Trainer trainer = runs.begin("cuda", on_card);
   Tensor before;
-  const TrainingEvents events = {.step = [&](const StepReport& r) {
+  TrainingEvents events;
+  events.step = [&](const StepReport& r) {
     if (r.step != 3) return;
-    // One number of the embedding is spoiled while step 4 is under way or done: step 5 fails, and so does step 6.
+    // One row of the embedding is spoiled when step 4 has been queued: step 5 fails.
     const Tensor weight = nn::parameters_of(trainer.model())[0].parameter->value;
     weight[0].copy_from(Tensor::full({16}, NAN));
     before = weight.detach().clone();
-  }};
+  };
   const std::string message = error_of([&] { trainer.run(events); });
   CHECK(contains(message,
                  "train: the loss is not finite at step 5 (loss nan, gradient norm nan); no checkpoint had been"));

@@ -48,7 +48,6 @@ struct Options {
   bool lax_waits = false;             // a seeded fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a card
   int64_t memory = int64_t{4} << 30;  // of the device, in bytes
-  int compute_capability = 9;
 };
 inline Options options;
 

@@ -9,9 +9,12 @@
 #include <mutex>
 #include <vector>
 
+#include "tests/support/copies.h"
 #include "tests/support/device_memory.h"
 
 using cuda_on_cpu::DeviceMemory;
+
+std::atomic<int64_t> cuda_on_cpu::copies_to_host = 0;
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -51,7 +54,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::copy_n(name, sizeof(name), properties->name);
   properties->totalGlobalMem = static_cast<size_t>(cuda_on_cpu::options.memory);
   properties->sharedMemPerBlockOptin = 227 * 1024;
-  properties->major = cuda_on_cpu::options.compute_capability, properties->minor = 0;
+  properties->major = 9, properties->minor = 0;
   properties->multiProcessorCount = 4;
   return cudaSuccess;
 }
@@ -203,7 +206,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       return device ? memory->holds(data, bytes) : !memory->touches(data, bytes);
     };
     if (!fits(to, to_device) || !fits(from, from_device)) return cudaErrorInvalidValue;
-    if (!to_device && is_pinned(to))
+    const bool waits = from_device && !to_device && !is_pinned(to);
+    if (waits) ++cuda_on_cpu::copies_to_host;
+    if (from_device && !to_device && !waits)
       arrive_later(to, from, bytes);
     else
       std::memmove(to, from, bytes);
