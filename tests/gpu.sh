@@ -44,7 +44,8 @@ fi
 
 # --- stages -----------------------------------------------------------------------------------------------------------
 
-stages='machine build parity memcheck racecheck initcheck training repeat gradcheck bench bench_bf16 bench_train bench_compiled'
+stages='machine build parity memcheck racecheck initcheck training repeat gradcheck'
+stages="$stages bench bench_bf16 bench_train bench_compiled"
 seconds_for() {
   case $1 in
     machine) echo 10 ;;
