@@ -34,7 +34,7 @@ Tensor with_losses(const Tensor& y, const Pass& pass) {
   check(pass.losses.size() == pass.wanted_losses.size(), "gradient case: ", pass.wanted_losses.size(),
         " losses are wanted, the module gave ", pass.losses.size());
   if (pass.losses.empty()) return y;
-  std::vector<Tensor> parts = {y.reshape(Shape{y.count()})};
+  std::vector<Tensor> parts = {y.reshape(Shape{y.count()}).to(pass.losses[0].value.dtype())};  // f32 beside bf16
   for (const Pass::Loss& loss : pass.losses) parts.push_back(loss.value.reshape(Shape{1}));
   return concatenate(parts, 0);
 }
@@ -57,6 +57,7 @@ GradientCase module_case(const ModuleCase& settings, const CaseTensors& random) 
     if (prepare) prepare(pass);
     for (Tensor* t : {&pass.lengths, &pass.documents, &pass.memory, &pass.memory_lengths, &pass.memory_documents})
       if (*t) *t = t->to(device);
+    if (pass.memory) pass.memory = pass.memory.to(in[0].dtype());
     return with_losses((*kept)(in[0], pass), pass);
   };
   if (settings.against_simple)

@@ -83,16 +83,16 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
 }
 
 Tensor Span::forward(const Tensor& x, Pass& pass) {
-  const double limit = static_cast<double>(limit_);
-  if (kind_ == Kind::adaptive) return share_.value * limit + 1.0;
   static const Activation sigmoid("sigmoid");
-  return permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1}) * limit + 1.0;
+  const Tensor share =
+      kind_ == Kind::adaptive ? share_.value : permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1});
+  // Tokens beyond 256 have no bf16, nor have parts of one much nearer.
+  return (share.dtype() == Dtype::bf16 ? share.to(Dtype::f32) : share) * static_cast<double>(limit_) + 1.0;
 }
 
 void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
   if (!learned()) return;
-  const Tensor z = (*this)(x, pass);
-  reading.span = z.dtype() == Dtype::bf16 ? z.to(Dtype::f32) : z;
+  reading.span = (*this)(x, pass);
   const double limit = static_cast<double>(limit_);
   if (!pass.wants_loss("span_penalty")) return;
   const Tensor real = real_rows(reading, {.query_offset = pass.offset(), .query_lengths = pass.lengths});

@@ -8,8 +8,8 @@
 #   --plan   prints the stages and their budgets, and what would be left out; runs none
 #   FOLDER   where the libraries are that the machine lacks.  Made on a Debian with a network, of the same release:
 #              mkdir packages && cd packages && apt-get download libopenblas-pthread-dev libopenblas0-pthread \
-#                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 nlohmann-json3-dev libtomlplusplus-dev \
-#                libcli11-dev doctest-dev
+#                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libhwloc15 \
+#                nlohmann-json3-dev libtomlplusplus-dev libcli11-dev doctest-dev
 #              for file in *.deb; do dpkg -x $file ../libraries; done
 #            and ../libraries is the FOLDER.
 #   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 in the environment change these.
@@ -44,7 +44,8 @@ fi
 
 # --- stages -----------------------------------------------------------------------------------------------------------
 
-stages='machine build parity memcheck racecheck initcheck training repeat gradcheck bench bench_bf16 bench_compiled'
+stages='machine build parity memcheck racecheck initcheck training repeat gradcheck'
+stages="$stages bench bench_bf16 bench_train bench_compiled"
 seconds_for() {
   case $1 in
     machine) echo 10 ;;
@@ -53,7 +54,7 @@ seconds_for() {
     racecheck) echo 60 ;;
     memcheck | initcheck | gradcheck) echo 40 ;;
     training | repeat) echo 40 ;;
-    bench | bench_compiled) echo 90 ;;
+    bench | bench_train | bench_compiled) echo 90 ;;
     bench_bf16) echo 60 ;;
   esac
 }
@@ -90,13 +91,15 @@ stage_memcheck() { sanitize memcheck; }
 stage_racecheck() { sanitize racecheck; }
 stage_initcheck() { sanitize initcheck; }
 
-# train DEVICE FOLDER: the losses of a few steps, one a line
+# train DEVICE FOLDER OPTIONS...: the losses of a few steps, one a line
 train() {
-  rm -rf "$2"
+  device=$1 out=$2
+  shift 2
+  rm -rf "$out"
   "$BUILD/orrery" train --model=gpt-char-small "--data=$text" --steps=10 --warm_up=2 --evaluate_every=0 \
-    --checkpoint_every=0 "--device=$1" "--out=$2" > "$2.log" 2>&1 || { cat "$2.log"; return 1; }
-  sed -n 's/.*"\(validation_\)\{0,1\}loss":\([-+0-9.eE]*\).*/\2/p' "$2/metrics.jsonl" > "$2.losses"
-  [ -s "$2.losses" ] || { echo "no losses in $2/metrics.jsonl"; return 1; }
+    --checkpoint_every=0 "--device=$device" "--out=$out" "$@" > "$out.log" 2>&1 || { cat "$out.log"; return 1; }
+  sed -n 's/.*"\(validation_\)\{0,1\}loss":\([-+0-9.eE]*\).*/\2/p' "$out/metrics.jsonl" > "$out.losses"
+  [ -s "$out.losses" ] || { echo "no losses in $out/metrics.jsonl"; return 1; }
 }
 stage_training() {
   train cpu "$BUILD/train_cpu" && train cuda "$BUILD/train_cuda" || return 1
@@ -106,13 +109,17 @@ stage_training() {
       printf "  cpu %s  cuda %s  difference %.2g\n", $1, $2, difference }
     END { print NR " losses, bound 1e-5 of each"; exit bad || NR == 0 }'
 }
+same_run() {  # same_run FOLDER FOLDER: losses and weights, to the bit
+  cmp "$1.losses" "$2.losses" || return 1
+  for file in "$1"/step_*/weights.safetensors; do cmp "$file" "$2/${file#"$1/"}" || return 1; done
+}
 stage_repeat() {
   train cuda "$BUILD/train_first" && train cuda "$BUILD/train_second" || return 1
-  cmp "$BUILD/train_first.losses" "$BUILD/train_second.losses" || return 1
-  for file in "$BUILD"/train_first/step_*/weights.safetensors; do
-    cmp "$file" "$BUILD/train_second/${file#"$BUILD/train_first/"}" || return 1
-  done
+  same_run "$BUILD/train_first" "$BUILD/train_second" || return 1
   echo "two runs: the same losses and weights, to the bit"
+  "$BUILD/orrery" train --help | grep -q -e --graph || { echo "this version has no --graph"; return 0; }
+  train cuda "$BUILD/train_graph" --graph=yes && same_run "$BUILD/train_first" "$BUILD/train_graph" || return 1
+  echo "a run that replays its steps: the same again"
 }
 stage_gradcheck() { "$BUILD/orrery" gradcheck --all --device=cuda; }
 
@@ -126,19 +133,20 @@ benchmark() {
     return
   fi
   echo "$PYTHON has no PyTorch that sees a GPU: our side alone"
-  precision=highest groups=
+  precision=highest words=
   for word; do
     case $word in
       --bf16) precision=medium ;;
-      --*) ;;
-      *) groups="$groups $word" ;;
+      --no-compile) ;;
+      *) words="$words $word" ;;
     esac
   done
   # shellcheck disable=SC2086
-  "$BUILD/orrery" bench $groups --device cuda --seconds "$time" --precision "$precision"
+  "$BUILD/orrery" bench $words --device cuda --seconds "$time" --precision "$precision"
 }
 stage_bench() { benchmark 0.3 gemm rows attention --no-compile; }
 stage_bench_bf16() { benchmark 0.3 gemm attention --bf16 --no-compile; }
+stage_bench_train() { benchmark 1 train --only gpt --bf16 --no-compile; }
 stage_bench_compiled() { benchmark 0.3 attention --only attention/relu/L4096; }
 
 if [ -n "$stage_of_child" ]; then

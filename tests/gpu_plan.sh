@@ -51,7 +51,7 @@ esac
 PROGRAM
 run
 expect "a run" 0 "^--- machine: ok" "^--- build: ok" "^--- parity: ok" "^--- racecheck: ok" "^--- training: ok" \
-  "^--- repeat: ok" "^--- gradcheck: left out: .*--device" "^10 passed, 0 failed, 2 left out"
+  "^--- repeat: ok" "^--- gradcheck: left out: .*--device" "^11 passed, 0 failed, 2 left out"
 expect_in_report() { grep -q -e "$1" "$fake/build/report.txt" || { echo "no '$1' in the report"; problems=1; }; }
 expect_in_report "CMAKE_CUDA_ARCHITECTURES=90"
 expect_in_report "difference 1e-05"

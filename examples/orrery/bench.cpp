@@ -5,6 +5,7 @@
 
 #include "engine/parallel.h"
 #include "engine/registry.h"
+#include "engine/storage.h"
 #include "engine/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/bench.h"
@@ -20,10 +21,12 @@ struct BenchSettings {
   double seconds = 2;
   bool json = false;
 
+  Dtype dtype() const { return precision == "medium" ? Dtype::bf16 : Dtype::f32; }
+
   template <class V>
   void visit(V& v) {
     v("only", only, "run only the cases whose name contains this text");
-    v("precision", precision, "of products: highest (f32), high or medium (bf16)",
+    v("precision", precision, "of products and attention: highest (f32), high or medium (bf16)",
       one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("threads", threads, "cores to use; 0: all", at_least(0));
@@ -63,7 +66,8 @@ double rounded(double x) { return std::round(x * 1e3) / 1e3; }
 std::string json_line(const BenchCase& c, const BenchFigure& figure, const BenchSettings& s) {
   nlohmann::ordered_json line = {{"case", c.name},
                                  {"backend", "orrery-" + build().version},
-                                 {"dtype", "f32-" + s.precision},
+                                 {"dtype", s.dtype() == Dtype::bf16 ? "bf16" : "f32-" + s.precision},
+                                 {"device", s.device},
                                  {"threads", thread_count()},
                                  {"ms", rounded(figure.time.best * 1e3)},
                                  {"ms_median", rounded(figure.time.median * 1e3)},
@@ -100,22 +104,24 @@ int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
   check(!words.empty(), "bench: no group given; there are gemm, rows, attention, scaling and train");
-  check(s.device == "cpu", "bench: device 'cuda' is not available in this version; use --device=cpu");
-  check(s.precision == "highest", "bench: precision '", s.precision,
-        "' is not available on the CPU in this version; use --precision=highest");
+  check(s.precision != "high",
+        "bench: precision 'high' is not available in this version; use --precision=highest or --precision=medium");
+  const Device device = parse_device(s.device);
+  check_available(device);
   std::vector<BenchCase> cases;
   for (const std::string& word : words)
     for (BenchCase& c : group_at(word).cases())
-      if (c.name.find(s.only) != std::string::npos) cases.push_back(std::move(c));
+      if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
+        cases.push_back(std::move(c));
   // In JSON no case is no line: compare.py may ask for one that only PyTorch has.
-  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only,
-        "'; leave --only out to see all");
+  check(s.json || !cases.empty(), "bench: no case of these groups contains '", s.only, "' and runs on ", device,
+        "; leave --only out to see all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("
               << thread_count() << " threads)" << std::endl;
   for (const BenchCase& c : cases) {
-    const BenchFigure figure = c.run(s.seconds);
+    const BenchFigure figure = c.run({s.seconds, device, s.dtype()});
     std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;
   }
   return 0;

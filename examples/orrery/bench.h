@@ -7,10 +7,17 @@
 #include <utility>
 #include <vector>
 
+#include "engine/storage.h"
 #include "engine/tensor.h"
 #include "examples/orrery/measure.h"
 
 namespace orrery::program {
+
+struct BenchRun {  // how a case is run
+  double seconds;  // to spend on a figure, about
+  Device device = Device::cpu;
+  Dtype dtype = Dtype::f32;  // of products, attention and training; rows are f32, as in the peer
+};
 
 struct BenchFigure {
   Measured time;
@@ -21,10 +28,19 @@ struct BenchCase {
   std::string name;  // "gemm/2048x2048x2048"
   double work;       // of one call, in units of `unit` times a second
   std::string unit;
-  std::function<BenchFigure(double seconds)> run;  // makes its tensors, spends about `seconds`, frees them
+  bool on_device = true;                            // whether it runs on another device than the CPU as well
+  std::function<BenchFigure(const BenchRun&)> run;  // makes its tensors, and frees them
 };
 
-Tensor normal_tensor(const Shape& shape, uint64_t index);  // N(0, 1), f32; another for every index
+// N(0, 1); another for every index
+Tensor normal_tensor(const Shape& shape, uint64_t index, Device device = Device::cpu, Dtype dtype = Dtype::f32);
+
+// measure(), to the end of the work that f queues.
+template <class F>
+Measured measure_on(const BenchRun& run, const F& f) {
+  const auto whole = [&] { f(), synchronize(); };
+  return measure(whole, run.seconds);
+}
 
 std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "engine/autograd.h"
-#include "engine/matmul.h"
 #include "engine/ops.h"
 #include "engine/random.h"
 #include "examples/orrery/bench.h"
@@ -14,41 +13,59 @@
 
 namespace orrery::program {
 
-Tensor normal_tensor(const Shape& shape, uint64_t index) {
+Tensor normal_tensor(const Shape& shape, uint64_t index, Device device, Dtype dtype) {
   const Tensor x = Tensor::empty(shape);
   nn::fill(x, nn::normal(1), RandomKey{0, 0}.derive("bench").derive(index));
-  return x;
+  return x.to(dtype).to(device);
 }
 
 namespace {
 
 // f(x) and the gradient of x, which is made anew each time.
 template <class F>
-Measured measure_both(const std::vector<Tensor>& x, const Tensor& dy, const F& f, double seconds) {
+Measured measure_both(const BenchRun& run, const std::vector<Tensor>& x, const Tensor& dy, const F& f) {
   const auto step = [&] {
     for (const Tensor& t : x) t.set_grad({});
     backward(f(), dy);
   };
-  return measure(step, seconds);
+  return measure_on(run, step);
 }
 
 using Operation = std::function<Tensor(const Tensor&)>;
-std::vector<std::pair<std::string, Operation>> row_operations(int64_t channels) {
-  const Tensor weight = Tensor::full(Shape{channels}, 1), bias = Tensor::zeros(Shape{channels}),
-               alpha = Tensor::full(Shape{1}, 0.5), shift = Tensor::zeros(Shape{1});
+struct Weights {
+  Tensor weight, bias, alpha, shift;
+};
+struct RowOperation {
+  std::string name;
+  std::function<Operation(Device)> make;  // with its weights there
+};
+std::vector<RowOperation> row_operations(int64_t channels) {
   const auto activation = [](const char* name) {
-    return [a = nn::Activation(parse_spec(name))](const Tensor& x) { return a(x); };
+    return
+        [a = nn::Activation(parse_spec(name))](Device) -> Operation { return [a](const Tensor& x) { return a(x); }; };
+  };
+  const auto weights = [=](const auto& f) {
+    return [=](Device device) -> Operation {
+      const auto of = [device](int64_t n, double value) { return Tensor::full(Shape{n}, value).to(device); };
+      const Weights w{of(channels, 1), of(channels, 0), of(1, 0.5), of(1, 0)};
+      return [=](const Tensor& x) { return f(x, w); };
+    };
   };
   const nn::Activation tanh("tanh"), erf("erf");
-  return {{"copy", [](const Tensor& x) { return x.clone(); }},
-          {"gelu_erf", activation("gelu")},
-          {"gelu_tanh", activation("gelu_tanh")},
-          {"silu", activation("silu")},
-          {"tanh", activation("tanh")},
-          {"layer_norm", [=](const Tensor& x) { return nn::layer_norm(x, weight, bias); }},
-          {"rms_norm", [=](const Tensor& x) { return nn::rms_norm(x, weight); }},
-          {"dyt", [=](const Tensor& x) { return nn::dynamic_norm(x, tanh, alpha, {}, weight, bias); }},
-          {"derf", [=](const Tensor& x) { return nn::dynamic_norm(x, erf, alpha, shift, weight, bias); }}};
+  return {
+      {"copy", [](Device) -> Operation { return [](const Tensor& x) { return x.clone(); }; }},
+      {"gelu_erf", activation("gelu")},
+      {"gelu_tanh", activation("gelu_tanh")},
+      {"silu", activation("silu")},
+      {"tanh", activation("tanh")},
+      {"layer_norm", weights([](const Tensor& x, const Weights& w) { return nn::layer_norm(x, w.weight, w.bias); })},
+      {"rms_norm", weights([](const Tensor& x, const Weights& w) { return nn::rms_norm(x, w.weight); })},
+      {"dyt", weights([=](const Tensor& x, const Weights& w) {
+         return nn::dynamic_norm(x, tanh, w.alpha, {}, w.weight, w.bias);
+       })},
+      {"derf", weights([=](const Tensor& x, const Weights& w) {
+         return nn::dynamic_norm(x, erf, w.alpha, w.shift, w.weight, w.bias);
+       })}};
 }
 
 }  // namespace
@@ -57,17 +74,14 @@ std::vector<BenchCase> gemm_cases() {
   std::vector<BenchCase> all;
   for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
            {2048, 2048, 2048}, {1024, 3072, 768}, {1024, 768, 3072}, {768, 512, 128}, {4096, 4096, 4096}}) {
-    const Product product{.m = m, .n = n, .k = k};
+    const Shape of_a{m, k}, of_b{k, n};
     const double work = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / 1e9;
-    all.push_back(
-        {text("gemm/", m, "x", n, "x", k), work, "GFLOP/s", [product](double seconds) {
-           const Tensor a = normal_tensor({product.m, product.k}, 0), b = normal_tensor({product.k, product.n}, 1);
-           const auto multiply_once = [&] {
-             const Tensor c = Tensor::empty({product.m, product.n});
-             multiply<float>(Device::cpu, product, a.data<float>(), b.data<float>(), {c.mutable_data<float>()});
-           };
-           return BenchFigure{measure(multiply_once, seconds), {}};
-         }});
+    all.push_back({text("gemm/", m, "x", n, "x", k), work, "GFLOP/s", true, [=](const BenchRun& run) {
+                     const Tensor a = normal_tensor(of_a, 0, run.device, run.dtype),
+                                  b = normal_tensor(of_b, 1, run.device, run.dtype);
+                     const NoGrad guard;
+                     return BenchFigure{measure_on(run, [&] { matmul(a, b); }), {}};
+                   }});
   }
   return all;
 }
@@ -76,22 +90,21 @@ std::vector<BenchCase> row_cases() {
   constexpr int64_t rows = 4096, channels = 1024;
   const double work = static_cast<double>(rows * channels * 8) / 1e9;  // read and written once
   std::vector<BenchCase> all;
-  for (const auto& operation : row_operations(channels)) {
-    const std::string& name = operation.first;
-    const Operation& f = operation.second;
-    const std::string stem = "rows/" + name + "/4096x1024/";
-    all.push_back({stem + "forward", work, "GB/s", [f](double seconds) {
+  for (const RowOperation& operation : row_operations(channels)) {
+    const auto& make = operation.make;
+    const std::string stem = "rows/" + operation.name + "/4096x1024/";
+    all.push_back({stem + "forward", work, "GB/s", true, [make](const BenchRun& run) {
                      const NoGrad guard;
-                     const Tensor x = normal_tensor({rows, channels}, 0);
-                     return BenchFigure{measure([&] { f(x); }, seconds), {}};
+                     const Operation f = make(run.device);
+                     const Tensor x = normal_tensor({rows, channels}, 0, run.device);
+                     return BenchFigure{measure_on(run, [&] { f(x); }), {}};
                    }});
-    if (name == "copy") continue;
-    all.push_back({stem + "both", work * 2.5, "GB/s", [f](double seconds) {
-                     const Tensor x = normal_tensor({rows, channels}, 0).set_requires_grad(),
-                                  dy = normal_tensor({rows, channels}, 1);
-                     return BenchFigure{measure_both(
-                                            {x}, dy, [&] { return f(x); }, seconds),
-                                        {}};
+    if (operation.name == "copy") continue;
+    all.push_back({stem + "both", work * 2.5, "GB/s", true, [make](const BenchRun& run) {
+                     const Operation f = make(run.device);
+                     const Tensor x = normal_tensor({rows, channels}, 0, run.device).set_requires_grad(),
+                                  dy = normal_tensor({rows, channels}, 1, run.device);
+                     return BenchFigure{measure_both(run, {x}, dy, [&] { return f(x); }), {}};
                    }});
   }
   return all;
@@ -104,29 +117,30 @@ std::vector<BenchCase> attention_cases() {
     for (const int64_t length : {256, 1024, 4096})
       for (const bool causal : {false, true}) {
         const double scores = static_cast<double>(batch * heads * length * length * size) * (causal ? 0.5 : 1);
-        const auto run = [=](double seconds) {
+        const auto time = [=](const BenchRun& run) {
           const std::optional<nn::Activation> function =
               name == "softmax" ? std::nullopt : std::optional<nn::Activation>(name);
           const Shape shape{batch, length, heads, size};
           std::vector<Tensor> x;
-          for (uint64_t i = 0; i < 3; ++i) x.push_back(normal_tensor(shape, i).set_requires_grad());
+          for (uint64_t i = 0; i < 3; ++i)
+            x.push_back(normal_tensor(shape, i, run.device, run.dtype).set_requires_grad());
           std::vector<double> shares;  // 1 / L, L the keys that a query sees
           for (int64_t i = 0; i < length; ++i) shares.push_back(1. / static_cast<double>(causal ? i + 1 : length));
-          const Tensor share = Tensor::from(Shape{1, length, 1, 1}, shares);
+          const Tensor share = Tensor::from(Shape{1, length, 1, 1}, shares).to(run.dtype).to(run.device);
           const nn::ReadingOptions options{.scale = 1 / std::sqrt(static_cast<double>(size)), .causal = causal};
           const auto f = [&] {
             const Tensor read = nn::attend({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
             return function ? read * share : read;
           };
-          const Measured both = measure_both(x, normal_tensor(shape, 3), f, seconds);
+          const Measured both = measure_both(run, x, normal_tensor(shape, 3, run.device, run.dtype), f);
           const NoGrad guard;
-          const Measured forward = measure(f, seconds);
+          const Measured forward = measure_on(run, f);
           return BenchFigure{both,
                              {{"forward_ms", fixed(forward.best * 1e3, 3)},
                               {"shape", text("[", batch, ", ", heads, ", ", length, ", ", size, "]")}}};
         };
         all.push_back({text("attention/", name, "/L", length, causal ? "/causal" : "/full"), 4 * scores * 3.5 / 1e9,
-                       "GFLOP/s", run});
+                       "GFLOP/s", true, time});
       }
   return all;
 }

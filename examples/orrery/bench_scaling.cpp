@@ -17,7 +17,7 @@ constexpr int64_t heads = 4, size = 64, width = heads * size;
 
 // A whole layer with its projections, forward and backward, and the most memory that a step held.
 BenchCase layer_case(const std::string& name, const std::string& spec, int64_t length) {
-  const auto run = [=](double seconds) {
+  const auto run = [=](const BenchRun& how) {
     const auto layer = nn::make_attention(parse_spec(spec), {.width = width, .heads = heads, .context = length});
     const Tensor x = normal_tensor({1, length, width}, 0).set_requires_grad(), dy = normal_tensor(x.shape(), 1);
     reset_peak(Device::cpu);
@@ -27,16 +27,16 @@ BenchCase layer_case(const std::string& name, const std::string& spec, int64_t l
           nn::Pass pass;
           backward((*layer)(x, pass), dy);
         },
-        seconds);
+        how.seconds);
     return BenchFigure{time, {{"peak_mb", fixed(static_cast<double>(memory_use(Device::cpu).peak) / 1e6, 1)}}};
   };
-  return {text("scaling/", name, "/L", length), static_cast<double>(length), "tokens/s", run};
+  return {text("scaling/", name, "/L", length), static_cast<double>(length), "tokens/s", false, run};
 }
 
 // Backward alone.  Queries are positive, so that whole blocks of keys can be made negative, whose scores ReLU cuts off.
 BenchCase relu_case(const std::string& name, bool half_negative) {
   constexpr int64_t length = 4096, block = 128;
-  const auto run = [=](double seconds) {
+  const auto run = [=](const BenchRun& how) {
     const Shape shape{1, length, heads, size};
     std::vector<Tensor> x;
     for (uint64_t i = 0; i < 3; ++i) x.push_back(normal_tensor(shape, i));
@@ -55,11 +55,11 @@ BenchCase relu_case(const std::string& name, bool half_negative) {
           for (const Tensor& t : x) t.set_grad({});
           backward(forward(), dy);
         },
-        seconds);
-    const Measured alone = measure(forward, seconds);
+        how.seconds);
+    const Measured alone = measure(forward, how.seconds);
     return BenchFigure{{both.best - alone.best, both.median - alone.median}, {}};
   };
-  return {text("scaling/relu/L", length, "/backward/", name), static_cast<double>(length), "tokens/s", run};
+  return {text("scaling/relu/L", length, "/backward/", name), static_cast<double>(length), "tokens/s", false, run};
 }
 
 }  // namespace

@@ -17,30 +17,33 @@ Tensor random_tokens(const Shape& shape, int64_t vocabulary, uint64_t index) {
   return Tensor::from(shape, tokens);
 }
 
-BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, double seconds) {
+BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, const BenchRun& run) {
   models::Gpt model(settings);
   nn::initialize(model, 0);
+  nn::convert(model, run.dtype);
+  nn::move(model, run.device);
   nn::FlatParameters parameters(model);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)"), parameters);
   const Shape shape{batch, settings.context};
-  const Tensor inputs = random_tokens(shape, settings.vocabulary, 0),
-               targets = random_tokens(shape, settings.vocabulary, 1);
+  const Tensor inputs = random_tokens(shape, settings.vocabulary, 0).to(run.device),
+               targets = random_tokens(shape, settings.vocabulary, 1).to(run.device);
   const auto step = [&] {
     parameters.forget_gradients();
     nn::Pass pass;
     pass.training = true;
     nn::cross_entropy(model(inputs, pass), targets).backward();
-    optimizer->step(1e-3, 1.0);
+    optimizer->request(1e-3, 1.0);
+    optimizer->update();
   };
-  const Measured time = measure(step, seconds);
+  const Measured time = measure_on(run, step);
   return {time, {{"parameters", std::to_string(nn::count_parameters(model))}}};
 }
 
 BenchCase train_case(const std::string& preset, int64_t vocabulary, int64_t context, int64_t batch) {
   models::GptSettings settings = models::presets().at(preset).settings;
   settings.vocabulary = vocabulary, settings.context = context, settings.bias = false;
-  return {"train/" + preset, static_cast<double>(batch * context), "tokens/s",
-          [=](double seconds) { return train_steps(settings, batch, seconds); }};
+  return {"train/" + preset, static_cast<double>(batch * context), "tokens/s", true,
+          [=](const BenchRun& run) { return train_steps(settings, batch, run); }};
 }
 
 }  // namespace

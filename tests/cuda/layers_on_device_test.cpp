@@ -8,6 +8,7 @@
 #include "engine/autograd.h"
 #include "engine/ops.h"
 #include "nn/attention.h"
+#include "nn/diagnostics.h"
 #include "nn/embedding.h"
 #include "nn/feed_forward.h"
 #include "nn/gradient_case.h"
@@ -250,4 +251,52 @@ TEST_CASE("targets that cannot be make a loss that is not a number, for a device
   CHECK(std::isfinite(loss({0, 3, -1})));
   CHECK(std::isnan(loss({0, 4, -1})));
   CHECK(std::isnan(loss({-1, -1, -1})));
+}
+
+TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on the host") {
+  if (no_card()) return;
+  for (const char* attention : {"softmax", "linear", "gau", "softmax(span=adaptive_span(6, R=3))", "sparsemax",
+                                "pointwise(relu, length=row_index)"})
+    for (const char* position : {"rotary", "alibi", "learned", "sinusoidal"}) {
+      const std::string parts = std::string(attention) + ", " + position;
+      if (parts == "linear, alibi") continue;  // has no scores
+      CAPTURE(parts);
+      const auto results = [&](Device device) {
+        const NoGrad guard;
+        Model model({.attention = attention, .position = position});
+        convert(model, Dtype::f64);
+        initialize(model, 5);
+        move(model, device);
+        Cache cache;
+        Pass pass;
+        pass.cache = &cache;
+        Results all;
+        for (const std::vector<int32_t>& next : {std::vector<int32_t>{1, 5, 2, 8}, {3}, {0, 4}}) {
+          const auto n = static_cast<int64_t>(next.size());
+          const Tensor tokens = Tensor::from(Shape{1, n}, next).to(device);
+          const int64_t before = copies_to_host();
+          const Tensor logits = model(tokens, pass);
+          check(copies_to_host() == before, "the host reads the device's memory");
+          cache.tokens += n;
+          all.push_back({"logits", logits.to_vector()});
+        }
+        return all;
+      };
+      CHECK(or_error([&] { return difference(results(Device::cpu), results(Device::cuda), 1e-12); }) == "");
+    }
+}
+
+TEST_CASE("diagnostics of what is on the device are those of the CPU") {
+  if (no_card()) return;
+  const Tensor x = random_tensor({3, 5, 7}, 1), w = maximum(x, Tensor::zeros({1}, Dtype::f64)),
+               there = w.to(Device::cuda);
+  const auto is_same = [](double a, double b) { return std::fabs(a - b) <= 1e-12; };
+  const Tensor entropy = row_entropy(w), of_card = row_entropy(there);
+  CHECK(orrery::testing::largest_difference(entropy, of_card) <= 1e-12);
+  CHECK(entropy_histogram(entropy, 2) == entropy_histogram(of_card, 2));
+  CHECK(is_same(saturation_share(x, 2), saturation_share(x.to(Device::cuda), 2)));
+  CHECK(is_same(zero_share(w), zero_share(there)));
+  CHECK(is_same(dead_row_share(w), dead_row_share(there)));
+  CHECK(is_same(top_share(w, 0.3), top_share(there, 0.3)));
+  CHECK(is_same(variance_ratio(x, w), variance_ratio(x.to(Device::cuda), there)));
 }

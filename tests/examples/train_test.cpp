@@ -227,7 +227,12 @@ TEST_CASE("train: what cannot be trained is said before anything is written") {
   check_error({"train", "--data=" + text, "--feed_forward=dense(gleu)"}, "did you mean 'gelu'?");
   check_error({"train", "--data=" + text, "--optimizer=adamw(beta3=1)"}, "unknown key 'beta3'");
   check_error({"train", "--data=" + text, "--feed_forward=dense("}, "where a name or a number should stand");
-  check_error({"train", "--data=" + text, "--device=cuda"}, "cuda");
+#if !defined(ORRERY_CUDA)
+  const std::string without =
+      "device 'cuda': this orrery was built without CUDA; configure with -DCUDA=ON (needs nvcc)";
+  check_error({"train", "--data=" + text, "--device=cuda"}, without);
+#endif
+  check_error({"train", "--data=" + text, "--graph=yes"}, "train: --graph replays a step on a GPU; it needs");
 }
 
 TEST_CASE("train: a folder that holds a run is not overwritten") {
