@@ -120,7 +120,7 @@ struct NamedParameter {
 std::vector<NamedParameter> parameters_of(Module& module);  // in the order of visit
 std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module);
 int64_t count_parameters(Module& module);
-void convert(Module& module, Dtype dtype);       // every parameter and floating buffer
+void convert(Module& module, Dtype dtype);       // every parameter and floating buffer; buffers of bf16 models are f32
 void move(Module& module, Device device);        // every parameter and buffer
 Device device_of(Module& module);                // where its parameters live; the CPU if it has none
 void initialize(Module& module, uint64_t seed);  // each parameter by its own key: (seed, path)

@@ -197,10 +197,11 @@ struct GatherRows {
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Saved::Place place = saved.place(0, table_shape, dy.dtype(), dy.device());
+    const Dtype sums = dy.dtype() == Dtype::bf16 ? Dtype::f32 : dy.dtype();  // micro-batches add up there
+    const Saved::Place place = saved.place(0, table_shape, sums, dy.device());
     if (!place.accumulate) zero_bytes(dy.device(), place.gradient.mutable_raw(), place.gradient.bytes());
-    add_rows_in_place(place.gradient, dy, saved[0]);
-    return {place.gradient, Tensor()};
+    add_rows_in_place(place.gradient, dy.to(sums), saved[0]);
+    return {place.as(dy.dtype()), Tensor()};
   }
 };
 

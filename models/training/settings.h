@@ -28,7 +28,7 @@ struct LossWeights {
 struct TrainSettings {
   std::string model = "gpt-char-small";
   GptSettings gpt;  // of the preset, then changed key by key
-  std::string data, out = "runs/latest", tokenizer = "character", device = "cpu", dtype = "f32";
+  std::string data, out = "runs/latest", tokenizer = "character", device = "cpu", dtype = "f32", precision = "highest";
   double held_out = 0.1;
   int64_t steps = 2000, batch = 12, accumulate = 1;
   double rate = 1e-3, final_rate = 1e-4;
@@ -67,6 +67,9 @@ struct TrainSettings {
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("dtype", dtype, "of weights and activations: f32, f64, or bf16 beside weights in f32 that the optimizer keeps",
       one_of({"f32", "f64", "bf16"}));
+    v("precision", precision,
+      "of f32 products on a GPU: highest; high: as bf16 parts, nearly as exact; medium: rounded to bf16",
+      one_of({"highest", "high", "medium"}));
     v("graph", graph, "on a GPU: record a step once and replay it, which saves small models the time of launching");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", at_least(0));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));

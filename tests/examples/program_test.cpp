@@ -130,7 +130,8 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
               "gradcheck: 'adamw' belongs to the family optimizer, which has no derivative to check");
   check_error({"bench"}, "bench: no group given; there are gemm, rows, attention, scaling and train");
   check_error({"bench", "row"}, "bench: no group 'row'; did you mean 'rows'?");
-  check_error({"bench", "rows", "--precision", "high"}, "bench: precision 'high' is not available in this version");
+  check_error({"bench", "rows", "--precision", "high"}, "bench: precision 'high' takes f32 apart");
+  check_error({"gradcheck", "relu", "--device=quantum"}, "gradcheck: device: ");
 #if !defined(ORRERY_CUDA)
   check_error({"bench", "rows", "--device", "cuda"},
               "device 'cuda': this orrery was built without CUDA; configure with -DCUDA=ON");
