@@ -14,16 +14,17 @@ class LatestLaunch {
  public:
   void set(const Launch& launch) {
     const std::lock_guard lock(mutex_);
-    launch_ = launch;
+    launch_ = launch, operation_ = current_operation();
   }
-  Launch get() {
+  std::pair<Launch, const char*> get() {
     const std::lock_guard lock(mutex_);
-    return launch_;
+    return {launch_, operation_};
   }
 
  private:
   std::mutex mutex_;
   Launch launch_{"", 0, 0, 0, "", 0};
+  const char* operation_ = "";  // that it was part of
 };
 LatestLaunch& latest_launch() {
   static LatestLaunch latest;
@@ -47,6 +48,11 @@ std::string shape(const Launch& launch) {
          (launch.shared_bytes ? " and " + std::to_string(launch.shared_bytes) + " bytes of shared memory" : "");
 }
 
+// "map", or "map of gelu": the kernel, and the operation that wanted it.
+std::string who(const Launch& launch, const char* operation) {
+  return launch.name + (*operation ? " of " + std::string(operation) : "");
+}
+
 bool no_device(cudaError_t result) { return result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver; }
 
 void check(cudaError_t result, const char* operation, int line = __builtin_LINE()) {
@@ -57,8 +63,8 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
                "); is its driver installed?  --device=cpu needs none";
   else
     message += cudaGetErrorName(result) + (" at " + place(__FILE__, line));
-  if (const Launch latest = latest_launch().get(); latest.line)
-    message += "; the latest kernel was " + std::string(latest.name) + " at " + place(latest.file, latest.line) + ", " +
+  if (const auto [latest, of] = latest_launch().get(); latest.line)
+    message += "; the latest kernel was " + who(latest, of) + " at " + place(latest.file, latest.line) + ", " +
                shape(latest) + "; with CUDA_LAUNCH_BLOCKING=1 a fault is reported by its own launch";
   throw Error(message);
 }
@@ -86,8 +92,8 @@ Card find_card() {
 
 void check(cudaError_t result, const Launch& launch) {
   if (result == cudaSuccess) return latest_launch().set(launch);
-  throw Error(std::string(launch.name) + ": " + cudaGetErrorName(result) + " at " + place(launch.file, launch.line) +
-              ", " + shape(launch));
+  throw Error(who(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
+              place(launch.file, launch.line) + ", " + shape(launch));
 }
 
 namespace {
