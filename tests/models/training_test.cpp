@@ -290,7 +290,10 @@ TEST_CASE("bad input is answered before any training") {
   CHECK(contains(message({{"heads", "5"}}), "attention: heads (5) must divide width (32)"));
   CHECK(contains(message({{"vocabulary", "3"}}), "train: vocabulary 3 is too small for the tokenizer's"));
   CHECK(contains(message({{"resume", "yes"}}), "train: there is no checkpoint to resume in"));
+#if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
   CHECK(contains(message({{"device", "cuda"}}), "--device=cpu"));
+#endif
+  CHECK(contains(message({{"graph", "yes"}}), "--device=cuda"));
   CHECK(!fs::exists(folder / "run"));
   train(small_run(text, folder / "run", 2));
   CHECK(contains(message({}), "already holds a run; add --resume=yes to go on with it"));
