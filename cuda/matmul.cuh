@@ -154,7 +154,7 @@ __device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* d
 }
 
 template <class T, int N>
-struct alignas(16) Vector {
+struct alignas(sizeof(T) * N) Vector {  // 8 or 16 bytes in one access
   T value[N];
 };
 
