@@ -16,7 +16,7 @@ void check_case(Case& c, double tolerance) {
 template <class T>
 void check_some(const AttendSizes& sizes, uint64_t n, double tolerance) {
   for (const Kind kind : kinds)
-    for (uint64_t i = 0; i < n; ++i) {
+    for (uint64_t i = 0; i < n; i += one_of(6)) {
       const auto bits = RandomKey{static_cast<uint64_t>(kind), 9}.bits(i)[0];
       CAPTURE(bits % all_choices);
       Case c = case_of(bits % all_choices, sizes, kind);
@@ -43,7 +43,7 @@ const AttendSizes wide{.batch = 1,  // heads of several panels, and of more than
 
 TEST_CASE("attention on a card: every combination of options agrees with a plain loop") {
   if (no_card()) return;
-  for (uint32_t bits = 0; bits < all_choices; ++bits) {
+  for (uint32_t bits = 0; bits < all_choices; bits += one_of(97)) {
     CAPTURE(bits);
     Case c = case_of(bits, small, kinds[(bits ^ bits >> 4 ^ bits >> 8) % 3]);
     check_case<double>(c, 1e-12);
@@ -129,7 +129,8 @@ TEST_CASE("attention on a card: windows and offsets that end at the edges of til
   if (no_card()) return;
   const AttendSizes sizes{
       .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .key_heads = 1, .head_size = 3, .value_size = 3};
-  for (const int64_t window : {0, 1, 2, 31, 32, 33, 34, 64, 65, 66})
+  for (const int64_t window : {0, 1, 2, 31, 32, 33, 34, 64, 65, 66}) {
+    if (thread_sanitizer && window != 33) continue;
     for (const int64_t offset : {-33, -1, 0, 1, 31, 32, 63, 65, 200}) {
       CAPTURE(window);
       CAPTURE(offset);
@@ -141,6 +142,7 @@ TEST_CASE("attention on a card: windows and offsets that end at the edges of til
       CHECK(same_sums(attend_on_card<float>(c), expected));
       CHECK(same_sums(attend_on_card<double>(c), expected));
     }
+  }
 }
 
 TEST_CASE("attention on a card: a score of minus infinity has no weight and no gradient") {

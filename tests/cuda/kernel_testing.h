@@ -38,6 +38,9 @@ inline constexpr bool thread_sanitizer = false;
 #endif
 #endif
 
+// ThreadSanitizer makes the emulation some forty times slower: under it a test that walks many cases takes one of `n`.
+inline constexpr uint32_t one_of(uint32_t n) { return thread_sanitizer ? n : 1; }
+
 // A CUDA build runs the same tests on a card; without one there is nothing to test.
 inline bool no_card() {
   if (cuda::device_count() > 0) return false;

@@ -89,18 +89,18 @@ TEST_CASE("a GPT trains on the device with the CPU's losses") {
                    {"heads", "2"},
                    {"context", "32"},
                    {"batch", "4"},
-                   {"steps", "20"},
+                   {"steps", thread_sanitizer ? "3" : "20"},
                    {"warm_up", "5"},
                    {"bias", "yes"}});
   runs.train("cpu", {});
   runs.train("cuda", on_card);
-  CHECK(runs.metrics("cpu").size() == 21);
-  CHECK(double(runs.metrics("cpu").back()["validation_loss"]) < 3);
+  CHECK(runs.metrics("cpu").size() == (thread_sanitizer ? 4 : 21));
+  CHECK(double(runs.metrics("cpu").back()["validation_loss"]) < (thread_sanitizer ? 4 : 3));
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
 }
 
 TEST_CASE("gpt-char-small takes two steps on the device") {
-  if (no_card()) return;
+  if (no_card() || thread_sanitizer) return;
   const Runs runs(Assignments{{"steps", "2"}});
   runs.train("cpu", {});
   runs.train("cuda", on_card);
