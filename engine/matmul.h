@@ -57,6 +57,7 @@ void multiply(Device device, const Product& p, const T* a, const T* b, std::init
 enum class ProductPrecision : uint8_t { highest, high, medium };
 void set_product_precision(ProductPrecision precision, int parts = 3);  // an Error unless parts is 2 or 3
 ProductPrecision product_precision();
+ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 
 // "avx512", our own, or "openblas": chosen once by what the processor has.  Tests set it; an unknown or missing one is
 // an Error.

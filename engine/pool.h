@@ -36,7 +36,7 @@ class Pool {
   void set_limit(int64_t bytes);  // 0: none
   MemoryUse use() const;
   void reset_peak();
-  // "3.2 GB held, 0.1 GB kept for reuse, limit 4 GB; most is held by linear (2.0 GB in 24 blocks), ..."
+  // "3.2 GB held, 0.1 GB kept for reuse, limit 4.0 GB; the largest holders: linear 2.0 GB in 24 blocks, ..."
   std::string description() const;
 
  private:

@@ -2,8 +2,8 @@
 // depends on where it is used and not on what was drawn before.  Both devices and any number of threads agree.
 //   Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"
 //
-// A key is derived along the path to its use: RandomKey{seed,
-// 0}.derive("train").derive("block.3.dropout").derive(step).
+// A key is derived along the path to its use:
+// RandomKey{seed, 0}.derive("train").derive("blocks.3.dropout").derive(number of the micro-batch).
 #pragma once
 
 #include <concepts>

@@ -242,6 +242,12 @@ void set_product_precision(ProductPrecision precision, int parts) {
   check(parts == 2 || parts == 3, "matmul: precision high takes 2 or 3 parts, not ", parts);
   parts_of_f32 = precision == ProductPrecision::highest ? 0 : precision == ProductPrecision::high ? parts : 1;
 }
+ProductPrecision parse_product_precision(const std::string& name) {
+  if (name == "highest") return ProductPrecision::highest;
+  if (name == "high") return ProductPrecision::high;
+  check(name == "medium", "matmul: no precision '", name, "'; there are highest, high and medium");
+  return ProductPrecision::medium;
+}
 ProductPrecision product_precision() {
   const int parts = parts_of_f32;
   return parts == 0 ? ProductPrecision::highest : parts == 1 ? ProductPrecision::medium : ProductPrecision::high;

@@ -52,9 +52,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   TrainSettings& s = settings_;
   check_settings(s);
   device_ = parse_device(s.device);
-  set_product_precision(s.precision == "high"     ? ProductPrecision::high
-                        : s.precision == "medium" ? ProductPrecision::medium
-                                                  : ProductPrecision::highest);
+  set_product_precision(parse_product_precision(s.precision));
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,

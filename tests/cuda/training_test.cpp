@@ -13,6 +13,7 @@
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
+#include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -23,18 +24,10 @@ namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-std::string write_text(const Folder& folder) {
-  std::string all;
-  for (int i = 0; i < 200; ++i)
-    all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
-  write_file_atomically(folder / "text.txt", all);
-  return folder / "text.txt";
-}
-
 // Runs of one model on different devices, each in a folder of its own.
 class Runs {
  public:
-  explicit Runs(Assignments common) : common_(std::move(common)), text_(write_text(folder_)) {}
+  explicit Runs(Assignments common) : common_(std::move(common)), text_(orrery::testing::write_small_text(folder_)) {}
 
   Trainer begin(const std::string& name, const Assignments& more) const {
     Assignments all = common_;

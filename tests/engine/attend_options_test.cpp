@@ -102,21 +102,9 @@ TEST_CASE("attend: all options give the same bits for any number of threads") {
 
 TEST_CASE("attend: NaN in what a query does not see has no influence, with terms of the distance and spans") {
   for (const Kind kind : kinds) {
-    Case c{.sizes = medium, .options = {.scale = 0.3, .own = false, .ramp = 5.3}, .kind = kind};
-    c.biased = c.positioned = c.spanned = c.judged = true;
-    c.fill();
+    Case c = case_with_unseen_parts(kind);
     const Results clean = attend<float>(c);
-    // Nobody reads distance 0, nor distances from the end of the longest span on; from query 40 on nobody reads key 3.
-    const int64_t width = c.sizes.head_size;
-    std::fill_n(c.operands.distance_key.begin(), width, not_a_number);
-    std::fill(c.operands.distance_key.begin() + 30 * width, c.operands.distance_key.end(), not_a_number);
-    for (int64_t h = 0; h < 2; ++h) {
-      const auto bias = c.operands.distance_bias.begin() + h * c.sizes.distances;
-      bias[0] = not_a_number;
-      std::fill(bias + 30, bias + c.sizes.distances, not_a_number);
-    }
-    for (Numbers* x : {&c.operands.key, &c.operands.value})
-      std::fill_n(x->begin() + 3 * static_cast<int64_t>(x->size()) / (2 * 70), 4, not_a_number);
+    spoil_what_nobody_sees(c);
     const Results dirty = attend<float>(c);
     const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
       const auto part = [&](const Numbers& x) {

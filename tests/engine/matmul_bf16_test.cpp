@@ -8,6 +8,7 @@
 #include "engine/dtype.h"
 #include "engine/matmul.h"
 #include "engine/parallel.h"
+#include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -27,19 +28,6 @@ std::vector<float> widened(const std::vector<T>& x) {
   return y;
 }
 std::vector<bf16> irregular(int64_t count, int seed) { return rounded(random_tensor({count}, seed).to_vector()); }
-
-template <class F>
-void with_all_kernels(const F& f) {
-  const std::string before = product_kernels();
-  std::vector<const char*> sets = {"openblas"};
-  if (before == "avx512") sets.push_back("avx512");
-  for (const char* set : sets) {
-    CAPTURE(set);
-    use_product_kernels(set);
-    f();
-  }
-  use_product_kernels(before.c_str());
-}
 
 struct Operands {
   std::vector<bf16> a, b, c, bias, residual;

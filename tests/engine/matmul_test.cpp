@@ -9,6 +9,7 @@
 
 #include "engine/check.h"
 #include "engine/parallel.h"
+#include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -31,20 +32,6 @@ Numbers<T> whole(int64_t count, int seed) {
 template <class T>
 Numbers<T> irregular(int64_t count, int seed) {
   return numbers_of<T>(random_tensor({count}, seed));
-}
-
-// Runs f with every set of kernels that this processor can run.
-template <class F>
-void with_all_kernels(const F& f) {
-  const std::string before = product_kernels();
-  std::vector<const char*> sets = {"openblas"};
-  if (before == "avx512") sets.push_back("avx512");
-  for (const char* set : sets) {
-    CAPTURE(set);
-    use_product_kernels(set);
-    f();
-  }
-  use_product_kernels(before.c_str());
 }
 
 // The definition.

@@ -8,6 +8,7 @@
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -19,11 +20,7 @@ namespace {
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 Assignments small_run(const Folder& folder, const std::string& out, Assignments more) {
-  std::string text;
-  for (int i = 0; i < 200; ++i)
-    text += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
-  write_file_atomically(folder / "text.txt", text);
-  Assignments all = {{"data", folder / "text.txt"},
+  Assignments all = {{"data", orrery::testing::write_small_text(folder)},
                      {"out", folder / out},
                      {"steps", "50"},
                      {"layers", "2"},

@@ -19,23 +19,17 @@
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
+#include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
+using orrery::testing::write_small_text;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string write_text(const Folder& folder, int sentences = 200) {
-  std::string all;
-  for (int i = 0; i < sentences; ++i)
-    all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps over the lazy dog.\n";
-  write_file_atomically(folder / "text.txt", all);
-  return folder / "text.txt";
-}
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 Assignments small_run(const std::string& text, const std::string& out, int steps) {
@@ -76,7 +70,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 TEST_CASE("same seed, same bits: for one and two threads, and for two runs") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   const int before = thread_count();
   for (const auto& [name, threads] : {std::pair("a", "1"), std::pair("b", "2"), std::pair("c", "2")})
     train(with(small_run(text, folder / name, 20), {{"threads", threads}}));
@@ -90,7 +84,7 @@ TEST_CASE("same seed, same bits: for one and two threads, and for two runs") {
 
 TEST_CASE("resuming gives the weights and the metrics of one run, also when the last rows were never checkpointed") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   train(small_run(text, folder / "whole", 30));
   {
     Trainer trainer(make_settings(small_run(text, folder / "parts", 30)));
@@ -115,7 +109,7 @@ TEST_CASE("resuming gives the weights and the metrics of one run, also when the 
 
 TEST_CASE("resuming equals one go for every optimizer and with every schedule") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   int count = 0;
   for (const auto& pair :
        {std::pair("adagrad(clip=0.1)", "constant"), std::pair("adamw(decay=0.1)", "inverse_square_root"),
@@ -143,7 +137,7 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
 
 TEST_CASE("batch statistics move once a step, are saved, and go on where a run is resumed") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   const auto run = [&](const char* name, int steps, const char* resume) {
     Trainer trainer(make_settings(with(small_run(text, folder / name, steps),
                                        {{"normalization", "batch"}, {"schedule", "constant"}, {"resume", resume}})));
@@ -163,7 +157,7 @@ TEST_CASE("batch statistics move once a step, are saved, and go on where a run i
 TEST_CASE("a run learns: the loss on held-out text halves") {
   const Folder folder;
   const TrainingResult result =
-      train(with(small_run(write_text(folder), folder / "run", 120), {{"rate", "1e-2"}, {"dropout", "0"}}));
+      train(with(small_run(write_small_text(folder), folder / "run", 120), {{"rate", "1e-2"}, {"dropout", "0"}}));
   CHECK(result.validation_loss < 1.6);  // ln of the 32 characters is 3.4
   CHECK(result.steps_done == 120);
   CHECK(fs::exists(folder / "run/settings.toml"));
@@ -171,7 +165,7 @@ TEST_CASE("a run learns: the loss on held-out text halves") {
 
 TEST_CASE("losses of attentions are weighted by name, reported apart, and absent without a weight") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   const auto metrics = [&](const std::string& out, const Assignments& more) {
     train(with(small_run(text, folder / out, 3), more));
     return rows_without_time((folder / out) + "/metrics.jsonl");
@@ -197,7 +191,7 @@ TEST_CASE("losses of attentions are weighted by name, reported apart, and absent
 TEST_CASE("stopping early saves; older checkpoints go") {
   const Folder folder;
   Trainer trainer(make_settings(
-      with(small_run(write_text(folder), folder / "run", 100), {{"checkpoint_every", "2"}, {"keep", "2"}})));
+      with(small_run(write_small_text(folder), folder / "run", 100), {{"checkpoint_every", "2"}, {"keep", "2"}})));
   int steps = 0;
   TrainingEvents events;
   events.stop = [&] { return ++steps == 7; };
@@ -268,7 +262,7 @@ TEST_CASE("generation: same seed, same text; greedy; beyond the context; errors"
 
 TEST_CASE("bad input is answered before any training") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   write_file_atomically(folder / "short.txt", "abcabc");
   const auto message = [&](const Assignments& more) {
     return error_of([&] { train(with(small_run(text, folder / "run", 10), more)); });
@@ -301,7 +295,7 @@ TEST_CASE("bad input is answered before any training") {
 
 TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
   const Folder folder;
-  const Assignments settings = with(small_run(write_text(folder), folder / "run", 40),
+  const Assignments settings = with(small_run(write_small_text(folder), folder / "run", 40),
                                     {{"rate", "1e30"}, {"warm_up", "0"}, {"checkpoint_every", "1"}});
   const std::string message = error_of([&] { train(settings); });
   CHECK(contains(message, "train: the loss is not finite at step "));
@@ -312,7 +306,7 @@ TEST_CASE("a loss that is not finite stops the run, names the step and keeps the
 
 TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   train(small_run(text, folder / "run", 20));
   const std::string weights = folder / "run/step_000020/weights.safetensors", whole = read_file(weights);
   const auto resume = [&] {
@@ -341,7 +335,7 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
 
 TEST_CASE("a full disk leaves the previous checkpoint and no partial one") {
   const Folder folder;
-  const std::string text = write_text(folder);
+  const std::string text = write_small_text(folder);
   train(small_run(text, folder / "run", 10));
   rlimit before{}, small{};
   getrlimit(RLIMIT_FSIZE, &before);

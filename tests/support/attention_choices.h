@@ -67,6 +67,27 @@ inline std::string name_of(const AttendSizes& s) {
   return std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys";
 }
 
+// Of these operands some are read by nobody, because of spans and own = false: they may be NaN.
+inline Case case_with_unseen_parts(Kind kind) {
+  Case c{.sizes = medium, .options = {.scale = 0.3, .own = false, .ramp = 5.3}, .kind = kind};
+  c.biased = c.positioned = c.spanned = c.judged = true;
+  c.fill();
+  return c;
+}
+inline void spoil_what_nobody_sees(Case& c) {
+  // Nobody reads distance 0, nor distances from the end of the longest span on; from query 40 on nobody reads key 3.
+  const int64_t width = c.sizes.head_size;
+  std::fill_n(c.operands.distance_key.begin(), width, not_a_number);
+  std::fill(c.operands.distance_key.begin() + 30 * width, c.operands.distance_key.end(), not_a_number);
+  for (int64_t h = 0; h < 2; ++h) {
+    const auto bias = c.operands.distance_bias.begin() + h * c.sizes.distances;
+    bias[0] = not_a_number;
+    std::fill(bias + 30, bias + c.sizes.distances, not_a_number);
+  }
+  for (Numbers* x : {&c.operands.key, &c.operands.value})
+    std::fill_n(x->begin() + 3 * static_cast<int64_t>(x->size()) / (2 * 70), 4, not_a_number);
+}
+
 // Every option at once, with all masks.
 inline Case everything_at_once(const AttendSizes& sizes, Kind kind) {
   Case c = case_of(all_choices - 1, sizes, kind);
