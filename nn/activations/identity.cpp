@@ -14,6 +14,7 @@ struct Identity {
       .aliases = {"linear"},
       .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
   };
+  static constexpr bool tensor_cores = true;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

@@ -16,6 +16,7 @@ struct Relu {
       .kinks = {0},
       .limits = {0, ActivationInfo::infinity},
   };
+  static constexpr bool tensor_cores = true;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

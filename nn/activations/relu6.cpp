@@ -16,6 +16,7 @@ struct Relu6 {
       .kinks = {0, 6},
       .limits = {0, 6},
   };
+  static constexpr bool tensor_cores = true;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

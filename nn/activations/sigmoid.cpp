@@ -14,6 +14,7 @@ struct Sigmoid {
       .aliases = {"logistic"},
       .limits = {0, 1},
   };
+  static constexpr bool tensor_cores = true;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

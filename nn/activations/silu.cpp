@@ -16,6 +16,7 @@ struct Silu {
       .aliases = {"swish"},
       .limits = {0, ActivationInfo::infinity},
   };
+  static constexpr bool tensor_cores = true;
   double beta = 1;
 
   template <class T>
