@@ -1,6 +1,6 @@
 // Attention on a GPU, f32, f64 and bf16 stored with f32 arithmetic, for every weighting: the formulas and options of
-// engine/attend.h, without tensor cores.  Every launch works on tiles of scores (attend_tile.cuh), and nothing of size
-// queries x keys is stored.
+// engine/attend.h, without tensor cores, which have bf16 of some weightings to themselves (attend_tensor_core.cuh).
+// Every launch works on tiles of scores (attend_tile.cuh), and nothing of size queries x keys is stored.
 //
 //   forward             a block holds a tile of queries and walks along the keys it sees, then along the slots.  In its
 //                       registers: the output, and for softmax the largest score and the sum so far.

@@ -69,7 +69,7 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
     if (p.statistics.entropy_gradient && w > 0) gradient += terms.factor[a] * (scalar::log(w) + terms.offset[a]);
     if (share > 0 && share < 1) ramps[a] += unmasked * gradient;
     s[a][b] = w * kept;
-    g[a][b] = score_gradient(p, share, score, w, gradient);
+    g[a][b] = score_gradient(p, share, score, w, gradient) * cap_slope(p, score);
     some = some || s[a][b] != 0 || g[a][b] != 0;
   });
   return some;

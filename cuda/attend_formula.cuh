@@ -148,16 +148,19 @@ __device__ A unmasked_weight(const P& p, A s, A log_sum) {
     return p.weights.f.value(s);
 }
 
-// dt, for a share that is not 0.  `gradient` is g, less c for softmax.
+// ds, for a share that is not 0.  `gradient` is g, less c for softmax.
 template <class A, class P>
 __device__ A score_gradient(const P& p, A share, A s, A weight, A gradient) {
-  A ds;
   if constexpr (decltype(P::weights)::softmax)
-    ds = s == -std::numeric_limits<A>::infinity() ? A(0) : weight * gradient;
+    return s == -std::numeric_limits<A>::infinity() ? A(0) : weight * gradient;
   else
-    ds = share * p.weights.f.derivative(s) * gradient;
-  const A slope = p.soft_cap > 0 ? s / p.soft_cap : A(0);
-  return ds * (1 - slope * slope);
+    return share * p.weights.f.derivative(s) * gradient;
+}
+// dt / ds
+template <class A, class P>
+__device__ A cap_slope(const P& p, A s) {
+  const A capped = p.soft_cap > 0 ? s / p.soft_cap : A(0);
+  return 1 - capped * capped;
 }
 
 // The running state of softmax for a row: the largest score of keys with m > 0 so far, and a thread's own part of the

@@ -23,6 +23,9 @@
 // part, its rows are looked at first: such a row becomes zeros, and whoever gives it a weight becomes NaN.
 #pragma once
 
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/attend_tensor_core_backward.cuh"
 
 namespace orrery::cuda {
@@ -127,12 +130,15 @@ __global__ void __launch_bounds__(tensor_core_attend_threads)
 
   const WriteRows<float> to = output.from(int64_t{q.sequence} * p.queries, int64_t{q.head} * p.value_size);
   store_rows(to, own_query, p.queries, p.value_size, read, [&](int block, int h) {
-    if constexpr (!Weights::softmax) return 1.f;
-    const SoftmaxRow<float>& state = softmax.rows[block][h];
-    const float sum = sum_of_four_lanes(state.sum);
-    const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
-    if (i < p.queries && lane_of_warp() % 4 == 0) log_sum[row_of(p, q) + i] = state.log_sum(sum);
-    return sum == 0 ? 0.f : 1 / sum;
+    if constexpr (Weights::softmax) {
+      const SoftmaxRow<float>& state = softmax.rows[block][h];
+      const float sum = sum_of_four_lanes(state.sum);
+      const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
+      if (i < p.queries && lane_of_warp() % 4 == 0) log_sum[row_of(p, q) + i] = state.log_sum(sum);
+      return sum == 0 ? 0.f : 1 / sum;
+    } else {
+      return 1.f;
+    }
   });
 }
 

@@ -24,13 +24,21 @@ __device__ void differentiate_rows(const P& p, uint32_t seen, uint32_t kept, con
                                    float (&g)[Groups][4]) {
 #pragma unroll
   for (int bit = 0; bit < 4 * Groups; ++bit) {
+    float& gradient = g[bit / 4][bit % 4];
+    if (p.kept > 0) gradient *= has(kept, bit) ? p.kept : 0.f;
+    gradient -= terms(bit).centre;
+  }
+  if (p.soft_cap > 0) {  // ds is linear in g, so its factor may come first
+#pragma unroll
+    for (int bit = 0; bit < 4 * Groups; ++bit) g[bit / 4][bit % 4] *= cap_slope(p, s[bit / 4][bit % 4]);
+  }
+#pragma unroll
+  for (int bit = 0; bit < 4 * Groups; ++bit) {
     float &score = s[bit / 4][bit % 4], &gradient = g[bit / 4][bit % 4];
-    const TensorCoreRowTerms own = terms(bit);
-    const float factor = p.kept > 0 ? (has(kept, bit) ? p.kept : 0.f) : 1.f;
-    const float w = unmasked_weight(p, score, own.log_sum);
-    const float dt = score_gradient(p, 1.f, score, w, factor * gradient - own.centre);
-    score = has(seen, bit) ? factor * w : 0.f;
-    gradient = has(seen, bit) ? dt : 0.f;
+    const float w = unmasked_weight(p, score, terms(bit).log_sum);
+    gradient = has(seen, bit) ? score_gradient(p, 1.f, score, w, gradient) : 0.f;
+    score = has(seen, bit) ? w : 0.f;
+    if (p.kept > 0) score *= has(kept, bit) ? p.kept : 0.f;
   }
 }
 

@@ -2,6 +2,9 @@
 // results.  See attend_tensor_core.cuh.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "cuda/attend_formula.cuh"
 #include "cuda/tensor_core.cuh"
 
@@ -342,17 +345,25 @@ __device__ Sight look(const P& p, const QueryTile& q, const KeyTile& keys, int q
 // Products become scores.  False if none of the warp's scores that are seen has a weight or a derivative.
 template <int Blocks, int Groups, class P>
 __device__ bool score_rows(const P& p, const uint32_t (&seen)[Blocks], float (&s)[Blocks][Groups][4]) {
-  bool positive = false;
 #pragma unroll
-  for (int block = 0; block < Blocks; ++block)
+  for (int n = 0; n < 4 * Groups * Blocks; ++n) s[n % Blocks][n / Blocks / 4][n / Blocks % 4] *= p.scale;
+  if (p.soft_cap > 0) {
 #pragma unroll
-    for (int bit = 0; bit < 4 * Groups; ++bit) {
-      float& score = s[block][bit / 4][bit % 4];
-      score = capped(p, p.scale * score);
-      positive = positive || (has(seen[block], bit) && score > 0);
+    for (int n = 0; n < 4 * Groups * Blocks; ++n) {
+      float& score = s[n % Blocks][n / Blocks / 4][n / Blocks % 4];
+      score = capped(p, score);
     }
+  }
   if constexpr (!decltype(P::weights)::softmax)
-    if (p.weights.zero_below_zero) return __ballot_sync(~0u, positive) != 0;
+    if (p.weights.zero_below_zero) {
+      bool positive = false;
+#pragma unroll
+      for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+        for (int bit = 0; bit < 4 * Groups; ++bit)
+          positive = positive || (has(seen[block], bit) && s[block][bit / 4][bit % 4] > 0);
+      return __ballot_sync(~0u, positive) != 0;
+    }
   return true;
 }
 
