@@ -3,6 +3,7 @@
 //
 //   struct Silu {                                        // its only members are its constants, as doubles
 //     static inline const ActivationInfo info{...};
+//     using tensor_cores = void;                         // optional; kernels of their own for attention in bf16
 //     double beta = 1;
 //     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, or Dual where it is tested
 //     template <class T> HOST_DEVICE T derivative(T x) const;
@@ -129,7 +130,9 @@ T* as(void* p) {
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 template <class F>
 struct PointwiseWeighting {
-  static cuda::PointwiseWeights<F> weights(const double* constants) { return {with_constants<F>(constants)}; }
+  static cuda::PointwiseWeights<F> weights(const double* constants) {
+    return {with_constants<F>(constants), F::info.zero_below_zero};
+  }
 };
 #endif
 
