@@ -28,6 +28,7 @@
 #include "nn/normalizations/dynamic_kernels.h"
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 #include "cuda/attend.cuh"
+#include "cuda/matmul_activation.cuh"
 #endif
 
 namespace orrery::nn {
@@ -187,11 +188,27 @@ struct KernelsOf {
                                  void* const* sums) {
     NormalizeKernelsOf<F>::backward(with_constants<F>(c), operands, dy, dx, sums);
   }
-  static constexpr ActivationKernels all() {
-    ActivationKernels k{value,     derivative,        derivative_by_dual, nullptr, values,
-                        pullback,  forward,           backward,           gate,    gate_backward,
-                        normalize, normalize_backward, {}};
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
+  static void multiply(Constants c, Dtype dtype, const void* product, int parts_of_f32, void* a) {
+    dispatch(dtype, "matmul", [&]<class T>() {
+      const cuda::Matmul<T>& p = *as<cuda::Matmul<T>>(product);
+      cuda::multiply_with(p, parts_of_f32, cuda::Activated<T, F>{with_constants<F>(c), as<T>(a), {p.bias}});
+    });
+  }
+  static void multiply_pullback(Constants c, Dtype dtype, const void* product, int parts_of_f32, const void* z,
+                                void* a) {
+    dispatch(dtype, "matmul", [&]<class T>() {
+      const cuda::Matmul<T>& p = *as<cuda::Matmul<T>>(product);
+      cuda::multiply_with(p, parts_of_f32, cuda::PulledBack<T, F>{with_constants<F>(c), as<T>(a), {as<T>(z)}, p.n});
+    });
+  }
+#endif
+  static constexpr ActivationKernels all() {
+    ActivationKernels k{
+        value,         derivative, derivative_by_dual, nullptr, values,  pullback, forward, backward, gate,
+        gate_backward, normalize,  normalize_backward, nullptr, nullptr, {}};
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+    k.multiply = multiply, k.multiply_pullback = multiply_pullback;
     k.attend = AttendKernelsOf<PointwiseWeighting<F>>::all();
 #endif
     if constexpr (HasDerivativeFromOutput<F>) k.derivative_from_output = derivative_from_output;
