@@ -189,17 +189,23 @@ struct KernelsOf {
     NormalizeKernelsOf<F>::backward(with_constants<F>(c), operands, dy, dx, sums);
   }
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
+  template <class T, class Epilogue>
+  static void multiply_with(const cuda::Matmul<T>& p, int parts_of_f32, const Epilogue& epilogue) {
+    check(!p.a.transposed && p.b.transposed == Epilogue::b_transposed && p.c[0].columns == p.n && !p.residual,
+          "matmul: an activation follows products of rows with a weight into one matrix, without a residual");
+    cuda::multiply_with(p, parts_of_f32, epilogue);
+  }
   static void multiply(Constants c, Dtype dtype, const void* product, int parts_of_f32, void* a) {
     dispatch(dtype, "matmul", [&]<class T>() {
       const cuda::Matmul<T>& p = *as<cuda::Matmul<T>>(product);
-      cuda::multiply_with(p, parts_of_f32, cuda::Activated<T, F>{with_constants<F>(c), as<T>(a), {p.bias}});
+      multiply_with(p, parts_of_f32, cuda::Activated<T, F>{with_constants<F>(c), as<T>(a), {p.bias}});
     });
   }
   static void multiply_pullback(Constants c, Dtype dtype, const void* product, int parts_of_f32, const void* z,
                                 void* a) {
     dispatch(dtype, "matmul", [&]<class T>() {
       const cuda::Matmul<T>& p = *as<cuda::Matmul<T>>(product);
-      cuda::multiply_with(p, parts_of_f32, cuda::PulledBack<T, F>{with_constants<F>(c), as<T>(a), {as<T>(z)}, p.n});
+      multiply_with(p, parts_of_f32, cuda::PulledBack<T, F>{with_constants<F>(c), as<T>(a), {as<T>(z)}, p.n});
     });
   }
 #endif

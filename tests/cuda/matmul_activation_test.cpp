@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/matmul_activation.cuh"
+#include "nn/activation.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -121,9 +122,7 @@ TEST_CASE("products with an activation: other forms of products are refused") {
   DeviceArray<float> x(Device::cuda, 4);
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
   p.c[0] = {x.data(), 2};
-  const std::string refused = error_of([&] {
-    cuda::multiply_with(p, 0, cuda::Activated<float, Bent>{{}, x.data(), {}});
-  });
+  const std::string refused = error_of([&] { nn::Activation("relu").multiply(Dtype::f32, &p, 0, x.data()); });
   CHECK(contains(refused, "an activation follows products of rows with a weight"));
 }
 
