@@ -359,6 +359,7 @@ struct PlainKernels {
                  matmul_kernel<T, Side, Epilogue>, plan, epilogue);
   }
 };
+
 // For f32: large tiles read each element less often, small ones keep more of the card busy.
 inline bool large_tiles_fill_the_card(const Matmul<float>& p) {
   constexpr int64_t blocks = 128, piece = 512;
