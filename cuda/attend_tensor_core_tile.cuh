@@ -73,6 +73,8 @@ __device__ void walk_along(const Tiles& tiles, const Fetch& fetch, const Body& b
     body(n, buffer);
     n = following, buffer = 1 - buffer;
   }
+  cp_async_commit();
+  cp_async_wait<0>();  // no copy of the block's own rows outlives it where there was no tile
 }
 
 // ---- documents
