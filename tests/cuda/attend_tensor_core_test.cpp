@@ -299,6 +299,17 @@ TEST_CASE("every barrier of attention on tensor cores is needed") {
   check_that_every_barrier_is_needed("cuda/attend_tensor_core_tile.cuh",
                                      [&] { return same_when_rounded(on_tensor_cores(c), expected); });
 }
+TEST_CASE("a wait for copies that is too lax shows in attention on tensor cores") {
+  if (thread_sanitizer) return;
+  AttendSizes sizes = sizes_of(65, 130, 24, 24);
+  sizes.batch = 1;
+  const Case c = whole_case(sizes, causal);
+  const Results expected = plain(c);
+  CHECK(same_when_rounded(on_tensor_cores(c), expected));
+  cuda_on_cpu::options.lax_waits = true;
+  CHECK_FALSE(same_when_rounded(on_tensor_cores(c), expected));
+  cuda_on_cpu::options = {};
+}
 #endif
 
 }  // namespace
