@@ -80,9 +80,10 @@ __global__ void __launch_bounds__(attend_threads, 1)
       softmax.weigh(m, w, read);
     else
       pointwise_weights<A>(p, m, w);
+    const RandomKey random = p.kept > 0 ? p.random_key.now() : RandomKey{};
     bool some = false;
     each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-      if (p.kept > 0 && !(m[a][b] == 0)) w[a][b] *= dropout_factor<A>(p, q, keys, i, j);
+      if (p.kept > 0 && !(m[a][b] == 0)) w[a][b] *= dropout_factor<A>(p, random, q, keys, i, j);
       some = some || w[a][b] != 0;
     });
     store_scores<A>(tile.weights, w);

@@ -56,6 +56,7 @@ template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
                               const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s,
                               typename AttendTile<A>::Registers& g, A (&ramps)[AttendTile<A>::each]) {
+  const RandomKey random = p.kept > 0 ? p.random_key.now() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
     const A share = m[a][b], score = s[a][b];
@@ -63,7 +64,7 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
       s[a][b] = g[a][b] = 0;
       return;
     }
-    const A kept = p.kept > 0 ? dropout_factor<A>(p, q, keys, i, j) : A(1);
+    const A kept = p.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
     const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = share * unmasked;
     A gradient = kept * g[a][b] - terms.centre[a];
     if (p.statistics.entropy_gradient && w > 0) gradient += terms.factor[a] * (scalar::log(w) + terms.offset[a]);
