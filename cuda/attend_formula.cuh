@@ -126,9 +126,9 @@ __device__ inline uint32_t word_of(const Several<uint32_t, 4>& words, int number
 }
 // 1 / (1 - dropout) or 0
 template <class A, class P>
-__device__ A dropout_factor(const P& p, const RandomKey& random, const QueryTile& q, const KeyTile& keys, int i, int j) {
+__device__ A dropout_factor(const P& p, const RandomKey& key, const QueryTile& q, const KeyTile& keys, int i, int j) {
   const int number = keys.slots ? p.keys + j : j;
-  return word_of(dropout_words(p, random, q, i, number), number) >= p.least ? p.kept : A(0);
+  return word_of(dropout_words(p, key, q, i, number), number) >= p.least ? p.kept : A(0);
 }
 
 // ---- scores, weights and their derivatives
