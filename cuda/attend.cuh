@@ -1,6 +1,6 @@
 // Attention on a GPU, f32, f64 and bf16 stored with f32 arithmetic, for every weighting: the formulas and options of
-// engine/attend.h, without tensor cores.  Every launch works on tiles of scores (attend_tile.cuh), and nothing of size
-// queries x keys is stored.
+// engine/attend.h, without tensor cores, which have bf16 of some weightings to themselves (attend_tensor_core.cuh).
+// Every launch works on tiles of scores (attend_tile.cuh), and nothing of size queries x keys is stored.
 //
 //   forward             a block holds a tile of queries and walks along the keys it sees, then along the slots.  In its
 //                       registers: the output, and for softmax the largest score and the sum so far.
@@ -21,40 +21,29 @@
 #include <algorithm>
 
 #include "cuda/attend_backward.cuh"
+#include "cuda/attend_tensor_core.cuh"
 
 namespace orrery::cuda {
 
 // ---- forward
 
-// The running state of softmax for the rows of a thread: largest score of keys with m > 0 so far, and the thread's own
-// part of the sum of m exp(s - largest).
 template <class A>
 struct OnlineSoftmax {
   static constexpr int each = AttendTile<A>::each;
-  A largest[each], sum[each];
+  SoftmaxRow<A> rows[each];
 
-  __device__ OnlineSoftmax() {
-#pragma unroll
-    for (int a = 0; a < each; ++a) largest[a] = -std::numeric_limits<A>::infinity(), sum[a] = 0;
-  }
   // Scores become weights; what was read before shrinks to the new largest score.
   __device__ void weigh(const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s,
                         typename AttendTile<A>::Result& read) {
 #pragma unroll
     for (int a = 0; a < each; ++a) {
-      A top = largest[a];
+      A top = rows[a].largest;
 #pragma unroll
       for (int b = 0; b < each; ++b)
         if (!(m[a][b] == 0) && s[a][b] > top) top = s[a][b];
-      top = largest_of_row(top);
-      const A base = top == -std::numeric_limits<A>::infinity() ? A(0) : top;  // nothing seen yet
-      const A shrink = scalar::exp(largest[a] - base);
-      largest[a] = top, sum[a] *= shrink;
+      const A shrink = rows[a].raise(largest_of_row(top));
 #pragma unroll
-      for (int b = 0; b < each; ++b) {
-        s[a][b] = m[a][b] == 0 ? A(0) : m[a][b] * scalar::exp(s[a][b] - base);
-        sum[a] += s[a][b];
-      }
+      for (int b = 0; b < each; ++b) s[a][b] = rows[a].weigh(m[a][b], s[a][b]);
 #pragma unroll
       for (int e = 0; e < AttendTile<A>::columns; ++e) read[a][e] *= shrink;
     }
@@ -80,7 +69,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
   const QueryTile q = work.q;
   OnlineSoftmax<A> softmax;
   typename Tile::Result read = {};
-  const KeyTiles<A> tiles(p, q);
+  const KeyTiles tiles(p, q, Tile::side, Tile::side);
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
@@ -91,9 +80,10 @@ __global__ void __launch_bounds__(attend_threads, 1)
       softmax.weigh(m, w, read);
     else
       pointwise_weights<A>(p, m, w);
+    const RandomKey random = p.kept > 0 ? p.random_key.now() : RandomKey{};
     bool some = false;
     each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-      if (p.kept > 0 && !(m[a][b] == 0)) w[a][b] *= dropout_factor<A>(p, q, keys, i, j);
+      if (p.kept > 0 && !(m[a][b] == 0)) w[a][b] *= dropout_factor<A>(p, random, q, keys, i, j);
       some = some || w[a][b] != 0;
     });
     store_scores<A>(tile.weights, w);
@@ -112,12 +102,11 @@ __global__ void __launch_bounds__(attend_threads, 1)
   for (int a = 0; a < Tile::each; ++a) {
     factor[a] = 1;
     if constexpr (Weights::softmax) {
-      const A sum = sum_of_row(softmax.sum[a]);
+      const A sum = sum_of_row(softmax.rows[a].sum);
       const int i = q.first + tile_row() + 16 * a;
       factor[a] = sum == 0 ? A(0) : 1 / sum;
       if (i < p.queries && work.column == 0 && tile_column() == 0)
-        log_sum[row_of(p, q) + i] =
-            sum == 0 ? -std::numeric_limits<A>::infinity() : softmax.largest[a] + scalar::log(sum);
+        log_sum[row_of(p, q) + i] = softmax.rows[a].log_sum(sum);
     }
   }
   const WriteRows<A> to = output.from(int64_t{q.sequence} * p.queries, int64_t{q.head} * p.value_size + work.column);
@@ -161,7 +150,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
   using Tile = AttendTile<A>;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = QueryWork<A>(p, 1).q;
-  const KeyTiles<A> tiles(p, q);
+  const KeyTiles tiles(p, q, Tile::side, Tile::side);
   RowCounts<A> counts[Tile::each];
   A log_sum[Tile::each];
 #pragma unroll
@@ -210,8 +199,11 @@ void attend_forward(const AttendSizes& s, const AttendOptions& options, const We
   using A = Arithmetic<T>;
   const int64_t blocks = s.batch * s.query_heads * attend_tiles<A>(s.queries) * attend_chunks<A>(s.value_size);
   if (blocks == 0) return;
-  launch(attend_launch<A>("attend: forward", blocks), attend_forward_kernel<A, Weights>,
-         attend_problem(s, options, weights, inputs), write_rows(output), log_sum);
+  const auto problem = attend_problem(s, options, weights, inputs);
+  if constexpr (tensor_core_weighting<T, Weights>)
+    if (tensor_cores_attend(s, inputs)) return tensor_core_attend_forward(s, problem, output, log_sum);
+  launch(attend_launch<A>("attend: forward", blocks), attend_forward_kernel<A, Weights>, problem, write_rows(output),
+         log_sum);
 }
 
 template <class T, class Weights>
@@ -291,6 +283,8 @@ void attend_backward(const AttendSizes& s, const AttendOptions& options, const W
   if (scratch.inner > 0)
     launch({"attend: inner products", attend_inner_blocks(scratch.inner), attend_threads}, attend_inner_kernel<A>,
            InnerProducts<A>::of(s, read_rows(output), problem.output_gradient), inner);
+  if constexpr (tensor_core_weighting<T, Weights>)
+    if (tensor_cores_attend(s, inputs, statistics)) return tensor_core_attend_backward(s, problem, gradients);
   backward_of_queries(s, problem, gradients, spans_of_heads ? spans : gradients.span);
   if (spans_of_heads)
     launch({"attend: spans", static_cast<unsigned>(s.query_heads), 32}, attend_add_rows_kernel<A>, spans, s.batch,

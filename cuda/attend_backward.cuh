@@ -11,8 +11,7 @@
 
 namespace orrery::cuda {
 
-// A block's tile of queries and its columns of the result.  Last tiles come first: under a causal mask they are the
-// longest.
+// A block's tile of queries and its columns of the result.
 template <class A>
 struct QueryWork {
   QueryTile q;
@@ -20,24 +19,13 @@ struct QueryWork {
 
   template <class P>
   __device__ QueryWork(const P& p, int size) {
-    constexpr int side = AttendTile<A>::side, chunk = AttendTile<A>::chunk;
-    const unsigned chunks = static_cast<unsigned>((size + chunk - 1) / chunk), block = blockIdx.x / chunks;
-    const unsigned heads = static_cast<unsigned>(p.batch * p.query_heads);
-    const int head = static_cast<int>(block % heads), tiles = (p.queries + side - 1) / side;
-    q = {head / p.query_heads, head % p.query_heads, (tiles - 1 - static_cast<int>(block / heads)) * side};
+    constexpr int chunk = AttendTile<A>::chunk;
+    const unsigned chunks = static_cast<unsigned>((size + chunk - 1) / chunk);
+    q = query_tile(p, blockIdx.x / chunks, AttendTile<A>::side);
     column = static_cast<int>(blockIdx.x % chunks) * chunk;
     columns = least(chunk, size - column);
   }
 };
-
-// exp(s - L) or F(s).  A score of minus infinity has no weight, even where all are.
-template <class A, class P>
-__device__ A unmasked_weight(const P& p, A s, A log_sum) {
-  if constexpr (decltype(P::weights)::softmax)
-    return s == -std::numeric_limits<A>::infinity() ? A(0) : scalar::exp(s - log_sum);
-  else
-    return p.weights.f.value(s);
-}
 
 // What belongs to the rows of a thread.  The entropy's term is factor (ln w + offset): -dH / P and H - ln P.
 template <class A, class P>
@@ -68,6 +56,7 @@ template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
                               const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s,
                               typename AttendTile<A>::Registers& g, A (&ramps)[AttendTile<A>::each]) {
+  const RandomKey random = p.kept > 0 ? p.random_key.now() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
     const A share = m[a][b], score = s[a][b];
@@ -75,19 +64,13 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
       s[a][b] = g[a][b] = 0;
       return;
     }
-    const A kept = p.kept > 0 ? dropout_factor<A>(p, q, keys, i, j) : A(1);
+    const A kept = p.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
     const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = share * unmasked;
     A gradient = kept * g[a][b] - terms.centre[a];
     if (p.statistics.entropy_gradient && w > 0) gradient += terms.factor[a] * (scalar::log(w) + terms.offset[a]);
     if (share > 0 && share < 1) ramps[a] += unmasked * gradient;
-    A ds;
-    if constexpr (decltype(P::weights)::softmax)
-      ds = score == -std::numeric_limits<A>::infinity() ? A(0) : w * gradient;
-    else
-      ds = share * p.weights.f.derivative(score) * gradient;
-    const A capped = p.soft_cap > 0 ? score / p.soft_cap : A(0);
     s[a][b] = w * kept;
-    g[a][b] = ds * (1 - capped * capped);
+    g[a][b] = score_gradient(p, share, score, w, gradient) * cap_slope(p, score);
     some = some || s[a][b] != 0 || g[a][b] != 0;
   });
   return some;
@@ -192,7 +175,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
   const RowTerms<A, P> terms(p, q);
   typename Tile::Result sum = {};
   A ramps[Tile::each] = {};
-  const KeyTiles<A> tiles(p, q);
+  const KeyTiles tiles(p, q, Tile::side, Tile::side);
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
@@ -231,21 +214,6 @@ __global__ void __launch_bounds__(32) attend_add_rows_kernel(const A* rows, int6
 
 // ---- dk and dv, of the context or of slots
 
-// The queries that may see a tile of keys, from a multiple of `side` on.
-struct QueryRange {
-  int begin, end;
-
-  template <class P>
-  __device__ QueryRange(const P& p, const KeyTile& keys, int side) : begin(0), end(p.queries) {
-    if (keys.slots) return;
-    const int nearest = keys.first - p.query_offset;  // the query whose own key is the first one
-    if (p.causal) begin = nearest;
-    if (p.window > 0 && nearest - p.window >= begin) begin = nearest - p.window + 1;
-    if (p.window > 0 && nearest + side - 1 + p.window < end) end = nearest + side - 1 + p.window;
-    begin = begin < 0 ? 0 : begin / side * side;
-  }
-};
-
 template <class A, class P>
 __global__ void __launch_bounds__(attend_threads, 1)
     attend_backward_keys_kernel(const __grid_constant__ P p, bool slots, const WriteRows<A> key_gradient,
@@ -266,7 +234,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
   int vote = 0;
   for (int sequence = slots ? 0 : own_sequence; sequence < (slots ? p.batch : own_sequence + 1); ++sequence) {
     const KeyTile keys = {slots, first_key, slots ? p.slots : length_of(p, sequence)};
-    const QueryRange range(p, keys, side);
+    const QueryRange range(p, keys, side, side);
     for (int n = 0; n < group; ++n)
       for (int first = range.begin; first < range.end; first += side) {
         const QueryTile q = {sequence, key_head * group + n, first};

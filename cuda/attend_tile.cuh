@@ -16,10 +16,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
-#include "cuda/attend_problem.cuh"
-#include "engine/scalar.h"
+#include "cuda/attend_formula.cuh"
 
 namespace orrery::cuda {
 
@@ -68,70 +66,7 @@ __device__ bool any_of_block(AttendTile<A>& tile, int& vote, bool mine) {
   return all != 0;
 }
 
-// ---- which tiles
-
-// Rows of a tile: queries of one head of one sequence.
-struct QueryTile {
-  int sequence, head, first;
-};
-template <class P>
-__device__ int64_t row_of(const P& p, const QueryTile& q) {  // of query 0 in (batch, query_heads, queries)
-  return (int64_t{q.sequence} * p.query_heads + q.head) * p.queries;
-}
-template <class P>
-__device__ int key_head(const P& p, const QueryTile& q) {
-  return q.head / (p.query_heads / p.key_heads);
-}
-// Columns of a tile: keys of the sequence, or persistent slots.  From `end` on there are none; `first` may be negative.
-struct KeyTile {
-  bool slots;
-  int first, end;
-};
-
-template <class P>
-__device__ int length_of(const P& p, int sequence) {
-  return p.key_lengths ? p.key_lengths[sequence] : p.keys;
-}
-
-// The tiles of keys that a tile of queries may see, then those of slots, numbered from 0.
-template <class A>
-struct KeyTiles {
-  int first, end, context, count, slots;
-
-  template <class P>
-  __device__ KeyTiles(const P& p, const QueryTile& q) {
-    constexpr int side = AttendTile<A>::side;
-    const int place = q.first + p.query_offset, last = place + side - 1;
-    first = p.window > 0 && place - p.window >= 0 ? (place - p.window + 1) / side * side : 0;
-    end = length_of(p, q.sequence);
-    if (p.window > 0 && last + p.window < end) end = last + p.window;
-    if (p.causal && last + 1 < end) end = last + 1;
-    context = end > first ? (end - first + side - 1) / side : 0;
-    slots = p.slots;
-    count = context + (slots + side - 1) / side;
-    end = length_of(p, q.sequence);
-  }
-  __device__ KeyTile operator[](int n) const {
-    constexpr int side = AttendTile<A>::side;
-    return n < context ? KeyTile{false, first + n * side, end} : KeyTile{true, (n - context) * side, slots};
-  }
-};
-
-// ---- shares: m, 0 for what a query does not see
-
-template <class A, class P>
-__device__ A share_of(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
-  if (i >= p.queries || j < 0 || j >= keys.end) return 0;
-  if (keys.slots) return 1;
-  const int x = i + p.query_offset - j, distance = x < 0 ? -x : x;
-  if ((p.causal && x < 0) || (!p.own && x == 0) || (p.window > 0 && distance >= p.window)) return 0;
-  if (p.query_documents &&
-      p.query_documents[int64_t{q.sequence} * p.queries + i] != p.key_documents[int64_t{q.sequence} * p.keys + j])
-    return 0;
-  if (!p.span) return 1;
-  const A m = (p.span[p.span_per_query ? row_of(p, q) + i : q.head] - static_cast<A>(distance)) / p.ramp + A(1);
-  return m <= 0 ? A(0) : m >= 1 ? A(1) : m;
-}
+// ---- shares of the elements of this thread
 
 // body(a, b, i, j) for the elements of this thread
 template <class A, class Body>
@@ -155,28 +90,7 @@ __device__ bool compute_shares(const P& p, const QueryTile& q, const KeyTile& ke
   return seen;
 }
 
-// 1 / (1 - dropout) or 0
-template <class A, class P>
-__device__ A dropout_factor(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
-  const int number = keys.slots ? p.keys + j : j;
-  const auto at = static_cast<uint64_t>((row_of(p, q) + i) * p.counters + number / 4);
-  const Several<uint32_t, 4> bits = p.random_key.now().bits(at);
-  const int word = number % 4;
-  return (word == 0 ? bits[0] : word == 1 ? bits[1] : word == 2 ? bits[2] : bits[3]) >= p.least ? p.kept : A(0);
-}
-
 // ---- operands
-
-template <class A, class P>
-__device__ ReadRows<A> rows_of_queries(const P& p, const ReadRows<A>& tokens, const QueryTile& q, int size) {
-  return tokens.from(int64_t{q.sequence} * p.queries, int64_t{q.head} * size);
-}
-template <class A, class P>
-__device__ ReadRows<A> rows_of_keys(const P& p, const ReadRows<A>& context, const ReadRows<A>& slots,
-                                    const QueryTile& q, const KeyTile& keys, int size) {
-  const int64_t column = int64_t{key_head(p, q)} * size;
-  return keys.slots ? slots.from(0, column) : context.from(int64_t{q.sequence} * p.keys, column);
-}
 
 // Rows [first, first + side) and `columns` columns from `column` on; zeros outside [0, end).
 template <class A>
@@ -246,8 +160,6 @@ __device__ void multiply_distances(const AttendTile<A>& tile, int columns, typen
   }
 }
 
-__device__ inline int least(int a, int b) { return a < b ? a : b; }
-
 // s of a tile; what a query does not see becomes 0.
 template <class A, class P>
 __device__ void compute_scores(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
@@ -275,7 +187,7 @@ __device__ void compute_scores(AttendTile<A>& tile, const P& p, const QueryTile&
     A t = p.scale * s[a][b];
     const int x = i + p.query_offset - j;
     if (p.distance_bias && !keys.slots) t += p.distance_bias[int64_t{q.head} * p.distances + (x < 0 ? -x : x)];
-    s[a][b] = p.soft_cap > 0 ? p.soft_cap * scalar::tanh(t / p.soft_cap) : t;
+    s[a][b] = capped(p, t);
   });
 }
 

@@ -15,13 +15,19 @@ void run(const Matmul<T, Result>& p) {
     run_matmul<Kernels>(p, Plain<Result>{});
 }
 
-// Large tiles read each element less often, small ones keep more of the card busy.
-bool large_tiles_fill_the_card(const Matmul<float>& p) {
-  constexpr int64_t blocks = 128, piece = 512;
-  return matmul_tiles(p.m, 128) * matmul_tiles(p.n, 128) * p.batch * std::max<int64_t>(1, p.k / piece) >= blocks;
-}
-
 }  // namespace
+
+template <class Kernels, class T>
+void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan) {
+  Kernels::launch(plan, Plain<Arithmetic<T>>{});
+}
+template void launch_sums<PlainKernels<float, 128>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<PlainKernels<float, 64>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<PlainKernels<double, 64>, double>(const MatmulPlan<double, double>&);
+template void launch_sums<TensorCoreKernels, bf16>(const MatmulPlan<bf16, float>&);
+template void launch_sums<PartsKernels<1>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<PartsKernels<2>, float>(const MatmulPlan<float, float>&);
+template void launch_sums<PartsKernels<3>, float>(const MatmulPlan<float, float>&);
 
 void multiply(const Matmul<float>& p, int parts) {
   const AddBias<float> finish{{p.bias}, {p.residual}, p.n};

@@ -45,10 +45,21 @@ struct MatmulTile {
   alignas(16) Steps b[2];
 };
 
-// What happens to an element when its sum is complete.
+// What happens to an element when its sum is complete: an epilogue is called with the sum and its place, and returns
+// what C keeps.  One with a pointer `second` fills a matrix beside C, of the same shape, with beside(what C keeps,
+// place); such products have one part.  One with a constant `b_transposed` is for products of that form alone, with A
+// as it is, so that fewer kernels are compiled.
 struct Place {
   int64_t row, column;  // row counts over the batch; column within the part
   int64_t column_of_product;
+};
+template <class Epilogue>
+concept FillsSecond = requires(const Epilogue& epilogue) {
+  epilogue.second;
+};
+template <class Epilogue>
+concept OfOneForm = requires {
+  Epilogue::b_transposed;
 };
 template <class T>
 struct Plain {
@@ -186,17 +197,27 @@ __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t columns, c
   if (at.column >= columns) return;
   T* const to = c + at.row * columns + at.column;
   if (plan.vectors_c) {
+    const Place begin = at;
     Vector<T, N> all;
     if (plan.product.accumulate) all = *reinterpret_cast<const Vector<T, N>*>(to);
 #pragma unroll
     for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product)
       all.value[e] = epilogue(plan.product.accumulate ? all.value[e] + sum[e] : sum[e], at);
     *reinterpret_cast<Vector<T, N>*>(to) = all;
+    if constexpr (FillsSecond<Epilogue>) {
+      at = begin;
+#pragma unroll
+      for (int e = 0; e < N; ++e, ++at.column) all.value[e] = epilogue.beside(all.value[e], at);
+      *reinterpret_cast<Vector<T, N>*>(epilogue.second + (to - c)) = all;
+    }
     return;
   }
 #pragma unroll
-  for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product)
-    if (at.column < columns) to[e] = epilogue(plan.product.accumulate ? to[e] + sum[e] : sum[e], at);
+  for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
+    if (at.column >= columns) break;
+    to[e] = epilogue(plan.product.accumulate ? to[e] + sum[e] : sum[e], at);
+    if constexpr (FillsSecond<Epilogue>) epilogue.second[to + e - c] = epilogue.beside(to[e], at);
+  }
 }
 
 template <class T, int Side, class Epilogue>
@@ -258,8 +279,10 @@ __global__ void __launch_bounds__(matmul_threads)
     Place at{i / p.n, i % p.n, i % p.n};
     int part = 0;
     for (; at.column >= p.c[part].columns; ++part) at.column -= p.c[part].columns;
-    const Out<Result> c = {p.c[part].data + at.row * p.c[part].columns + at.column};
-    c[0] = epilogue(p.accumulate ? c[0] + sum : sum, at);
+    const int64_t place = at.row * p.c[part].columns + at.column;
+    const Out<Result> c = {p.c[part].data};
+    c[place] = epilogue(p.accumulate ? c[place] + sum : sum, at);
+    if constexpr (FillsSecond<Epilogue>) Out<Result>{epilogue.second}[place] = epilogue.beside(c[place], at);
   }
 }
 
@@ -267,6 +290,10 @@ __global__ void __launch_bounds__(matmul_threads)
 
 inline int64_t matmul_tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
 
+template <class E>
+bool aligned_rows(const E* data, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
+}
 template <int Side, int Depth, class T, class Result>
 MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
   constexpr int64_t enough_blocks = 256, shortest_piece = 256;
@@ -278,17 +305,14 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
     plan.length = matmul_tiles(p.k, wanted * Depth) * Depth;
     plan.pieces = matmul_tiles(p.k, plan.length);
   }
-  const auto aligned = []<class E>(const E* data, int64_t stride) {
-    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
-  };
-  plan.vectors_a = aligned(p.a.data, p.a.row_stride) && aligned(p.a.data, p.a.batch_stride);
-  plan.vectors_b = aligned(p.b.data, p.b.row_stride) && aligned(p.b.data, p.b.batch_stride);
+  plan.vectors_a = aligned_rows(p.a.data, p.a.row_stride) && aligned_rows(p.a.data, p.a.batch_stride);
+  plan.vectors_b = aligned_rows(p.b.data, p.b.row_stride) && aligned_rows(p.b.data, p.b.batch_stride);
   int64_t first_column = 0;
   for (const auto& part : p.c) {
     if (part.columns == 0) continue;
-    const bool begins_aligned = p.b.transposed || aligned(p.b.data, first_column);
+    const bool begins_aligned = p.b.transposed || aligned_rows(p.b.data, first_column);
     plan.vectors_b = plan.vectors_b && begins_aligned;
-    plan.vectors_c = plan.vectors_c && aligned(part.data, part.columns);
+    plan.vectors_c = plan.vectors_c && aligned_rows(part.data, part.columns);
     first_column += part.columns;
   }
   return plan;
@@ -297,19 +321,25 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
 // Kernels: which kernel, with what tile, and how it is launched.
 //   static constexpr int side, depth;
 //   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
-template <class Kernels, class T, class Result, class Epilogue>
+// Fused: the kernel of the product calls the epilogue where it can.  If not: that which adds up the pieces does,
+// always.
+template <class Kernels, class T>
+void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilogue: compiled once, in matmul.cu
+template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>
 void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
   constexpr int64_t most_blocks = 2048;  // of the second kernel
-  const MatmulPlan<T, Result> plan = plan_of<Kernels::side, Kernels::depth>(p);
-  if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
+  MatmulPlan<T, Result> plan = plan_of<Kernels::side, Kernels::depth>(p);
+  if constexpr (FillsSecond<Epilogue>) plan.vectors_c = plan.vectors_c && aligned_rows(epilogue.second, p.n);
+  if constexpr (Fused)
+    if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
   const int64_t elements = p.batch * p.m * p.n;
   const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(Sum)));
   Sum* const sums = static_cast<Sum*>(workspace.data());
   Matmul<T, Sum> piecewise{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
   MatmulPlan<T, Sum> pieces = plan_of<Kernels::side, Kernels::depth>(piecewise);
   pieces.pieces = plan.pieces, pieces.length = plan.length;
-  Kernels::launch(pieces, Plain<Sum>{});
+  launch_sums<Kernels, T>(pieces);
   const int64_t blocks = std::min(matmul_tiles(elements, matmul_threads), most_blocks);
   launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, Result, Epilogue>, p,
          sums, plan.pieces, epilogue);
@@ -329,5 +359,11 @@ struct PlainKernels {
                  matmul_kernel<T, Side, Epilogue>, plan, epilogue);
   }
 };
+
+// For f32: large tiles read each element less often, small ones keep more of the card busy.
+inline bool large_tiles_fill_the_card(const Matmul<float>& p) {
+  constexpr int64_t blocks = 128, piece = 512;
+  return matmul_tiles(p.m, 128) * matmul_tiles(p.n, 128) * p.batch * std::max<int64_t>(1, p.k / piece) >= blocks;
+}
 
 }  // namespace orrery::cuda

@@ -104,15 +104,23 @@ template <class Result, class Epilogue>
 __device__ void store_pair(Result* to, const float* sum, Place at, int64_t columns, bool accumulate, bool vectors,
                            const Epilogue& epilogue) {
   if (at.column >= columns) return;
-  Pair<Result> both;
+  Pair<Result> both, beside;
+  [[maybe_unused]] Result* second = nullptr;
+  if constexpr (FillsSecond<Epilogue>) second = epilogue.second + at.row * columns + at.column;
 #pragma unroll
   for (int e = 0; e < 2; ++e, ++at.column, ++at.column_of_product) {
     if (at.column >= columns) break;
     const float value = accumulate ? static_cast<float>(to[e]) + sum[e] : sum[e];
     both.value[e] = static_cast<Result>(epilogue(value, at));
     if (!vectors) to[e] = both.value[e];
+    if constexpr (FillsSecond<Epilogue>) {
+      beside.value[e] = static_cast<Result>(epilogue.beside(static_cast<float>(both.value[e]), at));
+      if (!vectors) second[e] = beside.value[e];
+    }
   }
-  if (vectors) *reinterpret_cast<Pair<Result>*>(to) = both;
+  if (!vectors) return;
+  *reinterpret_cast<Pair<Result>*>(to) = both;
+  if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Pair<Result>*>(second) = beside;
 }
 
 // The warp's rows and columns of C.
@@ -179,11 +187,15 @@ struct TensorCoreKernels {
     const auto run = [&](auto kernel) {
       cuda::launch({"matmul", blocks_of(plan), matmul_threads, sizeof(TensorCoreTile)}, kernel, plan, epilogue);
     };
-    const bool a = !plan.product.a.transposed, b = plan.product.b.transposed;  // along k
-    if (a && b) return run(tensor_core_kernel<true, true, Result, Epilogue>);
-    if (a) return run(tensor_core_kernel<true, false, Result, Epilogue>);
-    if (b) return run(tensor_core_kernel<false, true, Result, Epilogue>);
-    run(tensor_core_kernel<false, false, Result, Epilogue>);
+    if constexpr (OfOneForm<Epilogue>) {
+      run(tensor_core_kernel<true, Epilogue::b_transposed, Result, Epilogue>);
+    } else {
+      const bool a = !plan.product.a.transposed, b = plan.product.b.transposed;  // along k
+      if (a && b) return run(tensor_core_kernel<true, true, Result, Epilogue>);
+      if (a) return run(tensor_core_kernel<true, false, Result, Epilogue>);
+      if (b) return run(tensor_core_kernel<false, true, Result, Epilogue>);
+      run(tensor_core_kernel<false, false, Result, Epilogue>);
+    }
   }
 };
 

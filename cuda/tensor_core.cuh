@@ -6,8 +6,7 @@
 //                                      `valid` bytes are copied, the others become zero; with valid = 0 nothing is read
 //   cp_async_commit()                  makes a group of the copies that were started since the last commit
 //   cp_async_wait<N>()                 returns when at most N groups, the youngest, have not arrived.  What other
-//   threads
-//                                      have copied is there after their wait and a barrier
+//                                      threads have copied is there after their wait and a barrier
 //
 // Tensor cores, called by all 32 lanes of a warp together:
 //   mma_m16n8k16(d, a, b)              d += a b for A (16, 16), B (16, 8) of bf16 and D (16, 8) of f32.
@@ -24,11 +23,15 @@
 // Halves of a register:
 //   round_pair(lower, upper)           two floats as bf16, rounded to the nearest, ties to even
 //   lower_of_pair(x), upper_of_pair(x) their values
+//
+// A function of the card's own, for what is rounded to bf16 next:
+//   exp2_approximate(x)                2^x with a relative error of 2^-22 at most; 0 below the normal numbers
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "engine/dtype.h"
@@ -81,6 +84,12 @@ __device__ inline uint32_t round_pair(float lower, float upper) {
   return pair;
 }
 
+__device__ inline float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 #else
 
 using Site = cuda_on_cpu::Site;
@@ -112,6 +121,8 @@ void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current(
 inline uint32_t round_pair(float lower, float upper) {
   return bf16(lower).bits | static_cast<uint32_t>(bf16(upper).bits) << 16;
 }
+
+inline float exp2_approximate(float x) { return x < -126 ? 0.f : std::exp2(x); }
 
 #endif
 

@@ -11,6 +11,11 @@
 
 namespace orrery {
 
+namespace cuda {
+template <class T, class Result>
+struct Matmul;  // cuda/matmul.h
+}
+
 // C (m, n) = A (m, k) B (k, n), `batch` times; all dense row-major.
 struct Product {
   int64_t m, n, k;
@@ -29,13 +34,13 @@ struct Product {
 //
 // On the CPU that is `row`, with an object and (row of C counted over the batch, first column, columns, the elements).
 // The column counts within its part.  Every element is handed over once, in pieces of rows.  A function of the host is
-// no help on a GPU: there `whole` does the same to all rows of a part, by work that it queues behind the product.
+// no help on a GPU: there `on_card` queues the whole product, with kernels that were compiled for this epilogue.
 // Both see what C keeps, so that a backward that reads C again computes the slopes of the same function.
 template <class C>
 struct Epilogue {
   const void* object = nullptr;
   void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, C* c) = nullptr;
-  void (*whole)(const void* object, int part, int64_t rows, C* c) = nullptr;
+  void (*on_card)(const void* object, const cuda::Matmul<C, C>& product, int parts_of_f32) = nullptr;
   const C* bias = nullptr;      // n numbers: one for each column of the product
   const C* residual = nullptr;  // as large as C, which is then one matrix
 };

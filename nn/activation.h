@@ -68,6 +68,10 @@ struct ActivationKernels {
   // sums: null, or four arrays of `channels` numbers in the arithmetic type: dweight, dbias, and the parts of dalpha
   // and of dshift that come from each channel.
   void (*normalize_backward)(Constants, const Normalized&, const void* dy, void* dx, void* const* sums);
+  // On a GPU, a product with the activation in its epilogue: cuda::Matmul<T> of the dtype makes z, a = F(z); or it
+  // makes da, of which C keeps dz = F'(z) da, and a = F(z).  Null where nothing can be on a device.
+  void (*multiply)(Constants, Dtype, const void* product, int parts_of_f32, void* a);
+  void (*multiply_pullback)(Constants, Dtype, const void* product, int parts_of_f32, const void* z, void* a);
   AttendKernels attend;  // with weights F(s)
 };
 
@@ -113,13 +117,12 @@ class Activation {
   void pullback(Dtype dtype, const void* x, const void* g, void* y, void* dx, int64_t n) const {
     entry_->kernels.pullback(constants_.data(), dtype, x, g, y, dx, n);
   }
-  // The same for whole arrays, in parallel on their device.
-  void values(Device device, Dtype dtype, const void* x, void* y, int64_t n) const {
-    entry_->kernels.forward(constants_.data(), device, dtype, x, y, n);
+  // For products on a GPU, whose epilogues they are: ActivationKernels::multiply and multiply_pullback.
+  void multiply(Dtype dtype, const void* product, int parts_of_f32, void* a) const {
+    entry_->kernels.multiply(constants_.data(), dtype, product, parts_of_f32, a);
   }
-  void pullback(Device device, Dtype dtype, const void* x, const void* g, void* y, void* dx, int64_t n) const {
-    values(device, dtype, x, y, n);
-    entry_->kernels.backward(constants_.data(), device, dtype, has_derivative_from_output() ? y : x, g, dx, n);
+  void multiply_pullback(Dtype dtype, const void* product, int parts_of_f32, const void* z, void* a) const {
+    entry_->kernels.multiply_pullback(constants_.data(), dtype, product, parts_of_f32, z, a);
   }
   const ActivationKernels& kernels() const { return entry_->kernels; }
 

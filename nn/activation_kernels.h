@@ -3,6 +3,7 @@
 //
 //   struct Silu {                                        // its only members are its constants, as doubles
 //     static inline const ActivationInfo info{...};
+//     using tensor_cores = void;                         // optional; kernels of their own for attention in bf16
 //     double beta = 1;
 //     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, or Dual where it is tested
 //     template <class T> HOST_DEVICE T derivative(T x) const;
@@ -27,6 +28,7 @@
 #include "nn/normalizations/dynamic_kernels.h"
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 #include "cuda/attend.cuh"
+#include "cuda/matmul_activation.cuh"
 #endif
 
 namespace orrery::nn {
@@ -129,7 +131,9 @@ T* as(void* p) {
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 template <class F>
 struct PointwiseWeighting {
-  static cuda::PointwiseWeights<F> weights(const double* constants) { return {with_constants<F>(constants)}; }
+  static cuda::PointwiseWeights<F> weights(const double* constants) {
+    return {with_constants<F>(constants), F::info.zero_below_zero};
+  }
 };
 #endif
 
@@ -184,11 +188,33 @@ struct KernelsOf {
                                  void* const* sums) {
     NormalizeKernelsOf<F>::backward(with_constants<F>(c), operands, dy, dx, sums);
   }
-  static constexpr ActivationKernels all() {
-    ActivationKernels k{value,     derivative,        derivative_by_dual, nullptr, values,
-                        pullback,  forward,           backward,           gate,    gate_backward,
-                        normalize, normalize_backward, {}};
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
+  template <class T, class Epilogue>
+  static void multiply_with(const cuda::Matmul<T>& p, int parts_of_f32, const Epilogue& epilogue) {
+    check(!p.a.transposed && p.b.transposed == Epilogue::b_transposed && p.c[0].columns == p.n && !p.residual,
+          "matmul: an activation follows products of rows with a weight into one matrix, without a residual");
+    cuda::multiply_with(p, parts_of_f32, epilogue);
+  }
+  static void multiply(Constants c, Dtype dtype, const void* product, int parts_of_f32, void* a) {
+    dispatch(dtype, "matmul", [&]<class T>() {
+      const cuda::Matmul<T>& p = *as<cuda::Matmul<T>>(product);
+      multiply_with(p, parts_of_f32, cuda::Activated<T, F>{with_constants<F>(c), as<T>(a), {p.bias}});
+    });
+  }
+  static void multiply_pullback(Constants c, Dtype dtype, const void* product, int parts_of_f32, const void* z,
+                                void* a) {
+    dispatch(dtype, "matmul", [&]<class T>() {
+      const cuda::Matmul<T>& p = *as<cuda::Matmul<T>>(product);
+      multiply_with(p, parts_of_f32, cuda::PulledBack<T, F>{with_constants<F>(c), as<T>(a), {as<T>(z)}, p.n});
+    });
+  }
+#endif
+  static constexpr ActivationKernels all() {
+    ActivationKernels k{
+        value,         derivative, derivative_by_dual, nullptr, values,  pullback, forward, backward, gate,
+        gate_backward, normalize,  normalize_backward, nullptr, nullptr, {}};
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+    k.multiply = multiply, k.multiply_pullback = multiply_pullback;
     k.attend = AttendKernelsOf<PointwiseWeighting<F>>::all();
 #endif
     if constexpr (HasDerivativeFromOutput<F>) k.derivative_from_output = derivative_from_output;

@@ -1,7 +1,8 @@
 // Attention on a GPU behind pointers.  Its kernels are compiled for the function that weighs the scores, for f32 and
-// f64 (bf16 is f32's with other loads and stores, chosen at run time): about 11 seconds of nvcc for each of 29
-// activations, 3 minutes of a build on two cores.  So every activation has kernels of its own, made where its formula
-// stands, and none runs through a table of functions inside the innermost loop.
+// f64 (bf16 is f32's with other loads and stores, chosen at run time, and for some activations has tensor cores of its
+// own): about 11 seconds of nvcc for each of 29 activations, 3 minutes of a build on two cores.  So every activation
+// has kernels of its own, made where its formula stands, and none runs through a table of functions inside the
+// innermost loop.
 #pragma once
 
 #include "engine/attend.h"

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Registers, shared memory and spills of every kernel, from what nvcc -Xptxas -v printed.
 
-    python3 tests/kernel_table.py [--all] LOG...        (- reads the standard input)
+    python3 tests/kernel_table.py [--all] [--shared=FILE] LOG...        (- reads the standard input)
 
-Kernels made from formulas are thousands, so the table has one line for all of a name, with the least and the most; --all
-prints each.  Shared memory is what the kernel has of its own; what its launch asks for comes on top.  Ends with 1 if a
-kernel of products or of attention spills registers, or if there is no kernel at all.
+Kernels made from formulas are thousands, so the table has one line for all of a name that differ in the formula alone,
+with the least and the most; --all prints each.  Shared memory is asked for at launch, which a compiler does not see: FILE holds what the emulated kernels
+have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it does not name has a "?".  Ends with 1
+if a kernel of products or of attention spills registers, if one asks for more than 99 KB, or if there is no kernel.
 """
 import collections, re, subprocess, sys
 
 must_not_spill = re.compile(r"matmul|tensor_core|add_pieces|attend")
 formula_kernels = re.compile(r"^(map|broadcast|lanes_rows|warp_rows|block_rows|reduce)_kernel")
-arguments = [a for a in sys.argv[1:] if a != "--all"]
+most_shared = 99 * 1024  # of a consumer card
+arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
 everything = "--all" in sys.argv[1:]
 if not arguments:
     sys.exit(__doc__)
@@ -33,8 +35,8 @@ def read(lines):
         elif mangled and "bytes spill stores" in line:
             spilled = number(r"(\d+) bytes spill stores", line) + number(r"(\d+) bytes spill loads", line)
         elif mangled and re.search(r"Used \d+ registers", line):
-            kernels[mangled, architecture] = Kernel(mangled, architecture, number(r"Used (\d+) registers", line),
-                                                    number(r"(\d+) bytes smem", line), spilled)
+            registers, shared = number(r"Used (\d+) registers", line), number(r"(\d+) bytes smem", line)
+            kernels[mangled, architecture] = Kernel(mangled, architecture, registers, shared, spilled)
             mangled = None
     return list(kernels.values())
 
@@ -49,34 +51,65 @@ def without_arguments(name):
     return name
 
 
+def shortened(name):
+    name = re.sub(r"_GLOBAL__N__\w+::|\(anonymous namespace\)::|<unnamed>::", "", without_arguments(name))
+    return re.sub(r"\b(orrery|cuda|nn|detail)::|^void ", "", name)
+
+
 def readable(kernels):
     try:
         names = subprocess.run(["c++filt"], input="\n".join(k.name for k in kernels), text=True, capture_output=True,
                                check=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         names = [k.name for k in kernels]
-    short = []
-    for kernel, name in zip(kernels, names):
-        name = re.sub(r"_GLOBAL__N__\w+::|\(anonymous namespace\)::|<unnamed>::", "", without_arguments(name))
-        name = re.sub(r"\b(orrery|cuda|nn|detail)::|^void ", "", name)
-        short.append(kernel._replace(name=name))
-    return sorted(short)
+    return sorted(k._replace(name=shortened(name)) for k, name in zip(kernels, names))
+
+
+def asked_for(path):
+    """The most bytes that a launch of each name has asked for."""
+    asked = {}
+    with open(path) as file:
+        for line in file:
+            module, address, size = line.rstrip("\n").split("\t")
+            asked.setdefault(module, {})[int(address, 16)] = int(size)
+    most = {}
+    for module, sizes in asked.items():
+        symbols = subprocess.run(["nm", "-C", module], text=True, capture_output=True, check=True).stdout
+        for line in symbols.splitlines():
+            address, _, name = line.partition(" ")
+            size = sizes.get(int(address, 16)) if address.strip() else None
+            if size is not None:
+                name = shortened(name[2:])
+                most[name] = max(size, most.get(name, 0))
+    return most
 
 
 def spread(values):
-    low, high = min(values), max(values)
+    known = [v for v in values if v is not None]
+    if not known:
+        return "?"
+    low, high = min(known), max(known)
     return str(low) if low == high else f"{low}-{high}"
+
+
+def family(name):
+    """One name for kernels that differ in the formula they were made from."""
+    of_formula = formula_kernels.match(name)
+    if of_formula:
+        return of_formula.group(0) + "<...>"
+    return re.sub(r"\b((?:PointwiseWeights|Activated|PulledBack)<(?:\w+, )?)\w+>", r"\1...>", name)
 
 
 lines = []
 for path in arguments:
     with sys.stdin if path == "-" else open(path, errors="replace") as file:
         lines += file
-kernels = readable(read(lines))
+shared = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--shared=")]
+asked = {name: size for path in shared for name, size in asked_for(path).items()}
+kernels = [k._replace(shared=k.shared + asked[k.name] if k.name in asked else None) for k in readable(read(lines))]
 groups = collections.OrderedDict()
 for k in kernels:
-    together = not everything and formula_kernels.match(k.name)
-    groups.setdefault((together.group(0) + "<...>" if together else k.name, k.architecture), []).append(k)
+    groups.setdefault((k.name if everything else family(k.name), k.architecture), []).append(k)
 
 print(f"{'registers':>9} {'shared':>9} {'spilled bytes':>13} {'kernels':>7}  name")
 for (name, architecture), group in groups.items():
@@ -88,5 +121,10 @@ for (name, architecture), group in groups.items():
 bad = [k for k in kernels if k.spilled and must_not_spill.search(k.name)]
 for k in bad:
     print(f"spills {k.spilled} bytes: {k.architecture} {k.name}")
-print(f"{len(kernels)} kernels, {sum(1 for k in kernels if k.spilled)} spill, {len(bad)} of these are products or attention")
-sys.exit(bool(bad) or not kernels)
+large = [k for k in kernels if k.shared is not None and k.shared > most_shared]
+for k in large:
+    print(f"asks for {k.shared} bytes of shared memory, more than {most_shared}: {k.name}")
+known = [k.shared for k in kernels if k.shared is not None]
+print(f"{len(kernels)} kernels; shared memory of at most {max(known, default=0)} bytes, known of {len(known)}; "
+      f"{sum(1 for k in kernels if k.spilled)} spill, {len(bad)} of these are products or attention")
+sys.exit(bool(bad or large) or not kernels)

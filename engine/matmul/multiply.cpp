@@ -194,12 +194,12 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
                              .bias = epilogue.bias,
                              .residual = epilogue.residual};
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
+  if constexpr (std::is_same_v<T, C>)
+    if (epilogue.on_card) return epilogue.on_card(epilogue.object, product, parts_of_f32);
   if constexpr (std::is_same_v<T, float>)
     cuda::multiply(product, parts_of_f32);
   else
     cuda::multiply(product);
-  for (size_t i = 0; epilogue.whole && i < c.size(); ++i)
-    epilogue.whole(epilogue.object, static_cast<int>(i), p.batch * p.m, c.begin()[i]);
 }
 #else
 template <class T, class C>

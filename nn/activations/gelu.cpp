@@ -14,6 +14,7 @@ struct Gelu {
       .source = "Hendrycks and Gimpel 2016, arXiv:1606.08415",
       .limits = {0, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

@@ -14,6 +14,7 @@ struct Identity {
       .aliases = {"linear"},
       .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

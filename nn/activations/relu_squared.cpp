@@ -17,6 +17,7 @@ struct ReluSquared {
       .kinks = {0},
       .limits = {0, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

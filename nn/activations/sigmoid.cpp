@@ -14,6 +14,7 @@ struct Sigmoid {
       .aliases = {"logistic"},
       .limits = {0, 1},
   };
+  using tensor_cores = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

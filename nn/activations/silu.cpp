@@ -16,6 +16,7 @@ struct Silu {
       .aliases = {"swish"},
       .limits = {0, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
   double beta = 1;
 
   template <class T>

@@ -13,6 +13,7 @@ struct Softplus {
       .source = "Dugas et al. 2000, Incorporating second-order functional knowledge",
       .limits = {0, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

@@ -13,6 +13,7 @@ struct Square {
       .source = "Livni et al. 2014, arXiv:1410.1141",
       .limits = {ActivationInfo::infinity, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

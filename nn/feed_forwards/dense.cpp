@@ -26,9 +26,9 @@ struct Activate {  // a = F(z)
     const Activate& my = *static_cast<const Activate*>(object);
     my.activation.values(dtype_of<T>, z, my.a + row * my.slots + column, columns);
   }
-  static void whole(const void* object, int, int64_t rows, T* z) {
+  static void on_card(const void* object, const cuda::Matmul<T, T>& product, int parts_of_f32) {
     const Activate& my = *static_cast<const Activate*>(object);
-    my.activation.values(Device::cuda, dtype_of<T>, z, my.a, rows * my.slots);
+    my.activation.multiply(dtype_of<T>, &product, parts_of_f32, my.a);
   }
 };
 template <class T>
@@ -42,9 +42,9 @@ struct Pullback {  // a = F(z), dz = F'(z) da, in place of da
     const int64_t at = row * my.slots + column;
     my.activation.pullback(dtype_of<T>, my.z + at, da, my.a + at, da, columns);
   }
-  static void whole(const void* object, int, int64_t rows, T* da) {
+  static void on_card(const void* object, const cuda::Matmul<T, T>& product, int parts_of_f32) {
     const Pullback& my = *static_cast<const Pullback*>(object);
-    my.activation.pullback(Device::cuda, dtype_of<T>, my.z, da, my.a, da, rows * my.slots);
+    my.activation.multiply_pullback(dtype_of<T>, &product, parts_of_f32, my.z, my.a);
   }
 };
 
@@ -61,7 +61,7 @@ struct DenseFeedForward {
     const Activate<T> activate{activation, a.mutable_data<T>(), slots};
     const Epilogue<T> epilogue{.object = &activate,
                                .row = Activate<T>::row,
-                               .whole = Activate<T>::whole,
+                               .on_card = Activate<T>::on_card,
                                .bias = input_bias ? input_bias.data<T>() : nullptr};
     multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
                 {z.mutable_data<T>()}, epilogue);
@@ -75,7 +75,7 @@ struct DenseFeedForward {
     const Tensor a = Tensor::empty_like(z), dz = Tensor::empty_like(z);
     const Pullback<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
     multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row, Pullback<T>::whole});
+                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row, Pullback<T>::on_card});
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);

@@ -5,7 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "cuda/tensor_core.cuh"
 #include "tests/cuda/kernel_testing.h"
@@ -53,6 +55,28 @@ TEST_CASE("mma: the layouts multiply two matrices and add the product to a third
         CHECK(got[m + 16 * n] == sum);
       }
   });
+}
+
+__global__ void exp2_kernel(const float* x, float* y) { y[threadIdx.x] = cuda::exp2_approximate(x[threadIdx.x]); }
+TEST_CASE("ex2: a relative error of 2^-22, zeros for what is no normal number, and limits") {
+  if (no_card()) return;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {0, 1, -1, 127, -126, -127, -infinity, infinity, std::numeric_limits<float>::quiet_NaN()};
+  for (int i = -250; i < 250; ++i) x.push_back(static_cast<float>(i) * 0.17f);
+  DeviceArray<float> from(Device::cuda, x), to(Device::cuda, x.size());
+  cuda::launch({"ex2", 1, static_cast<unsigned>(x.size())}, exp2_kernel, from.input(), to.data());
+  const std::vector<double> got = to.read();
+  REQUIRE(got.size() == x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i]);
+    const double exact = x[i] < -126 ? 0 : std::exp2(static_cast<double>(x[i]));
+    if (std::isnan(x[i]))
+      CHECK(std::isnan(got[i]));
+    else if (std::isinf(exact) || exact == 0)
+      CHECK(got[i] == exact);
+    else
+      CHECK(std::abs(got[i] - exact) <= 0x1p-22 * exact);
+  }
 }
 
 struct Matrices {

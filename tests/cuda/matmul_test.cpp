@@ -201,6 +201,13 @@ TEST_CASE("products on a card: rows that are apart, and addresses that are not a
 TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
   if (no_card()) return;
   check_transposes({.m = 20, .n = 36, .k = 1024});
+  for (int form = 0; form < 12; ++form)
+    check_form<float>({.m = 20,
+                       .n = 36,
+                       .k = 600,
+                       .transpose_a = form % 2 != 0,
+                       .transpose_b = form / 2 % 2 != 0,
+                       .bf16_parts = 1 + form / 4});
   check_transposes({.m = 5, .n = 70, .k = 1531, .accumulate = true, .bias = true, .residual = true});
   check_transposes({.m = 5, .n = 70, .k = 700, .batch = 3, .accumulate = true, .bias = true, .columns = {69, 1}});
 }

@@ -1,9 +1,11 @@
 // The part of the CUDA runtime that cuda/ calls.  It refuses what a card refuses, and host and device pointers that are
 // mixed up.
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -254,6 +256,34 @@ class Grants {
 };
 Grants grants;
 
+// The most that each kernel has asked for, for tests/kernel_table.py: written as the program ends to the file that
+// ORRERY_SHARED_MEMORY names, a line of the kernel's module, its address there and the bytes.
+class SharedMemoryLog {
+ public:
+  ~SharedMemoryLog() {
+    if (!path_) return;
+    std::ofstream file(path_);
+    for (const auto& [kernel, bytes] : most_) {
+      Dl_info module;
+      if (!dladdr(kernel, &module)) continue;
+      const auto address = static_cast<const char*>(kernel) - static_cast<const char*>(module.dli_fbase);
+      file << module.dli_fname << '\t' << std::hex << address << std::dec << '\t' << bytes << '\n';
+    }
+  }
+  void add(const void* kernel, size_t bytes) {
+    if (!path_) return;
+    const std::lock_guard lock(mutex_);
+    size_t& most = most_[kernel];
+    most = std::max(most, bytes);
+  }
+
+ private:
+  const char* const path_ = std::getenv("ORRERY_SHARED_MEMORY");
+  std::mutex mutex_;
+  std::map<const void*, size_t> most_;
+};
+SharedMemoryLog shared_memory_log;
+
 }  // namespace
 
 cudaError_t grant_shared_memory(const void* kernel, int bytes) {
@@ -270,6 +300,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body bo
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaErrorInvalidConfiguration;
   if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
   if (!grants.allow(kernel, config.dynamicSmemBytes)) return cudaErrorInvalidValue;
+  shared_memory_log.add(kernel, config.dynamicSmemBytes);
   const DeviceMemory::Open memory;
   run({grid, block, config.dynamicSmemBytes, body});
   return memory->guards_hold() ? cudaSuccess : cudaErrorIllegalAddress;

@@ -22,7 +22,7 @@ inline std::vector<const char*> instruction_sets() {
 }
 template <class T>
 struct Gapped {
-  static constexpr int64_t gap = 5;
+  static constexpr int64_t gap = sizeof(T) == 2 ? 8 : 5;  // rows of bf16 may lie at multiples of 16 bytes
   Gapped(const Numbers& x, int64_t width) : width(width), stride(width + gap) { set(x); }
   Gapped(size_t n, int64_t width) : Gapped(Numbers(n, not_a_number), width) {}
   void set(const Numbers& x) {
