@@ -196,6 +196,8 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
   if constexpr (std::is_same_v<T, C>)
     if (epilogue.on_card) return epilogue.on_card(epilogue.object, product, parts_of_f32);
+  check(!epilogue.row && !epilogue.on_card, "matmul: this epilogue has a function for the CPU and none for a GPU with ",
+        name(dtype_of<T>), " to ", name(dtype_of<C>), " (Epilogue::on_card); apply it to the result instead");
   if constexpr (std::is_same_v<T, float>)
     cuda::multiply(product, parts_of_f32);
   else

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/matmul_activation.cuh"
+#include "engine/matmul.h"
 #include "nn/activation.h"
 #include "tests/cuda/kernel_testing.h"
 
@@ -124,6 +125,13 @@ TEST_CASE("products with an activation: other forms of products are refused") {
   p.c[0] = {x.data(), 2};
   const std::string refused = error_of([&] { nn::Activation("relu").multiply(Dtype::f32, &p, 0, x.data()); });
   CHECK(contains(refused, "an activation follows products of rows with a weight"));
+
+  Epilogue<float> of_host;  // it would be forgotten silently
+  of_host.row = [](const void*, int, int64_t, int64_t, int64_t, float*) {};
+  CHECK(contains(error_of([&] {
+                   multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()}, of_host);
+                 }),
+                 "this epilogue has a function for the CPU and none for a GPU with f32 to f32"));
 }
 
 }  // namespace
