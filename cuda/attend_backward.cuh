@@ -116,11 +116,6 @@ inline unsigned attend_inner_blocks(int64_t rows) {
   return static_cast<unsigned>((rows + warps - 1) / warps);
 }
 template <class A>
-__device__ A sum_of_warp(A x) {
-  for (int flip = 16; flip > 0; flip /= 2) x += __shfl_xor_sync(~0u, x, flip);
-  return x;
-}
-template <class A>
 __global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
   const int64_t row = int64_t{blockIdx.x} * (attend_threads / 32) + threadIdx.x / 32;
   if (row >= p.rows) return;
@@ -130,7 +125,7 @@ __global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const Inne
   const ReadRows<A> gradients = p.output_gradient.from(token, head * p.size);
   A sum = 0;
   for (int c = static_cast<int>(threadIdx.x) % 32; c < p.size; c += 32) sum += outputs.at(0, c) * gradients.at(0, c);
-  sum = sum_of_warp(sum);
+  sum = across_lanes(sum, Plus{}, 32);
   if (threadIdx.x % 32 == 0) inner[row] = sum;
 }
 
@@ -208,7 +203,7 @@ __global__ void __launch_bounds__(32) attend_add_rows_kernel(const A* rows, int6
   A sum = 0;
   for (int64_t n = threadIdx.x; n < batch * queries; n += 32)
     sum += rows[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
-  sum = sum_of_warp(sum);
+  sum = across_lanes(sum, Plus{}, 32);
   if (threadIdx.x == 0) spans[blockIdx.x] = sum;
 }
 

@@ -51,12 +51,7 @@ struct TensorCoreSoftmax {
           const float score = s[block][n / 2][2 * h + n % 2];
           if (has(seen[block], n / 2 * 4 + 2 * h + n % 2) && score > top) top = score;
         }
-#pragma unroll
-        for (int flip = 1; flip < 4; flip *= 2) {  // four lanes share a row
-          const float other = __shfl_xor_sync(~0u, top, flip);
-          top = other > top ? other : top;
-        }
-        const float shrink = row.raise(top);
+        const float shrink = row.raise(across_lanes(top, Larger{}, lanes_of_row));
 #pragma unroll
         for (int n = 0; n < 2 * Groups; ++n) {
           float& score = s[block][n / 2][2 * h + n % 2];
@@ -67,11 +62,6 @@ struct TensorCoreSoftmax {
       }
   }
 };
-__device__ inline float sum_of_four_lanes(float x) {
-#pragma unroll
-  for (int flip = 1; flip < 4; flip *= 2) x += __shfl_xor_sync(~0u, x, flip);
-  return x;
-}
 
 // F(s)
 template <int Blocks, int Groups, class P>
@@ -132,7 +122,7 @@ __global__ void __launch_bounds__(tensor_core_attend_threads, 2)
   store_rows(to, own_query, p.queries, p.value_size, read, [&](int block, int h) {
     if constexpr (Weights::softmax) {
       const SoftmaxRow<float, FastExponential>& state = softmax.rows[block][h];
-      const float sum = sum_of_four_lanes(state.sum);
+      const float sum = across_lanes(state.sum, Plus{}, lanes_of_row);
       const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
       if (i < p.queries && lane_of_warp() % 4 == 0) log_sum[row_of(p, q) + i] = state.log_sum(sum);
       return sum == 0 ? 0.f : 1 / sum;

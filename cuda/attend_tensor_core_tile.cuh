@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cuda/attend_formula.cuh"
+#include "cuda/lanes.cuh"
 #include "cuda/tensor_core.cuh"
 
 namespace orrery::cuda {
@@ -85,15 +86,11 @@ struct DocumentRange {
   // Of `count` tokens from number `first` on; by a whole warp.
   __device__ static DocumentRange of(const int32_t* documents, int64_t first, int count) {
     DocumentRange range{1 << 30, -(1 << 30)};
-    for (int n = lane_of_warp(); n < count; n += 32) range.add(documents[first + n], documents[first + n]);
-#pragma unroll
-    for (int flip = 16; flip > 0; flip /= 2)
-      range.add(__shfl_xor_sync(~0u, range.least, flip), __shfl_xor_sync(~0u, range.largest, flip));
-    return range;
-  }
-  __device__ void add(int a, int b) {
-    if (a < least) least = a;
-    if (b > largest) largest = b;
+    for (int n = lane_of_warp(); n < count; n += 32) {
+      const int document = documents[first + n];
+      range = {Smaller{}(range.least, document), Larger{}(range.largest, document)};
+    }
+    return {across_lanes(range.least, Smaller{}, 32), across_lanes(range.largest, Larger{}, 32)};
   }
   __device__ bool meets(const DocumentRange& other) const { return least <= other.largest && other.least <= largest; }
 };
@@ -155,6 +152,7 @@ __device__ Sight sight_of(const P& p, const KeyTile& keys, int i, int queries, i
 
 // Where the elements of 16 rows lie that a lane holds of a product: columns 8 n + pair + e of row h * 8 + group, in the
 // names of tensor_core.cuh.  Such an element is bit 4 n + 2 h + e of a mask.
+inline constexpr int lanes_of_row = 4;
 template <bool KeysAreRows>
 struct ScorePlaces {
   int query, key;  // of row 0 and column 0
@@ -328,7 +326,8 @@ __device__ void store_rows(const WriteRows<float>& rows, int first, int end, int
 // ---- scores and weights
 
 struct FastExponential {
-  __device__ float operator()(float x) const { return exp2_approximate(x * 1.44269504f); }
+  static constexpr float log2_of_e = 1.44269504f;
+  __device__ float operator()(float x) const { return exp2_approximate(x * log2_of_e); }
 };
 
 // What the warp sees of `Count` walked rows, as a mask for each 16 of its own rows; not set if it sees none.

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "cuda/attend_formula.cuh"
+#include "cuda/lanes.cuh"
 
 namespace orrery::cuda {
 
@@ -236,18 +237,11 @@ __device__ void each_result(const typename AttendTile<A>::Result& sum, int colum
 // Over the 16 threads that share a row; all get the same bits.
 template <class A>
 __device__ A sum_of_row(A x) {
-#pragma unroll
-  for (int flip = 8; flip > 0; flip /= 2) x += __shfl_xor_sync(~0u, x, flip);
-  return x;
+  return across_lanes(x, Plus{}, 16);
 }
 template <class A>
 __device__ A largest_of_row(A x) {
-#pragma unroll
-  for (int flip = 8; flip > 0; flip /= 2) {
-    const A other = __shfl_xor_sync(~0u, x, flip);
-    x = other > x ? other : x;
-  }
-  return x;
+  return across_lanes(x, Larger{}, 16);
 }
 
 }  // namespace orrery::cuda

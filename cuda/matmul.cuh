@@ -46,8 +46,8 @@ struct MatmulTile {
 };
 
 // What happens to an element when its sum is complete: an epilogue is called with the sum and its place, and returns
-// what C keeps.  One with a pointer `second` fills a matrix beside C, of the same shape, with beside(what C keeps,
-// place); such products have one part.  One with a constant `b_transposed` is for products of that form alone, with A
+// what C keeps.  One with a pointer `second` returns Several<A, 2>, whose second value fills that matrix, which has C's
+// shape; such products have one part.  One with a constant `b_transposed` is for products of that form alone, with A
 // as it is, so that fewer kernels are compiled.
 struct Place {
   int64_t row, column;  // row counts over the batch; column within the part
@@ -76,6 +76,20 @@ struct AddBias {
     return value;
   }
 };
+
+// What an epilogue makes of a sum, as it is stored in C and in the second matrix.
+template <class Result>
+struct Finished {
+  Result kept, second;
+};
+template <class Result, class A, class Epilogue>
+__device__ Finished<Result> finish(const Epilogue& epilogue, A sum, const Place& at) {
+  const auto value = epilogue(sum, at);
+  if constexpr (FillsSecond<Epilogue>)
+    return {static_cast<Result>(value[0]), static_cast<Result>(value[1])};
+  else
+    return {static_cast<Result>(value), Result()};
+}
 
 // How the product is spread over blocks.  Blocks count down the tiles of a column, then from column to column of tiles,
 // then over pieces of k, then over the batch.
@@ -196,27 +210,26 @@ __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t columns, c
                           const Epilogue& epilogue) {
   if (at.column >= columns) return;
   T* const to = c + at.row * columns + at.column;
+  [[maybe_unused]] T* second = nullptr;
+  if constexpr (FillsSecond<Epilogue>) second = epilogue.second + (to - c);
   if (plan.vectors_c) {
-    const Place begin = at;
-    Vector<T, N> all;
+    Vector<T, N> all, seconds;
     if (plan.product.accumulate) all = *reinterpret_cast<const Vector<T, N>*>(to);
 #pragma unroll
-    for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product)
-      all.value[e] = epilogue(plan.product.accumulate ? all.value[e] + sum[e] : sum[e], at);
-    *reinterpret_cast<Vector<T, N>*>(to) = all;
-    if constexpr (FillsSecond<Epilogue>) {
-      at = begin;
-#pragma unroll
-      for (int e = 0; e < N; ++e, ++at.column) all.value[e] = epilogue.beside(all.value[e], at);
-      *reinterpret_cast<Vector<T, N>*>(epilogue.second + (to - c)) = all;
+    for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
+      const auto done = finish<T>(epilogue, plan.product.accumulate ? all.value[e] + sum[e] : sum[e], at);
+      all.value[e] = done.kept, seconds.value[e] = done.second;
     }
+    *reinterpret_cast<Vector<T, N>*>(to) = all;
+    if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Vector<T, N>*>(second) = seconds;
     return;
   }
 #pragma unroll
   for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
     if (at.column >= columns) break;
-    to[e] = epilogue(plan.product.accumulate ? to[e] + sum[e] : sum[e], at);
-    if constexpr (FillsSecond<Epilogue>) epilogue.second[to + e - c] = epilogue.beside(to[e], at);
+    const auto done = finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], at);
+    to[e] = done.kept;
+    if constexpr (FillsSecond<Epilogue>) second[e] = done.second;
   }
 }
 
@@ -280,9 +293,10 @@ __global__ void __launch_bounds__(matmul_threads)
     int part = 0;
     for (; at.column >= p.c[part].columns; ++part) at.column -= p.c[part].columns;
     const int64_t place = at.row * p.c[part].columns + at.column;
-    const Out<Result> c = {p.c[part].data};
-    c[place] = epilogue(p.accumulate ? c[place] + sum : sum, at);
-    if constexpr (FillsSecond<Epilogue>) Out<Result>{epilogue.second}[place] = epilogue.beside(c[place], at);
+    Result& c = p.c[part].data[place];
+    const auto done = finish<Result>(epilogue, p.accumulate ? static_cast<Arithmetic<T>>(c) + sum : sum, at);
+    c = done.kept;
+    if constexpr (FillsSecond<Epilogue>) epilogue.second[place] = done.second;
   }
 }
 

@@ -12,34 +12,35 @@
 
 namespace orrery::cuda {
 
-// C keeps z = A B^T + bias, `second` becomes F(z).
+// C keeps z = A B^T + bias, `second` becomes F(z), of z as C keeps it.
 template <class T, class F>
 struct Activated {
+  using A = Arithmetic<T>;
   static constexpr bool b_transposed = true;
   F f;
   T* second;
   In<T> bias;
 
-  __device__ Arithmetic<T> operator()(Arithmetic<T> z, const Place& at) const {
-    return bias ? z + bias[at.column_of_product] : z;
+  __device__ Several<A, 2> operator()(A sum, const Place& at) const {
+    const A z = static_cast<A>(static_cast<T>(bias ? sum + bias[at.column_of_product] : sum));
+    return {{z, f.value(z)}};
   }
-  __device__ Arithmetic<T> beside(Arithmetic<T> z, const Place&) const { return f.value(z); }
 };
 
-// da = A B, rounded to T, is not kept: C becomes F'(z) da and `second` a = F(z).
+// da = A B, rounded to T, is not kept: C becomes dz = F'(z) da and `second` a = F(z), as nn/feed_forwards/dense.cpp
+// derives them.
 template <class T, class F>
 struct PulledBack {
+  using A = Arithmetic<T>;
   static constexpr bool b_transposed = false;
   F f;
   T* second;
   In<T> z;
   int64_t columns;
 
-  __device__ Arithmetic<T> operator()(Arithmetic<T> da, const Place& at) const {
-    return f.derivative(z[at.row * columns + at.column]) * static_cast<Arithmetic<T>>(static_cast<T>(da));
-  }
-  __device__ Arithmetic<T> beside(Arithmetic<T>, const Place& at) const {
-    return f.value(z[at.row * columns + at.column]);
+  __device__ Several<A, 2> operator()(A da, const Place& at) const {
+    const A x = z[at.row * columns + at.column];
+    return {{f.derivative(x) * static_cast<A>(static_cast<T>(da)), f.value(x)}};
   }
 };
 

@@ -104,23 +104,22 @@ template <class Result, class Epilogue>
 __device__ void store_pair(Result* to, const float* sum, Place at, int64_t columns, bool accumulate, bool vectors,
                            const Epilogue& epilogue) {
   if (at.column >= columns) return;
-  Pair<Result> both, beside;
+  Pair<Result> both, seconds;
   [[maybe_unused]] Result* second = nullptr;
   if constexpr (FillsSecond<Epilogue>) second = epilogue.second + at.row * columns + at.column;
 #pragma unroll
   for (int e = 0; e < 2; ++e, ++at.column, ++at.column_of_product) {
     if (at.column >= columns) break;
     const float value = accumulate ? static_cast<float>(to[e]) + sum[e] : sum[e];
-    both.value[e] = static_cast<Result>(epilogue(value, at));
-    if (!vectors) to[e] = both.value[e];
-    if constexpr (FillsSecond<Epilogue>) {
-      beside.value[e] = static_cast<Result>(epilogue.beside(static_cast<float>(both.value[e]), at));
-      if (!vectors) second[e] = beside.value[e];
-    }
+    const auto done = finish<Result>(epilogue, value, at);
+    both.value[e] = done.kept, seconds.value[e] = done.second;
+    if (vectors) continue;
+    to[e] = done.kept;
+    if constexpr (FillsSecond<Epilogue>) second[e] = done.second;
   }
   if (!vectors) return;
   *reinterpret_cast<Pair<Result>*>(to) = both;
-  if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Pair<Result>*>(second) = beside;
+  if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Pair<Result>*>(second) = seconds;
 }
 
 // The warp's rows and columns of C.

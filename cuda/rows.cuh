@@ -5,50 +5,30 @@
 // the result.  A walk, by each or once, stands between barriers: what the body read before is no longer needed, what
 // the walk wrote is there for all, as on a CPU.
 //
-// A body walks its row several times, and reads it from memory each time.  Registers would hold it only if a body said
-// which arrays are its row, and how they change, before it may look at any element: a second way to write every
-// formula. What that would save is small: the first walk alone goes to the device's memory.  Rows that are walked at
-// one time on one multiprocessor are about as large as its first cache, and together a fraction of the second one,
-// where the later walks find them.  So the loops see to the first walk: neighbouring threads read neighbouring
-// elements, and a fold has several reads of a thread under way.
+// A body that walks a row several times reads it from the device's memory once, if it holds it: `row.hold(in)` loads
+// what the thread will look at into as many registers, all loads under way at one time.  A register has no number that
+// is known at run time only, so walks over rows that are held are unrolled, and a place in the row knows its register:
+// hence bodies that say `auto i` for it.  What does not fit, the rest of rows beyond 4,096 elements, is read again
+// from memory at each walk.  Rows that are not held are read with several loads of a thread under way.
 #pragma once
 
 #include <bit>
 
 #include "cuda/blocks.cuh"
+#include "cuda/lanes.cuh"
 
 namespace orrery::cuda {
 
 inline constexpr int longest_of_warp = 1024, longest_of_lanes = 16;
 
-struct Plus {
-  template <class A>
-  __device__ A operator()(A a, A b) const {
-    return a + b;
-  }
-};
-struct Larger {  // a unless b is larger, so that only a NaN in the first place stays
-  template <class A>
-  __device__ A operator()(A a, A b) const {
-    return b > a ? b : a;
-  }
-};
-
-// Who walks a row: a part of a warp, a whole one, or a block.  `count` threads, of which this one is `index`; fold
-// gives all of them what combine makes of their values, wait is a barrier among them.
-
-// The lower lane's value always comes first, so every lane computes the same bits.
-template <class A, class Combine>
-__device__ A across_lanes(A value, Combine combine, unsigned lanes, unsigned mask) {
-  for (unsigned flip = lanes / 2; flip > 0; flip /= 2) {
-    const A other = __shfl_xor_sync(mask, value, static_cast<int>(flip));
-    value = threadIdx.x & flip ? combine(other, value) : combine(value, other);
-  }
-  return value;
-}
+// Who walks a row: a part of a warp, a whole one, or a block.  `count` threads, of which this one is `index`; each can
+// hold `slots` elements, and that is all of a row if `hold_all`.  fold gives all of them what combine makes of their
+// values.
 
 struct SomeLanes {
-  unsigned lanes;  // a power of two, at most 16
+  static constexpr int slots = 1;
+  static constexpr bool hold_all = true;
+  unsigned lanes;  // a power of two, at most 16, at least the row's length
   __device__ unsigned count() const { return lanes; }
   __device__ unsigned index() const { return threadIdx.x & (lanes - 1); }
   __device__ unsigned mask() const { return ((1u << lanes) - 1) << (threadIdx.x % 32 & ~(lanes - 1)); }
@@ -65,6 +45,8 @@ struct SomeLanes {
 };
 
 struct Warp {
+  static constexpr int slots = longest_of_warp / 32;
+  static constexpr bool hold_all = true;
   __device__ static constexpr unsigned count() { return 32; }
   __device__ static unsigned index() { return threadIdx.x % 32; }
   template <class F>
@@ -75,7 +57,7 @@ struct Warp {
   }
   template <class A, class Combine>
   __device__ static A fold(A value, Combine combine) {
-    return across_lanes(value, combine, 32, ~0u);
+    return across_lanes(value, combine, 32);
   }
 };
 
@@ -84,6 +66,8 @@ struct OfWarps {
   A value[loop_warps];
 };
 struct Block {
+  static constexpr int slots = 16;
+  static constexpr bool hold_all = false;
   __device__ static constexpr unsigned count() { return loop_threads; }
   __device__ static unsigned index() { return threadIdx.x; }
   template <class F>
@@ -105,41 +89,83 @@ struct Block {
   }
 };
 
+// Element `index` of a row; its thread holds it, if at all, in register `slot`.
+struct Element {
+  int index, slot;
+  __device__ operator int() const { return index; }
+};
+template <class T, int Slots>
+struct Held {
+  In<T> in;
+  Arithmetic<T> value[Slots];  // of the elements that there are
+  template <class Row>
+  __device__ Held(In<T> in, const Row& row) : in(in) {
+    row.elements_held([&](Element i) { value[i.slot] = in[i.index]; });
+  }
+  __device__ Arithmetic<T> operator[](Element i) const { return i.slot < Slots ? value[i.slot] : in[i.index]; }
+};
+// Whether a walk may look at what is held: it then takes an Element as it is, as `auto`, not as an int.
+template <class F>
+concept TakesElements = !requires {
+  &F::operator();
+};
+
 template <class Walkers>
 struct RowOf {
   int n;
   Walkers walkers = {};
 
+  template <class T>
+  __device__ Held<T, Walkers::slots> hold(In<T> in) const {
+    return {in, *this};
+  }
   template <class F>
   __device__ auto sum(const F& f) const {
-    return fold(f, decltype(+f(0))(0), Plus{});
+    return fold(f, decltype(+f(Element{}))(0), Plus{});
   }
   template <class F>
   __device__ auto max(const F& f) const {
-    return fold(f, +f(0), Larger{});
+    return fold(f, +f(Element{0, Walkers::slots}), Larger{});
   }
   template <class F>
   __device__ void each(const F& f) const {
-    walk(n, f);
+    walkers.between_barriers([&] { elements<1, F>(f); });
   }
   template <class F>
   __device__ void once(const F& f) const {
-    walk(1, [&](int) { f(); });
+    walkers.between_barriers([&] {
+      if (walkers.index() == 0) f();
+    });
+  }
+
+  // f of this thread's elements that can be held.
+  template <class F>
+  __device__ void elements_held(const F& f) const {
+#pragma unroll
+    for (int slot = 0; slot < Walkers::slots; ++slot) {
+      const int i = static_cast<int>(walkers.index() + static_cast<unsigned>(slot) * walkers.count());
+      if (i >= n) break;
+      f(Element{i, slot});
+    }
   }
 
  private:
+  // f of this thread's elements, in order, for a walk with this body.  AtOnce: how many of those that are not held.
+  template <int AtOnce, class Body, class F>
+  __device__ void elements(const F& f) const {
+    unsigned i = walkers.index();
+    if constexpr (TakesElements<Body>) {
+      elements_held(f);
+      if constexpr (Walkers::hold_all) return;
+      i += Walkers::slots * walkers.count();
+    }
+#pragma unroll AtOnce
+    for (; i < static_cast<unsigned>(n); i += walkers.count()) f(Element{static_cast<int>(i), Walkers::slots});
+  }
   template <class F, class A, class Combine>
   __device__ A fold(const F& f, A value, Combine combine) const {
-#pragma unroll 4
-    for (unsigned i = walkers.index(); i < static_cast<unsigned>(n); i += walkers.count())
-      value = combine(value, static_cast<A>(f(static_cast<int>(i))));
+    elements<4, F>([&](Element i) { value = combine(value, static_cast<A>(f(i))); });
     return walkers.fold(value, combine);
-  }
-  template <class F>
-  __device__ void walk(int count, const F& f) const {
-    walkers.between_barriers([&] {
-      for (unsigned i = walkers.index(); i < static_cast<unsigned>(count); i += walkers.count()) f(static_cast<int>(i));
-    });
   }
 };
 

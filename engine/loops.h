@@ -181,11 +181,21 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // ---- rows: body(row, r) for r in [0, count)
 //
 // A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
-// In each, no f(i) may need what another f(j) does.  Sums run in 32 fixed lanes, folded in fixed order: a plain sum
+// In each, no f(i) may need what another f(j) does.
+//
+// `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
+// GPU then holds it in registers (cuda/rows.cuh), a CPU has it in its nearest cache anyway.  It is read as in[i] by
+// walks that take `auto i` for the place, and at no other place.
+//
+// Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum
 // does not vectorize without fast-math, and this one has the same bits whatever the vector width.
 struct CpuRow {
   int n;
 
+  template <class T>
+  HOST_DEVICE In<T> hold(In<T> in) const {
+    return in;
+  }
   // The unary plus turns what an Out<T> returns into a number, and a bool into an int.
   template <class F>
   HOST_DEVICE auto sum(const F& f) const {

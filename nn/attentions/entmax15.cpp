@@ -27,21 +27,21 @@ struct Entmax15 : RowRule<Entmax15> {
     Out<T> weights;
     template <class Row>
     HOST_DEVICE void operator()(Row row, int64_t r) const {
-      const In<T> s = scores.at(r * row.n);
+      const auto s = row.hold(scores.at(r * row.n));
       const Out<T> w = weights.at(r * row.n);
-      const A half = A(0.5), top = row.max([&](int j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
+      const A half = A(0.5), top = row.max([&](auto j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
       A tau = top > lowest ? half * top - 1 : A(0);
       // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
       for (int step = 0; step < 60 && top > lowest; ++step) {
         const A at = tau;
-        const A sum = row.sum([&](int j) { return half * s[j] > at ? half * s[j] - at : A(0); });
+        const A sum = row.sum([&](auto j) { return half * s[j] > at ? half * s[j] - at : A(0); });
         const A squares =
-            row.sum([&](int j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
+            row.sum([&](auto j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
         tau = at + (squares - 1) / (2 * sum);
         if (!(tau > at)) break;
       }
       const A threshold = tau;
-      row.each([&](int j) {
+      row.each([&](auto j) {
         const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
         w[j] = u * u;
       });
@@ -55,13 +55,13 @@ struct Entmax15 : RowRule<Entmax15> {
     Out<T> ds;
     template <class Row>
     HOST_DEVICE void operator()(Row row, int64_t r) const {
-      const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+      const auto w = row.hold(weights.at(r * row.n)), g = row.hold(dw.at(r * row.n));
       const Out<T> out = ds.at(r * row.n);
-      const A total = row.sum([&](int j) { return scalar::sqrt(w[j]); });
+      const A total = row.sum([&](auto j) { return scalar::sqrt(w[j]); });
       // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
       const A mean =
-          row.sum([&](int j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
-      row.each([&](int j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
+          row.sum([&](auto j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
+      row.each([&](auto j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
     }
   };
 };

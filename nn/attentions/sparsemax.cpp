@@ -25,18 +25,18 @@ struct Sparsemax : RowRule<Sparsemax> {
     Out<T> weights;
     template <class Row>
     HOST_DEVICE void operator()(Row row, int64_t r) const {
-      const In<T> s = scores.at(r * row.n);
+      const auto s = row.hold(scores.at(r * row.n));
       const Out<T> w = weights.at(r * row.n);
       const A lowest = std::numeric_limits<A>::lowest();  // below every score that is seen
-      A tau = lowest, count = row.sum([&](int j) { return s[j] > lowest ? A(1) : A(0); });
+      A tau = lowest, count = row.sum([&](auto j) { return s[j] > lowest ? A(1) : A(0); });
       for (A before = count + 1; count > 0 && count < before;) {
         const A bound = tau;
-        tau = (row.sum([&](int j) { return s[j] > bound ? s[j] : A(0); }) - 1) / count;
+        tau = (row.sum([&](auto j) { return s[j] > bound ? s[j] : A(0); }) - 1) / count;
         const A next = tau;
-        before = count, count = row.sum([&](int j) { return s[j] > next ? A(1) : A(0); });
+        before = count, count = row.sum([&](auto j) { return s[j] > next ? A(1) : A(0); });
       }
       const A threshold = tau;
-      row.each([&](int j) { w[j] = s[j] > threshold ? s[j] - threshold : A(0); });
+      row.each([&](auto j) { w[j] = s[j] > threshold ? s[j] - threshold : A(0); });
     }
   };
 
@@ -47,11 +47,11 @@ struct Sparsemax : RowRule<Sparsemax> {
     Out<T> ds;
     template <class Row>
     HOST_DEVICE void operator()(Row row, int64_t r) const {
-      const In<T> w = weights.at(r * row.n), g = dw.at(r * row.n);
+      const auto w = row.hold(weights.at(r * row.n)), g = row.hold(dw.at(r * row.n));
       const Out<T> out = ds.at(r * row.n);
-      const A count = row.sum([&](int j) { return w[j] > 0 ? A(1) : A(0); });
-      const A mean = row.sum([&](int j) { return w[j] > 0 ? g[j] : A(0); }) / (count > 0 ? count : A(1));
-      row.each([&](int j) { out[j] = w[j] > 0 ? g[j] - mean : A(0); });
+      const A count = row.sum([&](auto j) { return w[j] > 0 ? A(1) : A(0); });
+      const A mean = row.sum([&](auto j) { return w[j] > 0 ? g[j] : A(0); }) / (count > 0 ? count : A(1));
+      row.each([&](auto j) { out[j] = w[j] > 0 ? g[j] - mean : A(0); });
     }
   };
 };

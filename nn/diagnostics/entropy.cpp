@@ -21,10 +21,10 @@ struct Entropy {
   A* entropy;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> w = weights.at(r * row.n);
-    const A total = row.sum([&](int j) { return w[j] < 0 ? A(0) : w[j]; });
+    const auto w = row.hold(weights.at(r * row.n));
+    const A total = row.sum([&](auto j) { return w[j] < 0 ? A(0) : w[j]; });
     const A inverse = total == 0 ? A(0) : 1 / total;
-    const A h = row.sum([&](int j) {
+    const A h = row.sum([&](auto j) {
       const A p = w[j] <= 0 ? A(0) : w[j] * inverse;
       return p == 0 ? A(0) : -p * scalar::log(p);
     });

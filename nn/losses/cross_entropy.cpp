@@ -28,15 +28,16 @@ struct RowLoss {
   A smoothing;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> z = logits.at(r * row.n);
-    const A top = row.max([&](int v) { return z[v]; });
-    const A total = row.sum([&](int v) { return scalar::exp(z[v] - top); });
+    const In<T> in = logits.at(r * row.n);
+    const auto z = row.hold(in);
+    const A top = row.max([&](auto v) { return z[v]; });
+    const A total = row.sum([&](auto v) { return scalar::exp(z[v] - top); });
     const A lse = top + scalar::log(total);
-    const A even = smoothing > 0 ? smoothing / static_cast<A>(row.n) * row.sum([&](int v) { return z[v]; }) : A(0);
+    const A even = smoothing > 0 ? smoothing / static_cast<A>(row.n) * row.sum([&](auto v) { return z[v]; }) : A(0);
     row.once([&] {
       log_sum[r] = lse;
       const int t = target[r];  // one that cannot be leaves a NaN: a device cannot tell an error
-      loss[r] = t < 0 ? A(0) : t < row.n ? lse - (1 - smoothing) * z[t] - even : A(NAN);
+      loss[r] = t < 0 ? A(0) : t < row.n ? lse - (1 - smoothing) * in[t] - even : A(NAN);
     });
   }
 };

@@ -111,7 +111,7 @@ struct BackwardSums {  // of h and of h xh, and g xh of each element
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t part) const {
     const int64_t set = parts.set(part);
-    const In<T> in = x.at(part * row.n), g = dy.at(part * row.n), w = weight.at(part % parts.groups * row.n);
+    const In<T> in = x.at(part * row.n), w = weight.at(part % parts.groups * row.n);
     const A mu = mean[set], s = rstd[set];
     A* const out = gx + part * row.n;
     if (!parts.counts(part)) {
@@ -119,8 +119,10 @@ struct BackwardSums {  // of h and of h xh, and g xh of each element
       row.once([&] { h[part] = hx[part] = A(0); });
       return;
     }
-    row.each([&](int i) { out[i] = g[i] * (in[i] - mu) * s; });
-    const A sum_h = row.sum([&](int i) { return g[i] * w[i]; }), sum_hx = row.sum([&](int i) { return out[i] * w[i]; });
+    const auto g = row.hold(dy.at(part * row.n));
+    row.each([&](auto i) { out[i] = g[i] * (in[i] - mu) * s; });
+    const A sum_h = row.sum([&](auto i) { return g[i] * w[i]; });
+    const A sum_hx = row.sum([&](int i) { return out[i] * w[i]; });
     row.once([&] { h[part] = sum_h, hx[part] = sum_hx; });
   }
 };

@@ -27,16 +27,17 @@ struct Forward {
   A epsilon;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = x.at(r * row.n), w = weight, b = bias;
+    const auto in = row.hold(x.at(r * row.n));
+    const In<T> w = weight, b = bias;
     const Out<T> out = y.at(r * row.n);
     const A share = A(1) / static_cast<A>(row.n);
-    const A mu = row.sum([&](int i) { return in[i]; }) * share;
-    const A variance = row.sum([&](int i) { return (in[i] - mu) * (in[i] - mu); }) * share;
+    const A mu = row.sum([&](auto i) { return in[i]; }) * share;
+    const A variance = row.sum([&](auto i) { return (in[i] - mu) * (in[i] - mu); }) * share;
     const A s = 1 / scalar::sqrt(variance + epsilon);
     if (b)
-      row.each([&](int i) { out[i] = (in[i] - mu) * s * w[i] + b[i]; });
+      row.each([&](auto i) { out[i] = (in[i] - mu) * s * w[i] + b[i]; });
     else
-      row.each([&](int i) { out[i] = (in[i] - mu) * s * w[i]; });
+      row.each([&](auto i) { out[i] = (in[i] - mu) * s * w[i]; });
     row.once([&] { mean[r] = mu, rstd[r] = s; });
   }
 };
@@ -49,12 +50,13 @@ struct InputGradient {
   const A *mean, *rstd;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
+    const auto in = row.hold(x.at(r * row.n)), g = row.hold(dy.at(r * row.n));
+    const In<T> w = weight;
     const Out<T> out = dx.at(r * row.n);
     const A mu = mean[r], s = rstd[r], share = A(1) / static_cast<A>(row.n);
-    const A mean_h = row.sum([&](int i) { return g[i] * w[i]; }) * share;
-    const A mean_hx = row.sum([&](int i) { return g[i] * w[i] * (in[i] - mu); }) * s * share;
-    row.each([&](int i) { out[i] = s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); });
+    const A mean_h = row.sum([&](auto i) { return g[i] * w[i]; }) * share;
+    const A mean_hx = row.sum([&](auto i) { return g[i] * w[i] * (in[i] - mu); }) * s * share;
+    row.each([&](auto i) { out[i] = s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); });
   }
 };
 

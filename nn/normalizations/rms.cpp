@@ -26,11 +26,12 @@ struct Forward {
   A epsilon;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = x.at(r * row.n), w = weight;
+    const auto in = row.hold(x.at(r * row.n));
+    const In<T> w = weight;
     const Out<T> out = y.at(r * row.n);
-    const A square = row.sum([&](int i) { return in[i] * in[i]; }) / static_cast<A>(row.n);
+    const A square = row.sum([&](auto i) { return in[i] * in[i]; }) / static_cast<A>(row.n);
     const A s = 1 / scalar::sqrt(square + epsilon);
-    row.each([&](int i) { out[i] = in[i] * s * w[i]; });
+    row.each([&](auto i) { out[i] = in[i] * s * w[i]; });
     row.once([&] { rstd[r] = s; });
   }
 };
@@ -43,11 +44,12 @@ struct InputGradient {
   const A* rstd;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
+    const auto in = row.hold(x.at(r * row.n)), g = row.hold(dy.at(r * row.n));
+    const In<T> w = weight;
     const Out<T> out = dx.at(r * row.n);
     const A s = rstd[r];
-    const A slope = row.sum([&](int i) { return g[i] * w[i] * in[i]; }) * s * s * s / static_cast<A>(row.n);
-    row.each([&](int i) { out[i] = s * g[i] * w[i] - in[i] * slope; });
+    const A slope = row.sum([&](auto i) { return g[i] * w[i] * in[i]; }) * s * s * s / static_cast<A>(row.n);
+    row.each([&](auto i) { out[i] = s * g[i] * w[i] - in[i] * slope; });
   }
 };
 

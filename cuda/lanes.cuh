@@ -1,0 +1,38 @@
+// Folds over the lanes of a warp.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace orrery::cuda {
+
+struct Plus {
+  template <class A>
+  __device__ A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+struct Larger {  // a unless b is larger, so that only a NaN in the first place stays
+  template <class A>
+  __device__ A operator()(A a, A b) const {
+    return b > a ? b : a;
+  }
+};
+struct Smaller {
+  template <class A>
+  __device__ A operator()(A a, A b) const {
+    return b < a ? b : a;
+  }
+};
+
+// What combine makes of the values of so many neighbouring lanes, a power of two.  The lower lane's value always comes
+// first, so every lane computes the same bits.  mask: the lanes of the warp that are here.
+template <class A, class Combine>
+__device__ A across_lanes(A value, Combine combine, unsigned lanes, unsigned mask = ~0u) {
+  for (unsigned flip = lanes / 2; flip > 0; flip /= 2) {
+    const A other = __shfl_xor_sync(mask, value, static_cast<int>(flip));
+    value = threadIdx.x & flip ? combine(other, value) : combine(value, other);
+  }
+  return value;
+}
+
+}  // namespace orrery::cuda
