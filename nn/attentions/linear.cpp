@@ -172,14 +172,9 @@ struct LinearRead {
   static Heads<T> write(const Tensor& t, const Visible& see) {
     return Heads<T>::of(t.mutable_data<T>(), t, see.reversed);
   }
-  // On a device: adds to `out` for every e of every head of c.  Scan says what.
-  template <template <class> class Scan, class T>
-  static void scan(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& out, const Visible& see) {
-    const int64_t count = c.size(0) * c.size(2) * a.size(3);
-    const Tensor states = Tensor::empty(Shape{count, b.size(3)}, c.dtype(), c.device());
-    rows(c.device(), count, static_cast<int>(b.size(3)),
-         Scan<T>{read<T>(a, see), read<T>(b, see), read<T>(c, see), write<T>(out, see), see.ranges.data<int32_t>(),
-                 states.mutable_data<T>()});
+  template <class T>
+  static LinearInputs<T> inputs(const Tensor& x, const Tensor& y, const Tensor& v, const Visible& see) {
+    return {read<T>(x, see), read<T>(y, see), read<T>(v, see), see.ranges.data<int32_t>(), x.size(0)};
   }
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& y, const Tensor& v) const {
@@ -191,11 +186,7 @@ struct LinearRead {
     }
     const Tensor o = Tensor::zeros(x.shape().with(-1, v.size(-1)), x.dtype(), x.device());
     for (const Visible& see : visible(x, y))
-      of_type(x.dtype(), [&]<class T>() {
-        if (x.device() == Device::cuda) return scan<ScanOfQueries, T>(v, y, x, o, see);
-        add_outputs<T>(read<T>(x, see), read<T>(y, see), read<T>(v, see), write<T>(o, see), see.ranges.data<int32_t>(),
-                       x.size(0));
-      });
+      of_type(x.dtype(), [&]<class T>() { add_outputs<T>(x.device(), inputs<T>(x, y, v, see), write<T>(o, see)); });
     saved.keep(x, y, v);
     return o;
   }
@@ -211,15 +202,8 @@ struct LinearRead {
     const Gradients<3> d = {Tensor::zeros_like(x), Tensor::zeros_like(y), Tensor::zeros_like(v)};
     for (const Visible& see : visible(x, y))
       of_type(x.dtype(), [&]<class T>() {
-        if (x.device() == Device::cuda) {
-          scan<ScanOfQueries, T>(y, v, dy, d[0], see);
-          scan<ScanOfKeys, T>(x, dy, v, d[1], see);
-          scan<ScanOfKeys, T>(dy, x, y, d[2], see);
-        } else {
-          add_gradients<T>(read<T>(x, see), read<T>(y, see), read<T>(v, see), read<T>(dy, see),
-                           {write<T>(d[0], see), write<T>(d[1], see), write<T>(d[2], see)}, see.ranges.data<int32_t>(),
-                           x.size(0));
-        }
+        add_gradients<T>(x.device(), inputs<T>(x, y, v, see), read<T>(dy, see),
+                         {write<T>(d[0], see), write<T>(d[1], see), write<T>(d[2], see)});
       });
     return d;
   }

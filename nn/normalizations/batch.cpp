@@ -97,7 +97,7 @@ struct InputGradient {
     const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
     const Out<T> out = dx.at(r * row.n);
     const A *const m = mean, *const s = rstd, *const dw = dweight, *const db = dbias,
-                   part = tokens ? 1 / (tokens[0] < 1 ? A(1) : tokens[0]) : A(0);
+                   part = tokens ? 1 / tokens[0] : A(0);  // N = 0 leaves no row that reads it
     if (!real(r))
       row.each([&](int i) { out[i] = A(0); });
     else
