@@ -120,7 +120,7 @@ struct LinearSplit {
                     {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate},
                     all[i].data<T>(), x.data<T>(), {dw.gradient.template mutable_data<Sum>() + first * width});
     }
-    return {dx ? dx.to(x.dtype()) : dx, dw.gradient ? dw.as(x.dtype()) : Tensor(),
+    return {dx ? dx.to(x.dtype()) : Tensor(), dw.gradient ? dw.as(x.dtype()) : Tensor(),
             saved.needs(2) ? detail::bias_gradient(saved, 2, concatenate(all, -1)) : Tensor()};
   }
 };
