@@ -32,7 +32,8 @@ text=examples/data/tinyshakespeare.txt
 
 # Kernel tests that compute-sanitizer watches: few launches each, all kinds of kernels.
 watched='*a sort on a card*,*rows are added to the rows*,*max on a card*,*in many launches*,*batches*one side shared*'
-watched="$watched,*a wait for copies*,*several outputs side by side*,*all masks and all options*,*shared memory beyond*"
+watched="$watched,*several outputs side by side*,*values beside what C keeps*,*all masks and all options*"
+watched="$watched,*tiles that are hidden*,*what is held stands in registers*,*shared memory beyond*"
 
 if [ -n "$folder" ]; then
   libraries=$(find "$folder/usr/lib" -maxdepth 1 -type d -name '*-linux-gnu' | head -n 1)
