@@ -97,7 +97,7 @@ struct Element {
 template <class T, int Slots>
 struct Held {
   In<T> in;
-  Arithmetic<T> value[Slots];  // of the elements that there are
+  Arithmetic<T> value[Slots] = {};
   template <class Row>
   __device__ Held(In<T> in, const Row& row) : in(in) {
     row.elements_held([&](Element i) { value[i.slot] = in[i.index]; });

@@ -58,13 +58,13 @@ expect_in_report "difference 1e-05"
 expect_in_report "precision medium"
 # What compute-sanitizer watches are tests that a card runs, which those of the emulation are not.
 awk '/^#if defined\(EMULATE_CUDA\)/ { emulated = 1 } /^#endif/ { emulated = 0 } /^TEST_CASE\(/ { named = !emulated }
-  named && match($0, /"[^"]*"/) { print substr($0, RSTART + 1, RLENGTH - 2); named = 0 }' tests/cuda/*.cpp > "$fake/tests"
+  named && match($0, /"[^"]*"/) { print substr($0, RSTART + 1, RLENGTH - 2); named = 0 }
+  ' tests/cuda/*.cpp > "$fake/tests"
 sed -n 's/.*compute-sanitizer --tool memcheck .*--test-case=//p' "$fake/build/report.txt" | tr , '\n' > "$fake/watched"
 [ "$(wc -l < "$fake/watched")" -ge 8 ] || { echo "compute-sanitizer watches too little"; problems=1; }
 while read -r pattern; do
-  sed 's/[*]/.*/g' <<WATCHED | grep -q -x -f - "$fake/tests" || { echo "no test on a card is named $pattern"; problems=1; }
-$pattern
-WATCHED
+  echo "$pattern" | sed 's/[*]/.*/g' > "$fake/pattern"
+  grep -q -x -f "$fake/pattern" "$fake/tests" || { echo "no test on a card is named $pattern"; problems=1; }
 done < "$fake/watched"
 LOSS=4.1 run
 expect "another loss" 1 "^--- training: FAILED" "1 failed"
