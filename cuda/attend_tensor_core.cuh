@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(tensor_core_attend_threads, 2)
       const SoftmaxRow<float, FastExponential>& state = softmax.rows[block][h];
       const float sum = across_lanes(state.sum, Plus{}, lanes_of_row);
       const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
-      if (i < p.queries && lane_of_warp() % 4 == 0) log_sum[row_of(p, q) + i] = state.log_sum(sum);
+      if (i < p.queries && lane_of_warp() % lanes_of_row == 0) log_sum[row_of(p, q) + i] = state.log_sum(sum);
       return sum == 0 ? 0.f : 1 / sum;
     } else {
       return 1.f;

@@ -150,9 +150,10 @@ __device__ Sight sight_of(const P& p, const KeyTile& keys, int i, int queries, i
   return all && within && own_is_seen ? Sight::all : Sight::some;
 }
 
+inline constexpr int lanes_of_row = 4;  // that share a row of a product
+
 // Where the elements of 16 rows lie that a lane holds of a product: columns 8 n + pair + e of row h * 8 + group, in the
 // names of tensor_core.cuh.  Such an element is bit 4 n + 2 h + e of a mask.
-inline constexpr int lanes_of_row = 4;
 template <bool KeysAreRows>
 struct ScorePlaces {
   int query, key;  // of row 0 and column 0

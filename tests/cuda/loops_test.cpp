@@ -165,39 +165,6 @@ struct Counts {  // sums of integers and of truth values
   }
 };
 template <class T>
-struct Holds {  // a row in place of itself, from what is held
-  Out<T> x;
-  Out<T> tops;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(In<T>{x.pointer + r * row.n});
-    const Out<T> out = x.at(r * row.n);
-    const auto top = row.max([&](auto i) { return in[i] * static_cast<Arithmetic<T>>(i % 7); });
-    const auto total = row.sum([&](auto i) { return in[i]; }), places = row.sum([&](int i) { return in_place(i); });
-    row.each([&](auto i) { out[i] = in[i] * top + total - places; });
-    row.once([&] { tops[r] = top; });
-  }
-  HOST_DEVICE static Arithmetic<T> in_place(int i) { return static_cast<Arithmetic<T>>(i % 3); }
-};
-template <class T>
-Numbers holds_of(Device device, int64_t count, int n) {
-  DeviceArray<T> x(device, whole_numbers<T>(count * n, 5)), tops(device, count);
-  rows(device, count, n, Holds<T>{{x.data()}, {tops.data()}});
-  return join({x.read(), tops.read()});
-}
-template <class T>
-struct Overwrites {  // the sum of a row that was held before it was cleared
-  Out<T> x, y;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(In<T>{x.pointer + r * row.n});
-    const Out<T> out = x.at(r * row.n);
-    row.each([&](int i) { out[i] = 0; });
-    const auto total = row.sum([&](auto i) { return in[i]; });
-    row.once([&] { y[r] = total; });
-  }
-};
-template <class T>
 Numbers count_of(Device device, int64_t count, int n) {
   DeviceArray<T> x(device, whole_numbers<T>(count * n, 5));
   DeviceArray<int32_t> y(device, count * 2);
@@ -286,8 +253,6 @@ void add_cases(std::vector<Case>& cases) {
     for (const int64_t count : {0, 1, 19})
       add("rows" + type + std::to_string(count) + " of " + std::to_string(n),
           [=](Device device) { return rows_of<T>(device, count, n); });
-  for (const int n : {1, 5, 16, 17, 32, 100, 1024, 1025, 4095, 4096, 4097, 9001})
-    add("rows held" + type + std::to_string(n), [=](Device device) { return holds_of<T>(device, 5, n); });
   for (const Sizes s : {Sizes{1, 1, 1},
                         {0, 5, 3},
                         {3, 0, 5},
@@ -374,18 +339,6 @@ TEST_CASE("max on a card: only a NaN in the first place stays, as on the CPU") {
         for (const double value : out.read()) CHECK((at == 0 ? value != value : value == 8));
       }
     }
-}
-
-TEST_CASE("rows on a card: what is held stands in registers, up to 4096 elements, and only there") {
-  if (no_card()) return;
-  for (const int n : {3, 16, 17, 1024, 1025, 4096, 4097, 5000}) {
-    constexpr int count = 3;
-    DeviceArray<float> x(Device::cuda, std::vector<float>(static_cast<size_t>(count * n), 1)),
-        sums(Device::cuda, count);
-    rows(Device::cuda, count, n, Overwrites<float>{{x.data()}, {sums.data()}});
-    CAPTURE(n);
-    CHECK(sums.read() == Numbers(count, std::min(n, 4096)));
-  }
 }
 
 TEST_CASE("sums on a card have the same bits whenever they are taken") {
