@@ -3,8 +3,8 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/check.h"
-#include "engine/ops.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
 
 using namespace orrery;
 
@@ -13,7 +13,7 @@ namespace {
 void making_them() {
   const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
   std::cout << "a = " << a << "\n";
-  check(a.count() == 6 && a.size(0) == 2 && a.size(-1) == 3, "01: the shape of a");  // -1 is the last axis
+  check(a.numel() == 6 && a.size(0) == 2 && a.size(-1) == 3, "01: the shape of a");  // -1 is the last axis
   check(a.dtype() == Dtype::f32 && a.device() == Device::cpu, "01: f32 on the CPU unless asked otherwise");
 
   // A Tensor is a handle: a copy shares the numbers, clone() makes new ones.
@@ -62,9 +62,9 @@ void looking_up() {
   // What an embedding is: row t of a table, for each token t.
   const Tensor table = Tensor::from(Shape{4, 2}, {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5});
   const std::vector<int32_t> tokens = {3, 1, 1};
-  const Tensor rows = gather_rows(table, Tensor::from(Shape{3}, tokens));
+  const Tensor rows = index_select(table, Tensor::from(Shape{3}, tokens));
   std::cout << "rows 3, 1, 1 = " << rows << "\n";
-  check(rows.to_vector() == std::vector<double>{3, 3.5, 1, 1.5, 1, 1.5}, "01: gather_rows");
+  check(rows.to_vector() == std::vector<double>{3, 3.5, 1, 1.5, 1, 1.5}, "01: index_select");
 }
 
 void element_types() {

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/autograd.h"
-#include "engine/check.h"
-#include "engine/checkpoint.h"
-#include "engine/gradient_check.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/gradient_check.h"
+#include "engine/autograd/recompute.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
 
 using namespace orrery;
 
@@ -19,10 +19,10 @@ void first_gradient() {
   std::cout << "gradient of sum(x x) = " << x.grad() << "\n";
   check(x.grad().to_vector() == std::vector<double>{2, 4, 6}, "02: 2 x");
 
-  // A second backward adds to what is there; forget_grad() lets the next one start anew.
+  // A second backward adds to what is there; zero_grad() lets the next one start anew.
   sum(x).backward();
   check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: gradients add up");
-  x.forget_grad();
+  x.zero_grad();
   backward(x * 2.0, Tensor::from(Shape{3}, {1, 0, -1}));  // of a result with many elements: <y, dy> is differentiated
   check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: backward with a given dy");
 }
@@ -37,7 +37,7 @@ struct UnitRows {
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor r = sqrt(sum(x * x, {-1}, true));  // nothing in here is recorded: the operation is one step
     const Tensor y = x / r;
-    saved.keep(y, r);  // held until backward, and nothing else is
+    saved.save(y, r);  // held until backward, and nothing else is
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
@@ -82,8 +82,8 @@ void without_recording() {
   const auto f = [](const Tensor& t) { return exp(t) * tanh(t) + t; };
   sum(f(x)).backward();
   const std::vector<double> plain = x.grad().to_vector();
-  x.forget_grad();
-  sum(checkpoint(f, x)).backward();
+  x.zero_grad();
+  sum(recompute(f, x)).backward();
   check(x.grad().to_vector() == plain, "02: checkpoint changes nothing but memory");
 }
 
@@ -111,7 +111,7 @@ void descent() {
   for (int step = 0; step < 200; ++step) {
     const Tensor miss = matmul(inputs, w) - targets, error = mean(miss * miss);
     loss = error.item();
-    w.forget_grad();
+    w.zero_grad();
     error.backward();
     add_in_place(w, w.grad() * -0.2);
   }

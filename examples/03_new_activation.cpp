@@ -9,11 +9,11 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/check.h"
-#include "engine/ops.h"
-#include "nn/activation_kernels.h"
-#include "nn/feed_forward.h"
-#include "nn/optimizer.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
+#include "nn/activations/base/kernels.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/optimizers/base/optimizer.h"
 
 using namespace orrery;
 
@@ -86,7 +86,7 @@ void on_tensors() {
 // Fused into a feed-forward layer, which learns to swap the two halves of its input.
 void in_a_layer() {
   constexpr int64_t width = 8, rows = 64;
-  const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .inner = 32});
+  const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .d_ff = 32});
   nn::initialize(*layer, 1);
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0)"), parameters);
@@ -96,7 +96,7 @@ void in_a_layer() {
   const Tensor target = concatenate({halves[1], halves[0]}, -1);
   double first = 0, last = 0;
   for (int step = 0; step < 300; ++step) {
-    parameters.forget_gradients();
+    parameters.zero_gradients();
     nn::Pass pass;
     const Tensor miss = (*layer)(x, pass) - target, loss = mean(miss * miss);
     last = loss.item();

@@ -9,14 +9,14 @@
 // Kept: s with minus infinity at hidden keys, and 1 / sum t of each row.
 #include <iostream>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
-#include "nn/optimizer.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
+#include "nn/optimizers/base/optimizer.h"
 
 using namespace orrery;
 
@@ -63,16 +63,16 @@ struct TaylorSoftmax {
     const Tensor w = Tensor::empty_like(s);
     const Tensor share = Tensor::empty(s.shape().with(-1, 1), s.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
     dispatch(s.dtype(), name, [&]<class T>() {
-      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
+      rows(s.device(), s.numel() / s.size(-1), static_cast<int>(s.size(-1)),
            Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}, share.mutable_data<Arithmetic<T>>()});
     });
-    saved.keep(s, w, share);
+    saved.save(s, w, share);
     return w;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
     const Tensor &s = saved[0], &w = saved[1], &share = saved[2], ds = Tensor::empty_like(s);
     dispatch(s.dtype(), name, [&]<class T>() {
-      rows(s.device(), s.count() / s.size(-1), static_cast<int>(s.size(-1)),
+      rows(s.device(), s.numel() / s.size(-1), static_cast<int>(s.size(-1)),
            Backward<T>{
                {s.data<T>()}, {w.data<T>()}, {dw.data<T>()}, share.data<Arithmetic<T>>(), {ds.mutable_data<T>()}});
     });
@@ -127,7 +127,7 @@ void witnesses() {
 // A layer that learns to copy the token before: attention is the only way to see it.
 void in_a_layer() {
   constexpr int64_t width = 16, time = 12, batch = 8;
-  const auto layer = nn::make_attention(parse_spec("taylor(scale=1)"), {.width = width, .heads = 2, .deviation = 0.3});
+  const auto layer = nn::make_attention(parse_spec("taylor(scale=1)"), {.width = width, .heads = 2, .std = 0.3});
   nn::initialize(*layer, 1);
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0)"), parameters);
@@ -139,7 +139,7 @@ void in_a_layer() {
   const Tensor before = concatenate({slice(x, 1, 0, 1), slice(x, 1, 0, time - 1)}, 1);
   double first = 0, last = 0;
   for (int step = 0; step < 400; ++step) {
-    parameters.forget_gradients();
+    parameters.zero_gradients();
     nn::Pass pass;
     const Tensor miss = (*layer)(x, pass) - before, loss = mean(miss * miss);
     last = loss.item();

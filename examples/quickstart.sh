@@ -10,10 +10,10 @@ install_missing $library_packages
 
 echo "2. building the program (a few minutes the first time)"
 build=build
-options=-DTESTS=OFF
+options=-DORRERY_TESTS=OFF
 if command -v nvcc > /dev/null && command -v nvidia-smi > /dev/null && nvidia-smi > /dev/null 2>&1; then
   build=build/cuda
-  options="$options -DCUDA=ON"
+  options="$options -DORRERY_CUDA=ON"
 fi
 # A folder that is configured already keeps its settings: there the tests may be on, for tests/run.sh.
 [ -f "$build/CMakeCache.txt" ] && options=

@@ -1,7 +1,7 @@
 #include "models/block.h"
 
-#include "engine/ops.h"
-#include "engine/watch.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
 
 namespace orrery::models {
 namespace {
@@ -62,7 +62,7 @@ Block::Block(const BlockOptions& o)
                     BlockNumber(o.feed_forward_divisor),
                     BlockNumber(o.feed_forward_residual)} {
   feed_forward_.layer =
-      nn::make_feed_forward(o.feed_forward, {.width = o.width, .inner = o.inner, .bias = o.bias, .layers = o.layers});
+      nn::make_feed_forward(o.feed_forward, {.width = o.width, .d_ff = o.d_ff, .bias = o.bias, .layers = o.layers});
   if (feed_forward_.layer->adds_nothing()) {
     feed_forward_.layer.reset();
     return;
@@ -78,7 +78,7 @@ Tensor Block::add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass
     const Tensor read = branch.dropout((*branch.layer)(input, pass), pass);
     return branch.residual.times(x) + branch.divisor.divide(branch.gain.times(read));
   };
-  return watch(branch.layer->path(), "residual", joined());
+  return hook(branch.layer->path(), "residual", joined());
 }
 Tensor Block::step(const Tensor& x, Branch& branch, nn::Pass& pass) const {
   return post_ ? (*branch.norm)(add(x, x, branch, pass), pass) : add(x, (*branch.norm)(x, pass), branch, pass);

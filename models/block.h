@@ -1,16 +1,16 @@
 // A residual block, built from four names.
 #pragma once
 
-#include "engine/config.h"
-#include "nn/attention.h"
-#include "nn/dropout.h"
-#include "nn/feed_forward.h"
-#include "nn/normalization.h"
+#include "engine/base/config.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/dropout.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::models {
 
 struct BlockOptions {
-  int64_t width = 128, heads = 4, inner = 512;
+  int64_t width = 128, heads = 4, d_ff = 512;
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer");
   bool causal = true;

@@ -7,16 +7,16 @@
 #include <functional>
 #include <utility>
 
-#include "engine/registry.h"
+#include "engine/base/registry.h"
 #include "models/data/tokenizer.h"
 #include "models/gpt.h"
-#include "nn/activation.h"
-#include "nn/attention.h"
-#include "nn/gradient_case.h"
-#include "nn/layer.h"
-#include "nn/loss.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
+#include "nn/activations/base/activation.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/base/gradient_case.h"
+#include "nn/layers/layer.h"
+#include "nn/losses/base/loss.h"
+#include "nn/optimizers/base/optimizer.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
 namespace {

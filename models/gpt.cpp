@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/ops.h"
-#include "nn/linear.h"
+#include "engine/ops/ops.h"
+#include "nn/layers/linear.h"
 
 namespace orrery::models {
 namespace {
@@ -12,7 +12,7 @@ GptSettings checked(GptSettings s) {
   check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads,
         ", width ", s.width, " and context ", s.context, " must all be at least 1");
   check(s.vocabulary >= 1, "gpt: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
-  if (s.inner == 0) s.inner = 4 * s.width;
+  if (s.d_ff == 0) s.d_ff = 4 * s.width;
   return s;
 }
 
@@ -36,7 +36,7 @@ Gpt::Gpt(const GptSettings& settings)
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
                                                            .heads = s.heads,
-                                                           .inner = s.inner,
+                                                           .d_ff = s.d_ff,
                                                            .attention = s.attention,
                                                            .feed_forward = s.feed_forward,
                                                            .normalization = s.normalization,

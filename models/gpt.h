@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "models/block.h"
-#include "nn/embedding.h"
-#include "nn/position.h"
+#include "nn/layers/embedding.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::models {
 
 struct GptSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64;
   int64_t vocabulary = 0;  // 0: as many as the tokenizer has
-  int64_t inner = 0;       // of the feed-forward; 0: 4 width
+  int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
@@ -31,7 +31,7 @@ struct GptSettings {
     v("width", width, "channels of the residual stream", at_least(1));
     v("context", context, "tokens that the model sees at once", at_least(1));
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", at_least(0));
-    v("inner", inner, "slots of a feed-forward; 0: 4 width", at_least(0));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", at_least(0));
     v("attention", attention, "how a block reads its context");
     v("feed_forward", feed_forward, "how a block reads its weights");
     v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)");

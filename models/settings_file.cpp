@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "engine/files.h"
+#include "engine/base/files.h"
 
 namespace orrery::models {
 namespace {

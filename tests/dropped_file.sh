@@ -11,7 +11,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -a engine nn models cuda examples CMakeLists.txt README.md "$copy"
 cat > "$copy/nn/activations/dropped.cpp" << 'END'
 // x / sqrt(1 + x^2), whose slope is (1 + x^2)^(-3/2).
-#include "nn/activation_kernels.h"
+#include "nn/activations/base/kernels.h"
 namespace {
 struct Dropped {
   static inline const orrery::nn::ActivationInfo info{
@@ -34,7 +34,7 @@ or_show() {
   "$@" > "$log" 2>&1 || { cat "$log"; exit 1; }
 }
 
-or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" -DTESTS=OFF \
+or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" -DORRERY_TESTS=OFF \
   -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
 for target in orrery_core orrery_models orrery; do
   cd "$build/CMakeFiles/$target.dir"

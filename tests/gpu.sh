@@ -81,7 +81,8 @@ stage_machine() {
   echo "$(nproc) cores; $(uname -sr)"
 }
 stage_build() {
-  cmake -S . -B "$BUILD" -DCUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" -DTESTS=ON -DEXAMPLES=ON &&
+  cmake -S . -B "$BUILD" -DORRERY_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" \
+    -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON &&
     cmake --build "$BUILD" --parallel "$(nproc)" --target cuda_tests orrery
 }
 stage_parity() { ctest --test-dir "$BUILD" -L '^(cuda|gpu)$' --output-on-failure --timeout 110; }

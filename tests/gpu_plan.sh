@@ -59,7 +59,7 @@ expect_in_report "precision medium"
 # What compute-sanitizer watches are tests that a card runs, which those of the emulation are not.
 awk '/^#if defined\(EMULATE_CUDA\)/ { emulated = 1 } /^#endif/ { emulated = 0 } /^TEST_CASE\(/ { named = !emulated }
   named && match($0, /"[^"]*"/) { print substr($0, RSTART + 1, RLENGTH - 2); named = 0 }
-  ' tests/cuda/*.cpp > "$fake/tests"
+  ' tests/cuda/*.cpp tests/cuda/*/*.cpp > "$fake/tests"
 sed -n 's/.*compute-sanitizer --tool memcheck .*--test-case=//p' "$fake/build/report.txt" | tr , '\n' > "$fake/watched"
 [ "$(wc -l < "$fake/watched")" -ge 8 ] || { echo "compute-sanitizer watches too little"; problems=1; }
 while read -r pattern; do

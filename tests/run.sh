@@ -1,7 +1,8 @@
 #!/bin/sh
 # sh tests/run.sh [CTEST OPTIONS]: installs what is missing, builds in build/, runs every test.
 # The last line counts test cases and example runs: "N passed, N failed".
-# Another build: BUILD=build/address OPTIONS=-DSANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R nn_tests
+# Another build: BUILD=build/address OPTIONS=-DORRERY_SANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R
+# nn_tests
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . examples/install.sh
@@ -17,7 +18,7 @@ install_missing $library_packages doctest-dev || give_up "the packages could not
 build=${BUILD:-build}
 mkdir -p "$build"
 # shellcheck disable=SC2086
-if ! cmake -S . -B "$build" -DTESTS=ON ${OPTIONS:-} > "$build/configure.log" 2>&1; then
+if ! cmake -S . -B "$build" -DORRERY_TESTS=ON ${OPTIONS:-} > "$build/configure.log" 2>&1; then
   cat "$build/configure.log"
   give_up "cmake failed"
 fi

@@ -22,7 +22,7 @@
 //
 // Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
 // its bits depend neither on the tile nor on its place in it.
-#include "engine/attend/vectors.h"
+#include "engine/attention/vectors.h"
 #include "engine/matmul/tile.h"
 
 namespace orrery::detail::matmul {

@@ -1,22 +1,22 @@
 // Products, cut into a grid of tiles of C.  A tile is the work of one core: our own kernels on a processor with
-// AVX-512, OpenBLAS on any other.  Products on a GPU are those of cuda/matmul.h.
-#include "engine/matmul.h"
+// AVX-512, OpenBLAS on any other.  Products on a GPU are those of cuda/matmul/matmul.h.
+#include "engine/matmul/matmul.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <type_traits>
 
-#include "engine/check.h"
+#include "engine/autograd/profile.h"
+#include "engine/base/check.h"
+#include "engine/base/parallel.h"
+#include "engine/base/version.h"
 #include "engine/matmul/tile.h"
-#include "engine/parallel.h"
-#include "engine/profile.h"
-#include "engine/storage.h"
-#include "engine/version.h"
+#include "engine/tensor/storage.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #define ORRERY_HAS_CUDA
-#include "cuda/matmul.h"
+#include "cuda/matmul/matmul.h"
 #endif
 
 namespace orrery {
@@ -206,7 +206,7 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
 #else
 template <class T, class C>
 [[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
-  fail("matmul: built without CUDA (configure with -DCUDA=ON)");
+  fail("matmul: built without CUDA (configure with -DORRERY_CUDA=ON)");
 }
 #endif
 

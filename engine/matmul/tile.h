@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/dtype.h"
+#include "engine/base/dtype.h"
 
 namespace orrery::detail::matmul {
 

@@ -1,9 +1,9 @@
 // Element by element with broadcasting.  With z = f(a, b): da = dz df/da, db = dz df/db, each summed over the axes
 // along which its operand was repeated.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
 #include "engine/ops/broadcast.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -59,7 +59,7 @@ Tensor elementwise(const char* operation, const F& f, const Tensor& a, const Ten
   const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   dispatch(a.dtype(), operation, [&]<class T>() {
     if (a.shape() == b.shape())
-      map(a.device(), y.count(), f, y.mutable_data<T>(), a.data<T>(), b.data<T>());
+      map(a.device(), y.numel(), f, y.mutable_data<T>(), a.data<T>(), b.data<T>());
     else
       map(a.device(), fold_axes<2>(shape, {&a.shape(), &b.shape()}), f, y.mutable_data<T>(), a.data<T>(), b.data<T>());
   });
@@ -68,7 +68,7 @@ Tensor elementwise(const char* operation, const F& f, const Tensor& a, const Ten
 Tensor affine(const char* operation, const Tensor& x, double factor, double offset) {
   const Tensor y = Tensor::empty_like(x);
   dispatch(x.dtype(), operation, [&]<class T>() {
-    map(x.device(), x.count(), AffineValue{factor, offset}, y.mutable_data<T>(), x.data<T>());
+    map(x.device(), x.numel(), AffineValue{factor, offset}, y.mutable_data<T>(), x.data<T>());
   });
   return y;
 }
@@ -93,7 +93,7 @@ struct Multiply {  // da = dy b, db = dy a
   static constexpr const char* name = "multiply";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    saved.keep(saved.needs(1) ? a : Tensor(), saved.needs(0) ? b : Tensor());
+    saved.save(saved.needs(1) ? a : Tensor(), saved.needs(0) ? b : Tensor());
     return elementwise(name, MultiplyValue{}, a, b);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -106,7 +106,7 @@ struct Divide {  // y = a / b: da = dy / b, db = -dy y / b
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     const Tensor y = elementwise(name, DivideValue{}, a, b);
-    saved.keep(b, saved.needs(1) ? y : Tensor());
+    saved.save(b, saved.needs(1) ? y : Tensor());
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -119,7 +119,7 @@ struct Maximum {  // the gradient follows the larger operand, a where they are e
   static constexpr const char* name = "maximum";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    saved.keep(a, b);
+    saved.save(a, b);
     return elementwise(name, MaximumValue{}, a, b);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -175,7 +175,7 @@ void add_in_place(const Tensor& to, const Tensor& x) {
   check_same_kind("add_in_place", to, x);
   check(to.shape() == x.shape(), "add_in_place: shapes differ: ", to.shape(), " and ", x.shape());
   dispatch(to.dtype(), "add_in_place", [&]<class T>() {
-    map(to.device(), to.count(), AddValue{}, to.mutable_data<T>(), to.data<T>(), x.data<T>());
+    map(to.device(), to.numel(), AddValue{}, to.mutable_data<T>(), to.data<T>(), x.data<T>());
   });
 }
 

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "engine/loops.h"
-#include "engine/tensor.h"
+#include "engine/loops/loops.h"
+#include "engine/tensor/tensor.h"
 
 namespace orrery {
 

@@ -1,8 +1,8 @@
 // Between dtypes and devices.  The gradient travels back the same way.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -22,7 +22,7 @@ struct Cast {
     const Tensor y = Tensor::empty(x.shape(), after, x.device());
     dispatch_any(before, name, [&]<class From>() {
       dispatch_any(after, name, [&]<class To>() {
-        map(x.device(), x.count(), Convert<To>{}, y.mutable_data<To>(), x.data<From>());
+        map(x.device(), x.numel(), Convert<To>{}, y.mutable_data<To>(), x.data<From>());
       });
     });
     return y;

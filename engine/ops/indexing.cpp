@@ -6,11 +6,11 @@
 #include <limits>
 #include <numeric>
 
-#include "cuda/sort.h"
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
+#include "cuda/loops/sort.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -19,7 +19,7 @@ void check_indices(const char* operation, const Tensor& indices, int64_t limit) 
   check(indices.dtype() == Dtype::i32, operation, ": indices must be i32, not ", name(indices.dtype()));
   if (indices.device() != Device::cpu) return;
   const int32_t* const at = indices.data<int32_t>();
-  for (int64_t i = 0; i < indices.count(); ++i)
+  for (int64_t i = 0; i < indices.numel(); ++i)
     check(at[i] >= 0 && at[i] < limit, operation, ": index ", at[i], " at position ", i, " is outside 0 to ",
           limit - 1);
 }
@@ -70,13 +70,13 @@ Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
 #if ORRERY_HAS_CUDA_LOOPS
   if (indices.device() == Device::cuda) {
     const Sorted sorted{Tensor::empty_like(indices), Tensor::empty_like(indices)};
-    cuda::sort(indices.data<int32_t>(), indices.count(), limit, sorted.target.mutable_data<int32_t>(),
+    cuda::sort(indices.data<int32_t>(), indices.numel(), limit, sorted.target.mutable_data<int32_t>(),
                sorted.source.mutable_data<int32_t>());
     return sorted;
   }
 #endif
   const int32_t* const index = indices.data<int32_t>();
-  std::vector<int32_t> order(static_cast<size_t>(indices.count())), target;
+  std::vector<int32_t> order(static_cast<size_t>(indices.numel())), target;
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return index[a] < index[b]; });
   for (const int32_t place : order) target.push_back(index[place]);
@@ -185,15 +185,15 @@ struct AddParts {
 };
 
 struct GatherRows {
-  static constexpr const char* name = "gather_rows";
+  static constexpr const char* name = "index_select";
   Shape table_shape;
   Tensor forward(Saved& saved, const Tensor& table, const Tensor& indices) const {
     const Tensor y = Tensor::empty(with_last(indices.shape(), table.size(1)), table.dtype(), table.device());
     dispatch_any(table.dtype(), name, [&]<class T>() {
-      rows(table.device(), indices.count(), static_cast<int>(table.size(1)),
+      rows(table.device(), indices.numel(), static_cast<int>(table.size(1)),
            CopyRow<T>{table.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), table.size(0)});
     });
-    saved.keep(indices);
+    saved.save(indices);
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -206,15 +206,15 @@ struct GatherRows {
 };
 
 struct ScatterAddRows {  // dx[r] = dy[index[r]]
-  static constexpr const char* name = "scatter_add_rows";
+  static constexpr const char* name = "index_add";
   int64_t table_rows;
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& indices) const {
     const Tensor table = Tensor::zeros(Shape{table_rows, x.size(-1)}, x.dtype(), x.device());
     add_rows_in_place(table, x, indices);
-    saved.keep(indices);
+    saved.save(indices);
     return table;
   }
-  Gradients<2> backward(const Saved& saved, const Tensor& dy) const { return {gather_rows(dy, saved[0]), Tensor()}; }
+  Gradients<2> backward(const Saved& saved, const Tensor& dy) const { return {index_select(dy, saved[0]), Tensor()}; }
 };
 
 template <class T>
@@ -243,7 +243,7 @@ struct PlaceElement {  // value at the index, 0 elsewhere; without values, 1
 Tensor place_elements(const Tensor& values, const Tensor& indices, int64_t size, Dtype dtype) {
   const Tensor y = Tensor::empty(with_last(indices.shape(), size), dtype, indices.device());
   dispatch(dtype, "one_hot", [&]<class T>() {
-    rows(y.device(), indices.count(), static_cast<int>(size),
+    rows(y.device(), indices.numel(), static_cast<int>(size),
          PlaceElement<T>{values ? values.data<T>() : nullptr, indices.data<int32_t>(), {y.mutable_data<T>()}});
   });
   return y;
@@ -255,10 +255,10 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& indices) const {
     const Tensor y = Tensor::empty(indices.shape(), x.dtype(), x.device());
     dispatch(x.dtype(), name, [&]<class T>() {
-      rows(x.device(), indices.count(), 1,
+      rows(x.device(), indices.numel(), 1,
            PickElement<T>{x.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), size});
     });
-    saved.keep(indices);
+    saved.save(indices);
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -269,15 +269,15 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
 }  // namespace
 
 void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices) {
-  check_same_kind("scatter_add_rows", table, x);
-  check_indices("scatter_add_rows", indices, table.size(0));
-  check(x.shape() == with_last(indices.shape(), table.size(1)), "scatter_add_rows: rows of shape ", x.shape(),
-        " for indices ", indices.shape(), " and a table ", table.shape());
-  if (x.count() == 0) return;
+  check_same_kind("index_add", table, x);
+  check_indices("index_add", indices, table.size(0));
+  check(x.shape() == with_last(indices.shape(), table.size(1)), "index_add: rows of shape ", x.shape(), " for indices ",
+        indices.shape(), " and a table ", table.shape());
+  if (x.numel() == 0) return;
   const Sorted sorted = sort_by_index(indices, table.size(0));
   const int64_t columns = table.size(1), strips = (columns + strip_width - 1) / strip_width;
-  const Pieces pieces{sorted.target.data<int32_t>(), indices.count(), columns, strips};
-  dispatch(x.dtype(), "scatter_add_rows", [&]<class T>() {
+  const Pieces pieces{sorted.target.data<int32_t>(), indices.numel(), columns, strips};
+  dispatch(x.dtype(), "index_add", [&]<class T>() {
     using A = Arithmetic<T>;
     const Tensor partial = Tensor::empty(Shape{pieces.pieces(), 2, columns}, dtype_of<A>, x.device());
     A* const sums = partial.mutable_data<A>();
@@ -290,12 +290,12 @@ void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indic
     rows(x.device(), count, n, AddParts<T>{pieces, to, table.size(0), sums});
   });
 }
-Tensor gather_rows(const Tensor& table, const Tensor& indices) {
-  check(table.shape().rank() == 2, "gather_rows: the table must have two axes, not ", table.shape());
-  check_indices("gather_rows", indices, table.size(0));
+Tensor index_select(const Tensor& table, const Tensor& indices) {
+  check(table.shape().rank() == 2, "index_select: the table must have two axes, not ", table.shape());
+  check_indices("index_select", indices, table.size(0));
   return record(GatherRows{table.shape()}, table, indices);
 }
-Tensor scatter_add_rows(const Tensor& x, const Tensor& indices, int64_t table_rows) {
+Tensor index_add(const Tensor& x, const Tensor& indices, int64_t table_rows) {
   return record(ScatterAddRows{table_rows}, x, indices);
 }
 Tensor gather_last(const Tensor& x, const Tensor& indices) {

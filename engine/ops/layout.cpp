@@ -1,9 +1,9 @@
 // Layouts other than dense row-major exist only while they are copied: one strided copy serves them all.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
 #include "engine/ops/broadcast.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -42,7 +42,7 @@ struct StridedCopy {  // a row is the last axis
 
 void copy_strided(const char* operation, const Tensor& x, const Tensor& y, const Shape& region, const Walk& read,
                   const Walk& write) {
-  if (region.count() == 0) return;
+  if (region.numel() == 0) return;
   dispatch_any(x.dtype(), operation, [&]<class T>() {
     StridedCopy<T> copy{x.data<T>(), y.mutable_data<T>(), read, write, region.rank(), {}};
     for (int a = 0; a < region.rank(); ++a) copy.size[a] = region[a];

@@ -1,9 +1,9 @@
 // The elementary functions that references are written in.  Each is a formula with its slope, from x or from y.
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/base/scalar.h"
 #include "engine/ops/broadcast.h"
-#include "engine/scalar.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -107,7 +107,7 @@ struct Value {
   }
 };
 template <class F>
-struct Pullback {  // dx = dy f'(x)
+struct PointwiseBackward {  // dx = dy f'(x)
   F f;
   template <class T>
   HOST_DEVICE T operator()(T x, T y, T dy) const {
@@ -121,14 +121,14 @@ struct Pointwise {
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor y = Tensor::empty_like(x);
     dispatch(x.dtype(), name,
-             [&]<class T>() { map(x.device(), x.count(), Value<F>{}, y.mutable_data<T>(), x.data<T>()); });
-    saved.keep(x, y);
+             [&]<class T>() { map(x.device(), x.numel(), Value<F>{}, y.mutable_data<T>(), x.data<T>()); });
+    saved.save(x, y);
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &y = saved[1], dx = Tensor::empty_like(x);
     dispatch(x.dtype(), name, [&]<class T>() {
-      map(x.device(), x.count(), Pullback<F>{}, dx.mutable_data<T>(), x.data<T>(), y.data<T>(), dy.data<T>());
+      map(x.device(), x.numel(), PointwiseBackward<F>{}, dx.mutable_data<T>(), x.data<T>(), y.data<T>(), dy.data<T>());
     });
     return {dx};
   }
@@ -155,7 +155,7 @@ struct Where {  // the gradient goes where the value came from; selected, not mu
   static constexpr const char* name = "where";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& condition, const Tensor& a, const Tensor& b) const {
-    saved.keep(condition);
+    saved.save(condition);
     return choose(condition, a, b);
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {

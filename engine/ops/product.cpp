@@ -2,11 +2,11 @@
 //   Y = A B^T:  dA = G B, dB = G^T A.      Y = A^T B:  dA = B G^T, dB = A G.      Y = A^T B^T:  dA = B^T G^T, dB = G^T
 //   A^T.
 // Where one operand has no leading axes, its gradient is one product over all rows, or a sum over the batch.
-#include "engine/matmul.h"
+#include "engine/matmul/matmul.h"
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -32,7 +32,7 @@ Sizes sizes_of(const Tensor& a, const Tensor& b, Transposed t) {
   check(in_a == in_b || in_a.rank() == 0 || in_b.rank() == 0, "matmul: leading axes differ: ", a.shape(), " x ",
         b.shape());
   Shape y = in_a.rank() > 0 ? in_a : in_b;
-  const int64_t batch = y.count();
+  const int64_t batch = y.numel();
   y.append(m), y.append(n);
   return {batch, m, n, k, in_a.rank() == 0 && batch > 1, in_b.rank() == 0 && batch > 1, y};
 }
@@ -56,7 +56,7 @@ struct Matmul {
   Transposed t;
 
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    saved.keep(a, b);
+    saved.save(a, b);
     const Sizes s = sizes_of(a, b, t);
     const Tensor y = Tensor::empty(s.y, a.dtype(), a.device());
     dispatch(a.dtype(), name, [&]<class T>() { run<T>(s, a, b, t, y); });
@@ -81,7 +81,7 @@ struct Matmul {
   }
   static Tensor reduce_to(const Tensor& g, const Shape& shape) {
     if (g.shape() == shape) return g;
-    return sum(g.reshape(Shape{leading(g.shape()).count(), g.size(-2), g.size(-1)}), {0});
+    return sum(g.reshape(Shape{leading(g.shape()).numel(), g.size(-2), g.size(-1)}), {0});
   }
 };
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -109,7 +109,7 @@ struct Max {
       rows(x.device(), s.outer * s.inner, static_cast<int>(s.n),
            LargestOfRow<T>{{x.data<T>()}, {y.mutable_data<T>()}, {at.mutable_data<int32_t>()}, s.n, s.inner});
     });
-    saved.keep(at);
+    saved.save(at);
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
@@ -135,8 +135,8 @@ Tensor sum(const Tensor& x, std::span<const int> axes, bool keep) {
 }
 Tensor mean(const Tensor& x, std::span<const int> axes, bool keep) {
   const Tensor total = sum(x, axes, keep);
-  check(x.count() > 0, "mean: shape ", x.shape(), " is empty");
-  return scale(total, static_cast<double>(total.count()) / static_cast<double>(x.count()));
+  check(x.numel() > 0, "mean: shape ", x.shape(), " is empty");
+  return scale(total, static_cast<double>(total.numel()) / static_cast<double>(x.numel()));
 }
 Tensor max(const Tensor& x, int axis, bool keep) {
   const int a = x.shape().resolve(axis);
@@ -145,7 +145,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
 Tensor argmax(const Tensor& x) {
   const Tensor at = Tensor::empty(x.shape().without(-1), Dtype::i32, x.device());
   dispatch(x.dtype(), "argmax", [&]<class T>() {
-    rows(x.device(), at.count(), static_cast<int>(x.size(-1)),
+    rows(x.device(), at.numel(), static_cast<int>(x.size(-1)),
          LargestOfRow<T>{{x.data<T>()}, {nullptr}, {at.mutable_data<int32_t>()}, x.size(-1), 1});
   });
   return at;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/config.h"
+#include "engine/base/config.h"
 
 namespace orrery::program {
 

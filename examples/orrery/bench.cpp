@@ -3,11 +3,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/matmul.h"
-#include "engine/parallel.h"
-#include "engine/registry.h"
-#include "engine/storage.h"
-#include "engine/version.h"
+#include "engine/base/parallel.h"
+#include "engine/base/registry.h"
+#include "engine/base/version.h"
+#include "engine/matmul/matmul.h"
+#include "engine/tensor/storage.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/bench.h"
 #include "examples/orrery/commands.h"

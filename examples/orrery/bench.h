@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/storage.h"
-#include "engine/tensor.h"
+#include "engine/tensor/storage.h"
+#include "engine/tensor/tensor.h"
 #include "examples/orrery/measure.h"
 
 namespace orrery::program {

@@ -1,15 +1,15 @@
 // Products, row operations and attention, as the comparison times them.
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "engine/random.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/random.h"
+#include "engine/ops/ops.h"
 #include "examples/orrery/bench.h"
 #include "examples/orrery/table.h"
-#include "nn/activation.h"
-#include "nn/attend.h"
-#include "nn/initialization.h"
-#include "nn/normalization.h"
+#include "nn/activations/base/activation.h"
+#include "nn/attentions/base/fused.h"
+#include "nn/base/initialization.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::program {
 

@@ -1,14 +1,14 @@
 // How the cost of attentions grows with the length of the context, and shrinks with what has no weight.
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "engine/storage.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "engine/tensor/storage.h"
 #include "examples/orrery/bench.h"
 #include "examples/orrery/table.h"
-#include "nn/activation.h"
-#include "nn/attend.h"
-#include "nn/attention.h"
+#include "nn/activations/base/activation.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/fused.h"
 
 namespace orrery::program {
 namespace {

@@ -1,16 +1,16 @@
 // Whole training steps, as the comparison times them.
-#include "engine/random.h"
+#include "engine/base/random.h"
 #include "examples/orrery/bench.h"
 #include "models/gpt.h"
-#include "nn/loss.h"
-#include "nn/optimizer.h"
+#include "nn/losses/base/loss.h"
+#include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::program {
 namespace {
 
 Tensor random_tokens(const Shape& shape, int64_t vocabulary, uint64_t index) {
   const RandomKey key = RandomKey{0, 0}.derive("bench").derive(index);
-  std::vector<int32_t> tokens(static_cast<size_t>(shape.count()));
+  std::vector<int32_t> tokens(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] =
         static_cast<int32_t>(uniform(key, i) * static_cast<float>(vocabulary)) % static_cast<int32_t>(vocabulary);
@@ -28,7 +28,7 @@ BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, cons
   const Tensor inputs = random_tokens(shape, settings.vocabulary, 0).to(run.device),
                targets = random_tokens(shape, settings.vocabulary, 1).to(run.device);
   const auto step = [&] {
-    parameters.forget_gradients();
+    parameters.zero_gradients();
     nn::Pass pass;
     pass.training = true;
     nn::cross_entropy(model(inputs, pass), targets).backward();

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <iterator>
 
-#include "engine/parallel.h"
+#include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "models/data/tokenizer.h"

@@ -4,13 +4,13 @@
 #include <iostream>
 #include <set>
 
-#include "engine/registry.h"
+#include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/pointwise_check.h"
 #include "examples/orrery/table.h"
 #include "models/catalogue.h"
-#include "nn/gradient_case.h"
+#include "nn/base/gradient_case.h"
 
 namespace orrery::program {
 namespace {

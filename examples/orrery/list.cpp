@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "engine/registry.h"
+#include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "models/catalogue.h"

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <iostream>
 
-#include "engine/attend.h"
-#include "engine/check.h"
-#include "engine/matmul.h"
-#include "engine/plugin.h"
-#include "engine/registry.h"
-#include "engine/version.h"
+#include "engine/attention/attention.h"
+#include "engine/base/check.h"
+#include "engine/base/plugin.h"
+#include "engine/base/registry.h"
+#include "engine/base/version.h"
+#include "engine/matmul/matmul.h"
 #include "examples/orrery/commands.h"
 
 namespace orrery::program {
@@ -31,7 +31,7 @@ std::string version_text() {
   return text("orrery ", b.version, "\ncompiler          ", b.compiler, "\nflags             ", b.flags,
               "\ncompiled for      ", b.instruction_sets, "\nthis processor    ", processor_instruction_sets(),
               "\nfused attention   ", attend_instruction_set(), "\nBLAS              ", blas_description(),
-              "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DCUDA=ON)");
+              "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DORRERY_CUDA=ON)");
 }
 
 // Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand, and loads each.

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
-#include "engine/autograd.h"
-#include "nn/activation.h"
+#include "engine/autograd/autograd.h"
+#include "nn/activations/base/activation.h"
 
 namespace orrery::program {
 namespace {

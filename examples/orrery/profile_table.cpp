@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "examples/orrery/measure.h"
 #include "examples/orrery/table.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/profile.h"
+#include "engine/autograd/profile.h"
 
 namespace orrery::program {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/check.h"
+#include "engine/base/check.h"
 
 namespace orrery::program {
 

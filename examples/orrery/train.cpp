@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "engine/parallel.h"
+#include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/profile_table.h"

@@ -7,16 +7,16 @@
 #include <iostream>
 #include <set>
 
-#include "engine/plugin.h"
-#include "engine/registry.h"
+#include "engine/base/plugin.h"
+#include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/catalogue.h"
 #include "models/training/short_run.h"
-#include "nn/activation.h"
-#include "nn/gradient_case.h"
+#include "nn/activations/base/activation.h"
+#include "nn/base/gradient_case.h"
 
 namespace orrery::program {
 namespace {

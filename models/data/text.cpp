@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/files.h"
+#include "engine/base/files.h"
 
 namespace orrery::models {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/random.h"
-#include "engine/tensor.h"
+#include "engine/base/random.h"
+#include "engine/tensor/tensor.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/registry.h"
+#include "engine/base/registry.h"
 
 namespace orrery::models {
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/check.h"
-#include "engine/files.h"
-#include "engine/safetensors.h"
-#include "engine/version.h"
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "engine/base/version.h"
+#include "engine/tensor/safetensors.h"
 
 namespace orrery::models {
 namespace {

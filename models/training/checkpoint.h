@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/training/settings.h"
-#include "nn/optimizer.h"
+#include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 

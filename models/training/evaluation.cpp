@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "engine/autograd.h"
-#include "engine/check.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
 #include "models/data/text.h"
-#include "nn/loss.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::models {
 
@@ -16,7 +16,7 @@ double evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t cont
   int64_t count = 0;
   for (const Batch& window : consecutive_windows(tokens, context, batch)) {
     nn::Pass pass;
-    const int64_t here = window.targets.count();
+    const int64_t here = window.targets.numel();
     total += nn::cross_entropy(model(window.inputs.to(device), pass), window.targets.to(device)).item() *
              static_cast<double>(here);
     count += here;

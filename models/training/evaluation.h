@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "nn/module.h"
+#include "nn/base/module.h"
 
 namespace orrery::models {
 

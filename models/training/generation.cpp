@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/autograd.h"
-#include "engine/check.h"
-#include "engine/random.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+#include "engine/base/random.h"
 
 namespace orrery::models {
 namespace {

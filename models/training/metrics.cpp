@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/check.h"
-#include "engine/files.h"
+#include "engine/base/check.h"
+#include "engine/base/files.h"
 
 namespace orrery::models {
 

@@ -1,8 +1,8 @@
 #include "models/training/settings.h"
 
-#include "nn/attention.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/optimizers/base/optimizer.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/config.h"
+#include "engine/base/config.h"
 #include "models/gpt.h"
 
 namespace orrery::models {

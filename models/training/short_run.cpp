@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "models/data/text.h"
-#include "nn/loss.h"
-#include "nn/optimizer.h"
+#include "nn/losses/base/loss.h"
+#include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 
@@ -30,7 +30,7 @@ ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps,
     const Batch b = batches.at(step);
     nn::Pass pass;
     pass.training = true, pass.key = RandomKey{seed, 1}.derive(static_cast<uint64_t>(step));
-    parameters.forget_gradients();
+    parameters.zero_gradients();
     const Tensor loss = nn::cross_entropy(model(b.inputs, pass), b.targets);
     run.losses.push_back(loss.item());
     if (!std::isfinite(run.losses.back())) break;

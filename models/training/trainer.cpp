@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/autograd.h"
-#include "engine/files.h"
-#include "engine/matmul.h"
-#include "engine/ops.h"
-#include "engine/parallel.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "engine/matmul/matmul.h"
+#include "engine/ops/ops.h"
 #include "models/settings_file.h"
 #include "models/training/checkpoint.h"
 #include "models/training/evaluation.h"
-#include "nn/loss.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::models {
 namespace {
@@ -90,11 +90,11 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
 
 void Trainer::make_inputs() {
   const TrainSettings& s = settings_;
-  tokens_ =
-      std::make_unique<Upload>(Tensor::zeros(Shape{s.accumulate, 2, s.batch, s.gpt.context}, Dtype::i32, device_));
-  numbers_ = std::make_unique<Upload>(Tensor::zeros(Shape{s.accumulate}, Dtype::i32, device_));
+  tokens_ = std::make_unique<HostToDevice>(
+      Tensor::zeros(Shape{s.accumulate, 2, s.batch, s.gpt.context}, Dtype::i32, device_));
+  numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.accumulate}, Dtype::i32, device_));
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
-  losses_read_ = std::make_unique<Readback>(losses_);
+  losses_read_ = std::make_unique<DeviceToHost>(losses_);
 }
 
 Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share) const {
@@ -115,7 +115,7 @@ void Trainer::do_step() {
   const TrainSettings& s = settings_;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
   const double share = 1.0 / static_cast<double>(s.accumulate);
-  parameters_->forget_gradients();
+  parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t micro = 0; micro < s.accumulate; ++micro) {
     const Tensor tokens = tokens_->tensor()[micro];
@@ -139,7 +139,7 @@ void Trainer::queue_step() {
   for (int64_t micro = 0; micro < s.accumulate; ++micro) {
     const Batch batch = batches_->at(step_, micro);
     for (const Tensor& tokens : {batch.inputs, batch.targets})
-      to = std::copy_n(tokens.data<int32_t>(), tokens.count(), to);
+      to = std::copy_n(tokens.data<int32_t>(), tokens.numel(), to);
     numbers[micro] = static_cast<int32_t>(step_ * s.accumulate + micro);
   }
   tokens_->send(), numbers_->send();

@@ -8,14 +8,14 @@
 #include <memory>
 #include <string>
 
-#include "engine/profile.h"
-#include "engine/staging.h"
+#include "engine/autograd/profile.h"
+#include "engine/tensor/staging.h"
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/training/metrics.h"
 #include "models/training/settings.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
+#include "nn/optimizers/base/optimizer.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
 
@@ -84,10 +84,10 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;  // above 0, by name
-  std::unique_ptr<Upload> tokens_;              // (micro-batch, inputs or targets, batch, context)
-  std::unique_ptr<Upload> numbers_;             // of the micro-batches: what the random keys end with
+  std::unique_ptr<HostToDevice> tokens_;        // (micro-batch, inputs or targets, batch, context)
+  std::unique_ptr<HostToDevice> numbers_;       // of the micro-batches: what the random keys end with
   Tensor losses_;                               // means over the micro-batches: cross-entropy, then loss_weights_'s
-  std::unique_ptr<Readback> losses_read_;
+  std::unique_ptr<DeviceToHost> losses_read_;
   std::unique_ptr<RecordedWork> recorded_;  // with settings.graph, after a first step that is done as it comes
   std::deque<UnderWay> under_way_;
   Clock::time_point reported_;  // the last step

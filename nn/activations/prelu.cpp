@@ -3,7 +3,7 @@
 //   df/dx    = 1 if x > 0, else a
 //   df/da    = 0 if x > 0, else x
 // Kink: 0, where the slope jumps from a to 1 and is a.  a starts at 0.25.
-#include "nn/activation_kernels.h"
+#include "nn/activations/base/kernels.h"
 
 namespace orrery::nn {
 namespace {

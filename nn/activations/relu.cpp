@@ -2,7 +2,7 @@
 //   f(x)  = max(x, 0)
 //   f'(x) = 1 if x > 0, else 0             y > 0 exactly where x > 0, so the slope can be had from y
 // Kink: 0, where the slope jumps from 0 to 1; f'(0) = 0 by convention.
-#include "nn/activation_kernels.h"
+#include "nn/activations/base/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,7 +1,7 @@
 // Square: the simplest even function.
 //   f(x)  = x^2
 //   f'(x) = 2 x
-#include "nn/activation_kernels.h"
+#include "nn/activations/base/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -7,12 +7,12 @@
 //   ds_j = u_j (g_j - sum_k u_k g_k / sum_k u_k);   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "engine/scalar.h"
-#include "nn/attention.h"
-#include "nn/attention_case.h"
-#include "nn/attentions/row_rule.h"
+#include "engine/base/scalar.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/attentions/base/row_rule.h"
 
 namespace orrery::nn {
 namespace {
@@ -72,8 +72,8 @@ Tensor reference(const Tensor& s) {
   const Tensor on = step(record(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
   const Tensor inside = where(on, s * 0.5, zero), one = Tensor::full({1}, 1, s.dtype());
   const Tensor k = maximum(sum(on, {-1}, true), one), m = sum(inside, {-1}, true) / k;
-  const Tensor deviation = where(on, inside - m, zero);
-  const Tensor tau = m - sqrt((-sum(deviation * deviation, {-1}, true) + 1.0) / k);
+  const Tensor above = where(on, inside - m, zero);
+  const Tensor tau = m - sqrt((-sum(above * above, {-1}, true) + 1.0) / k);
   const Tensor u = where(on, inside - tau, zero);
   return u * u;
 }

@@ -6,14 +6,14 @@
 //   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
 //   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
 // relu(s)^2 is pointwise attention of one head, with head size S and value size E; what is divided by n_i is q.
-// Conventions: n_i is the length of nn/length.h, by default the keys that i sees; as n stands inside the square, a
-// model trained at one length changes at another; b comes from the model's position (relative(S, bias)); the mask
-// selects zero after the square.  gamma ~ N(0, 0.02^2), beta 0; E = 2 width; two such layers stand for attention and
-// feed-forward. Kept: x, u, v, z, q, k, o and what swish keeps.  No (T, T) array exists.
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/attention_case.h"
-#include "nn/length.h"
+// Conventions: n_i is the length of nn/attentions/base/length.h, by default the keys that i sees; as n stands inside
+// the square, a model trained at one length changes at another; b comes from the model's position (relative(S,
+// bias)); the mask selects zero after the square.  gamma ~ N(0, 0.02^2), beta 0; E = 2 width; two such layers stand
+// for attention and feed-forward. Kept: x, u, v, z, q, k, o and what swish keeps.  No (T, T) array exists.
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/attentions/base/length.h"
 
 namespace orrery::nn {
 namespace {
@@ -21,13 +21,13 @@ namespace {
 class Gau final : public Sublayer {
  public:
   struct Settings {
-    int64_t size = 128, inner = 0;
+    int64_t size = 128, d_ff = 0;
     Spec length = parse_spec("keys_visible");
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
       v("size", size, "S, channels of queries and keys", at_least(1));
-      v("inner", inner, "E, channels of u and v; 0: 2 width", at_least(0));
+      v("d_ff|inner", d_ff, "E, channels of u and v; 0: 2 width", at_least(0));
       v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }
@@ -43,14 +43,14 @@ class Gau final : public Sublayer {
       : settings_(s),
         options_(o),
         size_(s.size),
-        expanded_(s.inner ? s.inner : 2 * o.width),
+        expanded_(s.d_ff ? s.d_ff : 2 * o.width),
         length_(info.name, s.length, o.causal),
-        input_(o.width, 2 * expanded_ + size_, {.bias = o.bias, .weight = normal(o.deviation)}),
+        input_(o.width, 2 * expanded_ + size_, {.bias = o.bias, .weight = normal(o.std)}),
         query_gain_(Shape{size_}, normal(0.02)),
         query_bias_(Shape{size_}, constant(0)),
         key_gain_(Shape{size_}, normal(0.02)),
         key_bias_(Shape{size_}, constant(0)),
-        output_(expanded_, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {
+        output_(expanded_, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {
     check_settings();
   }
 
@@ -67,13 +67,13 @@ class Gau final : public Sublayer {
     continue_from_cache(path(), r, pass);
     add_distance_terms(options_.position, pass.offset() + x.size(1), r);
     ReadingOptions o{.causal = options_.causal,
-                     .own = settings_.layer.own != "no",
+                     .attend_to_self = settings_.layer.attend_to_self != "no",
                      .query_offset = pass.offset(),
                      .dropout = pass.training ? settings_.layer.dropout : 0,
                      .random_key = pass.key.derive(path()),
                      .lengths = pass.lengths,
-                     .query_documents = pass.documents,
-                     .key_documents = pass.documents};
+                     .query_document_ids = pass.document_ids,
+                     .key_document_ids = pass.document_ids};
     const Tensor n = length_.length(r, o);
     r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
     const Tensor read = attend(r, o, square_).output.reshape(u.shape());
@@ -99,7 +99,7 @@ class Gau final : public Sublayer {
     check(s.span.name == "none", "gau: cannot be combined with span=", s.span, "; use pointwise(relu_squared)");
     check(s.persistent.name == "none", "gau: cannot be combined with persistent=", s.persistent,
           "; use pointwise(relu_squared)");
-    check(!options_.position || !options_.position->distance_key(1),
+    check(!options_.position || !options_.position->relative_embedding(1),
           "gau: position=relative(S, keys) adds to the scores of "
           "other attentions; use relative(S, bias), rotary or another position");
     check(!options_.position || !options_.position->acts_on_scores() || options_.heads == 1,
@@ -120,8 +120,8 @@ class Gau final : public Sublayer {
   Activation swish_{"silu"}, square_{"relu_squared"};
 };
 REGISTER_ATTENTION(Gau);
-const bool cases = add_attention_cases(
-    "gau", {"gau(size=8)", "gau(size=20, inner=7, length=fixed(3))", "gau(size=64, inner=5)"}, false);
+const bool cases =
+    add_attention_cases("gau", {"gau(size=8)", "gau(size=20, d_ff=7, length=fixed(3))", "gau(size=64, d_ff=5)"}, false);
 const bool dropping = add_attention_case("attention", "gau", {.spec = "gau(size=6, dropout=0.3)", .dropout = true});
 
 }  // namespace

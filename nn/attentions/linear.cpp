@@ -9,20 +9,21 @@
 // comparing.
 // normalize=yes: v gets a column of ones, whose sum divides the others (a row whose weights add up to 0 gives 0), so
 // the derivative is that of a quotient. Conventions: the scale D^-1/2 of the scores is split evenly between q and k;
-// packed documents must be contiguous, for the state starts anew at each; full attention without the own token (own=no)
-// adds two scans, from the front and from the back; linear(identity) = pointwise(identity, alpha=0). Kept: x, y, v.
+// packed documents must be contiguous, for the state starts anew at each; full attention without the own token
+// (attend_to_self=no) adds two scans, from the front and from the back; linear(identity) = pointwise(identity,
+// alpha=0). Kept: x, y, v.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/attentions/running_sums.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/running_sums.h"
 
 namespace orrery::nn {
 namespace {
@@ -31,18 +32,18 @@ namespace {
 // two such ranges: those before it and, of a full attention, those after it.  The latter are `reversed`: queries and
 // keys are counted from the last to the first.
 struct Ranges {
-  bool causal, own, reversed;
+  bool causal, attend_to_self, reversed;
   int64_t offset, queries, keys;
-  const int32_t *lengths, *query_documents, *key_documents;
+  const int32_t *lengths, *query_document_ids, *key_document_ids;
   int32_t* ranges;  // (B, Tq, 2)
 
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {  // r: query i of a sequence, counted as the ranges are
     const int64_t sequence = r / queries, i = reversed ? queries - 1 - r % queries : r % queries;
     int64_t begin = 0, end = keys;
-    if (query_documents) {
-      const int32_t id = query_documents[sequence * queries + i];
-      const int32_t* const of_key = key_documents + sequence * keys;
+    if (query_document_ids) {
+      const int32_t id = query_document_ids[sequence * queries + i];
+      const int32_t* const of_key = key_document_ids + sequence * keys;
       const int all = static_cast<int>(keys);
       begin = all - row.max([=](int j) { return of_key[j] == id ? all - j : 0; });  // all keys, if none is of it
       end = begin + row.sum([=](int j) { return of_key[j] == id ? 1 : 0; });
@@ -52,8 +53,8 @@ struct Ranges {
     if (lengths) end = smaller(end, lengths[sequence]);
     if (causal) end = smaller(end, i + offset + 1);
     end = larger(begin, end);
-    if (!own && reversed) begin = smaller(larger(begin, i + offset + 1), end);
-    if (!own && !reversed) end = larger(begin, smaller(end, i + offset));
+    if (!attend_to_self && reversed) begin = smaller(larger(begin, i + offset + 1), end);
+    if (!attend_to_self && !reversed) end = larger(begin, smaller(end, i + offset));
     int32_t* const out = ranges + 2 * r;
     const int64_t first = reversed ? keys - end : begin, last = reversed ? keys - begin : end;
     row.once([=] { out[0] = static_cast<int32_t>(first), out[1] = static_cast<int32_t>(last); });
@@ -111,14 +112,14 @@ struct LinearRead {
   std::vector<Visible> visible(const Tensor& query, const Tensor& key) const {
     const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
     const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
-    if (options.query_documents && query.device() == Device::cpu) check_contiguous(batch, queries, keys);
+    if (options.query_document_ids && query.device() == Device::cpu) check_contiguous(batch, queries, keys);
     std::vector<Visible> all;
     for (const bool reversed : {false, true}) {
-      if (reversed && (options.own || options.causal)) continue;
+      if (reversed && (options.attend_to_self || options.causal)) continue;
       all.push_back({Tensor::empty(Shape{batch, queries, 2}, Dtype::i32, query.device()), reversed});
-      rows(query.device(), batch * queries, options.query_documents ? static_cast<int>(keys) : 1,
-           Ranges{options.causal, options.own, reversed, options.query_offset, queries, keys, numbers(options.lengths),
-                  numbers(options.query_documents), numbers(options.key_documents),
+      rows(query.device(), batch * queries, options.query_document_ids ? static_cast<int>(keys) : 1,
+           Ranges{options.causal, options.attend_to_self, reversed, options.query_offset, queries, keys,
+                  numbers(options.lengths), numbers(options.query_document_ids), numbers(options.key_document_ids),
                   all.back().ranges.mutable_data<int32_t>()});
     }
     return all;
@@ -126,8 +127,8 @@ struct LinearRead {
   // Documents that are not give wrong sums on a device, which cannot tell.
   void check_contiguous(int64_t batch, int64_t queries, int64_t keys) const {
     for (int64_t sequence = 0; sequence < batch; ++sequence) {
-      const int32_t *const of_query = options.query_documents.data<int32_t>() + sequence * queries,
-                           *const of_key = options.key_documents.data<int32_t>() + sequence * keys;
+      const int32_t *const of_query = options.query_document_ids.data<int32_t>() + sequence * queries,
+                           *const of_key = options.key_document_ids.data<int32_t>() + sequence * keys;
       for (int64_t i = 0, last = 0; i < queries; ++i) {
         if (i > 0 && of_query[i] == of_query[i - 1]) continue;
         const int64_t first = std::find(of_key + last, of_key + keys, of_query[i]) - of_key;
@@ -181,13 +182,13 @@ struct LinearRead {
     if (x.dtype() == Dtype::bf16) {
       Saved none;
       const Tensor o = forward(none, x.to(Dtype::f32), y.to(Dtype::f32), v.to(Dtype::f32)).to(Dtype::bf16);
-      saved.keep(x, y, v);
+      saved.save(x, y, v);
       return o;
     }
     const Tensor o = Tensor::zeros(x.shape().with(-1, v.size(-1)), x.dtype(), x.device());
     for (const Visible& see : visible(x, y))
       of_type(x.dtype(), [&]<class T>() { add_outputs<T>(x.device(), inputs<T>(x, y, v, see), write<T>(o, see)); });
-    saved.keep(x, y, v);
+    saved.save(x, y, v);
     return o;
   }
 
@@ -272,7 +273,7 @@ class LinearAttention final : public AttentionLayer {
 };
 REGISTER_ATTENTION(LinearAttention);
 const bool cases =
-    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, own=no)"});
+    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, attend_to_self=no)"});
 
 }  // namespace
 }  // namespace orrery::nn

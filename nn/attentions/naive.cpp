@@ -3,7 +3,7 @@
 //   w_ij = F(<q_i, k_j> / sqrt(D)),   o_i = sum_j w_ij v_j,   ds_ij = F'(s_ij) <do_i, v_j>
 // With scores and values of variance 1 and F = relu, o has variance n / 2 for n keys.  Equals pointwise(F, alpha=0).
 // Kept: q, k, v.  No (T, T) array exists.
-#include "nn/attention.h"
+#include "nn/attentions/base/attention.h"
 
 namespace orrery::nn {
 namespace {

@@ -5,13 +5,13 @@
 //   ds_ij = L_i^-alpha F'(s_ij) g_ij                     for each pair on its own: a row of ds does not add up to 0
 //   dalpha = -sum_i ln L_i <do_i, o_i>                   because dw / dalpha = -ln L w
 // L^-alpha is linear in what is read, so it is applied there, once and in the arithmetic type; F and F' run inside the
-// tiles of engine/attend.h.  What the paper leaves open: the mask selects a weight of zero after F, because F(0) and
-// F(-infinity) need not be zero; L is named and recorded (nn/length.h); alpha may be learned, one number a layer.
-// Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/attention_case.h"
-#include "nn/length.h"
+// tiles of engine/base/attention.h.  What the paper leaves open: the mask selects a weight of zero after F, because
+// F(0) and F(-infinity) need not be zero; L is named and recorded (nn/attentions/base/length.h); alpha may be
+// learned, one number a layer. Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/attentions/base/length.h"
 
 namespace orrery::nn {
 namespace {

@@ -8,12 +8,12 @@
 // With both, which no paper has, the temperature comes first, c tanh(s / (t c)): the cap then bounds what the
 // exponential sees by c whatever t learns, and the division stays on the query, T D numbers and not T^2.
 // entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which takes the rows' entropies from here.
-// Everything else, forward and backward, tile by tile: engine/attend.h.  Kept: q, k, v, o, and the log-sum-exp of each
-// row, (B, H, T).  No (T, T) array exists.
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/attention_case.h"
-#include "nn/loss.h"
+// Everything else, forward and backward, tile by tile: engine/base/attention.h.  Kept: q, k, v, o, and the
+// log-sum-exp of each row, (B, H, T).  No (T, T) array exists.
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
 namespace {
@@ -97,7 +97,7 @@ const bool cases = add_attention_cases(
 const bool own_sequence_cases =
     add_attention_cases("softmax",
                         {"softmax(span=fixed(3))", "softmax(span=adaptive_span(8, R=4), persistent=3)",
-                         "softmax(span=dynamic_span(9, R=5), own=yes)"},
+                         "softmax(span=dynamic_span(9, R=5), attend_to_self=yes)"},
                         false);
 const bool dropping = add_attention_case(
     "attention", "softmax",

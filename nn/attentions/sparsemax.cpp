@@ -6,11 +6,11 @@
 //   ds_j = g_j - mean_A g   for j in A,   0 elsewhere;   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/attention_case.h"
-#include "nn/attentions/row_rule.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/attentions/base/row_rule.h"
 
 namespace orrery::nn {
 namespace {

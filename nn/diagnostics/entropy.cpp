@@ -4,12 +4,12 @@
 // ln T is 4.852.  Bins of that ceiling reproduce the figures of the paper; bins of ln T do not.
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/check.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/scalar.h"
-#include "nn/diagnostics.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+#include "engine/base/dispatch.h"
+#include "engine/base/scalar.h"
+#include "engine/loops/loops.h"
+#include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
@@ -40,7 +40,7 @@ Tensor row_entropy(const Tensor& weights) {
   const Tensor entropy = Tensor::empty(weights.shape().without(-1),
                                        weights.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, weights.device());
   dispatch(weights.dtype(), "row_entropy", [&]<class T>() {
-    rows(weights.device(), entropy.count(), static_cast<int>(weights.size(-1)),
+    rows(weights.device(), entropy.numel(), static_cast<int>(weights.size(-1)),
          Entropy<T>{{weights.data<T>()}, entropy.mutable_data<Arithmetic<T>>()});
   });
   return entropy;
@@ -60,7 +60,7 @@ std::array<double, 4> entropy_histogram(const Tensor& entropies, double ceiling)
     const double quarter = std::floor(4 * h / ceiling);
     share[static_cast<size_t>(quarter < 0 ? 0 : quarter > 3 ? 3 : quarter)] += 1;
   }
-  for (double& s : share) s /= static_cast<double>(entropies.count());
+  for (double& s : share) s /= static_cast<double>(entropies.numel());
   return share;
 }
 

@@ -9,12 +9,12 @@
 #include <functional>
 #include <numeric>
 
-#include "engine/autograd.h"
-#include "engine/check.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/diagnostics.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
@@ -31,7 +31,7 @@ struct IsSaturated {
 template <class T>
 struct IsZero {  // and visible; and visible
   In<T> weights, visible;
-  HOST_DEVICE Several<double, 2> operator()(int64_t i, int64_t) const {
+  HOST_DEVICE Values<double, 2> operator()(int64_t i, int64_t) const {
     const bool seen = !visible || visible[i] != 0;
     return {{seen && weights[i] == 0 ? 1.0 : 0.0, seen ? 1.0 : 0.0}};
   }
@@ -42,9 +42,9 @@ struct IsZero {  // and visible; and visible
 double saturation_share(const Tensor& x, double alpha, double threshold) {
   const Tensor count = Tensor::empty(Shape{}, Dtype::f64, x.device());
   dispatch(x.dtype(), "saturation_share", [&]<class T>() {
-    reduce(x.device(), 1, x.count(), 1, IsSaturated<T>{{x.data<T>()}, alpha, threshold}, count.mutable_data<double>());
+    reduce(x.device(), 1, x.numel(), 1, IsSaturated<T>{{x.data<T>()}, alpha, threshold}, count.mutable_data<double>());
   });
-  return count.item() / static_cast<double>(std::max<int64_t>(1, x.count()));
+  return count.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
 }
 
 double zero_share(const Tensor& weights, const Tensor& visible) {
@@ -52,7 +52,7 @@ double zero_share(const Tensor& weights, const Tensor& visible) {
   const Tensor mask = visible ? broadcast_to(visible.to(weights.dtype()), weights.shape()) : Tensor();
   const Tensor zeros = Tensor::empty(Shape{}, Dtype::f64, weights.device()), seen = Tensor::empty_like(zeros);
   dispatch(weights.dtype(), "zero_share", [&]<class T>() {
-    reduce(weights.device(), 1, weights.count(), 1, IsZero<T>{{weights.data<T>()}, {mask ? mask.data<T>() : nullptr}},
+    reduce(weights.device(), 1, weights.numel(), 1, IsZero<T>{{weights.data<T>()}, {mask ? mask.data<T>() : nullptr}},
            Outputs<double, 2>{{zeros.mutable_data<double>(), seen.mutable_data<double>()}});
   });
   return zeros.item() / std::max(1.0, seen.item());

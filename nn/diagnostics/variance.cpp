@@ -3,10 +3,10 @@
 //   ratio = Var(output) / Var(residual),   Var x = mean (x - mean x)^2 over all elements, in f64
 #include <algorithm>
 
-#include "engine/check.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "nn/diagnostics.h"
+#include "engine/base/check.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
@@ -26,9 +26,9 @@ double variance(const Tensor& x) {
   const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device());
   const auto average = [&](double mean, bool squared) {
     dispatch(x.dtype(), "variance_ratio", [&]<class T>() {
-      reduce(x.device(), 1, x.count(), 1, Power<T>{{x.data<T>()}, mean, squared}, total.mutable_data<double>());
+      reduce(x.device(), 1, x.numel(), 1, Power<T>{{x.data<T>()}, mean, squared}, total.mutable_data<double>());
     });
-    return total.item() / static_cast<double>(std::max<int64_t>(1, x.count()));
+    return total.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
   };
   return average(average(0, false), true);
 }

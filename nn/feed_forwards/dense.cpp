@@ -6,13 +6,13 @@
 //   dx = dz W_in,   dW_in = dz^T x,   db_in = sum of the rows of dz
 // Kept: x and z, R (C + S) numbers.  a is computed again in backward, in the epilogue of the product that makes da, so
 // that it costs one pass over a tile that is in the cache and no memory between forward and backward.
-#include "engine/autograd.h"
-#include "engine/matmul.h"
-#include "engine/ops.h"
-#include "nn/feed_forwards/conversions.h"
-#include "nn/feed_forwards/pointwise.h"
-#include "nn/gradient_case.h"
-#include "nn/linear.h"
+#include "engine/autograd/autograd.h"
+#include "engine/matmul/matmul.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/conversions.h"
+#include "nn/feed_forwards/base/pointwise.h"
+#include "nn/layers/linear.h"
 
 namespace orrery::nn {
 namespace {
@@ -32,19 +32,19 @@ struct Activate {  // a = F(z)
   }
 };
 template <class T>
-struct Pullback {  // a = F(z), dz = F'(z) da, in place of da
+struct HiddenGradients {  // a = F(z), dz = F'(z) da, in place of da
   const Activation& activation;
   const T* z;
   T* a;
   int64_t slots;
   static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* da) {
-    const Pullback& my = *static_cast<const Pullback*>(object);
+    const HiddenGradients& my = *static_cast<const HiddenGradients*>(object);
     const int64_t at = row * my.slots + column;
-    my.activation.pullback(dtype_of<T>, my.z + at, da, my.a + at, da, columns);
+    my.activation.tile_backward(dtype_of<T>, my.z + at, da, my.a + at, da, columns);
   }
   static void on_card(const void* object, const cuda::Matmul<T, T>& product, int parts_of_f32) {
-    const Pullback& my = *static_cast<const Pullback*>(object);
-    my.activation.multiply_pullback(dtype_of<T>, &product, parts_of_f32, my.z, my.a);
+    const HiddenGradients& my = *static_cast<const HiddenGradients*>(object);
+    my.activation.multiply_backward(dtype_of<T>, &product, parts_of_f32, my.z, my.a);
   }
 };
 
@@ -65,7 +65,7 @@ struct DenseFeedForward {
                                .bias = input_bias ? input_bias.data<T>() : nullptr};
     multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
                 {z.mutable_data<T>()}, epilogue);
-    saved.keep(x, input, z, output);
+    saved.save(x, input, z, output);
     return linear(a, output, output_bias, residual);
   }
   template <class T>
@@ -73,9 +73,9 @@ struct DenseFeedForward {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
     const int64_t rows = x.shape().rows(), slots = input.size(0);
     const Tensor a = Tensor::empty_like(z), dz = Tensor::empty_like(z);
-    const Pullback<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
+    const HiddenGradients<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
     multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                {dz.mutable_data<T>()}, {&epilogue, Pullback<T>::row, Pullback<T>::on_card});
+                {dz.mutable_data<T>()}, {&epilogue, HiddenGradients<T>::row, HiddenGradients<T>::on_card});
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);
@@ -110,8 +110,8 @@ class Dense final : public SlotReader {
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)
       : function_(settings.activation),
-        input_(o.width, o.inner, {.bias = o.bias, .weight = normal(o.deviation)}),
-        output_(o.inner, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {}
+        input_(o.width, o.d_ff, {.bias = o.bias, .weight = normal(o.std)}),
+        output_(o.d_ff, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
     return dense_feed_forward(x, function_, input_.weight.value, input_.bias.value, output_.weight.value,

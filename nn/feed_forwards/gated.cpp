@@ -8,18 +8,18 @@
 // The gate and the linear part are one product with 2 S columns, and dx and dW one product each.
 // Kept: x and z, R (C + 2 S) numbers.  h is computed again in backward, together with dg and du, in the epilogue of the
 // product that makes dh.
-// Convention: S is the block's inner size as given; the paper's factor 2/3, with which the three matrices have as many
+// Convention: S is the block's d_ff as given; the paper's factor 2/3, with which the three matrices have as many
 // parameters as the two of a dense layer, is applied by two_thirds=yes, rounded to the nearest whole number.
 // Biases, which the paper leaves out, follow the block's setting.
 #include <algorithm>
 #include <type_traits>
 
-#include "engine/matmul.h"
-#include "engine/ops.h"
-#include "engine/parallel.h"
-#include "nn/feed_forwards/pointwise.h"
-#include "nn/gradient_case.h"
-#include "nn/linear.h"
+#include "engine/base/parallel.h"
+#include "engine/matmul/matmul.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/pointwise.h"
+#include "nn/layers/linear.h"
 
 namespace orrery::nn {
 namespace {
@@ -56,18 +56,18 @@ Tensor gated(const Activation& activation, const Tensor& z) {
 }
 
 template <class T>
-struct Pullback {  // dz, and h in place of dh
+struct HiddenGradients {  // dz, and h in place of dh
   const Activation& activation;
   const T* z;
   T* dz;
   int64_t slots;
   static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* dh) {
-    const Pullback& my = *static_cast<const Pullback*>(object);
+    const HiddenGradients& my = *static_cast<const HiddenGradients*>(object);
     const int64_t at = 2 * my.slots * row + column;
     const T *const g = my.z + at, *const u = g + my.slots;
     T *const dg = my.dz + at, *const du = dg + my.slots;
     for (int64_t i = 0; i < columns; ++i) dg[i] = u[i] * dh[i];
-    my.activation.pullback(dtype_of<T>, g, dg, du, dg, columns);  // du receives F(g), which the loop below reads
+    my.activation.tile_backward(dtype_of<T>, g, dg, du, dg, columns);  // du receives F(g), which the loop below reads
     for (int64_t i = 0; i < columns; ++i) {
       const T f = du[i];
       du[i] = f * dh[i];
@@ -81,7 +81,7 @@ Tensor pulled_back(const Activation& activation, const Tensor& z, const Tensor& 
   const std::vector<Tensor> halves = split(z, 2, -1);
   const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);
   activation.kernels().gate_backward(activation.constants().data(), dh.device(), dh.dtype(), halves[0].raw(),
-                                     halves[1].raw(), dh.raw(), dg.mutable_raw(), du.mutable_raw(), dh.count());
+                                     halves[1].raw(), dh.raw(), dg.mutable_raw(), du.mutable_raw(), dh.numel());
   return concatenate({dg, du}, -1);
 }
 
@@ -94,7 +94,7 @@ struct GatedFeedForward {
   Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
                     const Tensor& output_bias, const Tensor& residual) const {
     const Tensor z = linear(x, input, input_bias);
-    saved.keep(x, input, z, output);
+    saved.save(x, input, z, output);
     return linear(gated<T>(activation, z), output, output_bias, residual);
   }
   template <class T>
@@ -107,9 +107,9 @@ struct GatedFeedForward {
     } else {
       using A = Arithmetic<T>;
       h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device()), dz = Tensor::empty_like(z);
-      const Pullback<A> epilogue{activation, z.data<A>(), dz.mutable_data<A>(), slots};
+      const HiddenGradients<A> epilogue{activation, z.data<A>(), dz.mutable_data<A>(), slots};
       multiply<A>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
-                  {h.mutable_data<A>()}, {&epilogue, Pullback<A>::row});
+                  {h.mutable_data<A>()}, {&epilogue, HiddenGradients<A>::row});
     }
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
@@ -136,7 +136,7 @@ class Gated final : public Sublayer {
     template <class V>
     void visit(V& v) {
       v("activation", activation, "F, any activation");
-      v("two_thirds", two_thirds, "S is 2/3 of the inner size: as many parameters as a dense layer");
+      v("two_thirds", two_thirds, "S is 2/3 of d_ff: as many parameters as a dense layer");
     }
   };
   static inline const Info info{.name = "gated",
@@ -148,9 +148,9 @@ class Gated final : public Sublayer {
   Gated(const Spec& spec, const FeedForwardOptions& options) : Gated(settings_from<Settings>(spec), options) {}
   Gated(const Settings& settings, const FeedForwardOptions& o)
       : function_(settings.activation),
-        slots_(settings.two_thirds ? std::max<int64_t>(1, (2 * o.inner + 1) / 3) : o.inner),
-        input_(o.width, 2 * slots_, {.bias = o.bias, .weight = normal(o.deviation)}),
-        output_(slots_, o.width, {.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)}) {}
+        slots_(settings.two_thirds ? std::max<int64_t>(1, (2 * o.d_ff + 1) / 3) : o.d_ff),
+        input_(o.width, 2 * slots_, {.bias = o.bias, .weight = normal(o.std)}),
+        output_(slots_, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
     if (function_.fixed())

@@ -7,7 +7,7 @@
 // for softmax:               dp = a (da - sum_s a da)        the row rule of papers.md's softmax
 // for both:                  dV = a^T g,   dK = scale dp^T x,   dx = scale dp K
 // Neither formula is written here: with F this is the operation of dense.cpp with W_in = K and W_out = V^T, and with
-// softmax it is attention to slots, one head of C channels, without a context (engine/attend.h).
+// softmax it is attention to slots, one head of C channels, without a context (engine/base/attention.h).
 // Kept with F: x, p, and V turned.  Kept with softmax: x, a V, and the log-sum-exp of each row; no (R, S) array exists.
 // With norm=layer also what layer normalization keeps.
 //
@@ -17,14 +17,14 @@
 // e / S times that of V: 2.7e-7 for S = 4096 and values of 0.02, far below the usual epsilon of 1e-5, which would
 // divide by epsilon instead of normalizing.  So epsilon is 1e-12 here; it could be larger with larger values, but those
 // would take relatively smaller steps.
-#include "nn/feed_forwards/conversions.h"
-#include "nn/feed_forwards/pointwise.h"
+#include "nn/feed_forwards/base/conversions.h"
+#include "nn/feed_forwards/base/pointwise.h"
 
-#include "engine/ops.h"
-#include "engine/watch.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
-#include "nn/slots.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/slots.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
 namespace {
@@ -39,7 +39,7 @@ class Memory final : public SlotReader {
     template <class V>
     void visit(V& v) {
       v("function", function, "softmax over the slots, or any activation");
-      v("slots", slots, "keys and values; 0: the block's inner size", at_least(0));
+      v("slots", slots, "keys and values; 0: the block's d_ff", at_least(0));
       v("norm", norm, "normalization of what is read, before the residual", one_of({"none", "layer"}));
       v("scale", scale, "factor of the scores of softmax", above(0));
       v("epsilon", epsilon, "of norm=layer: added to the variance", above(0));
@@ -54,9 +54,9 @@ class Memory final : public SlotReader {
 
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
-    const Shape shape{settings.slots ? settings.slots : o.inner, o.width};
-    key_ = Parameter(shape, normal(o.deviation));
-    value_ = Parameter(shape, scaled_normal(o.deviation, o.layers));
+    const Shape shape{settings.slots ? settings.slots : o.d_ff, o.width};
+    key_ = Parameter(shape, normal(o.std));
+    value_ = Parameter(shape, scaled_normal(o.std, o.layers));
     if (settings.function.name == "softmax") {
       check(settings.function.items.empty(), "memory: '", settings.function,
             "': softmax takes no settings here; scale is one of memory");
@@ -138,7 +138,7 @@ REGISTER_FEED_FORWARD(Memory);
 MakeGradientCase case_of(const std::string& spec, const GradientCase::Function& reference) {
   return [=](const CaseTensors& random) {
     GradientCase test = module_case(
-        {.module = make_feed_forward(parse_spec(spec), {.width = 5, .inner = 7}), .input = {2, 3, 5}}, random);
+        {.module = make_feed_forward(parse_spec(spec), {.width = 5, .d_ff = 7}), .input = {2, 3, 5}}, random);
     test.reference = reference;
     return test;
   };

@@ -3,9 +3,9 @@
 // reads: Sukhbaatar et al. 2019, arXiv:1907.01470.  A block leaves out the normalization before it, too.
 //   dr = dy,   dx = 0
 // Kept: nothing; without a residual y is 0.
-#include "engine/ops.h"
-#include "nn/feed_forward.h"
-#include "nn/gradient_case.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/feed_forward.h"
 
 namespace orrery::nn {
 namespace {
@@ -34,7 +34,7 @@ class None final : public Sublayer {
 REGISTER_FEED_FORWARD(None);
 
 GradientCase gradient_case(const CaseTensors& random) {
-  const std::shared_ptr<Sublayer> none = make_feed_forward(parse_spec("none"), {.width = 5, .inner = 7});
+  const std::shared_ptr<Sublayer> none = make_feed_forward(parse_spec("none"), {.width = 5, .d_ff = 7});
   return {{{"x", random({2, 5})}, {"residual", random({2, 5})}},
           [none](const auto& in) {
             Pass pass;

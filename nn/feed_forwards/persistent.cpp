@@ -4,24 +4,24 @@
 // x_h are the D = C / H channels of head h: every head has slots of its own, (N, H, D).  With g = dy:
 //   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n
 //   K_hn
-// forward and backward of engine/attend.h with the slots as the only keys.
+// forward and backward of engine/base/attention.h with the slots as the only keys.
 // Kept: x, y, K and V in use, and the log-sum-exp of each row and head; no (R, N) array exists.  With projections also
 // what they keep.
 //
-// Conventions.  scale is 1 / sqrt(D) unless given.  Stored and used numbers differ as nn/slots.h says (scaled=no: they
-// do not), so K and V in use are N(0, 1) and y has a variance of about e / N.  With one head this is
+// Conventions.  scale is 1 / sqrt(D) unless given.  Stored and used numbers differ as nn/attentions/base/slots.h says
+// (scaled=no: they do not), so K and V in use are N(0, 1) and y has a variance of about e / N.  With one head this is
 // memory(softmax, scale=1 / sqrt(C)) exactly.  Nothing else stands around the slots: 2 N C parameters, as many as a
 // dense layer without biases of inner size N.  projections=yes: x becomes x W_q^T before and y becomes y W_o^T behind,
 // the whole all-attention layer; without them heads do not mix.
 #include <cmath>
 
-#include "engine/ops.h"
-#include "engine/watch.h"
-#include "nn/feed_forward.h"
-#include "nn/feed_forwards/conversions.h"
-#include "nn/gradient_case.h"
-#include "nn/linear.h"
-#include "nn/slots.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/slots.h"
+#include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/conversions.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/linear.h"
 
 namespace orrery::nn {
 namespace {
@@ -34,7 +34,7 @@ class Persistent final : public SlotReader {
     bool scaled = true, projections = false;
     template <class V>
     void visit(V& v) {
-      v("slots", slots, "keys and values of each head; 0: the block's inner size", at_least(0));
+      v("slots", slots, "keys and values of each head; 0: the block's d_ff", at_least(0));
       v("heads", heads, "parts of the channels, each with slots of its own", at_least(1));
       v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", at_least(0));
       v("dropout", dropout, "share of the weights set to zero while training", share());
@@ -57,8 +57,8 @@ class Persistent final : public SlotReader {
       : dropout_(settings.dropout), slots_(slots_spec(settings, o), settings.heads, head_size(settings, o)) {
     scale_ = settings.scale > 0 ? settings.scale : 1 / std::sqrt(static_cast<double>(head_size(settings, o)));
     if (!settings.projections) return;
-    const Linear::Options query{.bias = o.bias, .weight = normal(o.deviation)};
-    const Linear::Options output{.bias = o.bias, .weight = scaled_normal(o.deviation, o.layers)};
+    const Linear::Options query{.bias = o.bias, .weight = normal(o.std)};
+    const Linear::Options output{.bias = o.bias, .weight = scaled_normal(o.std, o.layers)};
     query_ = std::make_unique<Linear>(o.width, o.width, query);
     output_ = std::make_unique<Linear>(o.width, o.width, output);
   }
@@ -93,7 +93,7 @@ class Persistent final : public SlotReader {
   }
   static Spec slots_spec(const Settings& settings, const FeedForwardOptions& o) {
     Spec spec{.name = "slots", .items = {}};
-    set_item(spec, "N", Spec{std::to_string(settings.slots ? settings.slots : o.inner), {}});
+    set_item(spec, "N", Spec{std::to_string(settings.slots ? settings.slots : o.d_ff), {}});
     set_item(spec, "scaled", Spec{settings.scaled ? "yes" : "no", {}});
     return spec;
   }
@@ -110,7 +110,7 @@ bool add_cases() {
     add_gradient_case(
         "feed_forward", "persistent",
         [spec](const CaseTensors& random) {
-          return module_case({.module = make_feed_forward(parse_spec(spec), {.width = 6, .inner = 7}),
+          return module_case({.module = make_feed_forward(parse_spec(spec), {.width = 6, .d_ff = 7}),
                               .input = {2, 3, 6},
                               .against_simple = true},
                              random);

@@ -5,10 +5,10 @@
 // Kept: x, c and N.  The sum runs in f64, in an order that depends on the size only.
 #pragma once
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
 
 namespace orrery::nn {
 
@@ -16,7 +16,7 @@ template <class F, class T>
 struct CountedTerms {
   F f;
   In<T> x, c;
-  HOST_DEVICE Several<double, 2> operator()(int64_t i, int64_t) const {
+  HOST_DEVICE Values<double, 2> operator()(int64_t i, int64_t) const {
     const bool counts = f.counts(x[i], c[i]);
     return {{counts ? static_cast<double>(f.value(x[i], c[i])) : 0.0, counts ? 1.0 : 0.0}};
   }
@@ -46,11 +46,11 @@ struct CountedMean {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& c) const {
     const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device()), count = Tensor::empty_like(total);
     dispatch(x.dtype(), name, [&]<class T>() {
-      reduce(x.device(), 1, x.count(), 1, CountedTerms<F, T>{f, {x.data<T>()}, {c.data<T>()}},
+      reduce(x.device(), 1, x.numel(), 1, CountedTerms<F, T>{f, {x.data<T>()}, {c.data<T>()}},
              Outputs<double, 2>{{total.mutable_data<double>(), count.mutable_data<double>()}});
     });
     const Tensor at_least_one = maximum(count, Tensor::full(Shape{}, 1, Dtype::f64, x.device()));
-    saved.keep(x, c, at_least_one);
+    saved.save(x, c, at_least_one);
     return (total / at_least_one).to(x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -64,7 +64,7 @@ struct CountedMean {
   Tensor gradient(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &c = saved[1], dx = Tensor::empty_like(x);
     dispatch(x.dtype(), name, [&]<class T>() {
-      map(x.device(), x.count(), CountedSlope<F, T, Second>{f, dy.data<Arithmetic<T>>(), saved[2].data<double>()},
+      map(x.device(), x.numel(), CountedSlope<F, T, Second>{f, dy.data<Arithmetic<T>>(), saved[2].data<double>()},
           dx.mutable_data<T>(), x.data<T>(), c.data<T>());
     });
     return dx;

@@ -8,13 +8,13 @@
 // with their gradient if nobody else owns them, so a vocabulary of 50,000 is held once.
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "engine/scalar.h"
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/base/scalar.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
 namespace {
@@ -65,7 +65,7 @@ template <class A>
 struct LossOfRow {  // and whether it counts
   const A* loss;
   const int32_t* target;
-  HOST_DEVICE Several<double, 2> operator()(int64_t r, int64_t) const {
+  HOST_DEVICE Values<double, 2> operator()(int64_t r, int64_t) const {
     return {{static_cast<double>(loss[r]), target[r] < 0 ? 0.0 : 1.0}};
   }
 };
@@ -81,24 +81,24 @@ struct CrossEntropy {
     const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device()), count = Tensor::empty_like(total);
     dispatch(logits.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
-      rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
+      rows(logits.device(), targets.numel(), static_cast<int>(logits.size(-1)),
            RowLoss<T>{{logits.data<T>()},
                       targets.data<int32_t>(),
                       log_sum.mutable_data<A>(),
                       loss.mutable_data<A>(),
                       static_cast<A>(smoothing)});
-      reduce(logits.device(), 1, targets.count(), 1, LossOfRow<A>{loss.data<A>(), targets.data<int32_t>()},
+      reduce(logits.device(), 1, targets.numel(), 1, LossOfRow<A>{loss.data<A>(), targets.data<int32_t>()},
              Outputs<double, 2>{{total.mutable_data<double>(), count.mutable_data<double>()}});
     });
     const Tensor share = reciprocal(count);
-    saved.keep(logits, targets, log_sum, share);
+    saved.save(logits, targets, log_sum, share);
     return (total * share).to(log_sum.dtype());
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], dz = saved.take(0);
     dispatch(logits.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
-      rows(logits.device(), targets.count(), static_cast<int>(logits.size(-1)),
+      rows(logits.device(), targets.numel(), static_cast<int>(logits.size(-1)),
            RowGradient<T>{{logits.data<T>()},
                           {dz.mutable_data<T>()},
                           targets.data<int32_t>(),
@@ -115,7 +115,7 @@ struct CrossEntropy {
 void check_targets(const Tensor& targets, int64_t classes) {
   const int32_t* const t = targets.data<int32_t>();
   int64_t counted = 0;
-  for (int64_t i = 0; i < targets.count(); ++i) {
+  for (int64_t i = 0; i < targets.numel(); ++i) {
     check(t[i] < classes, "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ", classes - 1,
           " (a negative one leaves its row out)");
     counted += t[i] >= 0;

@@ -12,10 +12,10 @@
 // Kept: e_h, 0 where nothing is paid; of the temperature's operation z and t.
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
 namespace {
@@ -30,7 +30,7 @@ struct Regularize {
     const Tensor counted = where(share, entropies, Tensor::zeros({1}, entropies.dtype(), entropies.device()));
     const Tensor excess = sum(counted * share, {0, 2}) - threshold * ceiling;
     const Tensor active = step(absolute(excess) - ceiling * tolerance), paid = excess * active;
-    saved.keep(paid);
+    saved.save(paid);
     return mean(paid * paid);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
@@ -60,7 +60,7 @@ struct Temper {
     return t.reshape(Shape{t.size(0), t.shape().rank() == 2 ? t.size(1) : 1, 1});
   }
   Tensor forward(Saved& saved, const Tensor& scores, const Tensor& temperature) const {
-    saved.keep(scores, temperature);
+    saved.save(scores, temperature);
     return scores / spread(temperature);
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {

@@ -6,9 +6,9 @@
 // signed weights can have); the slope at S = 1 is 0; the loss is the mean over the rows that are left, over batch and
 // heads: multiply its weight by the number of heads to add heads up as the paper does.
 // Kept: S.
-#include "engine/scalar.h"
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
+#include "engine/base/scalar.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
 #include "nn/losses/counted_mean.h"
 
 namespace orrery::nn {

@@ -5,8 +5,8 @@
 // other optimizers it must be found anew.  A span for each token (dynamic span) is penalized by the same mean, over
 // the tokens that are no padding.
 // Kept: z' and which count.
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
 #include "nn/losses/counted_mean.h"
 
 namespace orrery::nn {

@@ -14,13 +14,13 @@
 // Kept: x, never y; mu and r of each channel.
 #include <algorithm>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
-#include "nn/normalizations/padding.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
+#include "nn/normalizations/base/padding.h"
 
 namespace orrery::nn {
 namespace {
@@ -77,7 +77,7 @@ struct ParameterTerms {  // g xh and g of one element
   const A *mean, *rstd;
   RealTokens real;
   int64_t channels;
-  HOST_DEVICE Several<A, 2> operator()(int64_t i, int64_t r) const {
+  HOST_DEVICE Values<A, 2> operator()(int64_t i, int64_t r) const {
     const int64_t c = i - r * channels;
     const A g = dy[i], xh = (x[i] - mean[c]) * rstd[c];
     return {{real(r) ? g * xh : A(0), real(r) ? g : A(0)}};
@@ -126,7 +126,7 @@ struct BatchNorm {
                       rstd.data<A>(),
                       real_tokens(name, x, lengths)});
     });
-    saved.keep(x, weight, mean, rstd);
+    saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
@@ -186,7 +186,7 @@ class BatchNormalization final : public Module {
                                 .formula = "(x - mean_c) / sqrt(variance_c + epsilon) * weight + bias",
                                 .source = "Ioffe and Szegedy 2015, arXiv:1502.03167",
                                 .parameters = "weight 1, bias 0; buffers: running mean 0, running variance 1",
-                                .keeps = "x, mean and 1/deviation of each channel"};
+                                .keeps = "x, mean and 1/std of each channel"};
 
   BatchNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)),

@@ -8,9 +8,9 @@
 //   dweight = sum of g erf(u),     dbias = sum of g
 // Kept: x.  The gradient dies faster than tanh's: exp(-u^2) against 4 exp(-2 u).
 // The curve is nn/activations/erf.cpp, the operation dynamic.cpp.
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/normalizations/dynamic.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/dynamic.h"
 
 namespace orrery::nn {
 namespace {

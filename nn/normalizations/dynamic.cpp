@@ -7,13 +7,13 @@
 // Kept: x, never y: where F is flat x cannot be had from y, and dalpha needs it.  F(u) is recomputed.
 // dalpha and dshift are sums over batch, tokens and channels: over the tokens in the arithmetic type, in chunks that
 // depend on the sizes only, then over the channels in f64.
-#include "nn/normalizations/dynamic.h"
+#include "nn/normalizations/base/dynamic.h"
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
 
 namespace orrery::nn {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 template <class T>
 struct ByChannel {
   In<T> alpha, shift;
-  HOST_DEVICE Several<double, 2> operator()(int64_t i, int64_t) const { return {{alpha[i], shift[i]}}; }
+  HOST_DEVICE Values<double, 2> operator()(int64_t i, int64_t) const { return {{alpha[i], shift[i]}}; }
 };
 
 struct DynamicNorm {
@@ -41,7 +41,7 @@ struct DynamicNorm {
         activation.constants().data(),
         {x.device(), x.dtype(), x.shape().rows(), x.size(-1), x.raw(), alpha.raw(), s.raw(), w.raw(), b.raw()},
         y.mutable_raw());
-    saved.keep(x, alpha, s, w);
+    saved.save(x, alpha, s, w);
     return y;
   }
   Gradients<5> backward(const Saved& saved, const Tensor& dy) const {

@@ -14,9 +14,9 @@
 // not enlarge a small signal.  The bias is absent where normalizations have none (normalization_bias=no), as in LLaMA.
 //
 // The curve is nn/activations/tanh.cpp, the operation dynamic.cpp, its loops dynamic_kernels.h: DyT is dynamic(tanh).
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/normalizations/dynamic.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/dynamic.h"
 
 namespace orrery::nn {
 namespace {

@@ -10,14 +10,14 @@
 // Kept: x, never y; mu and r of each group.
 #include <algorithm>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "engine/scalar.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
-#include "nn/normalizations/padding.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/base/scalar.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
+#include "nn/normalizations/base/padding.h"
 
 namespace orrery::nn {
 namespace {
@@ -151,7 +151,7 @@ struct ParameterTerms {
   const A* gx;
   In<T> dy;
   RealTokens real;
-  HOST_DEVICE Several<A, 2> operator()(int64_t i, int64_t token) const { return {{gx[i], real(token) ? dy[i] : A(0)}}; }
+  HOST_DEVICE Values<A, 2> operator()(int64_t i, int64_t token) const { return {{gx[i], real(token) ? dy[i] : A(0)}}; }
 };
 
 struct GroupNorm {
@@ -186,7 +186,7 @@ struct GroupNorm {
     dispatch(x.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
       const Parts p = parts(x);
-      const int64_t count = of_parts.count();
+      const int64_t count = of_parts.numel();
       const int n = static_cast<int>(size(x));
       rows(x.device(), count, n, PartSum<T>{{x.data<T>()}, of_parts.mutable_data<A>(), p});
       mean = means<A>(x, of_parts);
@@ -201,7 +201,7 @@ struct GroupNorm {
                       rstd.data<A>(),
                       p});
     });
-    saved.keep(x, weight, mean, rstd);
+    saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
@@ -215,10 +215,10 @@ struct GroupNorm {
       const int n = static_cast<int>(size(x));
       const In<T> in{x.data<T>()}, w{weight.data<T>()}, g{dy.data<T>()};
       const A *const m = mean.data<A>(), *const s = rstd.data<A>();
-      rows(x.device(), h.count(), n,
+      rows(x.device(), h.numel(), n,
            BackwardSums<T>{in, w, g, m, s, h.mutable_data<A>(), hx.mutable_data<A>(), gx.mutable_data<A>(), p});
       const Tensor mean_h = means<A>(x, h), mean_hx = means<A>(x, hx);
-      rows(x.device(), h.count(), n,
+      rows(x.device(), h.numel(), n,
            InputGradient<T>{in, w, g, {dx.mutable_data<T>()}, m, s, mean_h.data<A>(), mean_hx.data<A>(), p});
       reduce(x.device(), 1, x.shape().rows(), x.size(-1), ParameterTerms<T>{gx.data<A>(), g, p.real},
              Outputs<A, 2>{{dweight.mutable_data<A>(), dbias.mutable_data<A>()}});
@@ -260,7 +260,7 @@ class GroupNormalization final : public Module {
                                 .formula = "(x - mean_g) / sqrt(variance_g + epsilon) * weight + bias",
                                 .source = "Wu and He 2018, arXiv:1803.08494",
                                 .parameters = "weight 1, bias 0",
-                                .keeps = "x, mean and 1/deviation of each group"};
+                                .keeps = "x, mean and 1/std of each group"};
 
   GroupNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)) {

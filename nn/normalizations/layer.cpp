@@ -7,13 +7,13 @@
 // Kept: x, and mu and r of each row (2 numbers a row, in the arithmetic type): xh is recomputed.
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "engine/scalar.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/base/scalar.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
 namespace {
@@ -65,7 +65,7 @@ struct ParameterTerms {  // g xh and g of one element
   using A = Arithmetic<T>;
   In<T> x, dy;
   const A *mean, *rstd;
-  HOST_DEVICE Several<A, 2> operator()(int64_t i, int64_t r) const {
+  HOST_DEVICE Values<A, 2> operator()(int64_t i, int64_t r) const {
     const A g = dy[i];
     return {{g * (x[i] - mean[r]) * rstd[r], g}};
   }
@@ -90,7 +90,7 @@ struct LayerNorm {
                       rstd.mutable_data<A>(),
                       static_cast<A>(epsilon)});
     });
-    saved.keep(x, weight, mean, rstd);
+    saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
@@ -132,7 +132,7 @@ class LayerNormalization final : public Module {
                                 .formula = "(x - mean) / sqrt(variance + epsilon) * weight + bias",
                                 .source = "Ba et al. 2016, arXiv:1607.06450",
                                 .parameters = "weight 1, bias 0",
-                                .keeps = "x, mean and 1/deviation of each row"};
+                                .keeps = "x, mean and 1/std of each row"};
 
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
       : weight_(Shape{options.width}, constant(1)) {

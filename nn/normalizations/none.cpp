@@ -1,8 +1,8 @@
 // No normalization:  y = x,  dx = dy.  The same tensor comes out, so a block without normalization pays nothing.
 // Kept: nothing.
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
 namespace {

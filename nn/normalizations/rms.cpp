@@ -6,13 +6,13 @@
 // Kept: x, and r of each row (1 number a row, in the arithmetic type).
 #include <cmath>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "engine/scalar.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/base/scalar.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
 namespace {
@@ -78,7 +78,7 @@ struct RmsNorm {
                       rstd.mutable_data<A>(),
                       static_cast<A>(epsilon)});
     });
-    saved.keep(x, weight, rstd);
+    saved.save(x, weight, rstd);
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {

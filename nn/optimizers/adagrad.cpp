@@ -7,8 +7,8 @@
 // a linear warm-up of 32,000 steps and a constant rate.  Two passes: one for n, one reads p, g, s and writes p, s.
 #include <cmath>
 
-#include "engine/scalar.h"
-#include "nn/optimizers/elementwise.h"
+#include "engine/base/scalar.h"
+#include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {
 namespace {

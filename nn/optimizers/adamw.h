@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "engine/scalar.h"
-#include "nn/optimizers/elementwise.h"
+#include "engine/base/scalar.h"
+#include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {
 

@@ -3,7 +3,7 @@
 // g is already clipped; sign 0 = 0.  Every element moves by the rate, whatever its gradient's size, so the rate is
 // three to ten times smaller and the decay as many times larger than with AdamW (section 5 there).  Vectors and scalars
 // do not decay.  One pass: reads p, g, m, writes p, m.
-#include "nn/optimizers/elementwise.h"
+#include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {
 namespace {

@@ -12,7 +12,7 @@
 // does not decay with AdamW does not decay here.
 #include <cmath>
 
-#include "engine/ops.h"
+#include "engine/ops/ops.h"
 #include "nn/optimizers/adamw.h"
 
 namespace orrery::nn {
@@ -20,7 +20,7 @@ namespace {
 
 bool is_matrix(const Parameter& p) {
   const Shape& shape = p.value.shape();
-  return !p.table && (shape.rank() == 2 || shape.rank() == 4) && shape[0] > 1 && shape.count() > shape[0];
+  return !p.table && (shape.rank() == 2 || shape.rank() == 4) && shape[0] > 1 && shape.numel() > shape[0];
 }
 
 template <class A>
@@ -28,7 +28,7 @@ struct Direction {  // (g, u) -> (u, d)
   const Optimizer::Control* control;
   double momentum;
   bool nesterov;
-  HOST_DEVICE Several<A, 2> operator()(A g, A u) const {
+  HOST_DEVICE Values<A, 2> operator()(A g, A u) const {
     if (control->skip != 0) return {{u, A(0)}};
     const A mu = A(momentum), slope = g * A(control->clip_factor), speed = mu * u + slope;
     return {{speed, nesterov ? slope + mu * speed : speed}};
@@ -100,7 +100,7 @@ class Muon final : public Optimizer {
     for (const FlatParameters::Segment& s : parameters.segments()) {
       int64_t& size = is_matrix(*s.parameter) ? in_matrices : in_others;
       first_.push_back(size);
-      size += s.parameter->value.count();
+      size += s.parameter->value.numel();
     }
     const Tensor& like = parameters.values();
     momentum_ = Tensor::zeros(Shape{in_matrices}, like.dtype(), like.device());
@@ -142,7 +142,7 @@ class Muon final : public Optimizer {
   void update_matrix(const FlatParameters::Segment& s, int64_t first, const Control* control, const Handling& how) {
     const Tensor &p = parameters_.values(), &g = parameters_.gradients();
     const Shape& shape = s.parameter->value.shape();
-    const int64_t count = shape.count(), outputs = shape[0], inputs = count / outputs;
+    const int64_t count = shape.numel(), outputs = shape[0], inputs = count / outputs;
     const double scale = std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(inputs)));
     dispatch(p.dtype(), "muon", [&]<class T>() {
       using A = Arithmetic<T>;

@@ -1,7 +1,7 @@
 // Stochastic gradient descent with momentum.  Sutskever et al. 2013, PMLR 28; the form is PyTorch's.
 //   d = g + decay p,   u <- momentum u + d,   p <- p - rate u         nesterov: p <- p - rate (d + momentum u)
 // g is already clipped; vectors and scalars do not decay.
-#include "nn/optimizers/elementwise.h"
+#include "nn/optimizers/base/elementwise.h"
 
 namespace orrery::nn {
 namespace {

@@ -6,16 +6,16 @@
 // The distance of two tokens is the same in a packed sequence and with a cache.
 //
 // learned=yes: m_h = f_h times the slope above, f_h learned from 1 and kept at least 0.  With ds the gradient of the
-// bias (H, distances), which nn/attend.h sums over all pairs at a distance:  df_h = -sum over d of ds_hd m_h d.
-// Kept: nothing; with learned slopes the constant table (H, distances).
+// bias (H, distances), which nn/attentions/base/fused.h sums over all pairs at a distance:  df_h = -sum over d of
+// ds_hd m_h d. Kept: nothing; with learned slopes the constant table (H, distances).
 #include <bit>
 #include <cmath>
 #include <mutex>
 
-#include "engine/ops.h"
-#include "nn/attention_case.h"
-#include "nn/gradient_case.h"
-#include "nn/position.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/base/gradient_case.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::nn {
 namespace {
@@ -62,7 +62,7 @@ class Alibi final : public Position {
     factor_ = Parameter(Shape{options.heads, 1}, constant(1));
     factor_.decay = false, factor_.lowest = 0;
   }
-  Tensor distance_bias(int64_t distances, Device device) const override {
+  Tensor relative_bias(int64_t distances, Device device) const override {
     const Tensor table = table_of(distances, device);
     return factor_.value ? scaled(table, factor_.value) : table;
   }

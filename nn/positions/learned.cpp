@@ -2,9 +2,9 @@
 //   y[b, t] = x[b, t] + P[p],   dx = dy,   dP[p] = sum of dy[b, t] over the tokens at place p
 // p counts within a document, and goes on from the tokens in a cache.  The operations are a slice, or rows by index if
 // there are documents, and an addition with broadcasting.  Kept: the places, if there are documents.
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/position.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::nn {
 namespace {
@@ -35,7 +35,7 @@ GradientCase case_with(const Pass& pass, std::vector<int32_t> places, const Case
   return {{{"x", random({2, 3, 4})}, {"weight", random({5, 4})}},
           [pass](const auto& in) {
             Pass moved = pass;
-            if (pass.documents) moved.documents = pass.documents.to(in[0].device());
+            if (pass.document_ids) moved.document_ids = pass.document_ids.to(in[0].device());
             return in[0] + rows_at_places("learned positions", in[1], in[0], moved);
           },
           [places](const auto& in) {
@@ -46,7 +46,7 @@ GradientCase whole_case(const CaseTensors& random) { return case_with({}, {0, 1,
 REGISTER_GRADIENT_CASE("position", "learned", whole_case);
 GradientCase documents_case(const CaseTensors& random) {
   Pass pass;
-  pass.documents = Tensor::from(Shape{2, 3}, std::vector<int32_t>{7, 7, 3, 1, 2, 2});
+  pass.document_ids = Tensor::from(Shape{2, 3}, std::vector<int32_t>{7, 7, 3, 1, 2, 2});
   return case_with(pass, {0, 1, 0, 0, 0, 1}, random);
 }
 REGISTER_GRADIENT_CASE("position", "learned", documents_case);

@@ -1,8 +1,8 @@
 // No positions: y = x, dx = dy.  A causal model can still tell places apart, because a token sees how many came before
 // (Haviv et al. 2022, arXiv:2203.16634); to a full attention the context is a set.
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/position.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::nn {
 namespace {

@@ -6,15 +6,15 @@
 //                                                               layers: Raffel et al. 2020, arXiv:1910.10683, without
 //                                                               their buckets
 // With ds the gradient of the scores:  dp_d = scale sum ds_ij q_i  and  db_hd = sum ds_ij  over the pairs at distance d
-// (nn/attend.h); what arises here is a slice of the first distances, whose backward is zero for the others.
-// Conventions: S is the largest distance there is a term for, so the table has S + 1 rows, that of distance 0 is used
-// where a token sees itself, and relative(S) goes with a span of S.  A context that reaches further needs such a span.
-// Content and position are scaled together, as in the authors' code.  A full attention takes |i - j| on both sides.
-// Kept: nothing.
-#include "engine/ops.h"
-#include "nn/attention_case.h"
-#include "nn/gradient_case.h"
-#include "nn/position.h"
+// (nn/attentions/base/fused.h); what arises here is a slice of the first distances, whose backward is zero for the
+// others. Conventions: S is the largest distance there is a term for, so the table has S + 1 rows, that of distance 0
+// is used where a token sees itself, and relative(S) goes with a span of S.  A context that reaches further needs
+// such a span. Content and position are scaled together, as in the authors' code.  A full attention takes |i - j| on
+// both sides. Kept: nothing.
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/base/gradient_case.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::nn {
 namespace {
@@ -52,12 +52,12 @@ class RelativePositions final : public Position {
     else
       bias_ = Parameter(Shape{options.heads, largest_ + 1}, constant(0));
   }
-  Tensor distance_key(int64_t distances) const override {
+  Tensor relative_embedding(int64_t distances) const override {
     if (!keys_.value) return {};
     check_reach(distances);
     return keys_.value.slice(0, distances);
   }
-  Tensor distance_bias(int64_t distances, Device) const override {
+  Tensor relative_bias(int64_t distances, Device) const override {
     if (!bias_.value) return {};
     check_reach(distances);
     return slice(bias_.value, 1, 0, distances);
@@ -90,7 +90,8 @@ GradientCase case_with(const std::string& spec, const CaseTensors& random) {
   return {{{"table", table}, {"weight", keys ? random({tokens, size}) : random({heads, tokens})}},
           [=](const auto& in) {
             parameters_of(*position)[0].parameter->value = in[0];
-            return (keys ? position->distance_key(tokens) : position->distance_bias(tokens, in[0].device())) * in[1];
+            return (keys ? position->relative_embedding(tokens) : position->relative_bias(tokens, in[0].device())) *
+                   in[1];
           },
           [=](const auto& in) {
             const Tensor at = Tensor::from(Shape{tokens}, std::vector<int32_t>{0, 1, 2, 3});

@@ -14,13 +14,13 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/autograd.h"
-#include "engine/dispatch.h"
-#include "engine/loops.h"
-#include "engine/ops.h"
-#include "nn/attention_case.h"
-#include "nn/gradient_case.h"
-#include "nn/position.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/cases.h"
+#include "nn/base/gradient_case.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::nn {
 namespace {
@@ -65,7 +65,7 @@ struct RotatePairs {
     const Tensor y = Tensor::empty_like(x);
     dispatch(x.dtype(), name, [&]<class T>() {
       using A = Arithmetic<T>;
-      rows(x.device(), x.count() / x.size(3), static_cast<int>(rotation.cosine.size(-1)),
+      rows(x.device(), x.numel() / x.size(3), static_cast<int>(rotation.cosine.size(-1)),
            Turn<T>{{x.data<T>()},
                    {y.mutable_data<T>()},
                    rotation.cosine.data<A>(),
@@ -112,7 +112,7 @@ class RotaryPositions final : public Position {
     const Tensor places = places_of(x, pass);
     const auto rows = [&](const Tensor& t) {
       const Tensor next = next_rows("rotary positions", t, x, pass);
-      return places ? gather_rows(t, places) : next;
+      return places ? index_select(t, places) : next;
     };
     return rotate_pairs(x, {rows(table.cosine), rows(table.sine), table.interleaved});
   }

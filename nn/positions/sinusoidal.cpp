@@ -7,9 +7,9 @@
 // embedding drowns in S, and a small GPT has learned next to nothing after a hundred steps.
 #include <cmath>
 
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/position.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/positions/base/position.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,5 +1,5 @@
 // Constant rate after the warm-up:  r = rate.
-#include "nn/schedule.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::nn {
 namespace {

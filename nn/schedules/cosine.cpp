@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "nn/schedule.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::nn {
 namespace {

@@ -5,7 +5,7 @@
 // final_rate play no part: a run can go on at any time.
 #include <cmath>
 
-#include "nn/schedule.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,5 +1,5 @@
 // Linear fall from rate to final_rate over the progress p in [0, 1]:  r = rate + p (final_rate - rate).
-#include "nn/schedule.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::nn {
 namespace {

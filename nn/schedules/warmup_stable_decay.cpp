@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/schedule.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::nn {
 namespace {

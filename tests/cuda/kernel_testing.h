@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "cuda/runtime.h"
-#include "engine/dtype.h"
-#include "engine/storage.h"
+#include "cuda/runtime/runtime.h"
+#include "engine/base/dtype.h"
+#include "engine/tensor/storage.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
 #endif

@@ -5,17 +5,17 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "nn/attention.h"
-#include "nn/diagnostics.h"
-#include "nn/embedding.h"
-#include "nn/feed_forward.h"
-#include "nn/gradient_case.h"
-#include "nn/linear.h"
-#include "nn/loss.h"
-#include "nn/normalization.h"
-#include "nn/position.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/base/gradient_case.h"
+#include "nn/diagnostics/diagnostics.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
+#include "nn/losses/base/loss.h"
+#include "nn/normalizations/base/normalization.h"
+#include "nn/positions/base/position.h"
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/random_tensors.h"
 #if defined(EMULATE_CUDA)
@@ -48,7 +48,7 @@ bool sums_by_index_read() {
     const Tensor table = random_tensor({3, 2}).to(Device::cuda).clone().set_requires_grad();
     const Tensor at = Tensor::from(Shape{2}, std::vector<int32_t>{2, 0}).to(Device::cuda);
     const int64_t before = copies_to_host();
-    sum(gather_rows(table, at)).backward();
+    sum(index_select(table, at)).backward();
     return copies_to_host() != before;
   }();
   return read;
@@ -126,7 +126,7 @@ class Model final : public Module {
     second_ = make_normalization(parse_spec(c.normalization), {.width = width});
     attention_ = make_attention(parse_spec(c.attention),
                                 {.width = width, .heads = heads, .context = context, .position = position_.get()});
-    feed_forward_ = make_feed_forward(parse_spec(c.feed_forward), {.width = width, .inner = 24});
+    feed_forward_ = make_feed_forward(parse_spec(c.feed_forward), {.width = width, .d_ff = 24});
     head_ = std::make_unique<Linear>(width, vocabulary, Linear::Options{});
     name_paths(*this);
   }
@@ -167,7 +167,7 @@ Results step(const Choice& choice, Device device, bool packed) {
   Pass pass;
   pass.training = true, pass.key = RandomKey{3, 4};
   if (packed)
-    pass.documents = whole({2, 9}, {4, 4, 4, 4, 7, 7, 1, 1, 1, 0, 0, 2, 2, 2, 2, 2, 3, 3});
+    pass.document_ids = whole({2, 9}, {4, 4, 4, 4, 7, 7, 1, 1, 1, 0, 0, 2, 2, 2, 2, 2, 3, 3});
   else
     pass.lengths = whole({2}, {9, 6});
   const int64_t before = copies_to_host();

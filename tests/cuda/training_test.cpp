@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/files.h"
-#include "engine/ops.h"
+#include "engine/base/files.h"
+#include "engine/ops/ops.h"
 #include "models/training/checkpoint.h"
 #include "models/training/generation.h"
 #include "models/training/trainer.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "models/catalogue.h"
-#include "nn/activation.h"
+#include "nn/activations/base/activation.h"
 #include "tests/examples/program.h"
 
 using namespace orrery;
@@ -105,7 +105,7 @@ TEST_CASE("list: every registered name with formula and source") {
                            "minimum -0.2785; limits 0, inf"})
     CHECK(contains(silu.out, part));
   CHECK(contains(silu.out, "keeps x"));
-  CHECK(contains(run_orrery({"list", "layer"}).out, "parameters weight 1, bias 0; keeps x, mean and 1/deviation"));
+  CHECK(contains(run_orrery({"list", "layer"}).out, "parameters weight 1, bias 0; keeps x, mean and 1/std"));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
   const Outcome attentions = run_orrery({"list", "attentions"});  // with what the layer's settings bring

@@ -134,7 +134,7 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"gradcheck", "relu", "--device=quantum"}, "gradcheck: device: ");
 #if !defined(ORRERY_CUDA)
   check_error({"bench", "rows", "--device", "cuda"},
-              "device 'cuda': this orrery was built without CUDA; configure with -DCUDA=ON");
+              "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON");
 #endif
   check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
 }

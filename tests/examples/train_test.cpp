@@ -229,7 +229,7 @@ TEST_CASE("train: what cannot be trained is said before anything is written") {
   check_error({"train", "--data=" + text, "--feed_forward=dense("}, "where a name or a number should stand");
 #if !defined(ORRERY_CUDA)
   const std::string without =
-      "device 'cuda': this orrery was built without CUDA; configure with -DCUDA=ON (needs nvcc)";
+      "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON (needs nvcc)";
   check_error({"train", "--data=" + text, "--device=cuda"}, without);
 #endif
   check_error({"train", "--data=" + text, "--graph=yes"}, "train: --graph replays a step on a GPU; it needs");

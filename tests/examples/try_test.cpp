@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string activation(const std::string& name, const std::string& slope) {
-  return "#include \"nn/activation_kernels.h\"\nnamespace {\nstruct Mine {\n"
+  return "#include \"nn/activations/base/kernels.h\"\nnamespace {\nstruct Mine {\n"
          "  static inline const orrery::nn::ActivationInfo info{.name = \"" +
          name +
          "\", .formula = \"x / (1 + x^2)\", .source = \"a test\", .limits = {0, 0}};\n"
@@ -21,10 +21,10 @@ std::string activation(const std::string& name, const std::string& slope) {
 const char* const right_slope = "(1 - x * x) / (d * d)";
 
 // A normalization by the mean absolute value, with its derivative by hand.
-const char* const normalization = R"(#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "nn/gradient_case.h"
-#include "nn/normalization.h"
+const char* const normalization = R"(#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
 namespace {
@@ -34,7 +34,7 @@ struct Divide {  // y = x / m, m = mean |x| + epsilon:  dx = dy / m - sign(x) su
   double epsilon;
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor m = mean(absolute(x), {-1}, true) + epsilon;
-    saved.keep(x, m);
+    saved.save(x, m);
     return x / m;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {

@@ -2,12 +2,12 @@
 // normalization's case whose gradient is wrong, and a name that has no case at all.
 #include <iostream>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "examples/orrery/commands.h"
-#include "nn/activation_kernels.h"
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
+#include "nn/activations/base/kernels.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
 namespace {
@@ -30,7 +30,7 @@ REGISTER_ACTIVATION(WrongGelu);
 struct WrongSquare {
   static constexpr const char* name = "wrong_square";
   Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.keep(x);
+    saved.save(x);
     return x * x;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const { return {saved[0] * dy}; }  // the 2 is missing

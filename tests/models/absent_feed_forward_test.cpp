@@ -15,7 +15,7 @@ using orrery::testing::random_tensor;
 namespace {
 
 Block block_of(const std::string& feed_forward) {
-  return Block({.width = 8, .heads = 2, .inner = 12, .feed_forward = parse_spec(feed_forward)});
+  return Block({.width = 8, .heads = 2, .d_ff = 12, .feed_forward = parse_spec(feed_forward)});
 }
 
 }  // namespace

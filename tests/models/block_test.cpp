@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "models/gpt.h"
 #include "tests/support/random_tensors.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 BlockOptions options() {
   BlockOptions o;
-  o.width = 8, o.heads = 2, o.inner = 12, o.bias = true;
+  o.width = 8, o.heads = 2, o.d_ff = 12, o.bias = true;
   return o;
 }
 // Every parameter away from its initial value, in f64.
@@ -53,7 +53,7 @@ struct Parts {
     return apply(nn::make_attention(o.attention, {.width = 8, .heads = 2, .bias = true}), block, "attention", x);
   }
   Tensor feed_forward(const Tensor& x) const {
-    return apply(nn::make_feed_forward(o.feed_forward, {.width = 8, .inner = 12, .bias = true}), block, "feed_forward",
+    return apply(nn::make_feed_forward(o.feed_forward, {.width = 8, .d_ff = 12, .bias = true}), block, "feed_forward",
                  x);
   }
   Tensor norm(const std::string& name, const Tensor& x) const {

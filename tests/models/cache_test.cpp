@@ -1,9 +1,9 @@
 // Going on from a cache: token by token, a model says what it says about the whole text.
 #include <doctest/doctest.h>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "engine/watch.h"
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
 #include "models/training/generation.h"
 #include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
@@ -92,11 +92,11 @@ TEST_CASE("steps through a cache equal the whole pass, for every attention with 
 }
 
 TEST_CASE("steps through a cache equal the whole pass, for the settings of an attention layer") {
-  for (const char* attention :
-       {"softmax(span=fixed(3))", "softmax(span=adaptive_span(6, R=3))", "softmax(span=dynamic_span(6, R=3), own=yes)",
-        "softmax(persistent=3)", "softmax(persistent=slots(3, split=yes))", "softmax(qk_norm=rms, gate=silu)",
-        "softmax(soft_cap=5, temperature=learned)", "pointwise(gelu, length=row_index)",
-        "pointwise(relu, length=fixed(5), span=adaptive_span(6, R=3))"})
+  for (const char* attention : {"softmax(span=fixed(3))", "softmax(span=adaptive_span(6, R=3))",
+                                "softmax(span=dynamic_span(6, R=3), attend_to_self=yes)", "softmax(persistent=3)",
+                                "softmax(persistent=slots(3, split=yes))", "softmax(qk_norm=rms, gate=silu)",
+                                "softmax(soft_cap=5, temperature=learned)", "pointwise(gelu, length=row_index)",
+                                "pointwise(relu, length=fixed(5), span=adaptive_span(6, R=3))"})
     for (const char* position : {"learned", "relative", "rotary"}) check_steps(attention, position);
   check_steps("softmax(span=fixed(3))", "relative(3)");
 }
@@ -110,10 +110,11 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
   // Learned spans stand in the middle of their range: z = 75, so m > 0 below 10 + 75 + 1.
   for (const Bounded& one :
        {Bounded{"softmax(span=fixed(20))", "learned", 20}, Bounded{"softmax(span=fixed(1))", "rotary", 1},
-        Bounded{"softmax(span=fixed(65))", "alibi", 65}, Bounded{"softmax(span=fixed(65), own=no)", "none", 66},
+        Bounded{"softmax(span=fixed(65))", "alibi", 65},
+        Bounded{"softmax(span=fixed(65), attend_to_self=no)", "none", 66},
         Bounded{"softmax(span=adaptive_span(150, R=10))", "relative(150)", 86},
         Bounded{"softmax(span=adaptive_span(80, R=60))", "none", 81},
-        Bounded{"softmax(span=dynamic_span(40, R=10), own=yes)", "rotary", 41},
+        Bounded{"softmax(span=dynamic_span(40, R=10), attend_to_self=yes)", "rotary", 41},
         Bounded{"pointwise(relu, span=adaptive_span(150, R=10))", "none", 86},
         Bounded{"pointwise(gelu, length=row_index, span=fixed(20))", "relative(20, bias)", 20},
         Bounded{"relu_former(span=fixed(70), persistent=3)", "rotary", 70}}) {
@@ -170,7 +171,7 @@ TEST_CASE("what a cache cannot do is refused with a sentence") {
   (*model)(some_tokens(1, 10), pass);
   CHECK(error_of([&] { (*model)(some_tokens(1, 3), pass); }) ==
         "gpt: the cache holds 10 tokens and 3 come, but the context is 12; begin a new cache with the last of them");
-  pass.documents = Tensor::from({1, 2}, std::vector<int32_t>{0, 1});
+  pass.document_ids = Tensor::from({1, 2}, std::vector<int32_t>{0, 1});
   CHECK(error_of([&] { (*model)(some_tokens(1, 2), pass); }) ==
         "position_embedding: positions: a cache goes on with one text for each sequence, so there can be no documents");
   const auto rotary = make("softmax", "rotary");
@@ -182,7 +183,7 @@ TEST_CASE("generation reads each token once, and begins anew when the context is
   const auto model = make("softmax", "learned");
   const auto reads = [&](int64_t prompt, const SamplingSettings& sampling) {
     std::vector<int64_t> sizes;
-    const Watch watch({"blocks.0.attention.query"},
+    const Hooks hooks({"blocks.0.attention.query"},
                       [&](const std::string&, const Tensor& query) { sizes.push_back(query.size(1)); });
     generate(*model, std::vector<int32_t>(static_cast<size_t>(prompt), 1), sampling);
     return sizes;

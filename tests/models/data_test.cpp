@@ -38,7 +38,7 @@ Tokens count_to(int32_t n) {
   std::iota(tokens.begin(), tokens.end(), 0);
   return tokens;
 }
-Tokens numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.count()}; }
+Tokens numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
 
 TEST_CASE("characters are numbered by code point") {
   const std::string text = "zebra \xC3\xA9t\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\n";  // é, euro sign, a face

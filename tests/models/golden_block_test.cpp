@@ -1,7 +1,7 @@
 // Residual blocks against PyTorch, output and every gradient (tests/golden/blocks.py).
 #include <doctest/doctest.h>
 
-#include "engine/autograd.h"
+#include "engine/autograd/autograd.h"
 #include "models/block.h"
 #include "tests/support/golden_cases.h"
 #include "tests/support/random_tensors.h"
@@ -23,7 +23,7 @@ LearnableNumber number_of(const GoldenCase& test, const std::string& setting) {
 void check_block(const GoldenCase& test) {
   BlockOptions options;
   options.width = test.number("width", 0), options.heads = test.number("heads", 0);
-  options.inner = test.number("inner", 0), options.bias = false;
+  options.d_ff = test.number("inner", 0), options.bias = false;
   options.attention = parse_spec("softmax"), options.feed_forward = parse_spec("dense(relu)");
   options.normalization = parse_spec("layer"), options.normalization_bias = true;
   options.residual_gain = number_of(test, "residual_gain");

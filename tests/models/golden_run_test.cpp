@@ -1,10 +1,10 @@
 // Ten steps of a two-layer GPT, against PyTorch (tests/golden/gpt_two_layers.py).
 #include <doctest/doctest.h>
 
-#include "engine/ops.h"
+#include "engine/ops/ops.h"
 #include "models/gpt.h"
-#include "nn/loss.h"
-#include "nn/optimizer.h"
+#include "nn/losses/base/loss.h"
+#include "nn/optimizers/base/optimizer.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_tensors.h"
 
@@ -42,7 +42,7 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
         nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)"), flat);
     for (int64_t step = 0; step < 10; ++step) {
       INFO("step ", step);
-      flat.forget_gradients();
+      flat.zero_gradients();
       nn::Pass pass;
       const Tensor loss = nn::cross_entropy(model(golden("tokens")[step], pass), golden("targets")[step]);
       loss.backward();

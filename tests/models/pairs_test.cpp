@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/ops.h"
+#include "engine/ops/ops.h"
 #include "models/gpt.h"
-#include "nn/gradient_case.h"
-#include "nn/loss.h"
-#include "nn/optimizer.h"
+#include "nn/base/gradient_case.h"
+#include "nn/losses/base/loss.h"
+#include "nn/optimizers/base/optimizer.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -39,7 +39,7 @@ void train_two_steps(const GptSettings& settings) {
   for (int step = 0; step < 2; ++step) {
     nn::Pass pass;
     pass.training = true;
-    parameters.forget_gradients();
+    parameters.zero_gradients();
     const Tensor loss = nn::cross_entropy(model(tokens(0), pass), tokens(1));
     CHECK(std::isfinite(loss.item()));
     loss.backward();

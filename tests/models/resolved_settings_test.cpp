@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/autograd.h"
-#include "engine/files.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
 #include "models/training/checkpoint.h"
 #include "models/training/trainer.h"
-#include "nn/attention.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/optimizers/base/optimizer.h"
+#include "nn/schedules/base/schedule.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
@@ -57,7 +57,8 @@ Tensor logits_of(const GptSettings& settings) {
 }  // namespace
 
 TEST_CASE("a resolved spec names every setting, those at their defaults too") {
-  const std::string rest = "gate=none, qk_norm=none, scale=0, dropout=0, own=default, span=none, persistent=none)";
+  const std::string rest =
+      "gate=none, qk_norm=none, scale=0, dropout=0, attend_to_self=default, span=none, persistent=none)";
   CHECK(resolved_text("pointwise(relu)") == "pointwise(function=relu, alpha=1, length=keys_visible, " + rest);
   CHECK(resolved_text("pointwise") == resolved_text("pointwise(relu)"));
   CHECK(resolved_text("pointwise(gelu, alpha=learned, length=fixed(64))") ==

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "engine/files.h"
-#include "engine/parallel.h"
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

@@ -7,15 +7,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/autograd.h"
-#include "engine/files.h"
-#include "engine/ops.h"
-#include "engine/parallel.h"
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "engine/ops/ops.h"
 #include "models/training/checkpoint.h"
 #include "models/training/evaluation.h"
 #include "models/training/generation.h"
 #include "models/training/trainer.h"
-#include "nn/loss.h"
+#include "nn/losses/base/loss.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
@@ -211,7 +211,7 @@ TEST_CASE("micro-batches of half the size give the gradient of the whole batch")
   const Tensor tokens = Tensor::from({4, 8}, numbers);
   const auto gradient = [&](int64_t parts) {
     nn::FlatParameters flat(model);
-    flat.forget_gradients();
+    flat.zero_gradients();
     for (int64_t i = 0; i < parts; ++i) {
       const Tensor part = tokens.slice(i * 4 / parts, (i + 1) * 4 / parts);
       nn::Pass pass;

@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "nn/gradient_case.h"
+#include "nn/base/gradient_case.h"
 #include "tests/mutation/mutant.h"
 
 namespace {

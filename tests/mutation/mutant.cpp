@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 
 namespace orrery::mutants {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/attend.h"
+#include "engine/attention/attention.h"
 
 namespace orrery::testing {
 
@@ -53,11 +53,13 @@ Weighting<A> weighting(Kind kind) {
 
 // The tensors that gradients are for.  Empty ones are not given.
 struct Operands {
-  Numbers query, key, value, slot_key, slot_value, distance_key, distance_bias, span;
+  Numbers query, key, value, slot_key, slot_value, relative_embedding, relative_bias, span;
 
-  auto all() { return std::vector{&query, &key, &value, &slot_key, &slot_value, &distance_key, &distance_bias, &span}; }
+  auto all() {
+    return std::vector{&query, &key, &value, &slot_key, &slot_value, &relative_embedding, &relative_bias, &span};
+  }
   auto all() const {
-    return std::vector{&query, &key, &value, &slot_key, &slot_value, &distance_key, &distance_bias, &span};
+    return std::vector{&query, &key, &value, &slot_key, &slot_value, &relative_embedding, &relative_bias, &span};
   }
 };
 struct Results {
@@ -72,7 +74,7 @@ struct Case {
   AttendOptions options = {};
   Kind kind = Kind::softmax;
   bool biased = false, positioned = false, spanned = false, judged = false;  // b, p, z, dS and dH are given
-  std::vector<int32_t> lengths = {}, query_documents = {}, key_documents = {};
+  std::vector<int32_t> lengths = {}, query_document_ids = {}, key_document_ids = {};
   Operands operands = {};
   Numbers output_gradient = {}, sum_gradient = {}, entropy_gradient = {};
 
@@ -91,8 +93,8 @@ struct Case {
                 .value = make(3, s.batch * s.keys * s.key_heads * s.value_size),
                 .slot_key = make(5, s.slots * s.key_heads * s.head_size),
                 .slot_value = make(6, s.slots * s.key_heads * s.value_size),
-                .distance_key = make(7, positioned ? s.distances * s.head_size : 0),
-                .distance_bias = make(8, biased ? s.query_heads * s.distances : 0),
+                .relative_embedding = make(7, positioned ? s.distances * s.head_size : 0),
+                .relative_bias = make(8, biased ? s.query_heads * s.distances : 0),
                 .span = make(9, !spanned                 ? 0
                                 : options.span_per_query ? rows()
                                                          : s.query_heads)};
@@ -107,7 +109,8 @@ struct Case {
   AttendOptions all_options() const {
     AttendOptions o = options;
     if (!lengths.empty()) o.key_lengths = lengths.data();
-    if (!query_documents.empty()) o.query_documents = query_documents.data(), o.key_documents = key_documents.data();
+    if (!query_document_ids.empty())
+      o.query_document_ids = query_document_ids.data(), o.key_document_ids = key_document_ids.data();
     return o;
   }
 };

@@ -16,7 +16,7 @@ inline Case case_of(uint32_t bits, AttendSizes sizes, Kind kind) {
     return bit;
   };
   Case c{.sizes = sizes, .options = {.scale = 0.9 / std::sqrt(sizes.head_size)}, .kind = kind};
-  c.options.causal = next(), c.options.own = next();
+  c.options.causal = next(), c.options.attend_to_self = next();
   c.biased = next(), c.positioned = next(), c.spanned = next(), c.options.span_per_query = next();
   c.options.soft_cap = next() ? 1.5 : 0;
   c.sizes.slots = next() ? sizes.slots : 0;
@@ -69,7 +69,7 @@ inline std::string name_of(const AttendSizes& s) {
 
 // Of these operands some are read by nobody, because of spans and own = false: they may be NaN.
 inline Case case_with_unseen_parts(Kind kind) {
-  Case c{.sizes = medium, .options = {.scale = 0.3, .own = false, .ramp = 5.3}, .kind = kind};
+  Case c{.sizes = medium, .options = {.scale = 0.3, .attend_to_self = false, .ramp = 5.3}, .kind = kind};
   c.biased = c.positioned = c.spanned = c.judged = true;
   c.fill();
   return c;
@@ -77,10 +77,10 @@ inline Case case_with_unseen_parts(Kind kind) {
 inline void spoil_what_nobody_sees(Case& c) {
   // Nobody reads distance 0, nor distances from the end of the longest span on; from query 40 on nobody reads key 3.
   const int64_t width = c.sizes.head_size;
-  std::fill_n(c.operands.distance_key.begin(), width, not_a_number);
-  std::fill(c.operands.distance_key.begin() + 30 * width, c.operands.distance_key.end(), not_a_number);
+  std::fill_n(c.operands.relative_embedding.begin(), width, not_a_number);
+  std::fill(c.operands.relative_embedding.begin() + 30 * width, c.operands.relative_embedding.end(), not_a_number);
   for (int64_t h = 0; h < 2; ++h) {
-    const auto bias = c.operands.distance_bias.begin() + h * c.sizes.distances;
+    const auto bias = c.operands.relative_bias.begin() + h * c.sizes.distances;
     bias[0] = not_a_number;
     std::fill(bias + 30, bias + c.sizes.distances, not_a_number);
   }
@@ -91,11 +91,11 @@ inline void spoil_what_nobody_sees(Case& c) {
 // Every option at once, with all masks.
 inline Case everything_at_once(const AttendSizes& sizes, Kind kind) {
   Case c = case_of(all_choices - 1, sizes, kind);
-  c.options.causal = false, c.options.own = false, c.options.window = 60;
+  c.options.causal = false, c.options.attend_to_self = false, c.options.window = 60;
   for (int64_t b = 0; b < sizes.batch; ++b) {
     c.lengths.push_back(static_cast<int32_t>(sizes.keys - 4 * b));
-    for (int64_t i = 0; i < sizes.queries; ++i) c.query_documents.push_back(static_cast<int32_t>((i + 3 * b) / 50));
-    for (int64_t j = 0; j < sizes.keys; ++j) c.key_documents.push_back(static_cast<int32_t>((j + 3 * b) / 50));
+    for (int64_t i = 0; i < sizes.queries; ++i) c.query_document_ids.push_back(static_cast<int32_t>((i + 3 * b) / 50));
+    for (int64_t j = 0; j < sizes.keys; ++j) c.key_document_ids.push_back(static_cast<int32_t>((j + 3 * b) / 50));
   }
   return c;
 }

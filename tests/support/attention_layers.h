@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/ops.h"
-#include "nn/attention.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
 #include "tests/support/random_tensors.h"
 
 namespace orrery::testing {

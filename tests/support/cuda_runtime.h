@@ -12,7 +12,7 @@
 #error "nvcc must find NVIDIA's <cuda_runtime.h>, not the emulation's"
 #endif
 
-// ---- the language.  __shared__ is missing on purpose: kernels ask shared_memory<T>() of cuda/launch.cuh.
+// ---- the language.  __shared__ is missing on purpose: kernels ask shared_memory<T>() of cuda/runtime/launch.cuh.
 
 #define __global__
 #define __device__

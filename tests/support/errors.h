@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/check.h"
+#include "engine/base/check.h"
 
 namespace orrery::testing {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "engine/check.h"
-#include "engine/ops.h"
-#include "nn/feed_forward.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
+#include "nn/feed_forwards/base/feed_forward.h"
 #include "tests/support/random_tensors.h"
 
 namespace orrery::testing {
@@ -51,14 +51,14 @@ inline Result run(Sublayer& layer, const Tensor& x, const Tensor& dy) {
 }
 // The largest difference, over the size of the first.
 inline double difference(const Tensor& a, const Tensor& b) {
-  return largest_difference(a, b) / std::max(1.0, max(absolute(a.reshape(Shape{a.count()})), 0).item());
+  return largest_difference(a, b) / std::max(1.0, max(absolute(a.reshape(Shape{a.numel()})), 0).item());
 }
 inline double difference(const Result& a, const Result& b) {
   return std::max(difference(a.y, b.y), difference(a.dx, b.dx));
 }
 
 inline constexpr double exact = 1e-12;
-inline const FeedForwardOptions sizes{.width = 5, .inner = 7};
-inline const FeedForwardOptions without_bias{.width = 5, .inner = 7, .bias = false};
+inline const FeedForwardOptions sizes{.width = 5, .d_ff = 7};
+inline const FeedForwardOptions without_bias{.width = 5, .d_ff = 7, .bias = false};
 
 }  // namespace orrery::testing

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "engine/check.h"
+#include "engine/base/check.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/errors.h"
 
@@ -72,13 +72,18 @@ struct StoredOperands {
         value(x.value, s.key_heads * s.value_size),
         slot_key(x.slot_key, s.key_heads * s.head_size),
         slot_value(x.slot_value, s.key_heads * s.value_size),
-        distance_key(x.distance_key, s.head_size),
-        distance_bias(converted<A>(x.distance_bias)),
+        relative_embedding(x.relative_embedding, s.head_size),
+        relative_bias(converted<A>(x.relative_bias)),
         span(converted<A>(x.span)) {}
   AttendInputs<T> inputs() {
-    return {
-        query.in(),   key.in(), value.in(), slot_key.in(), slot_value.in(), distance_key.in(), data_of(distance_bias),
-        data_of(span)};
+    return {query.in(),
+            key.in(),
+            value.in(),
+            slot_key.in(),
+            slot_value.in(),
+            relative_embedding.in(),
+            data_of(relative_bias),
+            data_of(span)};
   }
   AttendGradients<T> gradients() {
     return {query.out(),
@@ -86,8 +91,8 @@ struct StoredOperands {
             value.out(),
             slot_key.out(),
             slot_value.out(),
-            distance_key.out(),
-            data_of(distance_bias),
+            relative_embedding.out(),
+            data_of(relative_bias),
             data_of(span)};
   }
   Operands operands() const {
@@ -96,12 +101,12 @@ struct StoredOperands {
             value.numbers(),
             slot_key.numbers(),
             slot_value.numbers(),
-            distance_key.numbers(),
-            Numbers(distance_bias.begin(), distance_bias.end()),
+            relative_embedding.numbers(),
+            Numbers(relative_bias.begin(), relative_bias.end()),
             Numbers(span.begin(), span.end())};
   }
-  Gapped<T> query, key, value, slot_key, slot_value, distance_key;
-  std::vector<A> distance_bias, span;
+  Gapped<T> query, key, value, slot_key, slot_value, relative_embedding;
+  std::vector<A> relative_bias, span;
 };
 
 template <class T>
@@ -148,8 +153,9 @@ inline void check_equal(const Case& c, const Results& a, const Results& b, doubl
   check("value's gradient", [](const Results& r) -> const Numbers& { return r.gradients.value; });
   check("slot_key's gradient", [](const Results& r) -> const Numbers& { return r.gradients.slot_key; });
   check("slot_value's gradient", [](const Results& r) -> const Numbers& { return r.gradients.slot_value; });
-  check("distance_key's gradient", [](const Results& r) -> const Numbers& { return r.gradients.distance_key; });
-  check("distance_bias's gradient", [](const Results& r) -> const Numbers& { return r.gradients.distance_bias; });
+  check("relative_embedding's gradient",
+        [](const Results& r) -> const Numbers& { return r.gradients.relative_embedding; });
+  check("relative_bias's gradient", [](const Results& r) -> const Numbers& { return r.gradients.relative_bias; });
   check("span's gradient", [](const Results& r) -> const Numbers& { return r.gradients.span; });
   check("sum", [](const Results& r) -> const Numbers& { return r.sum; });
   check("positive_sum", [](const Results& r) -> const Numbers& { return r.positive_sum; });

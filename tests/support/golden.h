@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "engine/safetensors.h"
+#include "engine/tensor/safetensors.h"
 
 namespace orrery::testing {
 

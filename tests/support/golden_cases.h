@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/safetensors.h"
+#include "engine/tensor/safetensors.h"
 
 namespace orrery::testing {
 

@@ -1,6 +1,6 @@
-// Attention as a plain loop over queries and keys in f64: the formulas at the head of engine/attend.h, with softmax
-// differentiated step by step (exponentials, their sum, the quotient) instead of by the short form that the engine
-// uses.
+// Attention as a plain loop over queries and keys in f64: the formulas at the head of engine/base/attention.h, with
+// softmax differentiated step by step (exponentials, their sum, the quotient) instead of by the short form that the
+// engine uses.
 #pragma once
 
 #include "tests/support/attention_case.h"
@@ -29,11 +29,11 @@ struct PlainRow {
 inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
   const int64_t at = i + c.options.query_offset;
   if (c.options.causal && j > at) return false;
-  if (!c.options.own && j == at) return false;
+  if (!c.options.attend_to_self && j == at) return false;
   if (c.options.window > 0 && std::abs(at - j) >= c.options.window) return false;
   if (!c.lengths.empty() && j >= c.lengths[static_cast<size_t>(b)]) return false;
-  return c.query_documents.empty() || c.query_documents[static_cast<size_t>(b * c.sizes.queries + i)] ==
-                                          c.key_documents[static_cast<size_t>(b * c.sizes.keys + j)];
+  return c.query_document_ids.empty() || c.query_document_ids[static_cast<size_t>(b * c.sizes.queries + i)] ==
+                                             c.key_document_ids[static_cast<size_t>(b * c.sizes.keys + j)];
 }
 
 inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // by the rule in the header
@@ -75,10 +75,10 @@ inline void plain_scores(const Case& c, PlainRow& r) {
   for (PlainKey& k : r.keys) {
     const auto distance = static_cast<size_t>(k.distance);
     for (size_t d = 0; d < D; ++d) {
-      const double position = c.positioned && !k.slot ? x.distance_key[distance * D + d] : 0;
+      const double position = c.positioned && !k.slot ? x.relative_embedding[distance * D + d] : 0;
       k.raw += c.options.scale * x.query[r.at + d] * ((k.slot ? x.slot_key : x.key)[k.key + d] + position);
     }
-    if (c.biased && !k.slot) k.raw += x.distance_bias[static_cast<size_t>(r.head * c.sizes.distances) + distance];
+    if (c.biased && !k.slot) k.raw += x.relative_bias[static_cast<size_t>(r.head * c.sizes.distances) + distance];
     const double cap = c.options.soft_cap;
     k.score = cap > 0 ? cap * std::tanh(k.raw / cap) : k.raw;
   }
@@ -108,7 +108,7 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
 }
 
 // g, then ds; adds to dz
-inline void plain_pullback(const Case& c, PlainRow& r, Results& out) {
+inline void plain_score_gradients(const Case& c, PlainRow& r, Results& out) {
   const auto row = static_cast<size_t>(r.row);
   double inner = 0;
   for (PlainKey& k : r.keys) {
@@ -145,10 +145,10 @@ inline void plain_gradients(const Case& c, const PlainRow& r, Results& out) {
       dx.query[r.at + d] += c.options.scale * dt * (k.slot ? x.slot_key : x.key)[k.key + d];
       (k.slot ? dx.slot_key : dx.key)[k.key + d] += dk;
       if (!c.positioned || k.slot) continue;
-      dx.query[r.at + d] += c.options.scale * dt * x.distance_key[distance * D + d];
-      dx.distance_key[distance * D + d] += dk;
+      dx.query[r.at + d] += c.options.scale * dt * x.relative_embedding[distance * D + d];
+      dx.relative_embedding[distance * D + d] += dk;
     }
-    if (c.biased && !k.slot) dx.distance_bias[static_cast<size_t>(r.head * c.sizes.distances) + distance] += dt;
+    if (c.biased && !k.slot) dx.relative_bias[static_cast<size_t>(r.head * c.sizes.distances) + distance] += dt;
   }
 }
 
@@ -162,7 +162,7 @@ inline Results plain(const Case& c) {
   for (size_t n = 0; n < given.size(); ++n) wanted[n]->resize(given[n]->size());
   for (int64_t row = 0; row < c.rows(); ++row) {
     PlainRow r = plain_row(c, row);
-    plain_scores(c, r), plain_weights(c, r, out), plain_pullback(c, r, out), plain_gradients(c, r, out);
+    plain_scores(c, r), plain_weights(c, r, out), plain_score_gradients(c, r, out), plain_gradients(c, r, out);
   }
   return out;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/matmul.h"
+#include "engine/matmul/matmul.h"
 
 namespace orrery::testing {
 

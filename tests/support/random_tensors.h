@@ -4,13 +4,13 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/tensor.h"
+#include "engine/tensor/tensor.h"
 
 namespace orrery::testing {
 
 // Irregular numbers of size about 1, different for each seed.
 inline Tensor random_tensor(const Shape& shape, int seed = 1, Dtype dtype = Dtype::f64) {
-  std::vector<double> values(static_cast<size_t>(shape.count()));
+  std::vector<double> values(static_cast<size_t>(shape.numel()));
   uint64_t state = 88172645463325252ull + static_cast<uint64_t>(seed) * 7046029254386353131ull;
   for (double& v : values) {
     v = 0;

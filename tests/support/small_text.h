@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/files.h"
+#include "engine/base/files.h"
 #include "tests/support/folder.h"
 
 namespace orrery::testing {

@@ -1,0 +1,354 @@
+// The kernels of attention's backward: see attend.cuh.  Derivatives of one tile, element by element:
+//
+//   g_ij  = d_ij <do_i, v_j> + dS_i - dH_i (ln(w_ij / P_i) + H_i) / P_i     the last term only where w > 0
+//   ds_ij = w_ij (g_ij - c_i),  c_i = <do_i, o_i>                           softmax, where dS has no effect
+//   ds_ij = m_ij F'(s_ij) g_ij                                              pointwise
+//   dm_ij = exp(s_ij - L_i) (g_ij - c_i)  or  F(s_ij) g_ij,  dz_i = sum_j dm_ij / R where 0 < m_ij < 1
+//   dt_ij = ds_ij (1 - (s_ij / cap)^2)
+#pragma once
+
+#include "cuda/attention/tile.cuh"
+
+namespace orrery::cuda {
+
+// A block's tile of queries and its columns of the result.
+template <class A>
+struct QueryWork {
+  QueryTile q;
+  int column, columns;
+
+  template <class P>
+  __device__ QueryWork(const P& p, int size) {
+    constexpr int chunk = AttendTile<A>::chunk;
+    const unsigned chunks = static_cast<unsigned>((size + chunk - 1) / chunk);
+    q = query_tile(p, blockIdx.x / chunks, AttendTile<A>::side);
+    column = static_cast<int>(blockIdx.x % chunks) * chunk;
+    columns = least(chunk, size - column);
+  }
+};
+
+// What belongs to the rows of a thread.  The entropy's term is factor (ln w + offset): -dH / P and H - ln P.
+template <class A, class P>
+struct RowTerms {
+  static constexpr int each = AttendTile<A>::each;
+  static constexpr bool softmax = decltype(P::weights)::softmax;
+  A log_sum[each], centre[each], factor[each], offset[each];  // centre: c, or -dS
+
+  __device__ RowTerms(const P& p, const QueryTile& q) {
+    const StatisticsGradients<A>& given = p.statistics;
+#pragma unroll
+    for (int a = 0; a < each; ++a) {
+      const int i = q.first + tile_row() + 16 * a;
+      const int64_t at = row_of(p, q) + i;
+      const bool exists = i < p.queries;
+      log_sum[a] = softmax && exists ? p.log_sum[at] : A(0);
+      centre[a] = !exists ? A(0) : softmax ? p.inner[at] : given.sum_gradient ? -given.sum_gradient[at] : A(0);
+      const bool positive = exists && given.entropy_gradient && given.positive_sum[at] > 0;
+      factor[a] = positive ? -given.entropy_gradient[at] / given.positive_sum[at] : A(0);
+      offset[a] = positive ? given.entropy[at] - scalar::log(given.positive_sum[at]) : A(0);
+    }
+  }
+};
+
+// Scores become weights with dropout, <do, v> becomes dt, both 0 where nothing is seen.  Adds dm to `ramps`.  Returns
+// whether this thread has anything but zeros.
+template <class A, class P>
+__device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
+                              const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s,
+                              typename AttendTile<A>::Registers& g, A (&ramps)[AttendTile<A>::each]) {
+  const RandomKey random = p.kept > 0 ? p.random_key.now() : RandomKey{};
+  bool some = false;
+  each_element<A>(q, keys, [&](int a, int b, int i, int j) {
+    const A share = m[a][b], score = s[a][b];
+    if (share == 0) {
+      s[a][b] = g[a][b] = 0;
+      return;
+    }
+    const A kept = p.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
+    const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = share * unmasked;
+    A gradient = kept * g[a][b] - terms.centre[a];
+    if (p.statistics.entropy_gradient && w > 0) gradient += terms.factor[a] * (scalar::log(w) + terms.offset[a]);
+    if (share > 0 && share < 1) ramps[a] += unmasked * gradient;
+    s[a][b] = w * kept;
+    g[a][b] = score_gradient(p, share, score, w, gradient) * cap_slope(p, score);
+    some = some || s[a][b] != 0 || g[a][b] != 0;
+  });
+  return some;
+}
+
+// Weights and dt of one tile, in registers.
+template <class A, class P>
+__device__ bool differentiate_tile(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
+                                   const RowTerms<A, P>& terms, const typename AttendTile<A>::Registers& m,
+                                   typename AttendTile<A>::Registers& w, typename AttendTile<A>::Registers& dt,
+                                   A (&ramps)[AttendTile<A>::each]) {
+  constexpr int depth = AttendTile<A>::depth;
+  compute_scores(tile, p, q, keys, m, w);
+  const ReadRows<A> gradients = rows_of_queries(p, p.output_gradient, q, p.value_size);
+  const ReadRows<A> values = rows_of_keys(p, p.value, p.slot_value, q, keys, p.value_size);
+  each_element<A>(q, keys, [&](int a, int b, int, int) { dt[a][b] = 0; });
+  for (int column = 0; column < p.value_size; column += depth) {
+    const int columns = least(depth, p.value_size - column);
+    refill([&] {
+      load_panel<A>(tile.left, gradients, q.first, p.queries, column, columns);
+      load_panel<A>(tile.right, values, keys.first, keys.end, column, columns);
+    });
+    multiply_panels(tile, columns, dt);
+  }
+  return differentiate(p, q, keys, terms, m, w, dt, ramps);
+}
+
+// ---- c = <do, o>: a warp for each row
+
+template <class A>
+struct InnerProducts {
+  int64_t rows, query_heads, queries;
+  int size;
+  ReadRows<A> output, output_gradient;
+
+  static InnerProducts of(const AttendSizes& s, const ReadRows<A>& output, const ReadRows<A>& output_gradient) {
+    return {s.batch * s.query_heads * s.queries, s.query_heads, s.queries,
+            static_cast<int>(s.value_size),      output,        output_gradient};
+  }
+};
+inline unsigned attend_inner_blocks(int64_t rows) {
+  constexpr int64_t warps = attend_threads / 32;
+  return static_cast<unsigned>((rows + warps - 1) / warps);
+}
+template <class A>
+__global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
+  const int64_t row = int64_t{blockIdx.x} * (attend_threads / 32) + threadIdx.x / 32;
+  if (row >= p.rows) return;
+  const int64_t sequence = row / p.queries / p.query_heads, head = row / p.queries % p.query_heads;
+  const int64_t token = sequence * p.queries + row % p.queries;
+  const ReadRows<A> outputs = p.output.from(token, head * p.size);
+  const ReadRows<A> gradients = p.output_gradient.from(token, head * p.size);
+  A sum = 0;
+  for (int c = static_cast<int>(threadIdx.x) % 32; c < p.size; c += 32) sum += outputs.at(0, c) * gradients.at(0, c);
+  sum = across_lanes(sum, Plus{}, 32);
+  if (threadIdx.x % 32 == 0) inner[row] = sum;
+}
+
+// ---- dq and dz
+
+// dq += dt (k + p).  Panels of p are staged together with those of k.
+template <class A, class P>
+__device__ void add_query_gradients(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys, int first,
+                                    int columns, typename AttendTile<A>::Result& sum) {
+  constexpr int side = AttendTile<A>::side, each = AttendTile<A>::each, depth = AttendTile<A>::depth;
+  const ReadRows<A> rows = rows_of_keys(p, p.key, p.slot_key, q, keys, p.head_size);
+  const auto weight = [&](int row, int k) { return tile.gradients[row][k]; };
+  add_weighted_rows(
+      tile, columns, weight,
+      [&](int column, int width) { load_panel<A>(tile.right, rows, keys.first, keys.end, first + column, width); },
+      sum);
+  if (!p.relative_embedding.data || keys.slots) return;
+#pragma unroll
+  for (int panel = 0; panel < AttendTile<A>::chunk / depth; ++panel) {
+    if (panel * depth >= columns) break;
+    refill([&] { load_distances(tile, p, q, keys, first + panel * depth, least(depth, columns - panel * depth)); });
+#pragma unroll 2
+    for (int k = 0; k < side; ++k)
+#pragma unroll
+      for (int a = 0; a < each; ++a) {
+        const int row = tile_row() + 16 * a;
+        if (const A w = weight(row, k); w != 0) {
+          sum[a][2 * panel] += w * tile.distances[row - k + side - 1][tile_column()];
+          sum[a][2 * panel + 1] += w * tile.distances[row - k + side - 1][tile_column() + 16];
+        }
+      }
+  }
+}
+
+template <class A, class P>
+__global__ void __launch_bounds__(attend_threads, 1)
+    attend_backward_queries_kernel(const __grid_constant__ P p, const WriteRows<A> gradient, A* span_gradient) {
+  using Tile = AttendTile<A>;
+  Tile& tile = shared_memory<Tile>();
+  const QueryWork<A> work(p, gradient.data ? p.head_size : 1);
+  const QueryTile q = work.q;
+  const RowTerms<A, P> terms(p, q);
+  typename Tile::Result sum = {};
+  A ramps[Tile::each] = {};
+  const KeyTiles tiles(p, q, Tile::side, Tile::side);
+  int vote = 0;
+  for (int n = 0; n < tiles.count; ++n) {
+    const KeyTile keys = tiles[n];
+    typename Tile::Registers m, w, dt;
+    if (!any_of_block(tile, vote, compute_shares<A>(p, q, keys, m))) continue;
+    const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
+    if (!gradient.data) continue;
+    store_scores<A>(tile.gradients, dt);
+    if (any_of_block(tile, vote, some)) add_query_gradients(tile, p, q, keys, work.column, work.columns, sum);
+  }
+
+  if (gradient.data) {
+    const WriteRows<A> to = gradient.from(int64_t{q.sequence} * p.queries, int64_t{q.head} * p.head_size + work.column);
+    each_result<A>(sum, work.columns, [&](int, int row, int column, A value) {
+      if (q.first + row < p.queries) to.set(q.first + row, column, p.scale * value);
+    });
+  }
+  if (!span_gradient || work.column > 0) return;
+#pragma unroll
+  for (int a = 0; a < Tile::each; ++a) {
+    const int i = q.first + tile_row() + 16 * a;
+    const A total = sum_of_row(ramps[a]) / p.ramp;
+    if (i < p.queries && tile_column() == 0) span_gradient[row_of(p, q) + i] = total;
+  }
+}
+
+// The spans of heads: a warp for each adds up its rows.
+template <class A>
+__global__ void __launch_bounds__(32) attend_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
+  A sum = 0;
+  for (int64_t n = threadIdx.x; n < batch * queries; n += 32)
+    sum += rows[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
+  sum = across_lanes(sum, Plus{}, 32);
+  if (threadIdx.x == 0) spans[blockIdx.x] = sum;
+}
+
+// ---- dk and dv, of the context or of slots
+
+template <class A, class P>
+__global__ void __launch_bounds__(attend_threads, 1)
+    attend_backward_keys_kernel(const __grid_constant__ P p, bool slots, const WriteRows<A> key_gradient,
+                                const WriteRows<A> value_gradient) {
+  using Tile = AttendTile<A>;
+  constexpr int side = Tile::side, chunk = Tile::chunk;
+  Tile& tile = shared_memory<Tile>();
+  const int longest = p.head_size > p.value_size ? p.head_size : p.value_size, chunks = (longest + chunk - 1) / chunk;
+  const int column = static_cast<int>(blockIdx.x) % chunks * chunk, block = static_cast<int>(blockIdx.x) / chunks;
+  const int heads = slots ? p.key_heads : p.batch * p.key_heads;
+  const int head = block % heads, own_sequence = head / p.key_heads, key_head = head % p.key_heads;
+  const int first_key = block / heads * side, keys_end = slots ? p.slots : p.keys;
+  const int key_columns = key_gradient.data ? least(chunk, p.head_size - column) : 0;
+  const int value_columns = value_gradient.data ? least(chunk, p.value_size - column) : 0;
+  const int group = p.query_heads / p.key_heads;
+  typename Tile::Result dk = {}, dv = {};
+  A ramps[Tile::each] = {};
+  int vote = 0;
+  for (int sequence = slots ? 0 : own_sequence; sequence < (slots ? p.batch : own_sequence + 1); ++sequence) {
+    const KeyTile keys = {slots, first_key, slots ? p.slots : length_of(p, sequence)};
+    const QueryRange range(p, keys, side, side);
+    for (int n = 0; n < group; ++n)
+      for (int first = range.begin; first < range.end; first += side) {
+        const QueryTile q = {sequence, key_head * group + n, first};
+        typename Tile::Registers m, w, dt;
+        if (!any_of_block(tile, vote, compute_shares<A>(p, q, keys, m))) continue;
+        const RowTerms<A, P> terms(p, q);
+        const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
+        store_scores<A>(tile.weights, w);
+        store_scores<A>(tile.gradients, dt);
+        if (!any_of_block(tile, vote, some)) continue;
+        const ReadRows<A> outputs = rows_of_queries(p, p.output_gradient, q, p.value_size);
+        const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
+        add_weighted_rows(
+            tile, value_columns, [&](int key, int i) { return tile.weights[i][key]; },
+            [&](int c, int width) { load_panel<A>(tile.right, outputs, q.first, p.queries, column + c, width); }, dv);
+        add_weighted_rows(
+            tile, key_columns, [&](int key, int i) { return tile.gradients[i][key]; },
+            [&](int c, int width) { load_panel<A>(tile.right, queries, q.first, p.queries, column + c, width); }, dk);
+      }
+  }
+  const int64_t token = slots ? 0 : int64_t{own_sequence} * p.keys;
+  const WriteRows<A> to_key = key_gradient.from(token, int64_t{key_head} * p.head_size + column);
+  const WriteRows<A> to_value = value_gradient.from(token, int64_t{key_head} * p.value_size + column);
+  each_result<A>(dk, key_columns, [&](int, int row, int c, A value) {
+    if (first_key + row < keys_end) to_key.set(first_key + row, c, p.scale * value);
+  });
+  each_result<A>(dv, value_columns, [&](int, int row, int c, A value) {
+    if (first_key + row < keys_end) to_value.set(first_key + row, c, value);
+  });
+}
+
+// ---- db and dp
+
+// A tile of queries and one of keys that meet some of a block's distances [first, first + side).  Keys before their
+// query have x > 0; there, and after it, two tiles of keys hold all pairs at these distances.
+struct DistanceTile {
+  int sign;      // of x = i + query_offset - j
+  int diagonal;  // key - query of the tile's pairs at distance `first`, both counted within the tile
+  KeyTile keys;
+
+  // turn: 0 to 3
+  template <class P>
+  __device__ DistanceTile(const P& p, const QueryTile& q, int turn, int first, int side) {
+    sign = turn < 2 ? 1 : -1;
+    const int place = q.first + p.query_offset - sign * first;  // of the key at distance `first` from the first query
+    keys = {false, place + (turn % 2 - (sign > 0)) * side, length_of(p, q.sequence)};
+    diagonal = place - keys.first;
+  }
+  __device__ int key(int query, int distance) const { return query + diagonal - sign * distance; }
+  // Whether the pair is this tile's business
+  __device__ bool owns(int x, int first, int side) const {
+    const int distance = sign * x - first;
+    return distance >= 0 && distance < side && (x != 0 || sign > 0);
+  }
+};
+
+// bias: (query_heads, distances); key_parts: (query_heads, distances, head_size).  Null where nobody wants them.
+template <class A, class P>
+__global__ void __launch_bounds__(attend_threads, 1)
+    attend_backward_distances_kernel(const __grid_constant__ P p, A* bias, A* key_parts) {
+  using Tile = AttendTile<A>;
+  constexpr int side = Tile::side;
+  Tile& tile = shared_memory<Tile>();
+  const int chunks = key_parts ? (p.head_size + Tile::chunk - 1) / Tile::chunk : 1,
+            tiles = (p.distances + side - 1) / side;
+  const int column = static_cast<int>(blockIdx.x) % chunks * Tile::chunk, block = static_cast<int>(blockIdx.x) / chunks;
+  const int columns = key_parts ? least(Tile::chunk, p.head_size - column) : 0;
+  const int first_distance = block % tiles * side, head = block / tiles, thread = static_cast<int>(threadIdx.x);
+  typename Tile::Result sum = {};
+  A bias_sum = 0, ramps[Tile::each] = {};  // a thread below `side`: db of one distance
+  int vote = 0;
+  for (int sequence = 0; sequence < p.batch; ++sequence)
+    for (int first = 0; first < p.queries; first += side) {
+      const QueryTile q = {sequence, head, first};
+      for (int turn = 0; turn < (p.causal ? 2 : 4); ++turn) {
+        const DistanceTile at(p, q, turn, first_distance, side);
+        if (at.keys.first >= at.keys.end || at.keys.first + side <= 0) continue;
+        typename Tile::Registers m, w, dt;
+        bool seen = false;
+        each_element<A>(q, at.keys, [&](int a, int b, int i, int j) {
+          const bool own = at.owns(i + p.query_offset - j, first_distance, side);
+          m[a][b] = own ? share_of<A>(p, q, at.keys, i, j) : A(0);
+          seen = seen || !(m[a][b] == 0);
+        });
+        if (!any_of_block(tile, vote, seen)) continue;
+        const RowTerms<A, P> terms(p, q);
+        const bool some = differentiate_tile(tile, p, q, at.keys, terms, m, w, dt, ramps);
+        store_scores<A>(tile.gradients, dt);
+        if (!any_of_block(tile, vote, some)) continue;
+        for (int i = 0; i < side && thread < side; ++i)
+          if (const int j = at.key(i, thread); j >= 0 && j < side) bias_sum += tile.gradients[i][j];
+        const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
+        add_weighted_rows(
+            tile, columns,
+            [&](int distance, int i) {
+              const int j = at.key(i, distance);
+              return j >= 0 && j < side ? tile.gradients[i][j] : A(0);
+            },
+            [&](int c, int width) { load_panel<A>(tile.right, queries, q.first, p.queries, column + c, width); }, sum);
+      }
+    }
+  if (bias && column == 0 && thread < side && first_distance + thread < p.distances)
+    bias[int64_t{head} * p.distances + first_distance + thread] = bias_sum;
+  A* const to = key_parts + (int64_t{head} * p.distances + first_distance) * p.head_size + column;
+  each_result<A>(sum, columns, [&](int, int row, int c, A value) {
+    if (first_distance + row < p.distances) to[int64_t{row} * p.head_size + c] = p.scale * value;
+  });
+}
+
+// The keys of a distance: the parts of the heads, added up in their order by a block.
+template <class A>
+__global__ void __launch_bounds__(attend_threads)
+    attend_add_heads_kernel(const A* parts, int heads, int size, const WriteRows<A> gradient) {
+  const int64_t distances = gridDim.x, distance = blockIdx.x;
+  for (int c = static_cast<int>(threadIdx.x); c < size; c += attend_threads) {
+    A sum = 0;
+    for (int head = 0; head < heads; ++head) sum += parts[(head * distances + distance) * size + c];
+    gradient.set(distance, c, sum);
+  }
+}
+
+}  // namespace orrery::cuda

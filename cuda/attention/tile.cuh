@@ -1,0 +1,247 @@
+// What the kernels of attention share: tiles of side x side scores.
+//
+// A block has 256 threads, a grid of 16 x 16.  Thread (r, c) holds the elements (r + 16 a, c + 16 b) of a tile in
+// registers: rows are queries, columns are keys.  So the 16 threads that share a row are half a warp, and what belongs
+// to a query (a maximum, a sum) is had by four shuffles and no barrier.
+//
+// Operands come through shared memory in panels: `depth` columns of the rows of a tile.  Head sizes are walked panel by
+// panel, so any head size works and none is padded.  Results are wider: a block keeps at most `chunk` columns of them
+// in registers; wider heads are cut into chunks, each by a block of its own that computes the scores again.
+//
+// Barriers stand in two places only.  `refill` has one before the panels are written (everybody has read what stood
+// there) and one after (everybody has written).  `any_of_block` has one between its flags and their readers; its two
+// sets of flags take turns, so that the next vote may begin while this one is still being read.  A tile of weights is
+// written before a vote and read after it, and the vote on what the next tile sees stands between its readers and its
+// next writers.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/formula.cuh"
+#include "cuda/loops/lanes.cuh"
+
+namespace orrery::cuda {
+
+inline constexpr int attend_threads = 256;
+
+template <class A>
+struct AttendTile {
+  static constexpr int side = sizeof(A) == 4 ? 64 : 32;
+  static constexpr int each = side / 16;                   // rows and columns of a tile that a thread holds
+  static constexpr int depth = 32;                         // columns of a panel
+  static constexpr int chunk = 128, columns = chunk / 16;  // of a result in a block, in a thread
+
+  using Panel = A[side][depth + 1];
+  using Scores = A[side][side + 1];
+  using Registers = A[each][each];
+  using Result = A[each][columns];
+
+  Panel left, right;
+  A distances[2 * side][depth + 1];
+  Scores weights, gradients;
+  unsigned votes[2][attend_threads / 32];
+};
+inline constexpr int64_t attend_shared_memory = 99 * 1024;  // what a block may have on every card from sm_80 on
+static_assert(sizeof(AttendTile<float>) <= attend_shared_memory && sizeof(AttendTile<double>) <= attend_shared_memory);
+
+__device__ inline int tile_row() { return static_cast<int>(threadIdx.x) / 16; }
+__device__ inline int tile_column() { return static_cast<int>(threadIdx.x) % 16; }
+
+// ---- barriers
+
+template <class Fill>
+__device__ void refill(const Fill& fill) {
+  __syncthreads();  // everybody has read what stood there
+  fill();
+  __syncthreads();  // everybody has written
+}
+
+template <class A>
+__device__ bool any_of_block(AttendTile<A>& tile, int& vote, bool mine) {
+  unsigned* const votes = tile.votes[vote++ % 2];
+  const unsigned ballot = __ballot_sync(~0u, mine);
+  if (threadIdx.x % 32 == 0) votes[threadIdx.x / 32] = ballot;
+  __syncthreads();
+  unsigned all = 0;
+  for (int warp = 0; warp < attend_threads / 32; ++warp) all |= votes[warp];
+  return all != 0;
+}
+
+// ---- shares of the elements of this thread
+
+// body(a, b, i, j) for the elements of this thread
+template <class A, class Body>
+__device__ void each_element(const QueryTile& q, const KeyTile& keys, const Body& body) {
+#pragma unroll
+  for (int a = 0; a < AttendTile<A>::each; ++a)
+#pragma unroll
+    for (int b = 0; b < AttendTile<A>::each; ++b)
+      body(a, b, q.first + tile_row() + 16 * a, keys.first + tile_column() + 16 * b);
+}
+
+// Whether this thread sees anything
+template <class A, class P>
+__device__ bool compute_shares(const P& p, const QueryTile& q, const KeyTile& keys,
+                               typename AttendTile<A>::Registers& m) {
+  bool seen = false;
+  each_element<A>(q, keys, [&](int a, int b, int i, int j) {
+    m[a][b] = share_of<A>(p, q, keys, i, j);
+    seen = seen || !(m[a][b] == 0);
+  });
+  return seen;
+}
+
+// ---- operands
+
+// Rows [first, first + side) and `columns` columns from `column` on; zeros outside [0, end).
+template <class A>
+__device__ void load_panel(typename AttendTile<A>::Panel& panel, const ReadRows<A>& rows, int first, int end,
+                           int column, int columns) {
+  constexpr int side = AttendTile<A>::side, depth = AttendTile<A>::depth;
+  const int c = static_cast<int>(threadIdx.x) % depth;
+  if (c >= columns) return;
+#pragma unroll 4
+  for (int r = static_cast<int>(threadIdx.x) / depth; r < side; r += attend_threads / depth) {
+    const int row = first + r;
+    panel[r][c] = row >= 0 && row < end ? rows.at(row, column + c) : A(0);
+  }
+}
+
+// The keys of the distances that a tile meets: row n belongs to x = (distance of row 0 and the last column) + n.
+template <class A, class P>
+__device__ void load_distances(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys, int column,
+                               int columns) {
+  constexpr int side = AttendTile<A>::side, depth = AttendTile<A>::depth;
+  const int c = static_cast<int>(threadIdx.x) % depth;
+  const int first = q.first + p.query_offset - (keys.first + side - 1);
+  if (c >= columns) return;
+#pragma unroll 4
+  for (int r = static_cast<int>(threadIdx.x) / depth; r < 2 * side - 1; r += attend_threads / depth) {
+    const int distance = first + r < 0 ? -(first + r) : first + r;
+    tile.distances[r][c] = distance < p.distances ? p.relative_embedding.at(distance, column + c) : A(0);
+  }
+}
+
+// ---- products
+
+// sum += the inner products of rows of `left` and of `right`, over one panel
+template <class A>
+__device__ void multiply_panels(const AttendTile<A>& tile, int columns, typename AttendTile<A>::Registers& sum) {
+  constexpr int each = AttendTile<A>::each;
+#pragma unroll 4
+  for (int d = 0; d < columns; ++d) {
+    A left[each], right[each];
+#pragma unroll
+    for (int a = 0; a < each; ++a) {
+      left[a] = tile.left[tile_row() + 16 * a][d];
+      right[a] = tile.right[tile_column() + 16 * a][d];
+    }
+#pragma unroll
+    for (int a = 0; a < each; ++a)
+#pragma unroll
+      for (int b = 0; b < each; ++b) sum[a][b] += left[a] * right[b];
+  }
+}
+// sum += <q_i, p_|x|>: the distances of a thread's elements lie 16 apart
+template <class A>
+__device__ void multiply_distances(const AttendTile<A>& tile, int columns, typename AttendTile<A>::Registers& sum) {
+  constexpr int each = AttendTile<A>::each, side = AttendTile<A>::side;
+  const int nearest = tile_row() - tile_column() + side - 1;
+#pragma unroll 2
+  for (int d = 0; d < columns; ++d) {
+    A left[each], distances[2 * each - 1];
+#pragma unroll
+    for (int a = 0; a < each; ++a) left[a] = tile.left[tile_row() + 16 * a][d];
+#pragma unroll
+    for (int n = 0; n < 2 * each - 1; ++n) distances[n] = tile.distances[nearest + 16 * (n - each + 1)][d];
+#pragma unroll
+    for (int a = 0; a < each; ++a)
+#pragma unroll
+      for (int b = 0; b < each; ++b) sum[a][b] += left[a] * distances[a - b + each - 1];
+  }
+}
+
+// s of a tile; what a query does not see becomes 0.
+template <class A, class P>
+__device__ void compute_scores(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
+                               const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s) {
+  constexpr int depth = AttendTile<A>::depth;
+  const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
+  const ReadRows<A> rows = rows_of_keys(p, p.key, p.slot_key, q, keys, p.head_size);
+  const bool positioned = p.relative_embedding.data && !keys.slots;
+  each_element<A>(q, keys, [&](int a, int b, int, int) { s[a][b] = 0; });
+  for (int column = 0; column < p.head_size; column += depth) {
+    const int columns = least(depth, p.head_size - column);
+    refill([&] {
+      load_panel<A>(tile.left, queries, q.first, p.queries, column, columns);
+      load_panel<A>(tile.right, rows, keys.first, keys.end, column, columns);
+      if (positioned) load_distances(tile, p, q, keys, column, columns);
+    });
+    multiply_panels(tile, columns, s);
+    if (positioned) multiply_distances(tile, columns, s);
+  }
+  each_element<A>(q, keys, [&](int a, int b, int i, int j) {
+    if (m[a][b] == 0) {
+      s[a][b] = 0;
+      return;
+    }
+    A t = p.scale * s[a][b];
+    const int x = i + p.query_offset - j;
+    if (p.relative_bias && !keys.slots) t += p.relative_bias[int64_t{q.head} * p.distances + (x < 0 ? -x : x)];
+    s[a][b] = capped(p, t);
+  });
+}
+
+// A thread's elements of a tile, to be read by all after the next refill
+template <class A>
+__device__ void store_scores(typename AttendTile<A>::Scores& scores, const typename AttendTile<A>::Registers& values) {
+#pragma unroll
+  for (int a = 0; a < AttendTile<A>::each; ++a)
+#pragma unroll
+    for (int b = 0; b < AttendTile<A>::each; ++b) scores[tile_row() + 16 * a][tile_column() + 16 * b] = values[a][b];
+}
+
+// Adds weight(row, k) times row k of the right panel, for the rows and columns of the result that this thread holds.
+// A weight of zero is left out, so that NaN in what is hidden stays hidden.  `stage(column, columns)` fills the panel.
+template <class A, class Weight, class Stage>
+__device__ void add_weighted_rows(AttendTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
+                                  typename AttendTile<A>::Result& sum) {
+  constexpr int side = AttendTile<A>::side, each = AttendTile<A>::each, depth = AttendTile<A>::depth;
+#pragma unroll
+  for (int panel = 0; panel < AttendTile<A>::chunk / depth; ++panel) {
+    if (panel * depth >= columns) break;
+    refill([&] { stage(panel * depth, least(depth, columns - panel * depth)); });
+#pragma unroll 4
+    for (int k = 0; k < side; ++k) {
+      const A low = tile.right[k][tile_column()], high = tile.right[k][tile_column() + 16];
+#pragma unroll
+      for (int a = 0; a < each; ++a)
+        if (const A w = weight(tile_row() + 16 * a, k); w != 0) {
+          sum[a][2 * panel] += w * low;
+          sum[a][2 * panel + 1] += w * high;
+        }
+    }
+  }
+}
+
+// body(row of the tile, column of the chunk, value) for the elements of a result that this thread holds
+template <class A, class Body>
+__device__ void each_result(const typename AttendTile<A>::Result& sum, int columns, const Body& body) {
+#pragma unroll
+  for (int a = 0; a < AttendTile<A>::each; ++a)
+#pragma unroll
+    for (int e = 0; e < AttendTile<A>::columns; ++e)
+      if (const int column = tile_column() + 16 * e; column < columns) body(a, tile_row() + 16 * a, column, sum[a][e]);
+}
+
+// Over the 16 threads that share a row; all get the same bits.
+template <class A>
+__device__ A sum_of_row(A x) {
+  return across_lanes(x, Plus{}, 16);
+}
+template <class A>
+__device__ A largest_of_row(A x) {
+  return across_lanes(x, Larger{}, 16);
+}
+
+}  // namespace orrery::cuda

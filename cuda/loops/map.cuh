@@ -1,0 +1,222 @@
+// out[i] = f(in[i]...) on a GPU.
+//
+// A thread takes a pack at a time: neighbouring elements, so many that those of the smallest type fill 16 bytes,
+// because loads and stores of 16 bytes are the fewest that keep the memory busy.  Arrays that do not begin at a
+// multiple of 16 bytes, and what is left behind the last pack, go element by element.
+#pragma once
+
+#include <bit>
+#include <utility>
+
+#include "cuda/loops/blocks.cuh"
+#include "engine/base/dtype.h"
+
+namespace orrery::cuda {
+
+template <class Out>
+struct ElementOf;
+template <class T>
+struct ElementOf<T*> {
+  using type = T;
+};
+template <class T, int N>
+struct ElementOf<Outputs<T, N>> {
+  using type = T;
+};
+template <class Out, class... T>
+inline constexpr int pack_size = static_cast<int>(16 / std::min({sizeof(typename ElementOf<Out>::type), sizeof(T)...}));
+
+template <int N>
+struct [[gnu::may_alias]] alignas(16) Quads {
+  uint32_t word[4 * N];
+};
+template <class T, int W>
+struct Pack {
+  T value[W];
+};
+template <int W, class T>
+__device__ Pack<T, W> load_pack(const T* p) {
+  if constexpr (W == 1)
+    return {{*p}};
+  else
+    return std::bit_cast<Pack<T, W>>(*reinterpret_cast<const Quads<W * sizeof(T) / 16>*>(p));
+}
+template <int W, class T>
+__device__ void store_pack(T* p, const Pack<T, W>& pack) {
+  if constexpr (W == 1)
+    *p = pack.value[0];
+  else
+    *reinterpret_cast<Quads<W * sizeof(T) / 16>*>(p) = std::bit_cast<Quads<W * sizeof(T) / 16>>(pack);
+}
+
+// out[i + j] = value(j) for the W elements of a pack
+template <int W, class T, class F>
+__device__ void fill_pack(T* out, int64_t i, const F& value) {
+  Pack<T, W> pack;
+#pragma unroll
+  for (int j = 0; j < W; ++j) detail::store(pack.value, j, value(j));
+  store_pack<W>(out + i, pack);
+}
+template <int W, class T, int N, class F>
+__device__ void fill_pack(const Outputs<T, N>& out, int64_t i, const F& value) {
+  Pack<T, W> pack[N];
+#pragma unroll
+  for (int j = 0; j < W; ++j) {
+    const auto several = value(j);
+    for (int k = 0; k < N; ++k) detail::store(pack[k].value, j, several[k]);
+  }
+  for (int k = 0; k < N; ++k) store_pack<W>(out.pointer[k] + i, pack[k]);
+}
+template <int W, class F, class Out, class... T>
+__device__ void map_pack(const F& f, const Out& out, int64_t i, const Pack<T, W>&... in) {
+  fill_pack<W>(out, i, [&](int j) { return f(detail::load(in.value, j)...); });
+}
+
+template <class T>
+bool in_quads(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+template <class T, int N>
+bool in_quads(const Outputs<T, N>& out) {
+  return std::all_of(out.pointer, out.pointer + N, [](const T* p) { return in_quads(p); });
+}
+
+template <class F, class Out, class... T>
+__global__ void __launch_bounds__(loop_threads)
+    map_kernel(int64_t packs, int64_t n, const F f, const Out out, const T*... in) {
+  constexpr int W = pack_size<Out, T...>;
+  const int64_t first = int64_t{blockIdx.x} * loop_threads + threadIdx.x, step = int64_t{gridDim.x} * loop_threads;
+  for (int64_t p = first; p < packs; p += step) map_pack<W>(f, out, p * W, load_pack<W>(in + p * W)...);
+  for (int64_t i = packs * W + first; i < n; i += step) detail::store(out, i, f(detail::load(in, i)...));
+}
+
+template <class F, class Out, class... T>
+void map(int64_t n, const F& f, Out out, const T*... in) {
+  if (n == 0) return;
+  constexpr int W = pack_size<Out, T...>;
+  const int64_t packs = in_quads(out) && (in_quads(in) && ...) ? n / W : 0;
+  const int64_t most = std::max(packs, n - packs * W);  // what the busier of the two walks has to do
+  launch({"map", blocks_for(pieces_of(most, loop_threads)), loop_threads}, map_kernel<F, Out, T...>, packs, n, f, out,
+         in...);
+}
+
+// ---- with broadcasting: packs of the last axis, if each of its rows is whole packs
+
+// Division by a number that stays the same, as a product: n / d = (n m / 2^32 + n) / 2^s for n < 2^31, with s = ceil
+// log2 d and m = 2^32 (2^s - d) / d + 1.  Granlund and Montgomery 1994.
+struct Divisor {
+  uint32_t divisor = 1, factor = 1, shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(uint32_t d) : divisor(d), shift(static_cast<uint32_t>(std::bit_width(d - 1))) {
+    factor = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
+  }
+  HOST_DEVICE uint32_t quotient(uint32_t n) const {
+    return (static_cast<uint32_t>(uint64_t{n} * factor >> 32) + n) >> shift;
+  }
+};
+
+// A Broadcast whose last axis is counted in packs.
+template <int N>
+struct BroadcastPacks {
+  int rank;
+  unsigned advances;  // bit k: input k advances along the last axis
+  Divisor size[6];
+  int64_t stride[N][6];
+
+  BroadcastPacks(const Broadcast<N>& shape, int pack) : rank(shape.rank), advances(0) {
+    for (int a = 0; a < rank; ++a) {
+      const bool last = a == rank - 1;
+      size[a] = Divisor(static_cast<uint32_t>(last ? shape.size[a] / pack : shape.size[a]));
+      for (int k = 0; k < N; ++k) stride[k][a] = shape.stride[k][a] * (last ? pack : 1);
+    }
+    for (int k = 0; k < N; ++k) advances |= unsigned{rank > 0 && shape.stride[k][rank - 1] != 0} << k;
+  }
+};
+
+template <int W, class T>
+__device__ Pack<T, W> load_pack(const T* p, bool advances) {
+  if (advances) return load_pack<W>(p);
+  Pack<T, W> same;
+  const T value = *p;
+#pragma unroll
+  for (int j = 0; j < W; ++j) same.value[j] = value;
+  return same;
+}
+template <int W, class Packs, class F, class Out, class... T, size_t... K>
+__device__ void map_packs(std::index_sequence<K...>, const Packs& shape, uint32_t p, const F& f, const Out& out,
+                          const T*... in) {
+  int64_t at[sizeof...(T)] = {};
+  uint32_t rest = p;
+  for (int a = shape.rank - 1; a >= 0; --a) {
+    const uint32_t above = a > 0 ? shape.size[a].quotient(rest) : 0, place = rest - above * shape.size[a].divisor;
+    ((at[K] += int64_t{place} * shape.stride[K][a]), ...);
+    rest = above;
+  }
+  map_pack<W>(f, out, int64_t{p} * W, load_pack<W>(in + at[K], shape.advances >> K & 1u)...);
+}
+template <int W, class Packs, class F, class Out, class... T>
+__global__ void __launch_bounds__(loop_threads)
+    broadcast_kernel(uint32_t packs, const __grid_constant__ Packs shape, const F f, const Out out, const T*... in) {
+  const uint32_t step = gridDim.x * loop_threads;
+  for (uint32_t p = blockIdx.x * loop_threads + threadIdx.x; p < packs; p += step)
+    map_packs<W>(std::index_sequence_for<T...>(), shape, p, f, out, in...);
+}
+
+template <int W, class F, class Out, class... T>
+void launch_broadcast(const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
+  using Packs = BroadcastPacks<sizeof...(T)>;
+  const int64_t packs = shape.numel() / W;
+  launch({"map", blocks_for(pieces_of(packs, loop_threads)), loop_threads}, broadcast_kernel<W, Packs, F, Out, T...>,
+         static_cast<uint32_t>(packs), Packs(shape, W), f, out, in...);
+}
+
+// Whether every row of the last axis is whole packs, and begins at a multiple of 16 bytes in all arrays that it walks.
+template <int N>
+bool whole_packs(const Broadcast<N>& shape, int pack) {
+  const int last = shape.rank - 1;
+  bool whole = last >= 0 && shape.size[last] % pack == 0;
+  for (int k = 0; k < N && whole; ++k)
+    for (int a = 0; a < last; ++a) whole = whole && (shape.stride[k][last] == 0 || shape.stride[k][a] % pack == 0);
+  return whole;
+}
+
+template <class T>
+T* advanced(T* out, int64_t by) {
+  return out + by;
+}
+template <class T, int N>
+Outputs<T, N> advanced(Outputs<T, N> out, int64_t by) {
+  for (T*& p : out.pointer) p += by;
+  return out;
+}
+
+// In launches of at most `most` elements each: 32 bits count them, in which a division costs several times less.
+template <class F, class Out, class... T, size_t... K>
+void map_in_parts(std::index_sequence<K...> inputs, int64_t most, const Broadcast<sizeof...(T)>& shape, const F& f,
+                  Out out, const T*... in) {
+  const int64_t n = shape.numel();
+  if (n == 0) return;
+  if (n > most) {
+    int axis = 0;
+    while (shape.size[axis] == 1) ++axis;
+    Broadcast<sizeof...(T)> part = shape;
+    const int64_t half = shape.size[axis] / 2, of_place = n / shape.size[axis];
+    part.size[axis] = half;
+    map_in_parts(inputs, most, part, f, out, in...);
+    part.size[axis] = shape.size[axis] - half;
+    map_in_parts(inputs, most, part, f, advanced(out, half * of_place), in + half * shape.stride[K][axis]...);
+    return;
+  }
+  constexpr int W = pack_size<Out, T...>;
+  const bool in_packs = whole_packs(shape, W) && in_quads(out) && (in_quads(in) && ...);
+  in_packs ? launch_broadcast<W>(shape, f, out, in...) : launch_broadcast<1>(shape, f, out, in...);
+}
+
+template <class F, class Out, class... T>
+void map(const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
+  constexpr int64_t most = int64_t{1} << 30;
+  map_in_parts(std::index_sequence_for<T...>(), most, shape, f, out, in...);
+}
+
+}  // namespace orrery::cuda

@@ -1,0 +1,126 @@
+// A stable sort of (key, place) by digits of 8 bits, the lowest first.  For each digit:
+//   count    a block takes a tile of the pairs and counts each digit
+//   scan     where the pairs of each digit and tile begin: behind those of lower digits, and of earlier tiles
+//   scatter  a block ranks the pairs of its tile among those of the same digit, and puts them there
+// A warp owns 256 neighbouring pairs of a tile and takes 32 at a time.  Lanes with the same digit find each other by
+// ballots, so a rank is a count of lower lanes plus a counter of the warp: nothing is atomic, nothing depends on who is
+// first.
+#pragma once
+
+#include <bit>
+
+#include "cuda/loops/blocks.cuh"
+
+namespace orrery::cuda {
+
+inline constexpr int sort_digits = loop_threads;  // a thread for each
+inline constexpr int sort_bits = std::bit_width(static_cast<unsigned>(sort_digits)) - 1;
+inline constexpr int sort_rounds = 8, sort_tile = loop_threads * sort_rounds;
+
+struct SortPass {
+  const int32_t *key, *place;  // no places: each pair stands at its own
+  int32_t n, limit;
+  int shift;
+
+  __device__ int32_t key_at(int64_t i) const {
+    return static_cast<uint32_t>(key[i]) < static_cast<uint32_t>(limit) ? key[i] : limit;
+  }
+  __device__ int32_t place_at(int64_t i) const { return place ? place[i] : static_cast<int32_t>(i); }
+  __device__ unsigned digit(int32_t k) const { return static_cast<unsigned>(k) >> shift & (sort_digits - 1); }
+};
+
+struct SortCounters {
+  int32_t of_warp[loop_warps][sort_digits];
+};
+
+// The pairs of one thread: lane l of a warp has the pairs l, l + 32, ... of the warp's share.
+struct SortShare {
+  int64_t first;  // of the warp's pairs
+  int32_t rank[sort_rounds];
+
+  __device__ static unsigned warp() { return threadIdx.x / 32; }
+  __device__ static unsigned lane() { return threadIdx.x % 32; }
+  __device__ int64_t at(int round) const { return first + round * 32 + lane(); }
+
+  // The rank of each pair among those of the same digit and warp, and in `counters` how many those are.
+  __device__ SortShare(const SortPass& pass, SortCounters& counters)
+      : first(int64_t{blockIdx.x} * sort_tile + warp() * 32 * sort_rounds) {
+    int32_t* const count = counters.of_warp[warp()];
+    unsigned same[sort_rounds], digit[sort_rounds];
+#pragma unroll
+    for (int round = 0; round < sort_rounds; ++round) {
+      const bool here = at(round) < pass.n;
+      digit[round] = here ? pass.digit(pass.key_at(at(round))) : 0;
+      same[round] = __ballot_sync(~0u, here);
+      for (int bit = 0; bit < sort_bits; ++bit) {
+        const bool set = digit[round] >> bit & 1u;
+        const unsigned all = __ballot_sync(~0u, set);
+        same[round] &= set ? all : ~all;
+      }
+    }
+    for (unsigned d = lane(); d < sort_digits; d += 32) count[d] = 0;
+    __syncwarp();
+#pragma unroll
+    for (int round = 0; round < sort_rounds; ++round) {
+      const unsigned lower = same[round] & ((1u << lane()) - 1);
+      const int32_t before = count[digit[round]];
+      rank[round] = before + std::popcount(lower);
+      __syncwarp();
+      if (lower == 0 && at(round) < pass.n) count[digit[round]] = before + std::popcount(same[round]);
+      __syncwarp();
+    }
+  }
+};
+
+// counts[tile][digit]
+__global__ void __launch_bounds__(loop_threads) sort_count_kernel(const SortPass pass, int32_t* counts) {
+  SortCounters& counters = shared_memory<SortCounters>();
+  const SortShare share(pass, counters);
+  __syncthreads();
+  int32_t count = 0;
+  for (int w = 0; w < loop_warps; ++w) count += counters.of_warp[w][threadIdx.x];
+  counts[int64_t{blockIdx.x} * sort_digits + threadIdx.x] = count;
+}
+
+struct SortTotals {
+  int32_t of_digit[sort_digits];
+};
+// counts[tile][digit] becomes the place where the first such pair goes.  One block.
+__global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, int32_t* counts) {
+  SortTotals& totals = shared_memory<SortTotals>();
+  const unsigned digit = threadIdx.x;
+  int32_t total = 0;
+  for (int64_t t = 0; t < tiles; ++t) total += counts[t * sort_digits + digit];
+  totals.of_digit[digit] = total;
+  __syncthreads();
+  int32_t start = 0;
+  for (unsigned d = 0; d < digit; ++d) start += totals.of_digit[d];
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int32_t count = counts[t * sort_digits + digit];
+    counts[t * sort_digits + digit] = start;
+    start += count;
+  }
+}
+
+__global__ void __launch_bounds__(loop_threads)
+    sort_scatter_kernel(const SortPass pass, const int32_t* starts, int32_t* key, int32_t* place) {
+  SortCounters& counters = shared_memory<SortCounters>();
+  const SortShare share(pass, counters);
+  __syncthreads();
+  int32_t start = starts[int64_t{blockIdx.x} * sort_digits + threadIdx.x];
+  for (int w = 0; w < loop_warps; ++w) {
+    const int32_t count = counters.of_warp[w][threadIdx.x];
+    counters.of_warp[w][threadIdx.x] = start;
+    start += count;
+  }
+  __syncthreads();
+  for (int round = 0; round < sort_rounds; ++round) {
+    const int64_t i = share.at(round);
+    if (i >= pass.n) break;
+    const int32_t k = pass.key_at(i), to = counters.of_warp[SortShare::warp()][pass.digit(k)] + share.rank[round];
+    key[to] = k;
+    place[to] = pass.place_at(i);
+  }
+}
+
+}  // namespace orrery::cuda

@@ -1,0 +1,383 @@
+// C = A B on a GPU, f32 and f64, without tensor cores.
+//
+// A block of 256 threads makes a tile of Side x Side elements of C.  It walks along k in steps of `depth`.  For each
+// step it brings depth columns of A and depth rows of B to shared memory, both as [k][place], where place is the row of
+// C or its column; then every thread adds up depth outer products in registers:
+//
+//              columns of C                 The threads stand in a grid of 16 x 16.  A thread holds `groups` x `groups`
+//            +--------+--------+            squares of `vector` x `vector` elements, each square at the thread's place
+//   rows     | .t.... | .t.... |            in one quarter of the tile, and reads its `groups` vectors of A and of B
+//   of C     +--------+--------+            with 16-byte loads.  A warp is 4 x 8 threads: its loads of B lie side by
+//            | .t.... | .t.... |            side, those of A are four vectors that eight threads share each.
+//            +--------+--------+
+//
+// Two steps are in shared memory: while one is multiplied, cp.async brings the next.  One barrier per step does both
+// duties: what all threads have copied for this step is there, and nobody still reads the buffer that is filled next.
+//
+// Where the operand's rows run along the places and are aligned, copies take 16 bytes; else they take one element, and
+// turn the operand round on the way if it runs along k.  Beyond the edges cp.async writes zeros, which add nothing.
+//
+// Few tiles and a long k leave most of the card idle: then k is cut into pieces, each summed by blocks of its own, and
+// a second kernel adds the pieces in order.  The cut is a function of the sizes alone, and so are the bits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/matmul/matmul.h"
+#include "cuda/matmul/tensor_core.cuh"
+#include "cuda/runtime/launch.cuh"
+#include "engine/base/dtype.h"
+
+namespace orrery::cuda {
+
+inline constexpr int matmul_threads = 256, matmul_depth = 16;
+
+template <class T, int Side>
+struct MatmulTile {
+  static constexpr int vector = 16 / sizeof(T), of_thread = Side / 16, groups = of_thread / vector;
+  static constexpr int pitch = Side + vector;  // so that copies that turn an operand round meet in fewer banks
+
+  static constexpr int blocks_at_once = of_thread > 4 ? 1 : 2;  // per multiprocessor: as many as registers allow
+
+  using Steps = T[matmul_depth][pitch];
+  alignas(16) Steps a[2];
+  alignas(16) Steps b[2];
+};
+
+// What happens to an element when its sum is complete: an epilogue is called with the sum and its place, and returns
+// what C keeps.  One with a pointer `second` returns Values<A, 2>, whose second value fills that matrix, which has C's
+// shape; such products have one part.  One with a constant `b_transposed` is for products of that form alone, with A
+// as it is, so that fewer kernels are compiled.
+struct Place {
+  int64_t row, column;  // row counts over the batch; column within the part
+  int64_t column_of_product;
+};
+template <class Epilogue>
+concept FillsSecond = requires(const Epilogue& epilogue) {
+  epilogue.second;
+};
+template <class Epilogue>
+concept OfOneForm = requires {
+  Epilogue::b_transposed;
+};
+template <class T>
+struct Plain {
+  __device__ Arithmetic<T> operator()(Arithmetic<T> value, const Place&) const { return value; }
+};
+template <class T>
+struct AddBias {
+  In<T> bias;
+  In<T> residual;
+  int64_t columns;  // of the residual
+  __device__ Arithmetic<T> operator()(Arithmetic<T> value, const Place& at) const {
+    if (bias) value += bias[at.column_of_product];
+    if (residual) value += residual[at.row * columns + at.column];
+    return value;
+  }
+};
+
+// What an epilogue makes of a sum, as it is stored in C and in the second matrix.
+template <class Result>
+struct Finished {
+  Result kept, second;
+};
+template <class Result, class A, class Epilogue>
+__device__ Finished<Result> finish(const Epilogue& epilogue, A sum, const Place& at) {
+  const auto value = epilogue(sum, at);
+  if constexpr (FillsSecond<Epilogue>)
+    return {static_cast<Result>(value[0]), static_cast<Result>(value[1])};
+  else
+    return {static_cast<Result>(value), Result()};
+}
+
+// How the product is spread over blocks.  Blocks count down the tiles of a column, then from column to column of tiles,
+// then over pieces of k, then over the batch.
+template <class T, class Result>
+struct MatmulPlan {
+  Matmul<T, Result> product;
+  int64_t tiles_down, tiles_across;
+  int64_t pieces, length;     // of k; the length of a piece is a multiple of a step
+  bool vectors_a, vectors_b;  // rows begin at multiples of 16 bytes
+  bool vectors_c;             // those of C too
+};
+
+// The work of a block.
+template <class T>
+struct BlockTile {
+  int part;
+  int64_t batch, piece;
+  int64_t row, column,
+      first_column;             // of the tile in a matrix of the batch and in the part; of the part in the product
+  int rows_left, columns_left;  // before the edges
+  int64_t k0, k1;               // its piece of k
+  const T *a, *b;               // where the first step begins
+
+  template <int Side, class Result>
+  static __device__ BlockTile of(const MatmulPlan<T, Result>& plan, int64_t block) {
+    const Matmul<T, Result>& p = plan.product;
+    BlockTile t;
+    t.row = block % plan.tiles_down * Side;
+    block /= plan.tiles_down;
+    t.column = block % plan.tiles_across * Side;
+    block /= plan.tiles_across;
+    t.piece = block % plan.pieces, t.batch = block / plan.pieces;
+    t.part = 0, t.first_column = 0;
+    for (; t.column >= (p.c[t.part].columns + Side - 1) / Side * Side; ++t.part) {
+      t.column -= (p.c[t.part].columns + Side - 1) / Side * Side;
+      t.first_column += p.c[t.part].columns;
+    }
+    const int64_t columns = p.c[t.part].columns, b0 = t.first_column + t.column;
+    t.rows_left = static_cast<int>(p.m - t.row < Side ? p.m - t.row : Side);
+    t.columns_left = static_cast<int>(columns - t.column < Side ? columns - t.column : Side);
+    t.k0 = t.piece * plan.length;
+    t.k1 = t.k0 + plan.length < p.k ? t.k0 + plan.length : p.k;
+    t.a = p.a.data + t.batch * p.a.batch_stride +
+          (p.a.transposed ? t.k0 * p.a.row_stride + t.row : t.row * p.a.row_stride + t.k0);
+    t.b = p.b.data + t.batch * p.b.batch_stride +
+          (p.b.transposed ? b0 * p.b.row_stride + t.k0 : t.k0 * p.b.row_stride + b0);
+    return t;
+  }
+  // The part of C that holds the tile, or its share of the sums of pieces.
+  template <class Result>
+  __device__ Result* c(const Matmul<T, Result>& p) const {
+    return p.c[part].data + piece * p.batch * p.m * p.n;  // with one piece, C itself
+  }
+};
+
+// Starts the copies of one step: tile[k][place] = element (place, k) of the operand.  `data` points at the step's first
+// element; `places` and `depth` are how many there are before the edge.
+template <class T, int Side>
+__device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* data, int64_t stride, bool along_k,
+                           bool vectors, int places, int depth) {
+  constexpr int vector = MatmulTile<T, Side>::vector, size = static_cast<int>(sizeof(T));
+  const int thread = static_cast<int>(threadIdx.x);
+  if (vectors) {
+    constexpr int across = Side / vector, step = matmul_threads / across;
+    const int place = thread % across * vector, left = places - place;
+    const int valid = (left < 0 ? 0 : left > vector ? vector : left) * size;
+#pragma unroll
+    for (int i = 0; i < matmul_depth / step; ++i) {
+      const int k = thread / across + i * step;
+      const bool present = k < depth && valid > 0;
+      cp_async<16>(&tile[k][place], present ? data + k * stride + place : data, present ? valid : 0);
+    }
+    return;
+  }
+  constexpr int copies = Side * matmul_depth / matmul_threads;
+  const int place = along_k ? thread / matmul_depth : thread % Side;
+  const int k = along_k ? thread % matmul_depth : thread / Side;
+  const int next_place = along_k ? matmul_threads / matmul_depth : 0, next_k = along_k ? 0 : matmul_threads / Side;
+  const T* const from = along_k ? data + place * stride + k : data + k * stride + place;
+  const int64_t next = along_k ? next_place * stride : next_k * stride;
+#pragma unroll
+  for (int i = 0; i < copies; ++i) {
+    const int p = place + i * next_place, q = k + i * next_k;
+    const bool present = p < places && q < depth;
+    cp_async<size>(&tile[q][p], present ? from + i * next : data, present ? size : 0);
+  }
+}
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vector {  // 8 or 16 bytes in one access
+  T value[N];
+};
+
+// sum += the outer products of one step, at this thread's rows and columns.
+template <class T, int Side, int N>
+__device__ void multiply_step(const typename MatmulTile<T, Side>::Steps& a,
+                              const typename MatmulTile<T, Side>::Steps& b, int row, int column, T (&sum)[N][N]) {
+  constexpr int vector = MatmulTile<T, Side>::vector, groups = MatmulTile<T, Side>::groups;
+  using Vector = Vector<T, vector>;
+#pragma unroll
+  for (int k = 0; k < matmul_depth; ++k) {
+    Vector of_a[groups], of_b[groups];
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      of_a[g] = *reinterpret_cast<const Vector*>(&a[k][g * 16 * vector + row]);
+      of_b[g] = *reinterpret_cast<const Vector*>(&b[k][g * 16 * vector + column]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+#pragma unroll
+      for (int j = 0; j < N; ++j) sum[i][j] += of_a[i / vector].value[i % vector] * of_b[j / vector].value[j % vector];
+  }
+}
+
+// One row of one square of a thread: `vector` neighbours.
+template <class T, int N, class Epilogue>
+__device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t columns, const T* sum, Place at,
+                          const Epilogue& epilogue) {
+  if (at.column >= columns) return;
+  T* const to = c + at.row * columns + at.column;
+  [[maybe_unused]] T* second = nullptr;
+  if constexpr (FillsSecond<Epilogue>) second = epilogue.second + (to - c);
+  if (plan.vectors_c) {
+    Vector<T, N> all, seconds;
+    if (plan.product.accumulate) all = *reinterpret_cast<const Vector<T, N>*>(to);
+#pragma unroll
+    for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
+      const auto done = finish<T>(epilogue, plan.product.accumulate ? all.value[e] + sum[e] : sum[e], at);
+      all.value[e] = done.kept, seconds.value[e] = done.second;
+    }
+    *reinterpret_cast<Vector<T, N>*>(to) = all;
+    if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Vector<T, N>*>(second) = seconds;
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
+    if (at.column >= columns) break;
+    const auto done = finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], at);
+    to[e] = done.kept;
+    if constexpr (FillsSecond<Epilogue>) second[e] = done.second;
+  }
+}
+
+template <class T, int Side, class Epilogue>
+__global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at_once)
+    matmul_kernel(const __grid_constant__ MatmulPlan<T, T> plan, const __grid_constant__ Epilogue epilogue) {
+  using Tile = MatmulTile<T, Side>;
+  constexpr int N = Tile::of_thread, vector = Tile::vector;
+  Tile& shared = shared_memory<Tile>();
+  const Matmul<T>& p = plan.product;
+  BlockTile<T> tile = BlockTile<T>::template of<Side>(plan, blockIdx.x);
+  const int64_t stride_a = p.a.row_stride, stride_b = p.b.row_stride;
+  const int64_t next_a = p.a.transposed ? matmul_depth * stride_a : matmul_depth;
+  const int64_t next_b = p.b.transposed ? matmul_depth : matmul_depth * stride_b;
+  const bool vectors_a = plan.vectors_a && p.a.transposed, vectors_b = plan.vectors_b && !p.b.transposed;
+  const auto fetch = [&](int64_t k, int buffer) {
+    const int depth = static_cast<int>(tile.k1 - k < matmul_depth ? tile.k1 - k : matmul_depth);
+    fetch_step<T, Side>(shared.a[buffer], tile.a, stride_a, !p.a.transposed, vectors_a, tile.rows_left, depth);
+    fetch_step<T, Side>(shared.b[buffer], tile.b, stride_b, p.b.transposed, vectors_b, tile.columns_left, depth);
+    cp_async_commit();
+    tile.a += next_a, tile.b += next_b;
+  };
+
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = (warp / 2 * 4 + lane / 8) * vector, column = (warp % 2 * 8 + lane % 8) * vector;
+  T sum[N][N] = {};
+  int buffer = 0;
+  if (tile.k0 < tile.k1) fetch(tile.k0, buffer);
+  for (int64_t k = tile.k0; k < tile.k1; k += matmul_depth, buffer ^= 1) {
+    cp_async_wait<0>();
+    __syncthreads();  // this step has arrived from all threads, and nobody reads the other buffer any more
+    if (k + matmul_depth < tile.k1) fetch(k + matmul_depth, buffer ^ 1);
+    multiply_step<T, Side>(shared.a[buffer], shared.b[buffer], row, column, sum);
+  }
+
+  T* const c = tile.c(p);
+  const int64_t columns = p.c[tile.part].columns;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int64_t r = tile.row + i / vector * 16 * vector + row + i % vector;
+    if (r >= p.m) break;
+#pragma unroll
+    for (int g = 0; g < Tile::groups; ++g) {
+      const int64_t at = tile.column + g * 16 * vector + column;
+      store_row<T, vector>(plan, c, columns, &sum[i][g * vector], {tile.batch * p.m + r, at, tile.first_column + at},
+                           epilogue);
+    }
+  }
+}
+
+// C from the sums of the pieces of k, in order.
+template <class T, class Result, class Epilogue>
+__global__ void __launch_bounds__(matmul_threads)
+    add_pieces_kernel(const __grid_constant__ Matmul<T, Result> p, const Arithmetic<T>* sums, int64_t pieces,
+                      const Epilogue epilogue) {
+  const int64_t elements = p.batch * p.m * p.n, step = int64_t{gridDim.x} * matmul_threads;
+  for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < elements; i += step) {
+    Arithmetic<T> sum = 0;
+    for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[piece * elements + i];
+    Place at{i / p.n, i % p.n, i % p.n};
+    int part = 0;
+    for (; at.column >= p.c[part].columns; ++part) at.column -= p.c[part].columns;
+    const int64_t place = at.row * p.c[part].columns + at.column;
+    Result& c = p.c[part].data[place];
+    const auto done = finish<Result>(epilogue, p.accumulate ? static_cast<Arithmetic<T>>(c) + sum : sum, at);
+    c = done.kept;
+    if constexpr (FillsSecond<Epilogue>) epilogue.second[place] = done.second;
+  }
+}
+
+// ---- the plan, a function of sizes and alignment
+
+inline int64_t matmul_tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
+
+template <class E>
+bool aligned_rows(const E* data, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
+}
+template <int Side, int Depth, class T, class Result>
+MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
+  constexpr int64_t enough_blocks = 256, shortest_piece = 256;
+  MatmulPlan<T, Result> plan{p, matmul_tiles(p.m, Side), 0, 1, p.k, false, false, true};
+  for (const auto& part : p.c) plan.tiles_across += matmul_tiles(part.columns, Side);
+  const int64_t tiles = plan.tiles_down * plan.tiles_across * p.batch;
+  const int64_t wanted = std::min(enough_blocks / tiles, p.k / shortest_piece);
+  if (wanted > 1) {
+    plan.length = matmul_tiles(p.k, wanted * Depth) * Depth;
+    plan.pieces = matmul_tiles(p.k, plan.length);
+  }
+  plan.vectors_a = aligned_rows(p.a.data, p.a.row_stride) && aligned_rows(p.a.data, p.a.batch_stride);
+  plan.vectors_b = aligned_rows(p.b.data, p.b.row_stride) && aligned_rows(p.b.data, p.b.batch_stride);
+  int64_t first_column = 0;
+  for (const auto& part : p.c) {
+    if (part.columns == 0) continue;
+    const bool begins_aligned = p.b.transposed || aligned_rows(p.b.data, first_column);
+    plan.vectors_b = plan.vectors_b && begins_aligned;
+    plan.vectors_c = plan.vectors_c && aligned_rows(part.data, part.columns);
+    first_column += part.columns;
+  }
+  return plan;
+}
+
+// Kernels: which kernel, with what tile, and how it is launched.
+//   static constexpr int side, depth;
+//   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
+// Fused: the kernel of the product calls the epilogue where it can.  If not: that which adds up the pieces does,
+// always.
+template <class Kernels, class T>
+void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilogue: compiled once, in matmul.cu
+template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>
+void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
+  using Sum = Arithmetic<T>;
+  constexpr int64_t most_blocks = 2048;  // of the second kernel
+  MatmulPlan<T, Result> plan = plan_of<Kernels::side, Kernels::depth>(p);
+  if constexpr (FillsSecond<Epilogue>) plan.vectors_c = plan.vectors_c && aligned_rows(epilogue.second, p.n);
+  if constexpr (Fused)
+    if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
+  const int64_t elements = p.batch * p.m * p.n;
+  const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(Sum)));
+  Sum* const sums = static_cast<Sum*>(workspace.data());
+  Matmul<T, Sum> piecewise{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
+  MatmulPlan<T, Sum> pieces = plan_of<Kernels::side, Kernels::depth>(piecewise);
+  pieces.pieces = plan.pieces, pieces.length = plan.length;
+  launch_sums<Kernels, T>(pieces);
+  const int64_t blocks = std::min(matmul_tiles(elements, matmul_threads), most_blocks);
+  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, Result, Epilogue>, p,
+         sums, plan.pieces, epilogue);
+}
+
+template <class T, class Result>
+unsigned blocks_of(const MatmulPlan<T, Result>& plan) {
+  return static_cast<unsigned>(plan.tiles_down * plan.tiles_across * plan.pieces * plan.product.batch);
+}
+
+template <class T, int Side>
+struct PlainKernels {
+  static constexpr int side = Side, depth = matmul_depth;
+  template <class Epilogue>
+  static void launch(const MatmulPlan<T, T>& plan, const Epilogue& epilogue) {
+    cuda::launch({"matmul", blocks_of(plan), matmul_threads, sizeof(MatmulTile<T, Side>)},
+                 matmul_kernel<T, Side, Epilogue>, plan, epilogue);
+  }
+};
+
+// For f32: large tiles read each element less often, small ones keep more of the card busy.
+inline bool large_tiles_fill_the_card(const Matmul<float>& p) {
+  constexpr int64_t blocks = 128, piece = 512;
+  return matmul_tiles(p.m, 128) * matmul_tiles(p.n, 128) * p.batch * std::max<int64_t>(1, p.k / piece) >= blocks;
+}
+
+}  // namespace orrery::cuda

@@ -1,0 +1,229 @@
+#include "cuda/runtime/runtime.h"
+
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "cuda/runtime/launch.cuh"
+
+namespace orrery::cuda {
+namespace {
+
+// Kernels run after their launch has returned: what is known when a later call reports a fault.
+class LatestLaunch {
+ public:
+  void set(const Launch& launch) {
+    const std::lock_guard lock(mutex_);
+    launch_ = launch, operation_ = current_operation();
+  }
+  std::pair<Launch, const char*> get() {
+    const std::lock_guard lock(mutex_);
+    return {launch_, operation_};
+  }
+
+ private:
+  std::mutex mutex_;
+  Launch launch_{"", 0, 0, 0, "", 0};
+  const char* operation_ = "";  // that it was part of
+};
+LatestLaunch& latest_launch() {
+  static LatestLaunch latest;
+  return latest;
+}
+
+std::string number(const dim3& d) {
+  std::string text = std::to_string(d.x);
+  if (d.y > 1 || d.z > 1) text += " x " + std::to_string(d.y);
+  if (d.z > 1) text += " x " + std::to_string(d.z);
+  return text;
+}
+// "cuda/attention/attention.cuh:88", wherever the sources were compiled.
+std::string place(std::string_view file, int line) {
+  const size_t folder = file.rfind("/cuda/");
+  if (folder != file.npos) file.remove_prefix(folder + 1);
+  return std::string(file) + ":" + std::to_string(line);
+}
+std::string shape(const Launch& launch) {
+  return "launched with " + number(launch.grid) + " blocks of " + number(launch.block) +
+         (launch.shared_bytes ? " and " + std::to_string(launch.shared_bytes) + " bytes of shared memory" : "");
+}
+
+// "map", or "map of gelu": the kernel, and the operation that wanted it.
+std::string who(const Launch& launch, const char* operation) {
+  return launch.name + (*operation ? " of " + std::string(operation) : "");
+}
+
+bool no_device(cudaError_t result) { return result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver; }
+
+void check(cudaError_t result, const char* operation, int line = __builtin_LINE()) {
+  if (result == cudaSuccess) return;
+  std::string message = std::string(operation) + ": ";
+  if (no_device(result))
+    message += std::string("no GPU can be used (") + cudaGetErrorName(result) +
+               "); is its driver installed?  --device=cpu needs none";
+  else
+    message += cudaGetErrorName(result) + (" at " + place(__FILE__, line));
+  if (const auto [latest, of] = latest_launch().get(); latest.line)
+    message += "; the latest kernel was " + who(latest, of) + " at " + place(latest.file, latest.line) + ", " +
+               shape(latest) + "; with CUDA_LAUNCH_BLOCKING=1 a fault is reported by its own launch";
+  throw Error(message);
+}
+
+std::shared_ptr<Pool> new_pool() { return std::make_shared<Pool>(Pool::Source{allocate, cuda::free}); }
+
+thread_local std::shared_ptr<Pool> pool_of_graph;  // while this thread records one
+
+Card find_card() {
+  int device = 0;
+  check(cudaGetDevice(&device), "start");
+  cudaDeviceProp found;
+  check(cudaGetDeviceProperties(&found, device), "start");
+  const Card card = {found.name,
+                     found.major,
+                     found.minor,
+                     found.multiProcessorCount,
+                     static_cast<int64_t>(found.totalGlobalMem),
+                     static_cast<int64_t>(found.sharedMemPerBlockOptin)};
+  check_supported(card);
+  return card;
+}
+
+}  // namespace
+
+void check(cudaError_t result, const Launch& launch) {
+  if (result == cudaSuccess) return latest_launch().set(launch);
+  throw Error(who(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
+              place(launch.file, launch.line) + ", " + shape(launch));
+}
+
+namespace {
+bool stream_exists = false;
+}
+cudaStream_t stream() {
+  static const cudaStream_t the_one = [] {
+    card();
+    cudaStream_t made;
+    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "start");
+    stream_exists = true;
+    return made;
+  }();
+  return the_one;
+}
+bool started() { return stream_exists; }
+
+int device_count() {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result == cudaSuccess) return count;
+  cudaGetLastError();  // forgotten, or the next call would report it
+  if (!no_device(result)) check(result, "device count");
+  return 0;
+}
+
+void check_supported(const Card& card) {
+  constexpr int oldest = 8;
+  if (card.major >= oldest) return;
+  throw Error("start: the GPU " + card.name + " has compute capability " + std::to_string(card.major) + "." +
+              std::to_string(card.minor) + "; the kernels need 8.0 or later; use --device=cpu");
+}
+const Card& card() {
+  static const Card the_one = find_card();  // asked again as long as there is none
+  return the_one;
+}
+void* allocate(int64_t bytes) {
+  card();  // an Error if there is none
+  void* data = nullptr;
+  const cudaError_t result = cudaMalloc(&data, static_cast<size_t>(bytes));
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // forgotten, or the next call would report it
+    return nullptr;
+  }
+  check(result, "allocate");
+  return data;
+}
+void free(void* data) { check(cudaFree(data), "free"); }  // waits for the kernels that use it
+
+int64_t free_memory() {
+  size_t free = 0, all = 0;
+  check(cudaMemGetInfo(&free, &all), "free memory");
+  return static_cast<int64_t>(free);
+}
+
+std::shared_ptr<Pool> pool() {
+  // Never destroyed: at exit the driver may be gone before us.
+  static const auto* const the_one = new std::shared_ptr<Pool>(new_pool());
+  return pool_of_graph ? pool_of_graph : *the_one;
+}
+
+void copy(void* to, bool to_device, const void* from, bool from_device, int64_t bytes) {
+  constexpr cudaMemcpyKind from_host[] = {cudaMemcpyHostToHost, cudaMemcpyHostToDevice};
+  constexpr cudaMemcpyKind from_card[] = {cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
+  const cudaMemcpyKind kind = (from_device ? from_card : from_host)[to_device];
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream()), "copy");
+  if (!to_device || !from_device) check(cudaStreamSynchronize(stream()), "copy");
+}
+
+void zero(void* data, int64_t bytes) { check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream()), "zero"); }
+
+void synchronize() { check(cudaStreamSynchronize(stream()), "synchronize"); }
+
+Workspace::Workspace(int64_t bytes) : pool_(pool()), data_(pool_->take(bytes, "workspace")) {
+  if (!data_)
+    throw Error("workspace: out of memory on the device: asked for " + std::to_string(bytes) + " bytes; " +
+                pool_->description());
+}
+Workspace::~Workspace() { pool_->give(data_); }
+
+// ---- without waiting
+
+Pinned::Pinned(int64_t bytes) {
+  cudaEvent_t event;
+  check(cudaMallocHost(&data_, static_cast<size_t>(bytes)), "pinned memory");
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "pinned memory");
+  event_ = event;
+}
+Pinned::~Pinned() {  // at exit the driver may be gone before us: nothing is asked
+  const auto event = static_cast<cudaEvent_t>(event_);
+  cudaEventSynchronize(event);
+  cudaEventDestroy(event);
+  cudaFreeHost(data_);
+}
+void Pinned::send(void* to, int64_t bytes) {
+  check(cudaMemcpyAsync(to, data_, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream()), "send");
+  check(cudaEventRecord(static_cast<cudaEvent_t>(event_), stream()), "send");
+}
+void Pinned::fetch(const void* from, int64_t bytes) {
+  check(cudaMemcpyAsync(data_, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()), "fetch");
+  check(cudaEventRecord(static_cast<cudaEvent_t>(event_), stream()), "fetch");
+}
+void Pinned::wait() const { check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait"); }
+
+Graph::Graph(const std::function<void()>& work) : pool_(new_pool()) {
+  // Relaxed: the pool may ask for memory meanwhile.
+  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record");
+  cudaGraph_t graph = nullptr;
+  const std::shared_ptr<Pool> before = std::exchange(pool_of_graph, pool_);
+  try {
+    work();
+  } catch (...) {
+    pool_of_graph = before;
+    cudaStreamEndCapture(stream(), &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  pool_of_graph = before;
+  check(cudaStreamEndCapture(stream(), &graph), "record");
+  cudaGraphExec_t recorded;
+  const cudaError_t result = cudaGraphInstantiate(&recorded, graph, 0);
+  cudaGraphDestroy(graph);
+  check(result, "record");
+  recorded_ = recorded;
+}
+Graph::~Graph() {
+  cudaStreamSynchronize(stream());  // a replay may still read the pool's blocks
+  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recorded_));
+}
+void Graph::replay() const { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recorded_), stream()), "replay"); }
+
+}  // namespace orrery::cuda

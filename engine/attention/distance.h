@@ -1,0 +1,160 @@
+// The terms of the distance of a tile's scores and their gradients:
+//
+//   t_ij += b|x| + scale <q_i, p_|x|>,  x = i + query_offset - j
+//   db|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i,   dq_i += scale sum_j dt_ij p_|x|
+//
+// A tile of n keys and w lanes meets n + w - 1 distances, which run along its diagonals.  For p a band (distances,
+// lanes) holds <q_i, p_|x|> once for every distance and query that meet; `skew` turns its columns so that diagonals
+// become rows, which are then added to the tile.  Backward goes the other way.
+#pragma once
+
+#include "engine/attention/kernels.h"
+
+namespace orrery::detail::attend {
+namespace {
+
+// Row r of the band belongs to distance first + r; key j of the tile and lane i meet in row i + keys - 1 - j.
+struct Diagonals {
+  int64_t first, keys;
+  Range seen;  // rows with distances that are seen
+
+  int64_t distance(int64_t row) const { return first + row < 0 ? -(first + row) : first + row; }
+};
+
+template <class A>
+Diagonals diagonals_of(const QueryBlock<A>& block, const Keys& keys) {
+  const int64_t most = block.p.sizes.distances - 1, place = block.see.place;
+  const int64_t first = block.first + place - (keys.end() - 1);
+  const int64_t nearest = greatest(place - block.see.band.last, -most),
+                farthest = least(place - block.see.band.first, most);
+  return {first, keys.count, {greatest(0, nearest - first), least(keys.count + block.width - 1, farthest - first + 1)}};
+}
+
+// body(rows, distance, step): the rows of the band, in one or two runs, whose |x| begins at `distance` and goes on by
+// `step`.
+template <class Body>
+void each_run(const Diagonals& diagonals, const Body& body) {
+  const Range seen = diagonals.seen;
+  const int64_t turn = greatest(seen.begin, least(seen.end, -diagonals.first));  // from here on x >= 0
+  if (seen.begin < turn) body(Range{seen.begin, turn}, diagonals.distance(seen.begin), -1);
+  if (turn < seen.end) body(Range{turn, seen.end}, diagonals.distance(turn), 1);
+}
+
+// Lane l of row r becomes lane l of row r + l, for `rows` rows; lanes<A> - 1 more are read.
+template <class A>
+void skew(Matrix<A> x, int64_t rows) {
+  int64_t left = rows + lanes<A> - 1;
+  for (int s = 1; s < lanes<A>; s *= 2) {
+    const Mask<A> shifted = (lane_numbers<A>() & s) != 0;
+    left -= s;
+    for (int64_t r = 0; r < left; ++r) store(x.row(r), select<A>(shifted, load(x.row(r + s)), load(x.row(r))));
+  }
+}
+
+// The inverse, into `rows` + lanes<A> - 1 rows, whose last ones are zero before.
+template <class A>
+void straighten(Matrix<A> x, int64_t rows) {
+  for (int s = lanes<A> / 2; s >= 1; s /= 2) {
+    const Mask<A> shifted = (lane_numbers<A>() & s) != 0;
+    for (int64_t r = rows + lanes<A> - 2; r >= 0; --r) {
+      const Vector<A> before = r >= s ? load(x.row(r - s)) : Vector<A>{};
+      store(x.row(r), select<A>(shifted, before, load(x.row(r))));
+    }
+  }
+}
+
+template <class A>
+void add_distance_bias(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
+  const int64_t distances = block.p.sizes.distances;
+  const A* const bias = block.p.inputs.relative_bias + block.head * distances;
+  const Diagonals diagonals = diagonals_of(block, keys);
+  for (int64_t r = 0; r < keys.count + block.width - 1; ++r)
+    w.distance_row[r] = bias[least(diagonals.distance(r), distances - 1)];
+  for (int64_t j = 0; j < keys.count; ++j)
+    for (int64_t i = 0; i < block.width; i += lanes<A>) {
+      A* const t = scores + j * block.width + i;
+      store(t, load(t) + load(w.distance_row + i + keys.count - 1 - j));
+    }
+}
+
+template <class A>
+void add_distance_products(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
+  const Tokens<const A> p = block.p.inputs.relative_embedding;
+  const int64_t width = block.width;
+  each_run(diagonals_of(block, keys), [&](Range rows, int64_t distance, int64_t step) {
+    *w.work += product<A>(rows.end - rows.begin, width, block.p.sizes.head_size,
+                          {p.data + distance * p.stride, step * p.stride, 1}, {w.query_columns, width},
+                          {w.band + rows.begin * width, width}, {.factor = 1, .add = false}, everything,
+                          {rows.begin - (keys.count - 1), rows.begin});
+  });
+  for (int64_t i = 0; i < width; i += lanes<A>) {
+    const Matrix<A> column = {w.band + i * width + i, width};
+    skew(column, keys.count);
+    for (int64_t j = 0; j < keys.count; ++j) {
+      A* const t = scores + j * width + i;
+      store(t, load(t) + load(column.row(keys.count - 1 - j)));
+    }
+  }
+}
+
+template <class A>
+void add_distance_terms(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
+  if (keys.slots) return;
+  if (block.p.inputs.relative_bias) add_distance_bias(block, keys, scores, w);
+  if (block.p.inputs.relative_embedding.data) add_distance_products(block, keys, scores, w);
+}
+
+// ---- backward
+
+// The band of a tile of gradients, with zeros where no key and no query meet.
+template <class A>
+void gather_band(const QueryBlock<A>& block, const Keys& keys, const A* gradients, A* band) {
+  const int64_t width = block.width, rows = keys.count + width - 1;
+  for (int64_t i = 0; i < rows * width; i += lanes<A>) store(band + i, Vector<A>{});
+  for (int64_t i = 0; i < width; i += lanes<A>) {
+    const Matrix<A> column = {band + i * width + i, width};
+    const Mask<A> exists = lane_numbers<A>() < static_cast<Word<A>>(block.count - i);
+    for (int64_t j = 0; j < keys.count; ++j)
+      store(column.row(keys.count - 1 - j), select<A>(exists, load(gradients + j * width + i), Vector<A>{}));
+    straighten(column, keys.count);
+  }
+}
+
+template <class A>
+void add_bias_gradients(const QueryBlock<A>& block, const Diagonals& diagonals, const Workspace<A>& w) {
+  A* const bias = w.sums.relative_bias + block.head * block.p.sizes.distances;
+  for (int64_t r = diagonals.seen.begin; r < diagonals.seen.end; ++r) {
+    Vector<A> total{};
+    for (int64_t i = 0; i < block.width; i += lanes<A>) total += load(w.band + r * block.width + i);
+    bias[diagonals.distance(r)] += sum<A>(total);
+  }
+}
+
+// `gradients`: dt of the tile.  `query_gradients`: the rows of dq, without data if nobody wants them.
+template <class A>
+void add_distance_gradients(const QueryBlock<A>& block, const Keys& keys, const A* gradients, Matrix<A> query_gradients,
+                            const Workspace<A>& w) {
+  const Tokens<const A> p = block.p.inputs.relative_embedding;
+  const int64_t width = block.width, size = block.p.sizes.head_size, last = keys.count - 1;
+  const Update<A> scaled = {.factor = static_cast<A>(block.p.options.scale), .add = true};
+  const Diagonals diagonals = diagonals_of(block, keys);
+  gather_band(block, keys, gradients, w.band);
+  if (w.sums.relative_bias) add_bias_gradients(block, diagonals, w);
+  if (!p.data) return;
+  const Matrix<const A> queries = block.of_queries(block.p.inputs.query, size);
+  each_run(diagonals, [&](Range rows, int64_t distance, int64_t step) {
+    const int64_t n = rows.end - rows.begin;
+    const A* const band = w.band + rows.begin * width;
+    const Matrix<const A> distances = {p.data + distance * p.stride, step * p.stride};
+    if (query_gradients.data)
+      *w.work += add_product<A>(finite(distances, n, size), block.count, size, n, {band, 1, width}, distances,
+                                query_gradients, scaled, {-rows.begin, last - rows.begin});
+    if (w.sums.relative_embedding)
+      *w.work += add_product<A>(finite(queries, block.count, size), n, size, block.count, {band, width, 1}, queries,
+                                {w.sums.relative_embedding + distance * size, step * size}, scaled,
+                                {rows.begin - last, rows.begin});
+  });
+}
+
+}  // namespace
+}  // namespace orrery::detail::attend

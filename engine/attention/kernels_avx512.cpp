@@ -1,0 +1,12 @@
+// The kernels of attention, compiled for AVX-512 by the build.
+#include "engine/attention/backward.h"
+#include "engine/attention/forward.h"
+#include "engine/attention/statistics.h"
+
+namespace orrery::detail::attend {
+
+constinit const InstructionSet avx512 = {"avx512",
+                                         {forward<float>, statistics<float>, backward<float>},
+                                         {forward<double>, statistics<double>, backward<double>}};
+
+}  // namespace orrery::detail::attend

@@ -1,0 +1,174 @@
+// Which task runs when.  Every split is a function of the sizes alone, so the same bits come out for any number of
+// threads; nothing is added up by atomics but the integer count of work.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "engine/attention/operands.h"
+
+namespace orrery::detail::attend {
+
+inline constexpr int64_t piece_work = 1 << 21;  // multiplications and additions, about 20 us: smaller tasks are joined
+inline constexpr int64_t group_block = 128;     // tokens; groups of backward are multiples of it
+inline constexpr int64_t tasks_of_round = 16;   // in backward: groups are made until there are so many
+inline constexpr int64_t most_sums = 16;        // pieces with sums of their own
+
+inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
+
+// The sums that many tasks add to: each piece of a loop over tasks adds to sums of its own, round after round, and at
+// the end these are added in the order of the pieces.
+template <class A>
+class PieceSums {
+ public:
+  explicit PieceSums(const Problem<A>& p)
+      : distance_key_(p.gradients.relative_embedding.data ? p.sizes.distances * p.sizes.head_size : 0),
+        distance_bias_(p.gradients.relative_bias ? p.sizes.query_heads * p.sizes.distances : 0),
+        span_(p.gradients.span && !p.options.span_per_query ? p.sizes.query_heads : 0) {}
+
+  bool wanted() const { return size() > 0; }
+  void reserve(int64_t pieces) {
+    while (wanted() && static_cast<int64_t>(pieces_.size()) < pieces) pieces_.emplace_back(size(), A(0));
+  }
+  SharedSums<A> of(int64_t piece) {
+    if (!wanted()) return {};
+    A* const first = pieces_[static_cast<size_t>(piece)].data();
+    return {distance_key_ ? first : nullptr, distance_bias_ ? first + distance_key_ : nullptr,
+            span_ ? first + distance_key_ + distance_bias_ : nullptr};
+  }
+  void write(const AttendGradients<A>& gradients, int64_t row) const {  // row: elements of one of relative_embedding
+    write_part(0, distance_key_, gradients.relative_embedding.data, row, gradients.relative_embedding.stride);
+    write_part(distance_key_, distance_bias_, gradients.relative_bias, 1, 1);
+    write_part(distance_key_ + distance_bias_, span_, gradients.span, 1, 1);
+  }
+
+ private:
+  size_t size() const { return static_cast<size_t>(distance_key_ + distance_bias_ + span_); }
+  void write_part(int64_t first, int64_t n, A* to, int64_t row, int64_t stride) const {
+    parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        A total = 0;
+        for (const std::vector<A>& piece : pieces_) total += piece[static_cast<size_t>(first + i)];
+        to[i / row * stride + i % row] = total;
+      }
+    });
+  }
+
+  int64_t distance_key_, distance_bias_, span_;  // elements
+  std::vector<std::vector<A>> pieces_;
+};
+
+// task(i, workspace) for i in [0, n), each of about `work` operations.  Returns the work that was really done.
+template <class A, class Task>
+int64_t each_task(const Problem<A>& problem, int64_t n, double work, PieceSums<A>* sums, const Task& task) {
+  int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(piece_work) / (work + 1)));
+  if (sums && sums->wanted()) {
+    grain = std::max(grain, blocks_of(n, most_sums));
+    sums->reserve(blocks_of(n, grain));
+  }
+  std::atomic<int64_t> done = 0;
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    TaskMemory<A> memory(problem);
+    if (sums) memory.workspace().sums = sums->of(begin / grain);
+    for (int64_t i = begin; i < end; ++i) task(i, memory.workspace());
+    done += memory.work();
+  });
+  return done;
+}
+
+// A task for each block of queries of each head.  Last blocks come first: under a causal mask they are the longest.
+template <class A, class Task>
+int64_t each_block(const Problem<A>& p, const Task& task) {
+  const AttendSizes& s = p.sizes;
+  const int64_t heads = s.batch * s.query_heads, blocks = blocks_of(s.queries, query_block);
+  const double keys = static_cast<double>(s.keys + s.slots);
+  const double work = 2. * std::min(query_block, s.queries) * keys * (s.head_size + s.value_size);
+  return each_task<A>(p, heads * blocks, work, nullptr, [&](int64_t i, const Workspace<A>& workspace) {
+    const int64_t head = i % heads;
+    task(head / s.query_heads, head % s.query_heads, blocks - 1 - i / heads, workspace);
+  });
+}
+
+// Groups of queries meet groups of keys in rounds.  Within a round no two tasks share a group, so every gradient is
+// added up in the order of the rounds, without atomics and with the same bits for any number of threads.  The number of
+// groups depends on the sizes only; with enough sequences and heads it is one, and there is one round.
+struct Rounds {
+  int64_t heads;                     // pairs of a sequence and a key head, or key heads: independent of one another
+  int64_t query_blocks, key_blocks;  // to be grouped
+  int64_t groups;
+
+  Rounds(int64_t heads, int64_t query_blocks, int64_t key_blocks)
+      : heads(heads), query_blocks(query_blocks), key_blocks(key_blocks) {
+    const int64_t most = std::max<int64_t>(std::min(query_blocks, key_blocks), 1);
+    groups = std::clamp<int64_t>(blocks_of(tasks_of_round, std::max<int64_t>(heads, 1)), 1, most);
+  }
+  Range group(int64_t g, int64_t blocks) const { return {blocks * g / groups, blocks * (g + 1) / groups}; }
+
+  // meet(head, range of query blocks, range of key blocks, round, workspace)
+  template <class A, class Meet>
+  int64_t run(const Problem<A>& p, double pairs, PieceSums<A>& sums, const Meet& meet) const {
+    int64_t done = 0;
+    const double work =
+        pairs / static_cast<double>(groups * groups) * 2 * (3 * p.sizes.head_size + 2 * p.sizes.value_size);
+    for (int64_t round = 0; round < groups; ++round)
+      done += each_task<A>(p, heads * groups, work, &sums, [&](int64_t i, const Workspace<A>& w) {
+        const int64_t key_group = i / heads, query_group = (round - key_group + groups) % groups;
+        meet(i % heads, group(query_group, query_blocks), group(key_group, key_blocks), round, w);
+      });
+    return done;
+  }
+};
+
+inline Range tokens_of(Range blocks, int64_t tokens) {
+  return {std::min(tokens, blocks.begin * group_block), std::min(tokens, blocks.end * group_block)};
+}
+
+template <class A>
+int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
+  const AttendSizes& s = p.sizes;
+  const Rounds rounds(s.batch * s.key_heads, blocks_of(s.queries, group_block), blocks_of(s.keys, group_block));
+  const double pairs = static_cast<double>(s.queries) * s.keys * (s.query_heads / s.key_heads);
+  return rounds.run(p, pairs, sums, [&](int64_t head, Range queries, Range keys, int64_t round, const Workspace<A>& w) {
+    const bool first = round == 0;
+    kernels.backward(p,
+                     {.sequence = head / s.key_heads,
+                      .key_head = head % s.key_heads,
+                      .queries = tokens_of(queries, s.queries),
+                      .keys = tokens_of(keys, s.keys),
+                      .slots = false,
+                      .clear_queries = first,
+                      .clear_keys = first},
+                     w);
+  });
+}
+
+// All sequences read the same slots: their blocks of queries stand in one row.  Adds to dq, which the context has
+// begun.
+template <class A>
+int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
+  const AttendSizes& s = p.sizes;
+  const int64_t blocks = blocks_of(s.queries, group_block);
+  const Rounds rounds(s.key_heads, s.batch * blocks, blocks_of(s.slots, group_block));
+  const double pairs = static_cast<double>(s.batch * s.queries) * s.slots * (s.query_heads / s.key_heads);
+  return rounds.run(p, pairs, sums,
+                    [&](int64_t head, Range queries, Range slots, int64_t round, const Workspace<A>& w) {
+                      TilePair pair = {.sequence = 0,
+                                       .key_head = head,
+                                       .queries = {0, 0},
+                                       .keys = tokens_of(slots, s.slots),
+                                       .slots = true,
+                                       .clear_queries = false,
+                                       .clear_keys = true};
+                      if (round == 0) kernels.backward(p, pair, w);
+                      pair.clear_keys = false;
+                      for (int64_t block = queries.begin; block < queries.end;) {
+                        pair.sequence = block / blocks;
+                        const int64_t before = pair.sequence * blocks, end = std::min(queries.end, before + blocks);
+                        pair.queries = tokens_of({block - before, end - before}, s.queries);
+                        kernels.backward(p, pair, w);
+                        block = end;
+                      }
+                    });
+}
+
+}  // namespace orrery::detail::attend

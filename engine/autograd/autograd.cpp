@@ -1,0 +1,179 @@
+#include "engine/autograd/autograd.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+
+#include "engine/ops/ops.h"
+
+namespace orrery {
+namespace {
+
+thread_local bool record_calls = true;
+std::atomic<uint64_t> next_serial = 1;
+
+Edge edge_of(const Tensor& x) {
+  if (!x || !x.body()->requires_grad) return {};
+  if (x.body()->edge) return x.body()->edge;
+  return {nullptr, 0, x.body()};
+}
+
+bool sole_owner(const Tensor& x) { return x.body().use_count() == 1 && x.body()->buffer.use_count() == 1; }
+
+}  // namespace
+
+// ---- Saved
+
+const Tensor& Saved::operator[](int i) const {
+  const Kept& kept = kept_[static_cast<size_t>(i)];
+  if (kept.value && kept.value.body()->buffer->version != kept.version)
+    fail("backward: ", name_, " kept a value of shape ", kept.value.shape(),
+         " that has been changed in place since; change a clone() of it instead");
+  return kept.value;
+}
+Tensor Saved::take(int i) const {
+  const Tensor& kept = (*this)[i];
+  return sole_owner(kept) ? kept : Tensor::empty_like(kept);
+}
+Saved::Place Saved::place(int input, const Shape& shape, Dtype dtype, Device device) const {
+  const std::shared_ptr<TensorBody>& leaf = inputs_[static_cast<size_t>(input)].leaf;
+  if (leaf && leaf->gradient_at_home && leaf->gradient.dtype() == dtype)
+    return {leaf->gradient, !std::exchange(leaf->stale, false), true};
+  return {Tensor::empty(shape, dtype, device), false};
+}
+int64_t Saved::bytes() const {
+  int64_t total = 0;
+  for (const Kept& kept : kept_) total += kept.value ? kept.value.bytes() : 0;
+  return total;
+}
+void Saved::attach(std::span<const Tensor* const> inputs) {
+  for (const Tensor* x : inputs) inputs_.push_back(record_calls ? edge_of(*x) : Edge{});
+}
+void Saved::seal() {
+  for (Kept& kept : kept_)
+    if (kept.value) kept.version = kept.value.body()->buffer->version;
+}
+bool Saved::any() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Edge& e) { return bool(e); });
+}
+
+// ---- Node
+
+Node::Node(const char* n, Saved s, int count) : serial(next_serial++), name(n), saved(std::move(s)), outputs(count) {
+  saved.name_ = n;
+}
+
+// Frees a long chain link by link; plain recursion would overflow the stack.
+Node::~Node() {
+  static thread_local std::vector<std::vector<Edge>> dead;
+  static thread_local bool draining = false;
+  dead.push_back(std::move(saved.edges()));
+  if (draining) return;
+  for (draining = true; !dead.empty();) {
+    const std::vector<Edge> links = std::move(dead.back());
+    dead.pop_back();
+  }
+  draining = false;
+}
+
+void detail::connect(std::shared_ptr<Node> node, std::span<const Tensor> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].body()->requires_grad = true;
+    outputs[i].body()->edge = {node, static_cast<int>(i), nullptr};
+  }
+}
+void detail::check_fresh(const char* name, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs) {
+  for (const Tensor& y : outputs)
+    for (const Tensor* x : inputs)
+      if (y && y.body() == x->body())
+        fail(name, ": forward returned its input itself; return x.detach(), which shares the numbers");
+}
+void detail::fail_without_backward(const char* name) {
+  fail(name, ": has no backward, and an input wants a gradient; detach() it or run under NoGrad");
+}
+
+bool recording() { return record_calls; }
+NoGrad::NoGrad(bool record) : before_(std::exchange(record_calls, record)) {}
+NoGrad::~NoGrad() { record_calls = before_; }
+
+// ---- backward
+
+namespace {
+
+class Backward {
+ public:
+  void deliver(const Edge& to, const Tensor& g) {
+    if (!g || !to) return;
+    if (to.leaf) return deliver_to_leaf(*to.leaf, g);
+    auto [found, fresh] = pending_.try_emplace(to.node.get());
+    std::vector<Tensor>& slots = found->second;
+    if (fresh) {
+      slots.resize(static_cast<size_t>(to.node->outputs));
+      heap_.push_back(to.node);
+      std::push_heap(heap_.begin(), heap_.end(), older);
+    }
+    Tensor& slot = slots[static_cast<size_t>(to.output)];
+    slot = slot ? sum(slot, g) : g;
+  }
+  void run() {
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), older);
+      const std::shared_ptr<Node> node = std::move(heap_.back());
+      heap_.pop_back();
+      std::vector<Tensor> dy = std::move(pending_.extract(node.get()).mapped());
+      if (node->freed)
+        fail("backward: the graph of ", node->name, " has been freed by an earlier backward; run forward again");
+      std::vector<Tensor> gradients;
+      {
+        ProfileSpan span(node->name, "backward");
+        span.count(dy);
+        gradients = node->backward(dy);
+        span.count(gradients);
+      }
+      dy.clear();
+      node->saved.release();
+      node->freed = true;
+      const std::vector<Edge>& inputs = node->saved.edges();
+      for (size_t i = 0; i < inputs.size(); ++i) deliver(inputs[i], std::exchange(gradients[i], {}));
+    }
+  }
+
+ private:
+  static bool older(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->serial < b->serial; }
+
+  static Tensor sum(Tensor& a, const Tensor& b) {
+    if (!sole_owner(a)) return add(a, b);
+    add_in_place(a, b);
+    return a;
+  }
+  static void deliver_to_leaf(TensorBody& leaf, const Tensor& g) {
+    if (g.shape() != leaf.shape)
+      fail("backward: a gradient of shape ", g.shape(), " arrived at a tensor of shape ", leaf.shape);
+    if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return;  // written there by the operation
+    const bool empty = !leaf.gradient || leaf.stale;
+    if (leaf.gradient_at_home) {
+      empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g.to(leaf.gradient.dtype()));
+    } else {
+      leaf.gradient = empty ? g : sum(leaf.gradient, g);
+    }
+    leaf.stale = false;
+  }
+
+  std::unordered_map<Node*, std::vector<Tensor>> pending_;
+  std::vector<std::shared_ptr<Node>> heap_;  // the youngest call first
+};
+
+}  // namespace
+
+void backward(const Tensor& y, const Tensor& dy) {
+  check(y.defined() && y.requires_grad(),
+        "backward: the tensor was not computed from anything that requires a gradient");
+  check(y.shape() == dy.shape(), "backward: a gradient of shape ", dy.shape(), " for a tensor of shape ", y.shape());
+  check_same_kind("backward", y, dy);
+  const NoGrad guard;
+  Backward pass;
+  pass.deliver(edge_of(y), dy);
+  pass.run();
+}
+
+}  // namespace orrery

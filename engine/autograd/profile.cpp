@@ -1,0 +1,48 @@
+#include "engine/autograd/profile.h"
+
+namespace orrery {
+namespace {
+bool profiling = false;
+Profile table;
+thread_local double open_flops = 0;
+thread_local double inner_seconds = 0;  // of the calls inside the open span: a row counts its own time only
+}  // namespace
+
+void start_profile() {
+  table.clear();
+  profiling = true;
+}
+Profile stop_profile() {
+  profiling = false;
+  return std::move(table);
+}
+void count_flops(double flops) {
+  if (profiling) open_flops += flops;
+}
+
+ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
+  if (!active_) return;
+  synchronize();  // a span counts the time of its own kernels
+  operation_ = operation;
+  direction_ = direction;
+  outer_flops_ = std::exchange(open_flops, 0);
+  row_.seconds = std::exchange(inner_seconds, 0);  // the outer span's, until this one ends
+  start_ = std::chrono::steady_clock::now();
+}
+ProfileSpan::~ProfileSpan() {
+  if (!active_) return;
+  synchronize();
+  ProfileRow& row = table[{operation_, direction_}];
+  row.calls += 1;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  row.seconds += seconds - std::exchange(inner_seconds, row_.seconds + seconds);
+  row.flops += std::exchange(open_flops, outer_flops_);
+  row.bytes += row_.bytes;
+  row.kept_bytes += row_.kept_bytes;
+}
+void ProfileSpan::count(std::span<const Tensor> tensors) {
+  if (!active_) return;
+  for (const Tensor& x : tensors) row_.bytes += x ? static_cast<double>(x.bytes()) : 0;
+}
+
+}  // namespace orrery

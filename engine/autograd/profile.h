@@ -1,0 +1,47 @@
+// What `train --profile` adds up: time, work and kept bytes of every operation, forward and backward.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "engine/base/pool.h"
+#include "engine/tensor/tensor.h"
+
+namespace orrery {
+
+struct ProfileRow {
+  int64_t calls = 0;
+  double seconds = 0;
+  double flops = 0;        // multiplications and additions, where the operation counts them
+  double bytes = 0;        // read and written: the operands and the results
+  int64_t kept_bytes = 0;  // held for backward, summed over calls
+};
+using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // by operation and "forward" or "backward"
+
+void start_profile();
+Profile stop_profile();
+void count_flops(double flops);  // added to the span that is open on this thread
+
+class ProfileSpan {  // also names the operation that holds what is allocated meanwhile
+ public:
+  ProfileSpan(const char* operation, const char* direction);
+  ~ProfileSpan();
+  ProfileSpan(const ProfileSpan&) = delete;
+  void count(std::span<const Tensor> tensors);  // read or written
+  void keep(int64_t bytes) { row_.kept_bytes += bytes; }
+
+ private:
+  CurrentOperation current_;
+  bool active_;
+  const char* operation_ = nullptr;
+  const char* direction_ = nullptr;
+  ProfileRow row_;
+  double outer_flops_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace orrery

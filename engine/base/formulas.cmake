@@ -1,0 +1,43 @@
+# orrery_formulas(target files...): these sources of the target hold formulas, so a CUDA build gives them to nvcc, which
+# compiles the same file for both devices.  Without CUDA they are ordinary C++ and this does nothing.
+# orrery_find_formulas(variable files...): those of the files that reach engine/loops/loops.h by their includes.
+# Both serve installed users too: find_package(orrery) defines them.
+
+function(orrery_formulas target)
+  if(NOT ORRERY_CUDA)
+    return()
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "orrery_formulas(${target}): orrery was built with CUDA; call enable_language(CUDA) first")
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  target_compile_features(${target} PRIVATE cuda_std_20)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
+endfunction()
+
+# Headers that include engine/loops/loops.h, directly or through one another; the list grows until a pass finds no new one.
+function(orrery_find_formulas variable)
+  set(headers engine/loops/loops.h)
+  file(GLOB_RECURSE candidates RELATIVE "${ORRERY_INCLUDE}" "${ORRERY_INCLUDE}/engine/*.h" "${ORRERY_INCLUDE}/nn/*.h")
+  set(grown TRUE)
+  while(grown)
+    set(grown FALSE)
+    list(JOIN headers "|" alternatives)
+    list(REMOVE_ITEM candidates ${headers})
+    foreach(header IN LISTS candidates)
+      file(STRINGS "${ORRERY_INCLUDE}/${header}" found REGEX "^#include \"(${alternatives})\"" LIMIT_COUNT 1)
+      if(found)
+        list(APPEND headers "${header}")
+        set(grown TRUE)
+      endif()
+    endforeach()
+  endwhile()
+  set(formulas)
+  foreach(file IN LISTS ARGN)
+    file(STRINGS "${file}" found REGEX "^#include [\"<](${alternatives})[\">]" LIMIT_COUNT 1)
+    if(found)
+      list(APPEND formulas "${file}")
+    endif()
+  endforeach()
+  set(${variable} ${formulas} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,30 @@
+// Plug-ins: formula files compiled on their own and loaded into a running program, where they register what they
+// define.  A plug-in carries a mark, written by the compiler call that made it (engine/base/plugin_mark.h), so that one
+// built for another version is refused before any of its code runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+// What a plug-in made for this library must carry: version, and a fingerprint of the library's headers.
+std::string plugin_mark();
+
+// How to compile FILE.cpp to a plug-in: a shell command without the file and the result.  `include` is the folder that
+// holds engine/ and nn/.
+std::string plugin_compiler(const std::string& include);
+// The folder with the headers: of the source tree that this library was built from, or of the installation.
+std::string plugin_include_folder();
+
+// Registers what the plug-in defines.  Errors, in sentences: no such file, no plug-in, one for another version, a name
+// that is taken, a symbol that is missing.  A plug-in stays loaded until the program ends.
+void load_plugin(const std::string& path);
+
+namespace detail {
+// While a plug-in is loaded its static objects run, out of which no exception may come: a registry that refuses an
+// entry leaves the reason here.  False: no plug-in is being loaded.
+bool refuse_in_plugin(const std::string& reason);
+}  // namespace detail
+
+}  // namespace orrery

@@ -1,0 +1,128 @@
+#include "engine/base/pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+namespace orrery {
+namespace {
+
+// Eight classes to a factor of two: at most 12.5 % of a block is unused.
+int64_t size_class(int64_t bytes) {
+  if (bytes <= 512) return std::max<int64_t>(1, (bytes + 63) / 64) * 64;
+  const int64_t step = int64_t{1} << (std::bit_width(static_cast<uint64_t>(bytes - 1)) - 4);
+  return (bytes + step - 1) / step * step;
+}
+
+std::string in_units(int64_t bytes) {
+  if (bytes < 1000) return std::to_string(bytes) + " bytes";
+  double size = static_cast<double>(bytes) / 1e3;
+  const char* unit = "KB";
+  for (const char* larger : {"MB", "GB"})
+    if (size >= 1000) size /= 1e3, unit = larger;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %s", size, unit);
+  return text;
+}
+
+thread_local const char* operation = "";
+
+}  // namespace
+
+const char* current_operation() { return operation; }
+CurrentOperation::CurrentOperation(const char* name) : before_(std::exchange(operation, name)) {}
+CurrentOperation::~CurrentOperation() { operation = before_; }
+
+Pool::~Pool() {
+  release_unlocked();
+  for (const auto& [data, block] : held_) source_.free(data);
+}
+
+void* Pool::take(int64_t bytes, const char* holder) {
+  const int64_t size = size_class(bytes);
+  const std::lock_guard lock(mutex_);
+  void* data = take_cached(size);
+  if (!data) {
+    const auto fits = [&] { return !limit_ || use_.held + use_.cached + size <= limit_; };
+    if (!fits()) release_unlocked();
+    if (fits()) data = source_.allocate(size);
+    if (!data && use_.cached > 0) release_unlocked(), data = fits() ? source_.allocate(size) : nullptr;
+    if (!data) return nullptr;
+  }
+  held_[data] = {size, holder};
+  use_.held += size;
+  use_.peak = std::max(use_.peak, use_.held);
+  return data;
+}
+
+void Pool::give(void* data) {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(data);
+  if (found == held_.end()) return;
+  const int64_t size = found->second.size;
+  held_.erase(found);
+  free_[size].push_back(data);
+  use_.held -= size;
+  use_.cached += size;
+}
+
+void* Pool::take_cached(int64_t size) {
+  const auto found = free_.find(size);
+  if (found == free_.end() || found->second.empty()) return nullptr;
+  void* data = found->second.back();  // the latest freed: most likely still in the processor's cache
+  found->second.pop_back();
+  use_.cached -= size;
+  return data;
+}
+
+void Pool::release_unlocked() {
+  for (auto& [size, blocks] : free_)
+    for (void* block : blocks) source_.free(block), use_.cached -= size;
+  free_.clear();
+}
+void Pool::release() {
+  const std::lock_guard lock(mutex_);
+  release_unlocked();
+}
+void Pool::set_limit(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+}
+MemoryUse Pool::use() const {
+  const std::lock_guard lock(mutex_);
+  return use_;
+}
+void Pool::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  use_.peak = use_.held;
+}
+
+std::string Pool::description() const {
+  const std::lock_guard lock(mutex_);
+  struct Share {
+    std::string_view holder;
+    int64_t bytes = 0, blocks = 0;
+  };
+  std::map<std::string_view, Share> by_holder;
+  for (const auto& [data, block] : held_) {
+    Share& share = by_holder[block.holder];
+    share.holder = block.holder, share.bytes += block.size, ++share.blocks;
+  }
+  std::vector<Share> shares;
+  for (const auto& [name, share] : by_holder) shares.push_back(share);
+  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
+  std::string text = in_units(use_.held) + " held, " + in_units(use_.cached) + " kept for reuse";
+  if (limit_) text += ", limit " + in_units(limit_);
+  constexpr size_t named = 4;
+  for (size_t i = 0; i < std::min(named, shares.size()); ++i) {
+    const Share& share = shares[i];
+    text += i == 0 ? "; the largest holders: " : ", ";
+    text += std::string(share.holder.empty() ? "tensors outside of operations" : share.holder) + " " +
+            in_units(share.bytes) + " in " + std::to_string(share.blocks) + (share.blocks == 1 ? " block" : " blocks");
+  }
+  return text;
+}
+
+}  // namespace orrery

@@ -1,0 +1,71 @@
+// The sizes of a dense row-major array: a value, six axes at most.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+
+#include "engine/base/check.h"
+
+namespace orrery {
+
+class Shape {
+ public:
+  static constexpr int max_rank = 6;
+
+  Shape() = default;  // rank 0: one number
+  Shape(std::initializer_list<int64_t> sizes) {
+    for (const int64_t size : sizes) append(size);
+  }
+
+  int rank() const { return rank_; }
+  int64_t operator[](int axis) const { return sizes_[static_cast<size_t>(resolve(axis))]; }  // -1 is the last axis
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= sizes_[static_cast<size_t>(i)];
+    return n;
+  }
+  int64_t last() const { return rank_ == 0 ? 1 : sizes_[static_cast<size_t>(rank_ - 1)]; }
+  int64_t rows() const { return last() == 0 ? 0 : numel() / last(); }  // all axes but the last
+
+  const int64_t* begin() const { return sizes_.data(); }
+  const int64_t* end() const { return sizes_.data() + rank_; }
+  bool operator==(const Shape& other) const = default;
+
+  void append(int64_t size) {
+    check(rank_ < max_rank, "shape: at most ", max_rank, " axes");
+    check(size >= 0, "shape: size ", size, " is negative");
+    sizes_[static_cast<size_t>(rank_++)] = size;
+  }
+  Shape with(int axis, int64_t size) const {
+    Shape changed = *this;
+    changed.sizes_[static_cast<size_t>(resolve(axis))] = size;
+    return changed;
+  }
+  Shape without(int axis) const {
+    const int gone = resolve(axis);
+    Shape changed;
+    for (int i = 0; i < rank_; ++i)
+      if (i != gone) changed.append(sizes_[static_cast<size_t>(i)]);
+    return changed;
+  }
+  // A non-negative axis; an axis that does not exist is an error.
+  int resolve(int axis) const {
+    const int resolved = axis < 0 ? axis + rank_ : axis;
+    if (resolved < 0 || resolved >= rank_) fail("shape: no axis ", axis, " in ", *this);
+    return resolved;
+  }
+
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+    out << '(';
+    for (int i = 0; i < shape.rank_; ++i) out << (i ? ", " : "") << shape.sizes_[static_cast<size_t>(i)];
+    return out << ')';
+  }
+
+ private:
+  std::array<int64_t, max_rank> sizes_ = {};
+  int rank_ = 0;
+};
+
+}  // namespace orrery

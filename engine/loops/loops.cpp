@@ -1,0 +1,9 @@
+#include "engine/base/check.h"
+
+namespace orrery::detail {
+
+[[noreturn]] void fail_without_cuda(const char* loop) {
+  fail(loop, ": built without CUDA (configure with -DORRERY_CUDA=ON)");
+}
+
+}  // namespace orrery::detail

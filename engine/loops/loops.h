@@ -1,0 +1,346 @@
+// How memory is walked: map, reduce, rows.  The loops for a CPU stand here, those for a GPU in cuda/loops/loops.cuh;
+// formulas are functors that see float and double only.
+//
+// Only formula files include this header.  In a CUDA build they are compiled by nvcc, for both devices; the same inline
+// templates compiled by two compilers in one program would be two definitions of one thing, hence the #error.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/device.h"
+#include "engine/base/dtype.h"
+#include "engine/base/host_device.h"
+#include "engine/base/parallel.h"
+
+#if defined(ORRERY_CUDA) && !defined(__CUDACC__)
+#error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"
+#endif
+#if defined(__CUDACC__)
+#pragma nv_diag_suppress 1675  // nvcc hands GCC's pragmas on, but complains
+#endif
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wunknown-pragmas"  // ivdep is GCC's; clang asks at run time about overlap
+#endif
+
+namespace orrery {
+
+// Values destinations of a map whose formula returns Values<T, N>.
+template <class T, int N>
+struct Outputs {
+  T* pointer[N];
+};
+
+// How the inputs of a map are repeated.  Axes are folded by the caller (engine/ops/broadcast.h): out is dense over
+// sizes[0..rank), input k advances by stride[k][axis] elements; the innermost stride is 0 or 1.
+template <int N>
+struct Broadcast {
+  int rank = 0;
+  int64_t size[6] = {};
+  int64_t stride[N][6] = {};
+  HOST_DEVICE int64_t numel() const {
+    int64_t n = 1;
+    for (int a = 0; a < rank; ++a) n *= size[a];
+    return n;
+  }
+  // Offset in input k of element `row` of all axes but the last.
+  HOST_DEVICE int64_t offset(int k, int64_t row) const {
+    int64_t at = 0;
+    for (int a = rank - 2; a >= 0; --a) at += row % size[a] * stride[k][a], row /= size[a];
+    return at;
+  }
+};
+
+namespace detail {
+
+template <class T>
+HOST_DEVICE Arithmetic<T> load(const T* p, int64_t i) {
+  return static_cast<Arithmetic<T>>(p[i]);
+}
+template <class T, class A>
+HOST_DEVICE void store(T* p, int64_t i, A value) {
+  p[i] = static_cast<T>(value);
+}
+template <class T, int N, class A>
+HOST_DEVICE void store(const Outputs<T, N>& out, int64_t i, const Values<A, N>& value) {
+  for (int k = 0; k < N; ++k) out.pointer[k][i] = static_cast<T>(value[k]);
+}
+
+// What a formula of reduce returns, term by term, and where the sum of each goes.
+template <class A>
+struct Terms {  // one value
+  static constexpr int count = 1;
+  using type = A;
+  HOST_DEVICE static A get(const A& v, int) { return v; }
+};
+template <class A, int K>
+struct Terms<Values<A, K>> {
+  static constexpr int count = K;
+  using type = A;
+  HOST_DEVICE static A get(const Values<A, K>& v, int k) { return v[k]; }
+};
+template <class T>
+HOST_DEVICE T* destination(T* out, int) {
+  return out;
+}
+template <class T, int K>
+HOST_DEVICE T* destination(const Outputs<T, K>& out, int k) {
+  return out.pointer[k];
+}
+
+}  // namespace detail
+}  // namespace orrery
+
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+#define ORRERY_HAS_CUDA_LOOPS 1
+#include "cuda/loops/loops.cuh"
+#else
+#define ORRERY_HAS_CUDA_LOOPS 0
+#endif
+
+namespace orrery {
+namespace detail {
+
+[[noreturn]] void fail_without_cuda(const char* loop);
+
+inline constexpr int64_t map_grain = 1 << 14;     // elements of a map, about 10 us of work
+inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum that are added without a partial result
+
+// By value, so that the compiler sees that no store can change the formula or a pointer.  Flattened, here and below:
+// one call that is not inlined, of a long scalar function for instance, and the loop is no longer vectorized.
+template <class F, class Out, class... T>
+[[gnu::flatten]] void map_range(int64_t begin, int64_t end, const F f, const Out out, const T* const... in) {
+#pragma GCC ivdep
+  for (int64_t i = begin; i < end; ++i) store(out, i, f(load(in, i)...));
+}
+
+}  // namespace detail
+
+// ---- map: out[i] = f(in[i]...)
+//
+// `out` is a T* or an Outputs<T, N>.  f takes Arithmetic<...> values and returns one, or Values.  out may be one of
+// the in.
+template <class F, class Out, class... T>
+void map(Device device, int64_t n, const F& f, Out out, const T*... in) {
+  if (device == Device::cuda) {
+#if ORRERY_HAS_CUDA_LOOPS
+    cuda::map(n, f, out, in...);
+    return;
+#else
+    detail::fail_without_cuda("map");
+#endif
+  }
+  parallel_for(n, detail::map_grain, [&](int64_t begin, int64_t end) { detail::map_range(begin, end, f, out, in...); });
+}
+
+namespace detail {
+// One inner row with the inner strides known to the compiler, so that it vectorizes: bit k of Ones is set if input k
+// advances.
+template <unsigned Ones, class F, class Out, class... T, size_t... K>
+[[gnu::flatten]] void map_row(std::index_sequence<K...>, int64_t first, int64_t n, const F f, const Out out,
+                              const T* const... in) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) store(out, first + i, f(load(in, Ones >> K & 1u ? i : 0)...));
+}
+template <class F, class Out, class... T, size_t... K, unsigned... Ones>
+void map_rows(std::index_sequence<K...> inputs, std::integer_sequence<unsigned, Ones...>, unsigned ones,
+              const Broadcast<sizeof...(T)>& shape, int64_t begin, int64_t end, int64_t n, const F& f, Out out,
+              const T*... in) {
+  for (int64_t r = begin; r < end; ++r)
+    ((ones == Ones ? map_row<Ones>(inputs, r * n, n, f, out, (in + shape.offset(K, r))...) : void()), ...);
+}
+}  // namespace detail
+
+// The same with broadcasting.
+template <class F, class Out, class... T>
+void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
+  if (device == Device::cuda) {
+#if ORRERY_HAS_CUDA_LOOPS
+    cuda::map(shape, f, out, in...);
+    return;
+#else
+    detail::fail_without_cuda("map");
+#endif
+  }
+  constexpr unsigned cases = 1u << sizeof...(T);
+  const int64_t n = shape.rank == 0 ? 1 : shape.size[shape.rank - 1], rows = n == 0 ? 0 : shape.numel() / n;
+  unsigned ones = 0;
+  for (unsigned k = 0; k < sizeof...(T); ++k)
+    ones |= unsigned(shape.rank > 0 && shape.stride[k][shape.rank - 1] != 0) << k;
+  parallel_for(rows, 1 + detail::map_grain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
+    detail::map_rows(std::index_sequence_for<T...>(), std::make_integer_sequence<unsigned, cases>(), ones, shape, begin,
+                     end, n, f, out, in...);
+  });
+}
+
+// ---- rows: body(row, r) for r in [0, count)
+//
+// A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
+// In each, no f(i) may need what another f(j) does.
+//
+// `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
+// GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is read as
+// in[i] by walks that take `auto i` for the place, and at no other place.
+//
+// Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum
+// does not vectorize without fast-math, and this one has the same bits whatever the vector width.
+struct CpuRow {
+  int n;
+
+  template <class T>
+  HOST_DEVICE In<T> hold(In<T> in) const {
+    return in;
+  }
+  // The unary plus turns what an Out<T> returns into a number, and a bool into an int.
+  template <class F>
+  HOST_DEVICE auto sum(const F& f) const {
+    return fold(f, decltype(+f(0))(0), [](auto a, auto b) { return a + b; });
+  }
+  // The largest value; NaN if the first one is NaN.  n must be at least 1.
+  template <class F>
+  HOST_DEVICE auto max(const F& f) const {
+    return fold(f, +f(0), [](auto a, auto b) { return b > a ? b : a; });
+  }
+  template <class F>
+  [[gnu::flatten]] HOST_DEVICE void each(const F& f) const {
+#pragma GCC ivdep
+    for (int i = 0; i < n; ++i) f(i);
+  }
+  template <class F>
+  HOST_DEVICE void once(const F& f) const {
+    f();
+  }
+
+ private:
+  static constexpr int lanes = 32;  // at least two vectors, so that one sum need not wait for the other
+  template <class F, class T, class Combine>
+  [[gnu::flatten]] HOST_DEVICE T fold(const F& f, T start, const Combine& combine) const {
+    T lane[lanes];
+    for (int l = 0; l < lanes; ++l) lane[l] = start;
+    int i = 0;
+    // Not unrolled: once the lanes are as many variables, g++ 12 vectorizes a conditional term such as `x > 0 ? x : 0`
+    // wrongly.
+    for (; i + lanes <= n; i += lanes) {
+#pragma GCC unroll 1
+      for (int l = 0; l < lanes; ++l) lane[l] = combine(lane[l], f(i + l));
+    }
+    if (i + lanes / 2 <= n) {
+#pragma GCC unroll 1
+      for (int l = 0; l < lanes / 2; ++l) lane[l] = combine(lane[l], f(i + l));
+      i += lanes / 2;
+    }
+    for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
+    for (int half = lanes / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);
+    return lane[0];
+  }
+};
+
+template <class Body>
+void rows(Device device, int64_t count, int n, const Body& body) {
+  if (device == Device::cuda) {
+#if ORRERY_HAS_CUDA_LOOPS
+    cuda::rows(count, n, body);
+    return;
+#else
+    detail::fail_without_cuda("rows");
+#endif
+  }
+  parallel_for(count, 1 + detail::map_grain / std::max(n, 1), [&](int64_t begin, int64_t end) {
+    const Body mine = body;  // a copy that no store can change
+    for (int64_t r = begin; r < end; ++r) mine(CpuRow{n}, r);
+  });
+}
+
+// ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row), row = o * n + j, for o in [0,
+// outer), i in [0, inner)
+//
+// f sees an element of a dense (outer, n, inner) array, by its index and its row, and returns a value, or Values<T, K>
+// if out is Outputs<T, K>.  It is called once for each element, so it may also write what belongs to that element; no
+// call may need what another one writes.  The sum is cut into chunks that depend on the sizes only, so the bits do not
+// depend on the threads.
+namespace detail {
+
+// partial[k][i] = sum of column i over rows [first, last)
+template <class A, int K, class F>
+void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* partial) {
+  using Value = decltype(f(int64_t{0}, int64_t{0}));
+  if (inner == 1) {
+    for (int k = 0; k < K; ++k)
+      partial[k] = CpuRow{static_cast<int>(last - first)}.sum(
+          [&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
+    return;
+  }
+  constexpr int64_t width = 256;   // columns at a time, so that the running sums stay in the nearest cache
+  constexpr int64_t height = 256;  // rows at a time: the rounding of long sums grows with height + rows / height
+  for (int64_t c = 0; c < inner; c += width) {
+    const int64_t columns = std::min(width, inner - c);
+    for (int k = 0; k < K; ++k) std::fill_n(partial + k * inner + c, columns, A(0));
+    for (int64_t top = first; top < last; top += height) {
+      A sums[K][width] = {};
+      for (int64_t j = top; j < std::min(last, top + height); ++j) {
+        const int64_t at = j * inner + c;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < columns; ++i) {
+          const Value v = f(at + i, j);
+          for (int k = 0; k < K; ++k) sums[k][i] += Terms<Value>::get(v, k);
+        }
+      }
+      for (int k = 0; k < K; ++k)
+        for (int64_t i = 0; i < columns; ++i) partial[k * inner + c + i] += sums[k][i];
+    }
+  }
+}
+
+}  // namespace detail
+
+template <class F, class Out>
+void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
+  if (device == Device::cuda) {
+#if ORRERY_HAS_CUDA_LOOPS
+    cuda::reduce(outer, n, inner, f, out);
+    return;
+#else
+    detail::fail_without_cuda("reduce");
+#endif
+  }
+  using Value = decltype(f(int64_t{0}, int64_t{0}));
+  using A = typename detail::Terms<Value>::type;
+  constexpr int K = detail::Terms<Value>::count;
+  if (outer == 0 || inner == 0) return;
+  const int64_t rows_of_chunk =
+      std::max<int64_t>(1, std::min<int64_t>(detail::reduce_chunk / inner, detail::reduce_chunk));
+  const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>((n + rows_of_chunk - 1) / rows_of_chunk, 64));
+  const int64_t length = (n + chunks - 1) / chunks;
+  std::vector<A> partial(static_cast<size_t>(outer * chunks * K * inner));
+  A* const all = partial.data();
+  const int64_t grain = std::max<int64_t>(1, detail::reduce_chunk / std::max<int64_t>(1, length * inner));
+  parallel_for(outer * chunks, grain, [=, &f](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t o = u / chunks, first = std::min(n, u % chunks * length), last = std::min(n, first + length);
+      detail::reduce_block<A, K>(f, o * n + first, o * n + last, inner, all + u * K * inner);
+    }
+  });
+  const int64_t columns = outer * inner;
+  parallel_for(columns, detail::map_grain, [=](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t o = c / inner, i = c % inner;
+      for (int k = 0; k < K; ++k) {
+        A sum = 0;
+        for (int64_t b = 0; b < chunks; ++b) sum += all[((o * chunks + b) * K + k) * inner + i];
+        detail::store(detail::destination(out, k), c, sum);
+      }
+    }
+  });
+}
+
+}  // namespace orrery
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

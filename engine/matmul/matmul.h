@@ -1,0 +1,73 @@
+// Batched matrix products with transposes, several outputs, an epilogue, and accumulation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "engine/base/device.h"
+#include "engine/base/dtype.h"
+
+namespace orrery {
+
+namespace cuda {
+template <class T, class Result>
+struct Matmul;  // cuda/matmul/matmul.h
+}
+
+// C (m, n) = A (m, k) B (k, n), `batch` times; all dense row-major.
+struct Product {
+  int64_t m, n, k;
+  bool transpose_a = false;  // A is stored (k, m)
+  bool transpose_b = false;  // B is stored (n, k)
+  int64_t batch = 1;
+  bool share_a = false, share_b = false;  // the same A or B for the whole batch
+  bool accumulate = false;                // C += A B
+  // C may be several dense matrices, side by side in the columns of the product: their numbers of columns, which add up
+  // to n.  All zero: one matrix.
+  std::array<int64_t, 4> part_columns = {};
+};
+
+// What is done to C as soon as a block of it is complete, and while it is in the cache or in registers: the bias and
+// the residual are added, the element is rounded if C is bf16, then a function is called.
+//
+// On the CPU that is `row`, with an object and (row of C counted over the batch, first column, columns, the elements).
+// The column counts within its part.  Every element is handed over once, in pieces of rows.  A function of the host is
+// no help on a GPU: there `on_card` queues the whole product, with kernels that were compiled for this epilogue.
+// Both see what C keeps, so that a backward that reads C again computes the slopes of the same function.
+template <class C>
+struct Epilogue {
+  const void* object = nullptr;
+  void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, C* c) = nullptr;
+  void (*on_card)(const void* object, const cuda::Matmul<C, C>& product, int parts_of_f32) = nullptr;
+  const C* bias = nullptr;      // n numbers: one for each column of the product
+  const C* residual = nullptr;  // as large as C, which is then one matrix
+};
+
+// T, the elements of A and B, is float, double or bf16.  Those of C are the same, or float for bf16.  Elements of bf16
+// are taken as they are; their products, what is accumulated, the bias and the residual are added in f32 and rounded
+// once.  How C is cut into tiles depends on the sizes only, and so do the bits of the result.
+// All pointers are to memory of the device.
+template <class T, class C = T>
+void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
+              Epilogue<C> epilogue = {});
+
+// How products of f32 are reckoned on a GPU, in PyTorch's words:
+//   highest    in f32, the default
+//   high       of `parts` bf16 parts of every element, on tensor cores.  Of each product 2^-25 is lost with 3 parts,
+//              nearly as in f32, and 3 2^-18 with 2, which are faster
+//   medium     of elements rounded to bf16: 2^-8 is lost
+// Sums are f32 always.  The CPU accepts the setting and computes `highest`; other dtypes never change.
+enum class ProductPrecision : uint8_t { highest, high, medium };
+void set_product_precision(ProductPrecision precision, int parts = 3);  // an Error unless parts is 2 or 3
+ProductPrecision product_precision();
+ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
+
+// "avx512", our own, or "openblas": chosen once by what the processor has.  Tests set it; an unknown or missing one is
+// an Error.
+const char* product_kernels();
+void use_product_kernels(const char* name);
+std::string blas_description();  // which kernels, and OpenBLAS's version and choice for this processor
+
+}  // namespace orrery

@@ -1,0 +1,85 @@
+// Generic operations on tensors.  All are differentiable unless their comment says otherwise.  Broadcasting follows
+// NumPy: shapes are aligned at their last axes, an axis of size 1 is repeated.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/autograd/autograd.h"
+#include "engine/tensor/tensor.h"
+
+namespace orrery {
+
+// ---- arithmetic.cpp: element by element, with broadcasting; both operands of one floating dtype and device
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);      // where equal, the gradient goes to a
+Tensor scale(const Tensor& x, double factor);          // factor x
+Tensor shift(const Tensor& x, double offset);          // x + offset
+void add_in_place(const Tensor& to, const Tensor& x);  // same shape; not recorded
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return scale(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return scale(b, a); }
+inline Tensor operator/(const Tensor& a, double b) { return scale(a, 1 / b); }
+inline Tensor operator+(const Tensor& a, double b) { return shift(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return shift(a, -b); }
+inline Tensor operator-(const Tensor& a) { return scale(a, -1); }
+
+// ---- pointwise.cpp: the elementary functions that references are written in
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor absolute(const Tensor& x);                                         // slope 0 at 0
+Tensor step(const Tensor& x);                                             // 1 where x > 0, else 0; the gradient is zero
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // a where condition != 0; no gradient to it
+
+// ---- product.cpp: (..., m, k) x (..., k, n) -> (..., m, n), leading axes equal or absent on one side
+struct Transposed {
+  bool a = false, b = false;
+};
+Tensor matmul(const Tensor& a, const Tensor& b, Transposed transposed = {});
+
+// ---- reduction.cpp: along any axes; no axes means all.  keep leaves them with size 1
+Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keep = false);
+Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keep = false);
+Tensor max(const Tensor& x, int axis, bool keep = false);  // the gradient goes to the first largest element
+Tensor argmax(const Tensor& x);                            // along the last axis, i32; not differentiable
+inline Tensor sum(const Tensor& x, std::initializer_list<int> axes, bool keep = false) {
+  return sum(x, std::span<const int>(axes.begin(), axes.size()), keep);
+}
+inline Tensor mean(const Tensor& x, std::initializer_list<int> axes, bool keep = false) {
+  return mean(x, std::span<const int>(axes.begin(), axes.size()), keep);
+}
+
+// ---- layout.cpp: copies, except reshape and slice of Tensor
+Tensor permute(const Tensor& x, std::span<const int> order);
+inline Tensor permute(const Tensor& x, std::initializer_list<int> order) {
+  return permute(x, std::span<const int>(order.begin(), order.size()));
+}
+Tensor transpose(const Tensor& x, int a = -2, int b = -1);
+Tensor concatenate(const std::vector<Tensor>& parts, int axis);
+std::vector<Tensor> split(const Tensor& x, int parts, int axis);  // equal parts
+Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end);
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+
+// ---- indexing.cpp: indices are i32
+Tensor index_select(const Tensor& table, const Tensor& indices);  // (V, C), (...) -> (..., C)
+// (V, C) with row v the sum of the rows of x whose index is v.  Summed in the order of the rows: the same bits always.
+Tensor index_add(const Tensor& x, const Tensor& indices, int64_t rows);
+void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices);  // what it does; not recorded
+Tensor gather_last(const Tensor& x, const Tensor& indices);  // (..., C), (...) -> (...): one element of each row
+Tensor one_hot(const Tensor& indices, int64_t classes, Dtype dtype = Dtype::f32);  // not differentiable
+
+// ---- casting.cpp
+Tensor cast(const Tensor& x, Dtype dtype);  // to or from i32: not differentiable
+Tensor move(const Tensor& x, Device device);
+
+}  // namespace orrery

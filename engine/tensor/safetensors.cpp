@@ -1,0 +1,321 @@
+#include "engine/tensor/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "engine/base/files.h"
+
+namespace orrery {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
+
+constexpr uint64_t longest_header = 100'000'000;  // the format's own limit
+
+struct Entry {
+  std::string name, dtype = "";
+  std::vector<uint64_t> shape = {};
+  uint64_t begin = 0, end = 0;  // in the data, in bytes
+};
+struct Header {
+  std::vector<Entry> entries;
+  std::map<std::string, std::string> metadata;
+};
+
+void append_utf8(std::string& to, uint32_t point) {
+  const auto byte = [&](uint32_t bits) { to.push_back(static_cast<char>(bits)); };
+  if (point < 0x80) return byte(point);
+  if (point < 0x800) return byte(0xC0 | point >> 6), byte(0x80 | (point & 0x3F));
+  if (point < 0x10000) {
+    byte(0xE0 | point >> 12);
+  } else {
+    byte(0xF0 | point >> 18);
+    byte(0x80 | (point >> 12 & 0x3F));
+  }
+  byte(0x80 | (point >> 6 & 0x3F));
+  byte(0x80 | (point & 0x3F));
+}
+
+// The header's JSON.  Its form is fixed, so that a reader of objects, strings and lists of whole numbers is enough:
+//   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+class HeaderReader {
+ public:
+  HeaderReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+
+  Header read() {
+    Header header;
+    std::set<std::string> seen;
+    object([&](const std::string& name) {
+      if (!seen.insert(name).second) damaged("'" + name + "' stands twice");
+      if (name == "__metadata__") {
+        object([&](const std::string& key) { header.metadata[key] = string(); });
+      } else {
+        header.entries.push_back(entry(name));
+      }
+    });
+    skip_space();
+    if (at_ < text_.size()) damaged(text("the header goes on after its end, at byte ", at_));
+    return header;
+  }
+
+ private:
+  Entry entry(const std::string& name) {
+    Entry read{.name = name};
+    std::vector<uint64_t> offsets;
+    std::set<std::string> seen;
+    object([&](const std::string& key) {
+      if (!seen.insert(key).second) damaged("'" + name + "' has two of " + key);
+      if (key == "dtype") return void(read.dtype = string());
+      if (key == "shape") return void(read.shape = numbers());
+      if (key == "data_offsets") return void(offsets = numbers());
+      damaged("'" + name + "' has a field '" + key + "'");
+    });
+    if (seen.size() != 3 || offsets.size() != 2) damaged("'" + name + "' needs dtype, shape and two data_offsets");
+    read.begin = offsets[0];
+    read.end = offsets[1];
+    return read;
+  }
+
+  template <class F>
+  void object(const F& member) {
+    expect('{');
+    if (take('}')) return;
+    do {
+      const std::string key = string();
+      expect(':');
+      member(key);
+    } while (take(','));
+    expect('}');
+  }
+
+  std::vector<uint64_t> numbers() {
+    std::vector<uint64_t> all;
+    expect('[');
+    if (take(']')) return all;
+    do {
+      skip_space();
+      uint64_t number = 0;
+      const size_t start = at_;
+      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
+        if (__builtin_mul_overflow(number, uint64_t{10}, &number) ||
+            __builtin_add_overflow(number, static_cast<uint64_t>(text_[at_] - '0'), &number))
+          damaged(text("the number at byte ", start, " of the header is too large"));
+      if (at_ == start) damaged(text("the header has no whole number at byte ", at_));
+      all.push_back(number);
+    } while (take(','));
+    expect(']');
+    return all;
+  }
+
+  std::string string() {
+    expect('"');
+    std::string read;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      const char c = text_[at_++];
+      if (static_cast<unsigned char>(c) < 0x20) damaged(text("the header has a control character at byte ", at_ - 1));
+      if (c == '\\') {
+        escape(read);
+      } else {
+        read.push_back(c);
+      }
+    }
+    if (at_ >= text_.size()) damaged("the header ends inside a string");
+    ++at_;
+    return read;
+  }
+
+  void escape(std::string& to) {
+    const char c = at_ < text_.size() ? text_[at_++] : '\0';
+    static constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
+    if (const size_t i = letters.find(c); c != '\0' && i != std::string_view::npos) return to.push_back(meanings[i]);
+    if (c != 'u') damaged(text("the header has a wrong escape at byte ", at_));
+    uint32_t point = hexadecimal();
+    if (point >= 0xD800 && point < 0xDC00 && text_.substr(at_, 2) == "\\u") {  // the first half of a pair
+      at_ += 2;
+      const uint32_t low = hexadecimal();
+      if (low < 0xDC00 || low > 0xDFFF) damaged(text("the header has half a character at byte ", at_));
+      point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+    }
+    if (point >= 0xD800 && point < 0xE000) damaged(text("the header has half a character at byte ", at_));
+    append_utf8(to, point);
+  }
+
+  uint32_t hexadecimal() {  // four digits
+    uint32_t value = 0;
+    for (int i = 0; i < 4; ++i) {
+      static constexpr std::string_view digits = "0123456789abcdef";
+      const char c = at_ < text_.size() ? text_[at_++] : '\0';
+      const size_t digit = digits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
+      if (digit == std::string_view::npos) damaged(text("the header has a wrong escape at byte ", at_));
+      value = value * 16 + static_cast<uint32_t>(digit);
+    }
+    return value;
+  }
+
+  void skip_space() {
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+  }
+  bool take(char c) {
+    skip_space();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c)) damaged(text("the header has no '", c, "' at byte ", at_));
+  }
+  [[noreturn]] void damaged(const std::string& what) const { fail("safetensors: ", path_, " is damaged: ", what); }
+
+  std::string_view text_;
+  const std::string& path_;
+  size_t at_ = 0;
+};
+
+float half_to_float(uint16_t half) {
+  const uint32_t sign = uint32_t{half} >> 15 << 31, exponent = half >> 10 & 31u, fraction = half & 1023u;
+  if (exponent == 0) {  // zero, or a subnormal half: fraction 2^-24
+    const float size = static_cast<float>(fraction) * 0x1p-24f;
+    return sign ? -size : size;
+  }
+  const uint32_t widened = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
+}
+
+const std::map<std::string, Dtype, std::less<>> dtypes = {
+    {"F32", Dtype::f32}, {"F64", Dtype::f64}, {"BF16", Dtype::bf16}, {"I32", Dtype::i32}};
+
+// The place of every tensor, in order: each begins where the one before it ends, and the last ends with the file.
+void check_layout(std::vector<Entry>& entries, uint64_t data_bytes, const std::string& path) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;  // empty ones stand before what begins there
+  });
+  uint64_t end = 0;
+  for (const Entry& e : entries) {
+    check(e.dtype == "F16" || dtypes.contains(e.dtype), "safetensors: ", path, ": '", e.name, "' is of dtype ", e.dtype,
+          "; there are F32, F64, BF16, F16 and I32");
+    check(e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ", e.shape.size(),
+          " axes; there can be ", Shape::max_rank);
+    uint64_t bytes = e.dtype == "F16" ? 2 : static_cast<uint64_t>(bytes_of(dtypes.at(e.dtype)));
+    bool overflow = false;
+    for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bytes, size, &bytes);
+    check(!overflow && bytes <= INT64_MAX / 4 && e.end >= e.begin && e.end - e.begin == bytes, "safetensors: ", path,
+          " is damaged: the place of '", e.name, "' does not fit its shape");
+    check(e.begin == end, "safetensors: ", path, " is damaged: '", e.name, "' begins at byte ", e.begin,
+          " of the numbers, where ", end, " is due");
+    end = e.end;
+  }
+  check(end <= data_bytes, "safetensors: ", path, " is cut short: its tensors take ", end, " bytes, it has ",
+        data_bytes, "; it was not copied or written whole");
+  check(end == data_bytes, "safetensors: ", path, " is damaged: ", data_bytes,
+        " bytes hold its numbers, its tensors take ", end);
+}
+
+void read_bytes(std::ifstream& file, void* to, uint64_t bytes, const std::string& path) {
+  file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
+  check(file.good(), "safetensors: cannot read ", path, ": it ended or failed after ", file.gcount(), " of ", bytes,
+        " bytes");
+}
+
+Tensor read_tensor(std::ifstream& file, const Entry& entry, const std::string& path) {
+  Shape shape;
+  for (const uint64_t size : entry.shape) shape.append(static_cast<int64_t>(size));
+  if (entry.dtype != "F16") {
+    const Tensor x = Tensor::empty(shape, dtypes.at(entry.dtype));
+    if (x.bytes() > 0) read_bytes(file, x.mutable_raw(), static_cast<uint64_t>(x.bytes()), path);
+    return x;
+  }
+  const Tensor x = Tensor::empty(shape, Dtype::f32);
+  std::vector<uint16_t> halves(static_cast<size_t>(x.numel()));
+  if (!halves.empty()) read_bytes(file, halves.data(), halves.size() * 2, path);
+  std::transform(halves.begin(), halves.end(), x.mutable_data<float>(), half_to_float);
+  return x;
+}
+
+std::string json_string(std::string_view text) {
+  std::string all = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') all.push_back('\\');
+    if (static_cast<unsigned char>(c) < 0x20) {
+      static constexpr char digits[] = "0123456789abcdef";
+      all.append("\\u00").append(1, digits[c >> 4]).append(1, digits[c & 15]);
+    } else {
+      all.push_back(c);
+    }
+  }
+  all.push_back('"');
+  return all;
+}
+
+std::string header_of(std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
+  std::ostringstream out;
+  out << '{';
+  const char* between = "\"__metadata__\":{";
+  for (const auto& [key, value] : metadata) {
+    out << between << json_string(key) << ':' << json_string(value);
+    between = ",";
+  }
+  if (!metadata.empty()) out << '}';
+  between = metadata.empty() ? "" : ",";
+  std::set<std::string> names = {"__metadata__"};
+  int64_t at = 0;
+  for (const NamedTensor& each : tensors) {
+    const Tensor& x = each.tensor;
+    check(x.defined(), "safetensors: '", each.name, "' is undefined");
+    check(names.insert(each.name).second, "safetensors: there are two tensors '", each.name, "'; names must differ");
+    const auto dtype = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == x.dtype(); });
+    out << between << json_string(each.name) << ":{\"dtype\":" << json_string(dtype->first) << ",\"shape\":[";
+    for (int axis = 0; axis < x.shape().rank(); ++axis) out << (axis ? "," : "") << x.size(axis);
+    out << "],\"data_offsets\":[" << at << ',' << at + x.bytes() << "]}";
+    at += x.bytes();
+    between = ",";
+  }
+  out << '}';
+  std::string header = out.str();
+  header.append((8 - header.size() % 8) % 8, ' ');
+  return header;
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::string header = header_of(tensors, metadata);
+  write_file_atomically(path, [&](FileWriter& file) {
+    const uint64_t length = header.size();
+    file.write(std::as_bytes(std::span(&length, 1)));
+    file.write(header);
+    for (const NamedTensor& each : tensors) {
+      const Tensor x = each.tensor.detach().to(Device::cpu);
+      file.write({static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())});
+    }
+  });
+}
+
+SafetensorsFile read_safetensors(const std::string& path) {
+  std::error_code problem;
+  const uint64_t size = std::filesystem::file_size(path, problem);
+  check(!problem, "safetensors: cannot read ", path, ": ", problem.message());
+  std::ifstream file(path, std::ios::binary);
+  check(file.good(), "safetensors: cannot read ", path, "; may it be read?");
+  check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, not even a header");
+  uint64_t length = 0;
+  read_bytes(file, &length, 8, path);
+  check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
+        " bytes long");
+  check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, the header alone takes ",
+        length + 8, "; it was not copied or written whole");
+  std::string text(length, '\0');
+  read_bytes(file, text.data(), length, path);
+  Header header = HeaderReader(text, path).read();
+  check_layout(header.entries, size - 8 - length, path);
+  SafetensorsFile result;
+  for (const Entry& entry : header.entries) result.tensors.push_back({entry.name, read_tensor(file, entry, path)});
+  result.metadata = std::move(header.metadata);
+  return result;
+}
+
+}  // namespace orrery

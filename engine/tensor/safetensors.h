@@ -1,0 +1,33 @@
+// Files of named tensors in the safetensors format: eight bytes with the header's length, a JSON header of dtypes,
+// shapes and offsets, then the numbers, little-endian.  https://huggingface.co/docs/safetensors
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/tensor.h"
+
+namespace orrery {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+struct SafetensorsFile {
+  std::vector<NamedTensor> tensors;  // in the order of their numbers in the file; on the CPU
+  std::map<std::string, std::string> metadata;
+};
+
+// Whole or not at all (engine/base/files.h), in the given order, the same bytes for the same tensors; the header is
+// padded with spaces to a multiple of eight.  Names must differ.
+void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// F32, F64, BF16 and I32; F16 is read as f32.  A file that is cut short, damaged or of other dtypes is an Error that
+// names it and what is wrong.
+SafetensorsFile read_safetensors(const std::string& path);
+
+}  // namespace orrery

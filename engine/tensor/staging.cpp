@@ -1,0 +1,83 @@
+#include "engine/tensor/staging.h"
+
+#include "engine/base/check.h"
+
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+#define ORRERY_HAS_CUDA
+#include "cuda/runtime/runtime.h"
+#endif
+
+namespace orrery {
+
+struct detail::HostBlock::Memory {
+#if defined(ORRERY_HAS_CUDA)
+  std::unique_ptr<cuda::Pinned> pinned;
+#endif
+  std::unique_ptr<std::byte[]> plain;
+};
+
+detail::HostBlock::HostBlock(const Tensor& like) : memory_(std::make_unique<Memory>()) {
+#if defined(ORRERY_HAS_CUDA)
+  if (like.device() == Device::cuda) {
+    memory_->pinned = std::make_unique<cuda::Pinned>(like.bytes());
+    return;
+  }
+#endif
+  memory_->plain = std::make_unique<std::byte[]>(static_cast<size_t>(like.bytes()));
+}
+detail::HostBlock::~HostBlock() = default;
+
+void* detail::HostBlock::data() {
+#if defined(ORRERY_HAS_CUDA)
+  if (memory_->pinned) return memory_->pinned->wait(), memory_->pinned->data();
+#endif
+  return memory_->plain.get();
+}
+void detail::HostBlock::send(const Tensor& to) {
+#if defined(ORRERY_HAS_CUDA)
+  if (memory_->pinned) return memory_->pinned->send(to.mutable_raw(), to.bytes());
+#endif
+  copy_bytes(to.device(), to.mutable_raw(), Device::cpu, memory_->plain.get(), to.bytes());
+}
+void detail::HostBlock::fetch(const Tensor& from) {
+#if defined(ORRERY_HAS_CUDA)
+  if (memory_->pinned) return memory_->pinned->fetch(from.raw(), from.bytes());
+#endif
+  copy_bytes(Device::cpu, memory_->plain.get(), from.device(), from.raw(), from.bytes());
+}
+
+HostToDevice::HostToDevice(const Tensor& to) : to_(to) {
+  for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(to);
+}
+void HostToDevice::check_dtype(Dtype dtype) const {
+  check(dtype == to_.dtype(), "upload: ", name(dtype), " numbers for a tensor of ", name(to_.dtype()));
+}
+DeviceToHost::DeviceToHost(const Tensor& from) : from_(from) {
+  for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(from);
+}
+void DeviceToHost::check_ticket(Dtype dtype, size_t ticket) const {
+  check(dtype == from_.dtype(), "readback: ", name(dtype), " numbers of a tensor of ", name(from_.dtype()));
+  check(ticket > 0 && ticket <= fetched_ && ticket + blocks_.size() > fetched_, "readback: ticket ", ticket, " of ",
+        fetched_, " is no longer good");
+}
+
+#if defined(ORRERY_HAS_CUDA)
+struct RecordedWork::Graph {
+  cuda::Graph graph;
+};
+RecordedWork::RecordedWork(const std::function<void()>& work)
+    : graph_(std::unique_ptr<Graph>(new Graph{cuda::Graph(work)})) {}
+void RecordedWork::replay() const { graph_->graph.replay(); }
+int64_t RecordedWork::bytes() const {
+  const MemoryUse use = graph_->graph.memory().use();
+  return use.held + use.cached;
+}
+#else
+struct RecordedWork::Graph {};
+RecordedWork::RecordedWork(const std::function<void()>&) { check_available(Device::cuda); }
+void RecordedWork::replay() const {}
+int64_t RecordedWork::bytes() const { return 0; }
+#endif
+RecordedWork::~RecordedWork() = default;
+
+}  // namespace orrery

@@ -1,0 +1,116 @@
+#include "engine/tensor/storage.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "engine/base/check.h"
+#include "engine/base/parallel.h"
+
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+#define ORRERY_HAS_CUDA
+#include "cuda/runtime/runtime.h"
+#endif
+
+namespace orrery {
+namespace {
+
+constexpr int64_t huge_page = int64_t{1} << 21;
+
+void* allocate_on_host(int64_t bytes) {
+  const bool large = bytes >= 2 * huge_page;
+  void* data = nullptr;
+  if (posix_memalign(&data, large ? huge_page : 64, static_cast<size_t>(bytes))) return nullptr;
+  if (large) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer page faults; a refusal does no harm
+  return data;
+}
+
+// Never destroyed: tensors in static objects may outlive any order of destruction.
+const std::shared_ptr<Pool>& pool_of_host() {
+  static const auto* const the_one =
+      new std::shared_ptr<Pool>(std::make_shared<Pool>(Pool::Source{allocate_on_host, std::free}));
+  return *the_one;
+}
+std::shared_ptr<Pool> pool_of(Device device) {
+  if (device == Device::cpu) return pool_of_host();
+#if defined(ORRERY_HAS_CUDA)
+  return cuda::pool();
+#else
+  fail("allocate: built without CUDA (configure with -DORRERY_CUDA=ON)");
+#endif
+}
+
+void* take(Pool& pool, Device device, int64_t bytes) {
+  if (void* const data = pool.take(bytes, current_operation())) return data;
+  std::string free;
+#if defined(ORRERY_HAS_CUDA)
+  if (device == Device::cuda) free = text("; the card has ", cuda::free_memory(), " bytes free");
+#endif
+  fail("allocate: out of memory on ", device, ": asked for ", bytes, " bytes; ", pool.description(), free,
+       "; use a smaller batch or context");
+}
+
+}  // namespace
+
+Buffer::Buffer(Device device, int64_t bytes)
+    : device_(device), bytes_(bytes), pool_(pool_of(device)), data_(take(*pool_, device, bytes)) {
+#if !defined(NDEBUG)
+  if (device == Device::cpu)
+    std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: nobody may read what nobody wrote
+#endif
+}
+Buffer::~Buffer() { pool_->give(data_); }
+
+MemoryUse memory_use(Device device) { return pool_of(device)->use(); }
+void reset_peak(Device device) { pool_of(device)->reset_peak(); }
+void release_cached(Device device) { pool_of(device)->release(); }
+void set_memory_limit(Device device, int64_t bytes) { pool_of(device)->set_limit(bytes); }
+
+void synchronize() {
+#if defined(ORRERY_HAS_CUDA)
+  if (cuda::started()) cuda::synchronize();
+#endif
+}
+Device parse_device(const std::string& name) {
+  for (const Device device : {Device::cpu, Device::cuda})
+    if (name == orrery::name(device)) return device;
+  fail("device: no '", name, "'; there are cpu and cuda");
+}
+void check_available(Device device) {
+  if (device == Device::cpu) return;
+#if defined(ORRERY_HAS_CUDA)
+  cuda::card();
+#else
+  fail(
+      "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON (needs nvcc), or use "
+      "--device=cpu");
+#endif
+}
+
+void copy_bytes(Device to_device, void* to, Device from_device, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  if (to_device == Device::cpu && from_device == Device::cpu) {
+    parallel_for(bytes, int64_t{1} << 18, [=](int64_t begin, int64_t end) {
+      std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                  static_cast<size_t>(end - begin));
+    });
+    return;
+  }
+#if defined(ORRERY_HAS_CUDA)
+  cuda::copy(to, to_device == Device::cuda, from, from_device == Device::cuda, bytes);
+#endif
+}
+
+void zero_bytes(Device device, void* data, int64_t bytes) {
+  if (bytes == 0) return;
+#if defined(ORRERY_HAS_CUDA)
+  if (device == Device::cuda) return cuda::zero(data, bytes);
+#endif
+  if (device == Device::cpu)
+    parallel_for(bytes, int64_t{1} << 18, [=](int64_t begin, int64_t end) {
+      std::memset(static_cast<char*>(data) + begin, 0, static_cast<size_t>(end - begin));
+    });
+}
+
+}  // namespace orrery

@@ -1,0 +1,48 @@
+// One buffer on one device, from that device's pool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/base/device.h"
+#include "engine/base/pool.h"
+
+namespace orrery {
+
+class Buffer {
+ public:
+  Buffer(Device device, int64_t bytes);  // contents undefined (NaN in debug builds); 64-byte aligned
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  Device device() const { return device_; }
+  int64_t bytes() const { return bytes_; }
+  std::byte* data() { return static_cast<std::byte*>(data_); }
+
+  // Counts changes in place, so that backward can tell that a value it kept is no longer the value that was used.
+  std::atomic<uint64_t> version = 0;
+
+ private:
+  Device device_;
+  int64_t bytes_;
+  std::shared_ptr<Pool> pool_;
+  void* data_;
+};
+
+MemoryUse memory_use(Device device);
+void reset_peak(Device device);
+void release_cached(Device device);                   // gives the kept blocks back to the system
+void set_memory_limit(Device device, int64_t bytes);  // 0: none.  Beyond it an allocation is an Error
+
+// Copies bytes between two buffers' memories, whatever their devices.
+void copy_bytes(Device to_device, void* to, Device from_device, const void* from, int64_t bytes);
+void zero_bytes(Device device, void* data, int64_t bytes);
+void synchronize();                            // returns when all work that was queued on any device is done
+Device parse_device(const std::string& name);  // "cpu" or "cuda"
+// An Error with what to do, unless tensors can live there.
+void check_available(Device device);
+
+}  // namespace orrery

@@ -1,0 +1,244 @@
+#include "engine/tensor/tensor.h"
+
+#include <cmath>
+#include <cstring>
+#include <iomanip>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/ops/ops.h"
+
+namespace orrery {
+namespace {
+
+const TensorBody& body_of(const std::shared_ptr<TensorBody>& body) {
+  check(body != nullptr, "tensor: undefined; it was never given a value");
+  return *body;
+}
+
+Tensor view_of(const Tensor& x, int64_t offset_in_elements, const Shape& shape) {
+  const TensorBody& old = *x.body();
+  auto body = std::make_shared<TensorBody>();
+  body->buffer = old.buffer;
+  body->offset = old.offset + offset_in_elements * bytes_of(old.dtype);
+  body->shape = shape;
+  body->dtype = old.dtype;
+  return Tensor(std::move(body));
+}
+
+struct Reshape {
+  static constexpr const char* name = "reshape";
+  Shape before, after;
+  Tensor forward(Saved&, const Tensor& x) const { return view_of(x, 0, after); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {dy.reshape(before)}; }
+};
+
+struct LeadingSlice {  // dx is zero outside the slice
+  static constexpr const char* name = "leading_slice";
+  Shape before, after;
+  int64_t offset;
+  Tensor forward(Saved&, const Tensor& x) const { return view_of(x, offset, after); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const {
+    const Tensor dx = Tensor::zeros(before, dy.dtype(), dy.device());
+    view_of(dx, offset, after).copy_from(dy);
+    return {dx};
+  }
+};
+
+template <class From>
+std::vector<double> as_doubles(const From* data, int64_t n) {
+  std::vector<double> values(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i)
+    values[static_cast<size_t>(i)] = static_cast<double>(static_cast<Arithmetic<From>>(data[i]));
+  return values;
+}
+
+// Calls f(i) for n values to be written as T, then copies them to wherever x lives.
+template <class F>
+void fill(const Tensor& x, const F& value) {
+  const int64_t n = x.numel();
+  const Tensor host = x.device() == Device::cpu ? x : Tensor::empty(x.shape(), x.dtype());
+  dispatch_any(x.dtype(), "fill", [&]<class T>() {
+    T* const out = host.mutable_data<T>();
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(static_cast<Arithmetic<T>>(value(i)));
+  });
+  if (x.device() != Device::cpu) x.copy_from(host);
+}
+
+}  // namespace
+
+Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
+  auto buffer = std::make_shared<Buffer>(device, shape.numel() * bytes_of(dtype));
+  return view(std::move(buffer), 0, shape, dtype);
+}
+Tensor Tensor::view(std::shared_ptr<Buffer> buffer, int64_t offset, const Shape& shape, Dtype dtype) {
+  auto body = std::make_shared<TensorBody>();
+  body->buffer = std::move(buffer);
+  body->offset = offset * bytes_of(dtype);
+  body->shape = shape;
+  body->dtype = dtype;
+  return Tensor(std::move(body));
+}
+Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
+  const Tensor x = empty(shape, dtype, device);
+  zero_bytes(device, x.mutable_raw(), x.bytes());
+  return x;
+}
+Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
+  if (device != Device::cpu && is_floating(dtype)) {  // nothing crosses over to it
+    const NoGrad guard;
+    return shift(zeros(shape, dtype, device), value);
+  }
+  const Tensor x = empty(shape, dtype, device);
+  fill(x, [=](int64_t) { return value; });
+  return x;
+}
+Tensor Tensor::from(const Shape& shape, std::span<const double> values, Dtype dtype) {
+  check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
+  const Tensor x = empty(shape, dtype);
+  fill(x, [&](int64_t i) { return values[static_cast<size_t>(i)]; });
+  return x;
+}
+Tensor Tensor::from(const Shape& shape, std::initializer_list<double> values, Dtype dtype) {
+  return from(shape, std::span<const double>(values.begin(), values.size()), dtype);
+}
+Tensor Tensor::from(const Shape& shape, std::span<const int32_t> values) {
+  check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
+  const Tensor x = empty(shape, Dtype::i32);
+  std::memcpy(x.mutable_raw(), values.data(), values.size_bytes());
+  return x;
+}
+
+const Shape& Tensor::shape() const { return body_of(body_).shape; }
+Dtype Tensor::dtype() const { return body_of(body_).dtype; }
+Device Tensor::device() const { return body_of(body_).buffer->device(); }
+
+const void* Tensor::raw(Dtype wanted) const {
+  const TensorBody& body = body_of(body_);
+  if (body.dtype != wanted)
+    fail("tensor: holds ", name(body.dtype), ", asked for ", name(wanted), "; convert with .to(Dtype::", name(wanted),
+         ")");
+  return body.buffer->data() + body.offset;
+}
+void* Tensor::mutable_raw(Dtype wanted) const {
+  void* const data = const_cast<void*>(raw(wanted));
+  ++body_->buffer->version;
+  return data;
+}
+std::vector<double> Tensor::to_vector() const {
+  const NoGrad guard;
+  const Tensor host = to(Device::cpu);
+  return dispatch_any(dtype(), "to_vector", [&]<class T>() { return as_doubles(host.data<T>(), numel()); });
+}
+double Tensor::item() const {
+  check(numel() == 1, "item: the tensor has ", numel(), " elements, shape ", shape(),
+        "; take one with operator[] or sum()");
+  return to_vector()[0];
+}
+void Tensor::copy_from(const Tensor& source) const {
+  check(shape() == source.shape(), "copy_from: shapes differ: ", shape(), " and ", source.shape());
+  const NoGrad guard;
+  const Tensor same = source.to(dtype());
+  copy_bytes(device(), mutable_raw(), same.device(), same.raw(), bytes());
+}
+
+Tensor Tensor::reshape(const Shape& wanted) const {
+  if (wanted == shape()) return *this;
+  check(wanted.numel() == numel(), "reshape: ", shape(), " has ", numel(), " elements, ", wanted, " has ",
+        wanted.numel());
+  return record(Reshape{shape(), wanted}, *this);
+}
+Tensor Tensor::slice(int64_t begin, int64_t end) const {
+  check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end,
+        " of shape ", shape());
+  return record(LeadingSlice{shape(), shape().with(0, end - begin), begin * (shape().without(0).numel())}, *this);
+}
+Tensor Tensor::operator[](int64_t index) const { return slice(index, index + 1).reshape(shape().without(0)); }
+Tensor Tensor::to(Dtype wanted) const { return wanted == dtype() ? *this : cast(*this, wanted); }
+Tensor Tensor::to(Device wanted) const { return wanted == device() ? *this : move(*this, wanted); }
+Tensor Tensor::detach() const { return view_of(*this, 0, shape()); }
+Tensor Tensor::clone() const {
+  const Tensor copy = empty_like(*this);
+  copy_bytes(device(), copy.mutable_raw(), device(), raw(), bytes());
+  return copy;
+}
+
+bool Tensor::requires_grad() const { return body_ && body_->requires_grad; }
+const Tensor& Tensor::set_requires_grad(bool wanted) const {
+  check(!body_of(body_).edge, "set_requires_grad: the tensor is the result of a recorded operation; detach() it first");
+  check(!wanted || is_floating(dtype()), "set_requires_grad: ", name(dtype()), " has no gradient");
+  body_->requires_grad = wanted;
+  return *this;
+}
+Tensor Tensor::grad() const {
+  const TensorBody& body = body_of(body_);
+  if (body.stale && body.gradient) {
+    zero_bytes(body.gradient.device(), body.gradient.mutable_raw(), body.gradient.bytes());
+    body_->stale = false;
+  }
+  return body.gradient;
+}
+void Tensor::set_grad(const Tensor& g) const {
+  check(!g || g.shape() == shape(), "set_grad: a gradient of shape ", g ? g.shape() : Shape(), " for shape ", shape());
+  body_->gradient = g;
+  body_->stale = body_->gradient_at_home = false;
+}
+void Tensor::zero_grad() const {
+  if (body_of(body_).gradient_at_home)
+    body_->stale = true;
+  else
+    body_->gradient = {};
+}
+bool Tensor::grad_is_stale() const { return body_of(body_).stale; }
+void Tensor::backward() const {
+  check(numel() == 1, "backward: the tensor has ", numel(), " elements; give backward(y, dy) a gradient for it");
+  orrery::backward(*this, full(shape(), 1, dtype(), device()));
+}
+
+void check_same_kind(const char* operation, const Tensor& a, const Tensor& b) {
+  if (a.device() != b.device())
+    fail(operation, ": one operand is on ", a.device(), ", the other on ", b.device(),
+         "; move one with .to(Device::", a.device(), ")");
+  if (a.dtype() != b.dtype())
+    fail(operation, ": dtypes differ: ", name(a.dtype()), " and ", name(b.dtype()),
+         "; convert one with .to(Dtype::", name(a.dtype()), ")");
+}
+
+namespace {
+
+// Prints axes from the outside in; of more than eight entries the first and last three.
+void print_axis(std::ostream& out, const std::vector<double>& values, const Shape& shape, int axis, int64_t at) {
+  if (axis == shape.rank()) {
+    out << values[static_cast<size_t>(at)];
+    return;
+  }
+  const int64_t n = shape[axis];
+  int64_t step = 1;
+  for (int a = axis + 1; a < shape.rank(); ++a) step *= shape[a];
+  const bool inner = axis + 1 == shape.rank();
+  out << '[';
+  for (int64_t i = 0; i < n; ++i) {
+    if (i > 0) out << (inner ? ", " : ",\n" + std::string(static_cast<size_t>(axis) + 1, ' '));
+    if (n > 8 && i == 3) {
+      out << "...";
+      i = n - 4;
+      continue;
+    }
+    print_axis(out, values, shape, axis + 1, at + i * step);
+  }
+  out << ']';
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x) {
+  if (!x) return out << "undefined tensor";
+  std::ostringstream numbers;
+  numbers << std::setprecision(5);
+  print_axis(numbers, x.to_vector(), x.shape(), 0, 0);
+  out << name(x.dtype()) << x.shape();
+  if (x.device() != Device::cpu) out << " on " << x.device();
+  return out << (x.shape().rank() > 1 ? "\n" : " ") << numbers.str();
+}
+
+}  // namespace orrery

@@ -1,0 +1,281 @@
+// The layer around a rule; nn/attentions/base/attention.h states its formula.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/slots.h"
+#include "nn/attentions/base/span.h"
+#include "nn/base/gradient_case.h"
+#include "nn/normalizations/base/normalization.h"
+
+namespace orrery::nn {
+namespace {
+
+bool given(const Spec& spec) { return spec.name != "none"; }
+
+int64_t checked_head_size(const AttentionOptions& o) {
+  check(o.heads >= 1 && o.width % o.heads == 0, "attention: heads (", o.heads, ") must divide width (", o.width, ")");
+  check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (",
+        o.heads, ")");
+  return o.width / o.heads;
+}
+
+void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionOptions& o,
+                     const AttentionAbilities& can) {
+  check(can.dropout || s.dropout == 0, name, ": has no weights to drop, so dropout must be 0, not ", s.dropout);
+  check(can.span || !given(s.span), name, ": cannot be combined with span=", s.span, "; use softmax or pointwise");
+  check(can.slots || !given(s.persistent), name, ": cannot be combined with persistent=", s.persistent,
+        "; use softmax, pointwise or relu_former");
+  const bool terms = o.position && o.position->acts_on_scores(), cross = o.memory_width != 0;
+  check(can.distance_terms || !terms, name,
+        ": has no scores for a position to act on; use position=learned, sinusoidal, rotary or none");
+  check(can.cross || !cross, name, ": reads its own sequence only and cannot be a cross attention");
+  check(!cross || !given(s.span), name, ": span=", s.span,
+        " needs queries and keys of one sequence; cross attention has no distances");
+  check(!cross || !terms, name,
+        ": alibi and relative positions need queries and keys of one sequence; use another position with cross "
+        "attention");
+}
+
+}  // namespace
+
+Registry<AttentionEntry>& attentions() {
+  static Registry<AttentionEntry> all("attention");
+  return all;
+}
+std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options) {
+  return make_from(attentions(), spec, options);
+}
+
+const bool family_of_attentions = add_family("attention", [] { return attentions().names(); });
+
+void check_cache(std::string_view name, const Pass& pass, bool causal) {
+  if (!pass.cache) return;
+  check(causal, name, ": only causal attention can continue from a cache");
+  check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
+}
+
+void continue_from_cache(const std::string& path, Reading& r, Pass& pass, int64_t reach) {
+  if (!pass.cache) return;
+  constexpr int64_t step = 64;
+  const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
+  Cache::Entry& kept = pass.cache->entries[path];
+  if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
+  const int64_t first = next - r.key.size(1), reached = reach > 0 ? std::max<int64_t>(next - reach + 1, 0) : 0;
+  const int64_t drop = reached / step * step - first, keys = r.key.size(1);
+  if (drop > 0)
+    kept = {slice(r.key, 1, drop, keys).detach(), slice(r.value, 1, drop, keys).detach()};
+  else
+    kept = {r.key.detach(), r.value.detach()};
+}
+
+void add_distance_terms(const Position* position, int64_t distances, Reading& r) {
+  if (!position || !position->acts_on_scores()) return;
+  const Dtype dtype = r.query.dtype();
+  if (const Tensor bias = position->relative_bias(distances, r.query.device()))
+    r.relative_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+  if (const Tensor key = position->relative_embedding(distances)) r.relative_embedding = key.to(dtype);
+}
+
+Spec resolved_attention(const Spec& spec) {
+  Spec all = resolved(attentions(), spec);
+  for (Spec::Item& item : all.items) {
+    if (item.key == "span") item.value = resolved_span(item.value);
+    if (item.key == "persistent") item.value = resolved_slots(item.value);
+  }
+  return all;
+}
+
+const std::vector<Info>& attention_settings() {
+  static const std::vector<Info> all = [] {
+    std::vector<Info> list = span_settings();
+    list.insert(list.end(),
+                {{.name = "gate",
+                  .formula = "o_i F(x_i W_g)",
+                  .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
+                  .parameters = "W_g N(0, 0.02^2), bias 0",
+                  .keeps = "x, x W_g, o"},
+                 {.name = "qk_norm",
+                  .formula = "q, k each normalized over the head size",
+                  .source = "Dehghani et al. 2023, arXiv:2302.05442",
+                  .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
+                  .keeps = "as the normalization, of q and of k"},
+                 slots_setting()});
+    return list;
+  }();
+  return all;
+}
+
+AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
+                               const AttentionOptions& options, const AttentionAbilities& abilities)
+    : name_(name),
+      settings_(settings),
+      options_(options),
+      key_heads_(options.key_heads ? options.key_heads : options.heads),
+      head_size_(checked_head_size(options)),
+      output_(options.width, options.width,
+              {.bias = options.bias, .weight = scaled_normal(options.std, options.layers)}) {
+  check_abilities(name, settings, options, abilities);
+  const int64_t width = options.width, keys = key_heads_ * head_size_;
+  const Linear::Options linear{.bias = options.bias, .weight = normal(options.std)};
+  if (options.memory_width) {
+    query_ = std::make_unique<Linear>(width, width, linear);
+    key_value_ = std::make_unique<Linear>(options.memory_width, 2 * keys, linear);
+  } else {
+    query_key_value_ = std::make_unique<Linear>(width, width + 2 * keys, linear);
+  }
+  if (given(settings.qk_norm)) {
+    query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
+    key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
+  }
+  if (given(settings.gate)) {
+    gate_function_.emplace(settings.gate);
+    gate_ = std::make_unique<Linear>(width, width, linear);
+  }
+  if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
+  if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
+  attend_to_self_ =
+      settings.attend_to_self == "yes" || (settings.attend_to_self == "default" && !(span_ && span_->learned()));
+  if (!options.position) return;
+  options.position->check_head_size(head_size_);
+  if (options.context > 0) options.position->check_reach(within_window(options.context));
+}
+AttentionLayer::~AttentionLayer() = default;
+
+ReadingOptions AttentionLayer::span_limits() const {
+  ReadingOptions limits{.attend_to_self = attend_to_self_};
+  if (span_) span_->limit(limits);
+  return limits;
+}
+// So many distances are seen, of those that there are.
+int64_t AttentionLayer::within_window(int64_t distances) const {
+  const int64_t window = span_limits().window;
+  return window > 0 ? std::min(distances, window) : distances;
+}
+
+Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
+  return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
+}
+
+// Queries, keys and values of these tokens.
+Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
+  const int64_t keys = key_heads_ * head_size_;
+  std::vector<Tensor> qkv;
+  if (query_key_value_) {
+    qkv = linear_split(x, query_key_value_->weight.value, query_key_value_->bias.value, {options_.width, keys, keys});
+  } else {
+    check(pass.memory && pass.memory.shape().rank() == 3 && pass.memory.size(2) == options_.memory_width, name_,
+          ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",
+          pass.memory ? pass.memory.shape() : Shape());
+    qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
+    qkv.insert(qkv.begin(), (*query_)(x, pass));
+  }
+  Reading r{.query = by_head(qkv[0], options_.heads),
+            .key = by_head(qkv[1], key_heads_),
+            .value = by_head(qkv[2], key_heads_)};
+  return r;
+}
+
+void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
+  add_distance_terms(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
+  if (span_) span_->add_to(r, x, pass);
+  if (slots_) {
+    const SlotKeysAndValues slots = slots_->use();
+    r.slot_key = slots.key, r.slot_value = slots.value;
+  }
+}
+
+ReadingOptions AttentionLayer::options_of(const Reading& r, const Pass& pass) const {
+  const bool cross = options_.memory_width != 0;
+  const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
+  ReadingOptions o{.scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
+                   .causal = options_.causal && !cross,
+                   .attend_to_self = attend_to_self_ || cross,
+                   .query_offset = cached,
+                   .keys_dropped = cross ? 0 : pass.offset() - cached,
+                   .dropout = pass.training ? settings_.dropout : 0,
+                   .random_key = pass.key.derive(path()),
+                   .lengths = cross ? pass.memory_lengths : pass.lengths,
+                   .query_lengths = pass.lengths};
+  check(
+      !cross || bool(pass.document_ids) == bool(pass.memory_document_ids), name_,
+      ": cross attention reads the memory of a token's own document, so pass.document_ids and pass.memory_document_ids "
+      "come together; only ",
+      pass.document_ids ? "the first" : "the second", " is given");
+  o.query_document_ids = pass.document_ids, o.key_document_ids = cross ? pass.memory_document_ids : pass.document_ids;
+  if (span_) span_->limit(o);
+  return o;
+}
+
+Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass& pass) {
+  if (!slots_ || !slots_->split()) return read(r, o, pass);
+  Reading context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
+  context.slot_key = context.slot_value = {};
+  slots.key = Tensor::empty(r.key.shape().with(1, 0), r.key.dtype(), r.key.device());
+  slots.value = Tensor::empty(r.value.shape().with(1, 0), r.value.dtype(), r.value.device());
+  ReadingOptions of_slots{.scale = o.scale,
+                          .causal = false,
+                          .soft_cap = o.soft_cap,
+                          .dropout = o.dropout,
+                          .random_key = o.random_key.derive("slots"),
+                          .query_lengths = o.query_lengths};
+  return read(context, o, pass) + read(slots, of_slots, pass);
+}
+
+// The weights and the numbers about their rows, as far as somebody watches them.
+void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
+  const auto watched = [&](const char* name) { return is_hooked(path(), name); };
+  const bool rows_watched =
+      watched("row_sum") || watched("row_entropy") || watched("row_zero_share") || watched("row_maximum");
+  if (!rows_watched && !watched("weights")) return;
+  const NoGrad guard;
+  const Tensor w = weights(r, o);
+  if (!w) return;
+  hook(path(), "weights", w);
+  if (!rows_watched) return;
+  const Read rows = row_statistics(w, visibility(r, o));
+  hook(path(), "row_sum", rows.sum), hook(path(), "row_entropy", rows.entropy);
+  hook(path(), "row_zero_share", rows.zero_share), hook(path(), "row_maximum", rows.maximum);
+}
+
+Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
+  if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
+  const bool cross = options_.memory_width != 0;
+  if (!cross) check_cache(name_, pass, options_.causal);
+  if (options_.position) {
+    r.query = options_.position->rotate(r.query, pass);
+    Pass of_memory;
+    of_memory.document_ids = pass.memory_document_ids;
+    r.key = options_.position->rotate(r.key, cross ? of_memory : pass);
+  }
+  r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
+  r.value = hook(path(), "value", r.value);
+  if (!cross) continue_from_cache(path(), r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
+  add_terms(x, r, pass);
+  const ReadingOptions o = options_of(r, pass);
+  show_weights(r, o);
+  const Tensor read = hook(path(), "read", read_all(r, o, pass));
+  const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
+  return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;
+}
+
+Tensor AttentionLayer::forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) {
+  const Tensor y = read_heads(project(x, pass), x, pass);
+  return linear(y, output_.weight.value, output_.bias.value, residual);
+}
+
+void AttentionLayer::visit(Visitor& v) {
+  v("query_key_value", query_key_value_);
+  v("query", query_);
+  v("key_value", key_value_);
+  v("query_norm", query_norm_);
+  v("key_norm", key_norm_);
+  v("gate", gate_);
+  v("span", span_);
+  v("slots", slots_);
+  v("output", output_);
+}
+
+}  // namespace orrery::nn

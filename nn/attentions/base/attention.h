@@ -1,0 +1,133 @@
+// Attentions: what a block reads from its context.
+//
+// Every attention but gau is a rule, which turns queries, keys and values into what is read, inside the same layer:
+//
+//   q = x W_q,  k = c W_k,  v = c W_v          c = x, or another sequence in cross attention
+//   q, k <- normalized (qk_norm), turned (rotary)
+//   o = rule(q, k, v; terms of the distance, span, persistent slots, masks)
+//   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
+//
+// A rule is one file: a class derived from AttentionLayer with `read`, a list of what it can be combined with, and one
+// line REGISTER_ATTENTION(Type).
+#pragma once
+
+#include "nn/attentions/base/fused.h"
+#include "nn/base/entry.h"
+#include "nn/base/sublayer.h"
+#include "nn/layers/linear.h"
+#include "nn/positions/base/position.h"
+
+namespace orrery::nn {
+
+struct AttentionOptions {
+  int64_t width;          // in and out
+  int64_t heads;          // query heads; the head size is width / heads
+  int64_t key_heads = 0;  // key/value heads, each shared by heads / key_heads query heads; 0: as many as heads
+  bool causal = true;
+  bool bias = true;
+  int64_t layers = 1;  // of the model: the output projection starts at N(0, std^2 / (2 layers))
+  double std = 0.02;
+  int64_t context = 0;                 // the most tokens, of a cache too; 0: unknown
+  const Position* position = nullptr;  // of the model, which outlives the attention
+  // Not 0: cross attention, which reads pass.memory (B, Tk, memory_width), sees all of it within pass.memory_lengths
+  // and pass.memory_document_ids, and turns its keys (rotary) by their places in the memory.
+  int64_t memory_width = 0;
+};
+
+// Settings of the layer, which every attention's spec takes after its own.
+struct AttentionSettings {
+  Spec gate = parse_spec("none"), qk_norm = parse_spec("none");
+  double scale = 0, dropout = 0;
+  std::string attend_to_self = "default";
+  Spec span = parse_spec("none"), persistent = parse_spec("none");
+
+  template <class V>
+  void visit(V& v) {
+    v("gate", gate, "F: what is read is multiplied by F(x W_g)");
+    v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...");
+    v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", at_least(0));
+    v("dropout", dropout, "share of the weights set to zero while training", share());
+    v("attend_to_self|own", attend_to_self, "whether a token sees itself; default: yes, but no under a learned span",
+      one_of({"default", "yes", "no"}));
+    v("span", span, "how far back a head reads: none, fixed(S), adaptive_span(S, R=32), dynamic_span(S, R=32)");
+    v("persistent", persistent, "learned keys and values beside the context: none, N, slots(N, split=no, scaled=yes)");
+  }
+};
+
+// What a rule can be combined with; the rest is refused at construction with a sentence that begins with its name.
+struct AttentionAbilities {
+  bool dropout = true, distance_terms = true, span = true, slots = true, cross = true;
+};
+
+class Span;
+class Slots;
+
+class AttentionLayer : public Sublayer {
+ public:
+  AttentionLayer(std::string_view name, const AttentionSettings& settings, const AttentionOptions& options,
+                 const AttentionAbilities& abilities);
+  ~AttentionLayer() override;
+  Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) final;
+  // The layer between its projections: what queries (B, Tq, H, D) read from keys (B, Tk, Hk, D) and values (B, Tk, Hk,
+  // Dv), as (B, Tq, H Dv).  The tokens x (B, Tq, width) that ask are for a gate and a dynamic span.
+  Tensor read_heads(Reading reading, const Tensor& x, Pass& pass);
+  void visit(Visitor& v) override;  // a rule with parameters of its own visits them too
+
+ protected:
+  // (B, Tq, H, Dv).  With split slots this is called twice, for the context and for the slots as the only keys.
+  virtual Tensor read(const Reading& reading, const ReadingOptions& options, Pass& pass) = 0;
+  // (B, H, Tq, Tk + N), for those who watch; an undefined tensor if the rule has no weights.
+  virtual Tensor weights(const Reading& reading, const ReadingOptions& options) = 0;
+  int64_t heads() const { return options_.heads; }
+  int64_t head_size() const { return head_size_; }
+
+ private:
+  Tensor by_head(const Tensor& x, int64_t heads) const;
+  ReadingOptions span_limits() const;
+  int64_t within_window(int64_t distances) const;
+  Reading project(const Tensor& x, Pass& pass);
+  void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
+  ReadingOptions options_of(const Reading& reading, const Pass& pass) const;
+  void show_weights(const Reading& reading, const ReadingOptions& options);
+  Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
+
+  std::string name_;
+  AttentionSettings settings_;
+  AttentionOptions options_;
+  int64_t key_heads_, head_size_;
+  bool attend_to_self_;
+  std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // the first, or the two others in cross attention
+  std::unique_ptr<Module> query_norm_, key_norm_;
+  std::optional<Activation> gate_function_;
+  std::unique_ptr<Linear> gate_;
+  std::unique_ptr<Span> span_;
+  std::unique_ptr<Slots> slots_;
+  Linear output_;
+};
+
+// Errors if the pass has a cache from which this attention, `name`, cannot go on.
+void check_cache(std::string_view name, const Pass& pass, bool causal);
+// With a cache in the pass: puts the keys and values of the tokens before in front, and keeps them for the next pass,
+// under `path`, the attention's.  If not 0, keys at a distance of `reach` and beyond are seen by nobody: they are
+// dropped, in steps of 64, and `reading` may begin with fewer keys than there were tokens.
+void continue_from_cache(const std::string& path, Reading& reading, Pass& pass, int64_t reach = 0);
+// The position's terms of the scores, in the dtypes that attend wants; `position` may be null.
+void add_distance_terms(const Position* position, int64_t distances, Reading& reading);
+
+// What the layer's settings add to any attention: one for each that has a formula.
+const std::vector<Info>& attention_settings();
+
+using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
+Registry<AttentionEntry>& attentions();
+std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
+Spec resolved_attention(const Spec& spec);  // with all settings by name, those of a span and of slots too
+
+// Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads,
+// cross (where the rule can), at odd sizes, each against the same layer by simple operations.  Specs that differ in a
+// setting of the layer only need not be listed for every rule.
+bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross = true);
+
+#define REGISTER_ATTENTION(Type) \
+  [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::attentions())
+
+}  // namespace orrery::nn

@@ -1,0 +1,131 @@
+#include "nn/attentions/base/cases.h"
+
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/base/gradient_case.h"
+
+namespace orrery::nn {
+namespace {
+
+constexpr int64_t context = 96;  // beyond every T, so that tables have rows that nobody reaches
+
+Tensor whole_numbers(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
+
+struct Condition {
+  std::string title;
+  AttentionOptions options;
+  Shape input;
+  std::function<void(Pass&)> prepare = {};
+  int64_t quotients = 64;  // few where a pass is long
+};
+
+// Every attention meets T = 1, 17 and 65 and head sizes 8, 20 and 64 here, and odd ones; rotary turns even ones only.
+std::vector<Condition> causal_conditions(bool even) {
+  const int64_t small = even ? 12 : 9;
+  return {{"causal, T 17, D 8", {.width = 16, .heads = 2}, {1, 17, 16}, {}, 24},
+          {even ? "packed documents, T 6, D 4" : "packed documents, T 6, D 3",
+           {.width = small, .heads = 3, .bias = false},
+           {2, 6, small},
+           [](Pass& pass) {
+             pass.document_ids = whole_numbers({2, 6}, {0, 0, 0, 1, 1, 2, 5, 5, 5, 5, 5, 3});
+           }},
+          {"causal with lengths, T 65, D 20",
+           {.width = 40, .heads = 2, .key_heads = 1},
+           {2, 65, 40},
+           [](Pass& pass) {
+             pass.lengths = whole_numbers({2}, {65, 34});
+           },
+           2},
+          {"one token, D 64", {.width = 64, .heads = 1}, {2, 1, 64}, {}, 2}};
+}
+std::vector<Condition> full_conditions(bool even) {
+  const int64_t width = even ? 24 : 20;
+  return {{even ? "full with lengths, T 9, D 6" : "full with lengths, T 9, D 5",
+           {.width = width, .heads = 4, .key_heads = 2, .causal = false},
+           {2, 9, width},
+           [](Pass& pass) {
+             pass.lengths = whole_numbers({2}, {9, 4});
+           }},
+          {"full, T 65, D 8", {.width = 8, .heads = 1, .causal = false}, {1, 65, 8}, {}, 2}};
+}
+std::vector<Condition> cross_conditions() {
+  const auto reading = [](int64_t keys, int64_t second) {
+    const Tensor memory = Tensor::empty({2, keys, 7}, Dtype::f64);
+    fill(memory, normal(1), RandomKey{11, 3});
+    return [=](Pass& pass) {
+      pass.memory = memory;
+      pass.memory_lengths = whole_numbers({2}, {static_cast<int32_t>(keys), static_cast<int32_t>(second)});
+    };
+  };
+  const auto options = [](int64_t width) {
+    return AttentionOptions{.width = width, .heads = 2, .causal = false, .memory_width = 7};
+  };
+  return {{"cross, Tq 3, Tk 5, D 6", options(12), {2, 3, 12}, reading(5, 2)},
+          {"cross, Tq 17, Tk 65, D 8", options(16), {2, 17, 16}, reading(65, 1), 2}};
+}
+std::vector<Condition> conditions(const AttentionCase& settings) {
+  const bool even = settings.position.starts_with("rotary");
+  std::vector<Condition> all = causal_conditions(even);
+  const auto add = [&](const std::vector<Condition>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (settings.full) add(full_conditions(even));
+  if (settings.cross) add(cross_conditions());
+  return all;
+}
+
+// An attention with the position that acts on it, as a model has them.
+class Positioned final : public Module {
+ public:
+  Positioned(const AttentionCase& settings, AttentionOptions options) {
+    options.context = context;
+    if (settings.position != "none") {
+      position_ =
+          make_position(parse_spec(settings.position),
+                        {.context = context, .width = options.width, .heads = options.heads, .causal = options.causal});
+      options.position = position_.get();
+    }
+    attention_ = make_attention(parse_spec(settings.spec), options);
+  }
+  Tensor forward(const Tensor& x, Pass& pass) override { return (*attention_)(x, pass); }
+  void visit(Visitor& v) override {
+    v("position", position_);
+    v("attention", attention_);
+  }
+
+ private:
+  std::unique_ptr<Position> position_;
+  std::unique_ptr<Sublayer> attention_;
+};
+
+GradientCase case_of(const AttentionCase& settings, const Condition& condition, const CaseTensors& random) {
+  const auto prepare = [settings, condition](Pass& pass) {
+    if (condition.prepare) condition.prepare(pass);
+    pass.wanted_losses = {settings.losses.begin(), settings.losses.end()};
+    pass.training = settings.dropout, pass.key = RandomKey{5, 8};
+  };
+  return module_case({.module = std::make_shared<Positioned>(settings, condition.options),
+                      .input = condition.input,
+                      .prepare = prepare,
+                      .against_simple = true,
+                      .quotients = condition.quotients},
+                     random);
+}
+
+}  // namespace
+
+bool add_attention_case(std::string_view family, std::string_view name, const AttentionCase& settings) {
+  const std::string position = settings.position == "none" ? "" : ", position=" + settings.position;
+  std::string title = settings.spec + position + (settings.dropout ? ", dropping" : "");
+  for (const std::string& loss : settings.losses) title += ", " + loss;
+  for (const Condition& c : conditions(settings))
+    add_gradient_case(
+        std::string(family), std::string(name),
+        [settings, c](const CaseTensors& random) { return case_of(settings, c, random); }, title + ", " + c.title);
+  return true;
+}
+
+bool add_attention_cases(std::string_view name, const std::vector<std::string>& specs, bool cross) {
+  for (const std::string& spec : specs) add_attention_case("attention", name, {.spec = spec, .cross = cross});
+  return true;
+}
+
+}  // namespace orrery::nn

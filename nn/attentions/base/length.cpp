@@ -1,0 +1,88 @@
+#include "nn/attentions/base/length.h"
+
+#include <algorithm>
+
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::nn {
+namespace {
+
+struct FixedSettings {
+  int64_t length = 0;
+  template <class V>
+  void visit(V& v) {
+    v("n", length, "the length", at_least(1));
+  }
+};
+
+// The number of query i of a sequence in its document, counted on from what stands before all of them.
+struct NumberInDocument {
+  const int32_t* documents;  // (B, Tq), or null
+  int64_t queries, before;
+  double* number;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t i = r % queries;
+    int64_t n = i + 1 + before;
+    if (documents) {
+      const int32_t* const ids = documents + r / queries * queries;
+      const int begin = row.max([=](int j) { return j > 0 && j <= i && ids[j] != ids[j - 1] ? j : 0; });
+      if (begin > 0) n = i - begin + 1;
+    }
+    double* const out = number;
+    row.once([=] { out[r] = static_cast<double>(n); });
+  }
+};
+
+}  // namespace
+
+LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
+  if (spec.name == "fixed") {
+    FixedSettings settings;
+    read_settings(spec, settings);
+    kind_ = Kind::fixed, fixed_ = settings.length;
+    check(fixed_ >= 1, owner, ": length=fixed(n) needs n, at least 1: fixed(256)");
+    return;
+  }
+  check(spec.items.empty() && (spec.name == "keys_visible" || spec.name == "row_index" || spec.name == "padded_length"),
+        owner, ": length is '", spec, "'; there are keys_visible, row_index, padded_length and fixed(n)");
+  kind_ = spec.name == "keys_visible" ? Kind::keys_visible
+          : spec.name == "row_index"  ? Kind::row_index
+                                      : Kind::padded_length;
+  check(kind_ != Kind::row_index || causal, owner,
+        ": length=row_index counts the tokens before a query, so it needs causal attention; use keys_visible");
+}
+
+Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
+  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const Device device = r.query.device();
+  const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
+  if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype, device);
+  const auto at_least_one = [&](const Tensor& n) {
+    return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
+  };
+  check(kind_ != Kind::padded_length || o.query_offset == 0,
+        "length=padded_length: a text that goes on from a cache has no padded length; use keys_visible or fixed(n)");
+  if (kind_ == Kind::padded_length)
+    return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, r.key.size(1) + slots)), dtype, device);
+  if (kind_ == Kind::keys_visible) {
+    const Tensor n = at_least_one(visible_keys(r, o, Dtype::f64)).to(dtype);
+    return n.reshape(Shape{n.size(0), queries, 1, 1});
+  }
+  const int64_t batch = o.query_document_ids ? r.query.size(0) : 1;
+  const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
+  const int32_t* const ids = o.query_document_ids ? o.query_document_ids.data<int32_t>() : nullptr;
+  rows(device, n.numel(), ids ? static_cast<int>(queries) : 1,
+       NumberInDocument{ids, queries, o.query_offset + o.keys_dropped, n.mutable_data<double>()});
+  return at_least_one(n).to(dtype);
+}
+
+Tensor LengthRule::log_length(const Reading& r, const ReadingOptions& o) const {
+  const NoGrad guard;
+  return log(length(r, o));
+}
+
+Tensor times_once(const Tensor& x, const Tensor& factor) { return (x.to(factor.dtype()) * factor).to(x.dtype()); }
+
+}  // namespace orrery::nn

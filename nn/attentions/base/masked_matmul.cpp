@@ -1,0 +1,142 @@
+#include "nn/attentions/base/masked_matmul.h"
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::nn {
+namespace {
+
+Tensor only_seen(const Tensor& x, const Tensor& seen) {
+  return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device()));
+}
+
+template <class A>
+HOST_DEVICE bool is_finite(A x) {
+  return x - x == 0;
+}
+struct FinitePart {  // x, or 0
+  template <class A>
+  HOST_DEVICE A operator()(A x) const {
+    return is_finite(x) ? x : A(0);
+  }
+};
+template <class T>
+struct FindNotFinite {  // whether row r has an element that is not finite
+  In<T> x;
+  int32_t* found;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const In<T> mine = x.at(r * row.n);
+    int32_t* const out = found;
+    const int some = row.sum([=](int d) { return is_finite(mine[d]) ? 0 : 1; });
+    row.once([=] { out[r] = some > 0; });
+  }
+};
+struct CountFound {  // how many rows of a head
+  const int32_t* found;
+  HOST_DEVICE int32_t operator()(int64_t i, int64_t) const { return found[i]; }
+};
+
+// y_i += sum over the j that i sees of w_ij x_j, for those numbers of x that are not finite.  Of `transposed` weights
+// and masks the first index is j.
+template <class T>
+struct AddNotFinite {
+  using A = Arithmetic<T>;
+  In<T> weights, seen, x;
+  const int32_t *found, *of_head;
+  Out<T> y;
+  int64_t rows, terms;
+  bool transposed;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t head = r / rows, i = r % rows;
+    if (of_head[head] == 0) return;
+    const Out<T> out = y.at(r * row.n);
+    for (int64_t j = 0; j < terms; ++j) {
+      const int64_t term = head * terms + j, pair = transposed ? term * rows + i : r * terms + j;
+      if (found[term] == 0 || seen[pair] == 0) continue;
+      const A w = weights[pair];
+      const In<T> numbers = x.at(term * row.n);
+      row.each([=](int d) {
+        if (!is_finite(numbers[d])) out[d] += w * numbers[d];
+      });
+    }
+  }
+};
+
+Tensor scores(const Tensor& q, const Tensor& k, const Tensor& seen) {
+  return only_seen(matmul(q, k, {.b = true}), seen);
+}
+// sum over j of w_ij x_j, or of w_ji x_j if transposed
+Tensor sums(const Tensor& w, const Tensor& x, const Tensor& seen, bool transposed = false) {
+  const Tensor kept = only_seen(w, seen);
+  const Tensor finite = Tensor::empty_like(x);
+  const int64_t terms = x.size(-2), heads = x.shape().rows() / std::max<int64_t>(1, terms);
+  const Tensor found = Tensor::empty(Shape{heads, terms}, Dtype::i32, x.device()),
+               of_head = Tensor::empty(Shape{heads}, Dtype::i32, x.device());
+  const int width = static_cast<int>(x.size(-1));
+  dispatch(x.dtype(), "seen_sum", [&]<class T>() {
+    map(x.device(), x.numel(), FinitePart{}, finite.mutable_data<T>(), x.data<T>());
+    rows(x.device(), found.numel(), width, FindNotFinite<T>{{x.data<T>()}, found.mutable_data<int32_t>()});
+  });
+  reduce(x.device(), heads, terms, 1, CountFound{found.data<int32_t>()}, of_head.mutable_data<int32_t>());
+  const Tensor y = matmul(kept, finite, {.a = transposed});
+  dispatch(x.dtype(), "seen_sum", [&]<class T>() {
+    rows(x.device(), y.shape().rows(), width,
+         AddNotFinite<T>{{kept.data<T>()},
+                         {seen.data<T>()},
+                         {x.data<T>()},
+                         found.data<int32_t>(),
+                         of_head.data<int32_t>(),
+                         {y.mutable_data<T>()},
+                         y.size(-2),
+                         terms,
+                         transposed});
+  });
+  return y;
+}
+
+struct SeenScores {
+  static constexpr const char* name = "seen_scores";
+  Tensor forward(Saved& saved, const Tensor& q, const Tensor& k, const Tensor& seen) const {
+    saved.save(q, k, seen);
+    return scores(q, k, seen);
+  }
+  Gradients<3> backward(const Saved& saved, const Tensor& ds) const {
+    const Tensor &q = saved[0], &k = saved[1], &seen = saved[2];
+    Gradients<3> d;
+    if (saved.needs(0)) d[0] = sums(ds, k, seen);
+    if (saved.needs(1)) d[1] = sums(ds, q, seen, true);
+    return d;
+  }
+};
+
+struct SeenSum {
+  static constexpr const char* name = "seen_sum";
+  Tensor forward(Saved& saved, const Tensor& w, const Tensor& v, const Tensor& seen) const {
+    saved.save(w, v, seen);
+    return sums(w, v, seen);
+  }
+  Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &w = saved[0], &v = saved[1], &seen = saved[2];
+    Gradients<3> d;
+    if (saved.needs(0)) d[0] = scores(dy, v, seen);
+    if (saved.needs(1)) d[1] = sums(w, dy, seen, true);
+    return d;
+  }
+};
+
+Shape pairs(const Tensor& a, const Tensor& b) { return a.shape().with(-1, b.size(-2)); }
+
+}  // namespace
+
+Tensor seen_scores(const Tensor& query, const Tensor& key, const Tensor& seen) {
+  return record(SeenScores{}, query, key, broadcast_to(seen.detach(), pairs(query, key)));
+}
+Tensor seen_sum(const Tensor& weights, const Tensor& value, const Tensor& seen) {
+  return record(SeenSum{}, weights, value, broadcast_to(seen.detach(), weights.shape()));
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,247 @@
+// The running sums of linear attention (linear.cpp), whose ranges say which keys a query sees: add_outputs and
+// add_gradients, at the end.
+//
+// On a CPU a whole state S (D, Dv) runs along a head: sums of outer products vectorize without being folded.  A device
+// has many more threads than there are heads, so there each column of a state runs on its own.
+#pragma once
+
+#include <vector>
+
+#include "engine/base/parallel.h"
+#include "engine/loops/loops.h"
+#include "engine/tensor/tensor.h"
+
+namespace orrery::nn {
+
+// (B, T, heads, n) numbers, one token and head at a time, from the last token if `reversed`.
+template <class A>
+struct Heads {
+  A* data;
+  int64_t tokens, heads, n;
+  bool reversed;
+  template <class T>
+  static Heads of(T* data, const Tensor& t, bool reversed) {
+    return {data, t.size(1), t.size(2), t.size(3), reversed};
+  }
+  HOST_DEVICE A* at(int64_t sequence, int64_t head, int64_t i) const {
+    return data + ((sequence * tokens + (reversed ? tokens - 1 - i : i)) * heads + head) * n;
+  }
+};
+
+// x and y (B, T, heads, D), v (B, T, heads, Dv); x's heads are a multiple of y's and v's, which are read by groups.
+template <class A>
+struct LinearInputs {
+  Heads<const A> x, y, v;
+  const int32_t* ranges;  // (B, Tq, 2)
+  int64_t batch;
+};
+template <class A>
+struct LinearGradients {
+  Heads<A> x, y, v;
+};
+
+// ---- by columns
+
+// out_i[e] += <c_i, s_i>,  s_i = sum over the keys j that i sees of a_j[e] b_j.  A row is one e of one query head.
+template <class A>
+struct ScanOfQueries {
+  Heads<const A> a, b, c;
+  Heads<A> out;
+  const int32_t* ranges;
+  A* states;  // a row each
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t e = r % a.n, head = r / a.n % c.heads, sequence = r / a.n / c.heads;
+    const int64_t key_head = head / (c.heads / a.heads);
+    const int32_t* const range = ranges + 2 * sequence * c.tokens;
+    A* const s = states + r * row.n;
+    int64_t first = 0, next = 0;
+    row.each([=](int k) { s[k] = 0; });
+    for (int64_t i = 0; i < c.tokens; ++i) {
+      if (range[2 * i] != first) {
+        row.each([=](int k) { s[k] = 0; });
+        first = next = range[2 * i];
+      }
+      for (; next < range[2 * i + 1]; ++next) {
+        const A x = a.at(sequence, key_head, next)[e];
+        const A* const y = b.at(sequence, key_head, next);
+        row.each([=](int k) { s[k] += x * y[k]; });
+      }
+      const A* const z = c.at(sequence, head, i);
+      const A sum = row.sum([=](int k) { return s[k] * z[k]; });
+      A* const to = out.at(sequence, head, i) + e;
+      row.once([=] { *to += sum; });
+    }
+  }
+};
+
+// out_j[e] += <c_j, s_j>,  s_j = sum over the queries i that see j of a_i[e] b_i.  A row is one e of one key head,
+// which the query heads of its group read one after the other.
+template <class A>
+struct ScanOfKeys {
+  Heads<const A> a, b, c;
+  Heads<A> out;
+  const int32_t* ranges;
+  A* states;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t e = r % a.n, key_head = r / a.n % c.heads, sequence = r / a.n / c.heads;
+    const int64_t group = a.heads / c.heads;
+    for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) scan(row, r, sequence, head, e);
+  }
+  template <class Row>
+  HOST_DEVICE void scan(Row row, int64_t r, int64_t sequence, int64_t head, int64_t e) const {
+    const int64_t key_head = head / (a.heads / c.heads);
+    const int32_t* const range = ranges + 2 * sequence * a.tokens;
+    A* const s = states + r * row.n;
+    const auto read_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
+      while (next > end) {
+        --next;
+        const A* const z = c.at(sequence, key_head, next);
+        const A sum = row.sum([=](int k) { return s[k] * z[k]; });
+        A* const to = out.at(sequence, key_head, next) + e;
+        row.once([=] { *to += sum; });
+      }
+    };
+    int64_t first = -1, next = 0;
+    for (int64_t i = a.tokens - 1; i >= 0; --i) {
+      if (range[2 * i] != first) {
+        if (first >= 0) read_down_to(first, next);
+        row.each([=](int k) { s[k] = 0; });
+        first = range[2 * i], next = range[2 * i + 1];
+      }
+      read_down_to(range[2 * i + 1], next);
+      const A x = a.at(sequence, head, i)[e];
+      const A* const y = b.at(sequence, head, i);
+      row.each([=](int k) { s[k] += x * y[k]; });
+    }
+    if (first >= 0) read_down_to(first, next);
+  }
+};
+
+template <template <class> class Scan, class A>
+void scan_columns(Device device, const LinearInputs<A>& in, const Heads<const A>& a, const Heads<const A>& b,
+                  const Heads<const A>& c, const Heads<A>& out) {
+  const int64_t count = in.batch * c.heads * a.n;
+  const Tensor states = Tensor::empty(Shape{count, b.n}, dtype_of<A>, device);
+  rows(device, count, static_cast<int>(b.n), Scan<A>{a, b, c, out, in.ranges, states.mutable_data<A>()});
+}
+template <class A>
+void add_outputs_by_columns(Device device, const LinearInputs<A>& in, const Heads<A>& out) {
+  scan_columns<ScanOfQueries>(device, in, in.v, in.y, in.x, out);
+}
+template <class A>
+void add_gradients_by_columns(Device device, const LinearInputs<A>& in, const Heads<const A>& dy,
+                              const LinearGradients<A>& d) {
+  scan_columns<ScanOfQueries>(device, in, in.y, in.v, dy, d.x);
+  scan_columns<ScanOfKeys>(device, in, in.x, dy, in.v, d.y);
+  scan_columns<ScanOfKeys>(device, in, dy, in.x, in.y, d.v);
+}
+
+// ---- by states, on a CPU: o += S^T x for every query, with S the sum of y v^T
+
+template <class A>
+void add_outer(A* state, const A* x, const A* v, int64_t rows, int64_t columns) {  // state += x v^T
+  for (int64_t d = 0; d < rows; ++d)
+    for (int64_t e = 0; e < columns; ++e) state[d * columns + e] += x[d] * v[e];
+}
+template <class A>
+void add_left(A* out, const A* state, const A* x, int64_t rows, int64_t columns) {  // out += state^T x
+  for (int64_t d = 0; d < rows; ++d)
+    for (int64_t e = 0; e < columns; ++e) out[e] += state[d * columns + e] * x[d];
+}
+template <class A>
+void add_right(A* out, const A* state, const A* v, int64_t rows, int64_t columns) {  // out += state v
+  for (int64_t d = 0; d < rows; ++d)
+    out[d] += CpuRow{static_cast<int>(columns)}.sum([=](int e) { return state[d * columns + e] * v[e]; });
+}
+
+// One head of one sequence.
+template <class A>
+struct HeadScan {
+  const LinearInputs<A>& in;
+  int64_t sequence, head, key_head;
+  const int32_t* range = in.ranges + 2 * sequence * in.x.tokens;
+
+  const A* x(int64_t i) const { return in.x.at(sequence, head, i); }
+  const A* y(int64_t j) const { return in.y.at(sequence, key_head, j); }
+  const A* v(int64_t j) const { return in.v.at(sequence, key_head, j); }
+
+  // Calls read(i, state) for every query, in order, with the state S_i.
+  template <class Read>
+  void queries(const Read& read) const {
+    std::vector<A> state(static_cast<size_t>(in.x.n * in.v.n));
+    int64_t first = 0, next = 0;
+    for (int64_t i = 0; i < in.x.tokens; ++i) {
+      if (range[2 * i] != first) std::fill(state.begin(), state.end(), A(0)), first = next = range[2 * i];
+      for (; next < range[2 * i + 1]; ++next) add_outer(state.data(), y(next), v(next), in.x.n, in.v.n);
+      read(i, state.data());
+    }
+  }
+  // Calls read(j, state) for every key that is seen, from the last to the first, with the state R_j.
+  template <class Read>
+  void keys(const Heads<const A>& dy, const Read& read) const {
+    std::vector<A> state(static_cast<size_t>(in.x.n * in.v.n));
+    int64_t first = -1, next = 0;  // keys at `next` and beyond are done
+    for (int64_t i = in.x.tokens - 1; i >= 0; --i) {
+      if (range[2 * i] != first) {
+        while (first >= 0 && next > first) read(--next, state.data());
+        std::fill(state.begin(), state.end(), A(0)), first = range[2 * i], next = range[2 * i + 1];
+      }
+      while (next > range[2 * i + 1]) read(--next, state.data());
+      add_outer(state.data(), x(i), dy.at(sequence, head, i), in.x.n, in.v.n);
+    }
+    while (first >= 0 && next > first) read(--next, state.data());
+  }
+};
+
+template <class A>
+void add_outputs_by_states(const LinearInputs<A>& in, const Heads<A>& out) {
+  parallel_for(in.batch * in.x.heads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t sequence = u / in.x.heads, head = u % in.x.heads;
+      const HeadScan<A> scan{in, sequence, head, head / (in.x.heads / in.y.heads)};
+      scan.queries(
+          [&](int64_t i, const A* state) { add_left(out.at(sequence, head, i), state, scan.x(i), in.x.n, in.v.n); });
+    }
+  });
+}
+template <class A>
+void add_gradients_by_states(const LinearInputs<A>& in, const Heads<const A>& dy, const LinearGradients<A>& d) {
+  const int64_t group = in.x.heads / in.y.heads;
+  parallel_for(in.batch * in.y.heads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u)
+      for (int64_t q = 0; q < group; ++q) {
+        const int64_t sequence = u / in.y.heads, key_head = u % in.y.heads, head = key_head * group + q;
+        const HeadScan<A> scan{in, sequence, head, key_head};
+        scan.queries([&](int64_t i, const A* s) {
+          add_right(d.x.at(sequence, head, i), s, dy.at(sequence, head, i), in.x.n, in.v.n);
+        });
+        scan.keys(dy, [&](int64_t j, const A* r) {
+          add_right(d.y.at(sequence, key_head, j), r, scan.v(j), in.x.n, in.v.n);
+          add_left(d.v.at(sequence, key_head, j), r, scan.y(j), in.x.n, in.v.n);
+        });
+      }
+  });
+}
+
+// ---- what is called
+
+// out_i += sum over the keys j that i sees of <x_i, y_j> v_j
+template <class A>
+void add_outputs(Device device, const LinearInputs<A>& in, const Heads<A>& out) {
+  if (device == Device::cuda)
+    add_outputs_by_columns(device, in, out);
+  else
+    add_outputs_by_states(in, out);
+}
+// The gradients of the three inputs, dy being that of the output.
+template <class A>
+void add_gradients(Device device, const LinearInputs<A>& in, const Heads<const A>& dy, const LinearGradients<A>& d) {
+  if (device == Device::cuda)
+    add_gradients_by_columns(device, in, dy, d);
+  else
+    add_gradients_by_states(in, dy, d);
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,110 @@
+#include "nn/attentions/base/slots.h"
+
+#include <cmath>
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Settings {
+  int64_t count = 0;
+  bool split = false, scaled = true;
+  template <class V>
+  void visit(V& v) {
+    v("N", count, "slots per key/value head", at_least(1));
+    v("split", split, "context and slots are read on their own, each with its own weights");
+    v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(N)");
+  }
+};
+
+Settings settings_of_spec(const Spec& spec) {
+  Settings settings;
+  if (spec.name == "slots") {
+    read_settings(spec, settings);
+    check(settings.count >= 1, "persistent: slots needs N, at least 1: slots(64), not ", spec);
+  } else {
+    check(spec.items.empty(), "persistent: '", spec, "' is neither none, nor a number of slots, nor slots(N, ...)");
+    settings.count = parse_whole_number("persistent", spec.name);
+    check(settings.count >= 1, "persistent: N = ", settings.count, "; at least 1 is needed, or persistent=none");
+  }
+  return settings;
+}
+
+}  // namespace
+
+Info slots_setting() {
+  return {.name = "slots",
+          .formula = "persistent=N or slots(N): keys K_n and values V_n beside the context",
+          .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
+          .parameters = "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), used times sqrt(D), sqrt(N); N(0, 1) with scaled=no",
+          .keeps = "K, V as they are used"};
+}
+
+Spec resolved_slots(const Spec& spec) {
+  return spec.name == "none" ? spec : make_spec("slots", settings_of_spec(spec));
+}
+
+Slots::Slots(const Spec& spec, int64_t key_heads, int64_t head_size) {
+  const Settings settings = settings_of_spec(spec);
+  count_ = settings.count, split_ = settings.split, scaled_ = settings.scaled;
+  const Shape shape{count_, key_heads, head_size};
+  key_ = Parameter(shape, normal(scaled_ ? 1 / std::sqrt(static_cast<double>(head_size)) : 1));
+  value_ = Parameter(shape, normal(scaled_ ? 1 / std::sqrt(static_cast<double>(count_)) : 1));
+}
+
+SlotKeysAndValues Slots::use() const {
+  if (!scaled_) return {key_.value, value_.value};
+  return {key_.value * std::sqrt(static_cast<double>(key_.value.size(2))),
+          value_.value * std::sqrt(static_cast<double>(count_))};
+}
+
+void Slots::store(const SlotKeysAndValues& used) {
+  const double size = static_cast<double>(key_.value.size(2)), count = static_cast<double>(count_);
+  key_.value.copy_from(scaled_ ? used.key.detach() / std::sqrt(size) : used.key);
+  value_.value.copy_from(scaled_ ? used.value.detach() / std::sqrt(count) : used.value);
+}
+
+void Slots::visit(Visitor& v) {
+  v("key", key_);
+  v("value", value_);
+}
+
+namespace {
+
+Reading slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
+  check_same_kind("read_slots", x, slots.key);
+  const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
+  check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " for keys ",
+        slots.key.shape(), "; its last axis must be heads times size, ", heads * size);
+  const int64_t tokens = x.shape().rank() > 1 ? x.size(-2) : 1;
+  const int64_t batch = tokens > 0 ? x.shape().rows() / tokens : 0;
+  return {.query = x.reshape(Shape{batch, tokens, heads, size}),
+          .key = Tensor::empty(Shape{batch, 0, heads, size}, x.dtype(), x.device()),
+          .value = Tensor::empty(Shape{batch, 0, heads, value_size}, x.dtype(), x.device()),
+          .slot_key = slots.key,
+          .slot_value = slots.value};
+}
+
+ReadingOptions without_places(ReadingOptions options) {
+  options.causal = false;
+  return options;
+}
+
+}  // namespace
+
+Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const ReadingOptions& options,
+                  const std::optional<Activation>& function) {
+  const Tensor o = attend(slots_alone(x, slots), without_places(options), function).output;
+  return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
+}
+
+void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
+                       const ReadingOptions& options) {
+  if (!is_hooked(path, "weights")) return;
+  const NoGrad guard;
+  hook(path, "weights", weights_of(slots_alone(x, slots), without_places(options), {}));
+}
+
+}  // namespace orrery::nn

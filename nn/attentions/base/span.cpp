@@ -1,0 +1,123 @@
+#include "nn/attentions/base/span.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/ops.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::nn {
+namespace {
+
+struct Settings {
+  int64_t limit = 0;
+  double ramp = 32;
+  template <class V>
+  void visit(V& v) {
+    v("S", limit, "the longest span, in tokens", at_least(1));
+    v("R", ramp, "length of the ramp, in tokens", at_least(1));
+  }
+};
+struct FixedSettings {
+  int64_t limit = 0;
+  template <class V>
+  void visit(V& v) {
+    v("S", limit, "the span, in tokens", at_least(1));
+  }
+};
+
+}  // namespace
+
+std::vector<Info> span_settings() {
+  return {{.name = "adaptive_span",
+           .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
+           .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+           .parameters = "z' 0, of each head",
+           .keeps = "z of each head"},
+          {.name = "dynamic_span",
+           .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
+           .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+           .parameters = "v N(0, 0.02^2), b -4, of each head",
+           .keeps = "x, z' of each head and query"},
+          {.name = "fixed",
+           .formula = "span=fixed(S): w_ij = 0 from a distance of S on",
+           .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+           .parameters = "none",
+           .keeps = "nothing"}};
+}
+
+Spec resolved_span(const Spec& spec) {
+  if (spec.name == "fixed") return make_spec(spec.name, settings_from<FixedSettings>(spec));
+  if (spec.name == "adaptive_span" || spec.name == "dynamic_span")
+    return make_spec(spec.name, settings_from<Settings>(spec));
+  return spec;
+}
+
+Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
+  const bool adaptive = spec.name == "adaptive_span", dynamic = spec.name == "dynamic_span";
+  check(adaptive || dynamic || spec.name == "fixed", "span: no '", spec.name,
+        "'; there are none, fixed(S), adaptive_span(S, R=32) and dynamic_span(S, R=32)");
+  kind_ = adaptive ? Kind::adaptive : dynamic ? Kind::dynamic : Kind::fixed;
+  if (kind_ == Kind::fixed) {
+    FixedSettings settings;
+    read_settings(spec, settings);
+    limit_ = settings.limit;
+  } else {
+    Settings settings;
+    read_settings(spec, settings);
+    limit_ = settings.limit, ramp_ = settings.ramp;
+  }
+  check(limit_ >= 1, "span: ", spec.name, " needs S, at least 1: ", spec.name, "(256)");
+  check(context == 0 || limit_ <= context, "span: ", spec, " reaches back ", limit_, " tokens, the context has ",
+        context, "; S must be in [1, ", context, "]");
+  if (kind_ == Kind::adaptive) {
+    share_ = Parameter(Shape{heads}, constant(0));
+    share_.lowest = 0, share_.highest = 1, share_.rate_group = "spans";
+  }
+  if (kind_ == Kind::dynamic) {
+    share_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
+    share_of_token_->bias.initialization = constant(-4);
+    share_of_token_->weight.decay = false;
+    share_of_token_->weight.rate_group = share_of_token_->bias.rate_group = "spans";
+  }
+}
+
+Tensor Span::forward(const Tensor& x, Pass& pass) {
+  static const Activation sigmoid("sigmoid");
+  const Tensor share =
+      kind_ == Kind::adaptive ? share_.value : permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1});
+  // Tokens beyond 256 have no bf16, nor have parts of one much nearer.
+  return (share.dtype() == Dtype::bf16 ? share.to(Dtype::f32) : share) * static_cast<double>(limit_) + 1.0;
+}
+
+void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
+  if (!learned()) return;
+  reading.span = (*this)(x, pass);
+  const double limit = static_cast<double>(limit_);
+  if (!pass.wants_loss("span_penalty")) return;
+  const Tensor real = real_rows(reading, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
+  pass.add_loss("span_penalty",
+                span_penalty((reading.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
+}
+
+void Span::limit(ReadingOptions& options) const {
+  options.window = learned() || !options.attend_to_self ? limit_ + 1 : limit_;
+  options.ramp = ramp_;
+}
+
+int64_t Span::reach(const ReadingOptions& limited) const {
+  // A device is not asked: what lies beyond the span but within its limit is kept, and has no weight.
+  if (kind_ != Kind::adaptive || share_.value.device() != Device::cpu) return limited.window;
+  // m > 0 at the distances x < R + z + 1
+  double widest = 0;
+  for (const double share : share_.value.to_vector()) widest = std::max(widest, share);
+  const double seen = std::ceil(ramp_ + widest * static_cast<double>(limit_) + 1);
+  return std::min(limited.window, static_cast<int64_t>(seen));
+}
+
+void Span::visit(Visitor& v) {
+  v("share", share_);
+  v("share_of_token", share_of_token_);
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,90 @@
+// How a family lists what belongs to it.  Every member is a class with
+//   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .keeps = ...};
+//   struct Settings { ... visit ... };            if its spec takes settings
+//   Type(const Spec& spec, Arguments...)
+// and one line, REGISTER_<FAMILY>(Type).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/config.h"
+#include "engine/base/registry.h"
+
+namespace orrery::nn {
+
+struct Info {
+  std::string_view name, formula, source;
+  std::string_view parameters = {};  // learned, each with its initial value: "weight 1, bias 0"
+  std::string_view keeps = {};       // between forward and backward: "x, mean and 1/std of each row"
+};
+
+// The settings of a spec: `memory(softmax, norm=layer)`.
+template <Visited Settings>
+Settings settings_from(const Spec& spec) {
+  Settings settings;
+  read_settings(spec, settings);
+  return settings;
+}
+
+using Defaults = std::vector<std::pair<std::string, std::string>>;  // keys and values
+
+template <class Product, class... Arguments>
+struct Entry {
+  std::string name, formula, source, parameters, keeps;
+  Defaults settings;  // of the spec
+  std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
+  Spec (*resolve)(const Spec& spec);  // the same with every setting by name, those at their defaults too
+};
+
+// Refuses a setting that `name` lacks and others of its family have, with their names: whoever writes
+// pointwise(relu, soft_cap=30) looks for softmax.  Other unknown keys are the constructor's to refuse.
+void check_keys(const Spec& spec, const std::string& name, const std::map<std::string, const Defaults*>& family);
+[[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
+
+template <class Type, class Product, class... Arguments>
+bool register_type(Registry<Entry<Product, Arguments...>>& family) {
+  constexpr auto copy = [](std::string_view text) { return std::string(text); };
+  const Info& info = Type::info;
+  Entry<Product, Arguments...> entry{
+      copy(info.name), copy(info.formula), copy(info.source), copy(info.parameters), copy(info.keeps), {}, nullptr,
+      nullptr};
+  if constexpr (requires { typename Type::Settings; }) entry.settings = list_settings(typename Type::Settings{});
+  entry.make = [](const Spec& spec, Arguments... arguments) -> std::unique_ptr<Product> {
+    return std::make_unique<Type>(spec, arguments...);
+  };
+  entry.resolve = [](const Spec& spec) -> Spec {
+    if constexpr (requires { typename Type::Settings; })
+      return make_spec(spec.name, settings_from<typename Type::Settings>(spec));
+    return spec;
+  };
+  family.add(std::move(entry));
+  return true;
+}
+
+// The product that a spec names.  An error about its items that does not begin with its name gets the spec in front.
+template <class Product, class... Arguments>
+std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec,
+                                   std::type_identity_t<Arguments>... arguments) {
+  const Entry<Product, Arguments...>& entry = family.at(spec.name);
+  std::map<std::string, const Defaults*> settings;
+  for (const auto& [name, member] : family) settings[name] = &member.settings;
+  check_keys(spec, entry.name, settings);
+  try {
+    return entry.make(spec, arguments...);
+  } catch (const Error& error) {
+    fail_with_spec(spec, entry.name, error.what());
+  }
+}
+// The spec as a checkpoint records it; unchanged if the family has no such name.
+template <class Product, class... Arguments>
+Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
+  const Entry<Product, Arguments...>* const entry = family.find(spec.name);
+  return entry ? entry->resolve(spec) : spec;
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,115 @@
+#include "nn/base/module.h"
+
+#include <set>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+
+namespace orrery::nn {
+namespace {
+
+std::string join(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : path + "." + std::string(name);
+}
+
+class Paths final : public Visitor {
+ public:
+  explicit Paths(std::function<void(const std::string&, Module&)> f) : f_(std::move(f)) {}
+  void module(const std::string& path, Module& m) override { f_(path, m); }
+
+ private:
+  std::function<void(const std::string&, Module&)> f_;
+};
+
+class Collect final : public Visitor {
+ public:
+  std::vector<NamedParameter> parameters;
+  std::vector<std::pair<std::string, Tensor*>> buffers;
+  void parameter(const std::string& path, Parameter& p) override {
+    check(seen_.insert(path).second, "module: the name '", path, "' is given to two parameters");
+    parameters.push_back({path, &p});
+  }
+  void buffer(const std::string& path, Tensor& b) override {
+    check(seen_.insert(path).second, "module: the name '", path, "' is given twice");
+    buffers.push_back({path, &b});
+  }
+
+ private:
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+Parameter::Parameter(const Shape& shape, Initialization how, Dtype dtype)
+    : value(Tensor::empty(shape, dtype)), initialization(how), decay(shape.rank() >= 2) {
+  value.set_requires_grad();
+}
+
+void Visitor::operator()(std::string_view name, Parameter& p) {
+  if (p.value) parameter(join(path_, name), p);
+}
+void Visitor::operator()(std::string_view name, Tensor& b) {
+  if (b) buffer(join(path_, name), b);
+}
+void Visitor::operator()(std::string_view name, Module& child) {
+  const std::string outer = std::exchange(path_, join(path_, name));
+  module(path_, child);
+  child.visit(*this);
+  path_ = outer;
+}
+
+Tensor Module::with_path(const std::function<Tensor()>& f) const {
+  try {
+    return f();
+  } catch (const ModuleError&) {
+    throw;
+  } catch (const Error& error) {
+    throw ModuleError(path_.empty() ? error.what() : path_ + ": " + error.what());
+  }
+}
+
+void after_step(Module& root) {
+  root.after_step();
+  Paths visitor([](const std::string&, Module& m) { m.after_step(); });
+  root.visit(visitor);
+}
+void name_paths(Module& root) {
+  Paths visitor([](const std::string& path, Module& m) { m.path_ = path; });
+  root.visit(visitor);
+}
+std::vector<NamedParameter> parameters_of(Module& module) {
+  Collect all;
+  module.visit(all);
+  return std::move(all.parameters);
+}
+std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module) {
+  Collect all;
+  module.visit(all);
+  return std::move(all.buffers);
+}
+int64_t count_parameters(Module& module) {
+  int64_t n = 0;
+  for (const NamedParameter& p : parameters_of(module)) n += p.parameter->value.numel();
+  return n;
+}
+void convert(Module& module, Dtype dtype) {
+  for (const NamedParameter& p : parameters_of(module))
+    p.parameter->value = p.parameter->value.detach().to(dtype).detach().set_requires_grad();
+  for (const auto& [path, buffer] : buffers_of(module))  // running statistics: bf16 would lose their small steps
+    if (is_floating(buffer->dtype())) *buffer = buffer->to(dtype == Dtype::bf16 ? Dtype::f32 : dtype);
+}
+void move(Module& module, Device device) {
+  for (const NamedParameter& p : parameters_of(module))
+    p.parameter->value = p.parameter->value.detach().to(device).detach().set_requires_grad();
+  for (const auto& [path, buffer] : buffers_of(module)) *buffer = buffer->to(device);
+}
+Device device_of(Module& module) {
+  const std::vector<NamedParameter> all = parameters_of(module);
+  return all.empty() ? Device::cpu : all.front().parameter->value.device();
+}
+void initialize(Module& module, uint64_t seed) {
+  for (const NamedParameter& p : parameters_of(module))
+    fill(p.parameter->value, p.parameter->initialization, RandomKey{seed, 0}.derive("initialization").derive(p.path));
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,134 @@
+// Modules: parts of a model that hold parameters.  `visit` names each parameter, buffer and child once; counting,
+// printing, saving, loading, initializing, moving and optimizing are visitors.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/random.h"
+#include "engine/tensor/tensor.h"
+#include "nn/base/initialization.h"
+
+namespace orrery::nn {
+
+class Module;
+
+// A tensor that is learned.
+struct Parameter {
+  Parameter() = default;
+  // Values are undefined until `initialize` or a checkpoint fills them.  Matrices decay, vectors and scalars do not.
+  Parameter(const Shape& shape, Initialization how, Dtype dtype = Dtype::f32);
+
+  Tensor value;
+  Initialization initialization;
+  bool decay = true;   // weight decay applies
+  bool table = false;  // rows are looked up one by one (embeddings, positions): no matrix that vectors go through
+  std::string rate_group = "";  // the setting `rates` of every optimizer scales the rate of a group
+  double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
+  double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
+};
+
+class Visitor {
+ public:
+  virtual ~Visitor() = default;
+  void operator()(std::string_view name, Parameter& parameter);  // skipped if undefined: an absent bias
+  void operator()(std::string_view name, Tensor& buffer);        // state that is saved and moved, not optimized
+  void operator()(std::string_view name, Module& child);
+  template <class M>
+  void operator()(std::string_view name, const std::unique_ptr<M>& child) {
+    if (child) (*this)(name, static_cast<Module&>(*child));
+  }
+
+ protected:
+  virtual void parameter(const std::string& /*path*/, Parameter&) {}
+  virtual void buffer(const std::string& /*path*/, Tensor&) {}
+  virtual void module(const std::string& /*path*/, Module&) {}  // before its contents
+  friend class Module;
+  std::string path_;
+};
+
+// Keys and values of the tokens before, so that a model can go on token by token.  Made by the caller, one for each
+// text that is continued; every attention finds its own by its path.
+struct Cache {
+  struct Entry {
+    Tensor key, value;  // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
+  };
+  std::map<std::string, Entry> entries;
+  int64_t tokens = 0;  // that came before; the model adds those of a pass at its end
+};
+
+// What one run of a model brings along.
+struct Pass {
+  bool training = false;  // dropout acts
+  LateKey key{};          // of this step and micro-batch; every module derives its own from its path
+  Tensor lengths;         // (B) i32: how many tokens of each sequence are real; undefined: all
+  Tensor document_ids;    // (B, T) i32: a token sees only tokens of the same document; undefined: all one
+
+  Tensor memory;               // (B, Tk, C): what cross attention reads
+  Tensor memory_lengths;       // (B) i32
+  Tensor memory_document_ids;  // (B, Tk) i32: with `document_ids`, a token reads only the memory of the same document
+  Cache* cache = nullptr;      // of keys and values; only where nothing is differentiated
+  int64_t offset() const { return cache ? cache->tokens : 0; }  // place of the first token
+
+  struct Loss {
+    std::string name;
+    Tensor value;
+  };
+  std::vector<Loss> losses;                          // differentiable extra losses, which the trainer weights by name
+  std::set<std::string, std::less<>> wanted_losses;  // those with a weight: others are not computed
+  bool wants_loss(std::string_view name) const { return wanted_losses.contains(name); }
+  void add_loss(std::string_view name, const Tensor& value) { losses.push_back({std::string(name), value}); }
+};
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  virtual Tensor forward(const Tensor& x, Pass& pass) = 0;
+  virtual void visit(Visitor&) {}
+  // Once after each step of the optimizer: the only place where a module changes a buffer.  forward may be run again
+  // for the same micro-batch (engine/autograd/recompute.h), which pass.key tells.
+  virtual void after_step() {}
+
+  // forward, with this module's path put before the message of an error.
+  Tensor operator()(const Tensor& x, Pass& pass) {
+    return with_path([&] { return forward(x, pass); });
+  }
+  const std::string& path() const { return path_; }
+
+ protected:
+  Tensor with_path(const std::function<Tensor()>& f) const;
+
+ private:
+  friend void name_paths(Module& root);
+  std::string path_;
+};
+
+void after_step(Module& root);  // of every module in it, in the order of visit
+void name_paths(Module& root);  // tells every module its path; a model's constructor ends with it
+
+struct NamedParameter {
+  std::string path;
+  Parameter* parameter;
+};
+std::vector<NamedParameter> parameters_of(Module& module);  // in the order of visit
+std::vector<std::pair<std::string, Tensor*>> buffers_of(Module& module);
+int64_t count_parameters(Module& module);
+void convert(Module& module, Dtype dtype);       // every parameter and floating buffer; buffers of bf16 models are f32
+void move(Module& module, Device device);        // every parameter and buffer
+Device device_of(Module& module);                // where its parameters live; the CPU if it has none
+void initialize(Module& module, uint64_t seed);  // each parameter by its own key: (seed, path)
+
+// An error whose message begins with the path of the module in which it arose.
+class ModuleError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace orrery::nn

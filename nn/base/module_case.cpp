@@ -1,0 +1,71 @@
+// Gradient cases of whole modules.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/base/simple_operations.h"
+
+namespace orrery::nn {
+namespace {
+
+// A random state near the initial one, strictly inside the parameter's bounds.
+Tensor random_state(const Parameter& p, const CaseTensors& random) {
+  std::vector<double> x = random(p.value.shape()).to_vector();
+  const bool bounded = std::isfinite(p.lowest) && std::isfinite(p.highest);
+  // Of a wide matrix less, so that what it makes stays as small as that of a narrow one.
+  const double spread = x.empty() || p.value.shape().rank() < 2
+                            ? 0.4
+                            : std::min(0.4, 1.6 / std::sqrt(static_cast<double>(p.value.size(-1))));
+  const double center = p.initialization.kind == Initialization::Kind::constant ? p.initialization.a : 0;
+  for (double& e : x) {
+    if (bounded)
+      e = p.lowest + (p.highest - p.lowest) * (0.5 + 0.4 * std::tanh(e));
+    else if (std::isfinite(p.lowest))
+      e = p.lowest + 0.2 + std::abs(center + 0.3 * e);
+    else
+      e = center + spread * e;
+  }
+  return Tensor::from(p.value.shape(), x, Dtype::f64);
+}
+
+// y and the losses in one row, so that all are differentiated; y alone if there are none.
+Tensor with_losses(const Tensor& y, const Pass& pass) {
+  check(pass.losses.size() == pass.wanted_losses.size(), "gradient case: ", pass.wanted_losses.size(),
+        " losses are wanted, the module gave ", pass.losses.size());
+  if (pass.losses.empty()) return y;
+  std::vector<Tensor> parts = {y.reshape(Shape{y.numel()}).to(pass.losses[0].value.dtype())};  // f32 beside bf16
+  for (const Pass::Loss& loss : pass.losses) parts.push_back(loss.value.reshape(Shape{1}));
+  return concatenate(parts, 0);
+}
+
+}  // namespace
+
+GradientCase module_case(const ModuleCase& settings, const CaseTensors& random) {
+  Module& module = *settings.module;
+  name_paths(module);
+  convert(module, Dtype::f64);
+  GradientCase test{
+      .inputs = {{"x", random(settings.input)}}, .fast = {}, .reference = {}, .quotients = settings.quotients};
+  const std::vector<NamedParameter> parameters = parameters_of(module);
+  for (const NamedParameter& p : parameters) test.inputs.push_back({p.path, random_state(*p.parameter, random)});
+  test.fast = [kept = settings.module, parameters, prepare = settings.prepare](const std::vector<Tensor>& in) {
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].parameter->value = in[i + 1];
+    const Device device = in[0].device();
+    for (const auto& [path, buffer] : buffers_of(*kept)) *buffer = buffer->to(device);
+    Pass pass;
+    if (prepare) prepare(pass);
+    for (Tensor* t : {&pass.lengths, &pass.document_ids, &pass.memory, &pass.memory_lengths, &pass.memory_document_ids})
+      if (*t) *t = t->to(device);
+    if (pass.memory) pass.memory = pass.memory.to(in[0].dtype());
+    return with_losses((*kept)(in[0], pass), pass);
+  };
+  if (settings.against_simple)
+    test.reference = [fast = test.fast](const std::vector<Tensor>& in) {
+      const SimpleOperations guard;
+      return fast(in);
+    };
+  return test;
+}
+
+}  // namespace orrery::nn

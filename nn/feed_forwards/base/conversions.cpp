@@ -1,0 +1,72 @@
+#include "nn/feed_forwards/base/conversions.h"
+
+#include <cmath>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/slots.h"
+
+namespace orrery::nn {
+namespace {
+
+std::string function_of(const SlotWeights& weights) { return weights.function ? weights.function->spec() : "softmax"; }
+
+// x with one more channel, which is 1 everywhere
+Tensor with_one(const Tensor& x) {
+  return concatenate({x, Tensor::full(x.shape().with(-1, 1), 1, x.dtype(), x.device())}, -1);
+}
+
+// A bias for the place it goes to; undefined if there is none.
+Tensor carried(const char* which, const Tensor& given, const Tensor& place) {
+  if (given && place) return given;
+  if (place) return Tensor::zeros_like(place);
+  if (given)
+    check(max(absolute(given), 0).item() == 0, "copy_slots: the ", which,
+          " have biases, which the other layer has no place for; make it with biases, or set them to 0");
+  return {};
+}
+
+}  // namespace
+
+Tensor as_slots(const Tensor& matrix) { return matrix.reshape(Shape{matrix.size(0), 1, matrix.size(1)}); }
+Tensor as_matrix(const Tensor& slots) { return slots.reshape(Shape{slots.size(0), slots.size(2)}); }
+
+SlotWeights slot_weights(const Sublayer& layer) {
+  const SlotReader* const reader = dynamic_cast<const SlotReader*>(&layer);
+  check(reader != nullptr,
+        "slot_weights: this layer is not made of slots that are read; dense, memory and persistent are");
+  return reader->slot_weights();
+}
+
+Tensor attend_over_slots(const Tensor& x, const SlotWeights& w) {
+  const ReadingOptions options{.scale = w.scale};
+  check((!w.key_bias && !w.value_bias) || w.key.size(1) == 1, "attend_over_slots: biases go with one head, not with ",
+        w.key.size(1));
+  Tensor y;
+  if (w.key_bias) {
+    const Tensor bias = (w.key_bias / w.scale).reshape(Shape{w.key.size(0), 1, 1});
+    y = read_slots(with_one(x), {concatenate({w.key, bias}, -1), w.value}, options, w.function);
+  } else {
+    y = read_slots(x, {w.key, w.value}, options, w.function);
+  }
+  return w.value_bias ? y + w.value_bias : y;
+}
+
+void copy_slots(const Sublayer& from, Sublayer& to) {
+  const NoGrad guard;
+  SlotWeights given = slot_weights(from);
+  const SlotWeights place = slot_weights(to);
+  check(function_of(given) == function_of(place), "copy_slots: slots that are read with ", function_of(given),
+        " into a layer that reads with ", function_of(place), "; both must have one function");
+  check(given.key.shape() == place.key.shape() && given.value.shape() == place.value.shape(),
+        "copy_slots: ", given.key.shape(), " slots into ", place.key.shape(),
+        "; (slots, heads, channels of a head) must be the same in both");
+  given.key_bias = carried("keys", given.key_bias, place.key_bias);
+  given.value_bias = carried("values", given.value_bias, place.value_bias);
+  given.key = given.key * (given.scale / place.scale);
+  given.scale = place.scale;
+  dynamic_cast<SlotReader&>(to).store(given);
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,17 @@
+#include "nn/feed_forwards/base/feed_forward.h"
+
+#include "nn/base/gradient_case.h"
+
+namespace orrery::nn {
+
+Registry<FeedForwardEntry>& feed_forwards() {
+  static Registry<FeedForwardEntry> all("feed_forward");
+  return all;
+}
+std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options) {
+  return make_from(feed_forwards(), spec, options);
+}
+
+const bool family_of_feed_forwards = add_family("feed_forward", [] { return feed_forwards().names(); });
+
+}  // namespace orrery::nn

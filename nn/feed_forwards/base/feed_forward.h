@@ -1,0 +1,34 @@
+// Feed-forward layers: what a block reads from its weights.
+#pragma once
+
+#include "nn/activations/base/activation.h"
+#include "nn/base/entry.h"
+#include "nn/base/sublayer.h"
+
+namespace orrery::nn {
+
+struct FeedForwardOptions {
+  int64_t width;  // in and out
+  int64_t d_ff;   // slots between them
+  bool bias = true;
+  int64_t layers = 1;  // of the model: the output projection starts at N(0, std^2 / (2 layers))
+  double std = 0.02;
+};
+
+using FeedForwardEntry = Entry<Sublayer, const FeedForwardOptions&>;
+Registry<FeedForwardEntry>& feed_forwards();
+std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options);  // "dense(gelu_tanh)"
+
+// F(x W_in^T + b_in) W_out^T + b_out + residual as one operation: x (..., C), input (S, C), output (C, S).
+Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual = {});
+// (F(x W_gate^T + b_gate) (x W_up^T + b_up)) W_out^T + b_out + residual as one operation: x (..., C), input (2 S, C)
+// with W_gate above W_up, input_bias (2 S), output (C, S).
+Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual = {});
+
+#define REGISTER_FEED_FORWARD(Type)                      \
+  [[maybe_unused]] static const bool registered_##Type = \
+      ::orrery::nn::register_type<Type>(::orrery::nn::feed_forwards())
+
+}  // namespace orrery::nn

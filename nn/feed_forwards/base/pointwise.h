@@ -1,0 +1,69 @@
+// What the feed-forwards with a pointwise function share.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <vector>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+
+namespace orrery::nn {
+
+// The function of a layer: a fixed one, which is fused into the layer's operation, or one with parameters of its own,
+// which is an operation by itself.
+class PointwiseFunction {
+ public:
+  explicit PointwiseFunction(const Spec& spec) {
+    if (!is_learned_activation(spec.name)) {
+      fixed_.emplace(spec);
+      return;
+    }
+    learned_.emplace(spec);
+    const std::vector<double> start = learned_->initial_parameters();
+    slopes_ = Parameter(Shape{static_cast<int64_t>(start.size())}, listed(start));
+  }
+  const std::optional<Activation>& fixed() const { return fixed_; }
+  std::string spec() const { return fixed_ ? fixed_->spec() : learned_->spec(); }
+  Tensor operator()(const Tensor& x) const { return fixed_ ? (*fixed_)(x) : (*learned_)(x, slopes_.value); }
+  // The function of attention over slots; an error in the name of the layer `owner` if it has parameters.
+  const Activation& for_slots(std::string_view owner) const {
+    check(fixed_.has_value(), owner, ": '", spec(),
+          "' has parameters to learn, which a function that reads slots cannot have here; ",
+          "use one without, such as relu");
+    return *fixed_;
+  }
+  void visit(Visitor& v) { v("activation", slopes_); }
+
+ private:
+  std::optional<Activation> fixed_;
+  std::optional<LearnedActivation> learned_;
+  Parameter slopes_;
+};
+
+// dense_feed_forward of nn/feed_forwards/base/feed_forward.h with either kind of function.
+Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
+                          const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
+                          const Tensor& residual);
+
+// An operation whose Formula is a template of the element type:
+//   static constexpr const char* name = "dense_feed_forward";
+//   static constexpr int inputs = 6;
+//   template <class T> Tensor forward_as(Saved&, inputs...) const;
+//   template <class T> Gradients<6> backward_as(const Saved&, const Tensor& dy) const;
+template <class Formula>
+struct OfEveryDtype : Formula {
+  template <std::same_as<Tensor>... Input>
+  Tensor forward(Saved& saved, const Tensor& x, const Input&... other) const {
+    const Formula& formula = *this;
+    return dispatch(x.dtype(), Formula::name,
+                    [&]<class T>() { return formula.template forward_as<T>(saved, x, other...); });
+  }
+  Gradients<Formula::inputs> backward(const Saved& saved, const Tensor& dy) const {
+    const Formula& formula = *this;
+    return dispatch(dy.dtype(), Formula::name, [&]<class T>() { return formula.template backward_as<T>(saved, dy); });
+  }
+};
+
+}  // namespace orrery::nn

@@ -1,0 +1,83 @@
+// Dropout.  Srivastava et al. 2014, JMLR 15.
+//   y_i = x_i m_i / (1 - p),   m_i = 1 if u_i >= p else 0,   u_i uniform in [0, 1) from counter i of the key
+//   dx_i = dy_i m_i / (1 - p)
+// Kept for backward: nothing.
+#include "nn/layers/dropout.h"
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/layers/layer.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Mask {
+  In<T> x;
+  Out<T> y;
+  LateKey key;
+  float probability;
+  Arithmetic<T> factor;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t first = r * row.n;
+    const RandomKey drawn = key.now();
+    row.each([&](int i) {
+      const bool stays = uniform(drawn, static_cast<uint64_t>(first + i)) >= probability;
+      y[first + i] = stays ? x[first + i] * factor : Arithmetic<T>(0);
+    });
+  }
+};
+Tensor masked(const Tensor& x, double probability, const LateKey& key) {
+  const Tensor y = Tensor::empty_like(x);
+  dispatch(x.dtype(), "dropout", [&]<class T>() {
+    rows(x.device(), x.shape().rows(), static_cast<int>(x.shape().last()),
+         Mask<T>{{x.data<T>()},
+                 {y.mutable_data<T>()},
+                 key,
+                 static_cast<float>(probability),
+                 static_cast<Arithmetic<T>>(1 / (1 - probability))});
+  });
+  return y;
+}
+
+struct DropoutOperation {
+  static constexpr const char* name = "dropout";
+  double probability;
+  LateKey key;
+  Tensor forward(Saved&, const Tensor& x) const { return masked(x, probability, key); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {masked(dy, probability, key)}; }
+};
+
+constexpr Info dropout_layer{.name = "dropout",
+                             .formula = "x m / (1 - share), m = 0 for a share of the elements, else 1",
+                             .source = "Srivastava et al. 2014, JMLR 15",
+                             .parameters = "none",
+                             .keeps = "nothing: m is drawn again"};
+REGISTER_LAYER(dropout_layer);
+
+GradientCase gradient_case(const CaseTensors& random) {
+  static constexpr RandomKey key{7, 11};
+  return {{{"x", random({6, 5})}},
+          [](const auto& in) { return dropout(in[0], 0.4, key); },
+          [](const auto& in) { return in[0] * masked(Tensor::full(in[0].shape(), 1, Dtype::f64), 0.4, key); }};
+}
+REGISTER_GRADIENT_CASE("layer", "dropout", gradient_case);
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double probability, const LateKey& key) {
+  return record(DropoutOperation{probability, key}, x);
+}
+
+Dropout::Dropout(double probability) : probability_(probability) {
+  check(probability >= 0 && probability < 1, "dropout: the probability must lie in [0, 1), not ", probability);
+}
+Tensor Dropout::forward(const Tensor& x, Pass& pass) {
+  return pass.training && probability_ > 0 ? dropout(x, probability_, pass.key.derive(path())) : x;
+}
+
+}  // namespace orrery::nn

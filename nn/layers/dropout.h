@@ -1,0 +1,20 @@
+// Dropout: while training, each element is zero with probability p and divided by 1 - p otherwise.
+#pragma once
+
+#include "nn/base/module.h"
+
+namespace orrery::nn {
+
+// The mask of element i depends on (key, i) alone, so it is drawn again in backward instead of kept.
+Tensor dropout(const Tensor& x, double probability, const LateKey& key);
+
+class Dropout final : public Module {
+ public:
+  explicit Dropout(double probability);  // in [0, 1)
+  Tensor forward(const Tensor& x, Pass& pass) override;
+
+ private:
+  double probability_;
+};
+
+}  // namespace orrery::nn

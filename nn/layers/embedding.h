@@ -1,0 +1,19 @@
+// Rows of a table by index: tokens to vectors.
+#pragma once
+
+#include "nn/base/module.h"
+
+namespace orrery::nn {
+
+class Embedding final : public Module {
+ public:
+  Embedding(int64_t entries, int64_t width, Initialization how = normal(0.02)) : weight(Shape{entries, width}, how) {
+    weight.table = true;
+  }
+  Tensor forward(const Tensor& indices, Pass& pass) override;  // (...) i32 -> (..., width)
+  void visit(Visitor& v) override { v("weight", weight); }
+
+  Parameter weight;  // (entries, width)
+};
+
+}  // namespace orrery::nn

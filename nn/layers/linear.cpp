@@ -1,0 +1,219 @@
+// Linear layer.
+//   y = x W^T + b + r          x (R, C), W (N, C), b (N), r (R, N)
+//   dx = dy W,   dW = dy^T x,   db = sum of the rows of dy,   dr = dy
+// Kept for backward: x and W (both live anyway), no bytes of its own.  The bias and the residual are added by the
+// product's epilogue, while a tile of y is in the cache.
+#include "nn/layers/linear.h"
+
+#include <cmath>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/matmul/matmul.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/layers/layer.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct Element {
+  In<T> x;
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t) const { return x[i]; }
+};
+template <class T>
+struct ElementAndOld {  // a sum that goes on from what is there: the last row of the block is the old value
+  In<T> x;
+  In<Arithmetic<T>> old;
+  int64_t rows, columns;
+  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t row) const {
+    return row < rows ? x[i] : old[i - rows * columns];
+  }
+};
+
+void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_same_kind("linear", x, weight);
+  check(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.size(-1) == weight.size(1), "linear: input ",
+        x.shape(), " does not fit weight ", weight.shape(), "; the last axis must be ", weight.size(-1));
+  check(!bias || bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias ? bias.shape() : Shape(),
+        " for weight ", weight.shape());
+}
+
+struct LinearOperation {
+  static constexpr const char* name = "linear";
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 const Tensor& residual) const {
+    saved.save(saved.needs(1) ? x : Tensor(), saved.needs(0) ? weight : Tensor());
+    return dispatch(x.dtype(), name, [&]<class T>() { return product<T>(x, weight, bias, residual); });
+  }
+  Gradients<4> backward(const Saved& saved, const Tensor& dy) const {
+    Gradients<4> d;
+    if (saved.needs(0)) d[0] = matmul(dy, saved[1]);
+    if (saved.needs(1)) d[1] = detail::weight_gradient(saved, 1, dy, saved[0]);
+    d[2] = detail::bias_gradient(saved, 2, dy);
+    if (saved.needs(3)) d[3] = dy;
+    return d;
+  }
+  template <class T>
+  static Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+    const int64_t n = weight.size(0);
+    const Tensor y = Tensor::empty(x.shape().with(-1, n), x.dtype(), x.device());
+    multiply<T>(x.device(), {.m = x.shape().rows(), .n = n, .k = x.size(-1), .transpose_b = true}, x.data<T>(),
+                weight.data<T>(), {y.mutable_data<T>()},
+                {.bias = bias ? bias.data<T>() : nullptr, .residual = residual ? residual.data<T>() : nullptr});
+    return y;
+  }
+};
+
+// y_i = x W_i^T + b_i for consecutive groups of rows W_i:  dx = sum dy_i W_i,  dW_i = dy_i^T x.
+struct LinearSplit {
+  static constexpr const char* name = "linear_split";
+  std::vector<int64_t> sizes;
+
+  std::vector<Tensor> forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    saved.save(x, weight);
+    return dispatch(x.dtype(), name, [&]<class T>() { return products<T>(x, weight, bias); });
+  }
+  template <class T>
+  std::vector<Tensor> products(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    std::vector<Tensor> y;
+    Product p{.m = x.shape().rows(), .n = weight.size(0), .k = x.size(-1), .transpose_b = true};
+    const Epilogue<T> add{.bias = bias ? bias.data<T>() : nullptr};
+    T* c[4] = {};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      y.push_back(Tensor::empty(x.shape().with(-1, sizes[i]), x.dtype(), x.device()));
+      c[i] = y[i].template mutable_data<T>(), p.part_columns[i] = sizes[i];
+    }
+    const T *const from = x.data<T>(), *const w = weight.data<T>();
+    if (sizes.size() == 2) multiply<T>(x.device(), p, from, w, {c[0], c[1]}, add);
+    if (sizes.size() == 3) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2]}, add);
+    if (sizes.size() == 4) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2], c[3]}, add);
+    return y;
+  }
+  Gradients<3> backward(const Saved& saved, const std::vector<Tensor>& dy) const {
+    const Tensor &x = saved[0], &weight = saved[1];
+    return dispatch(x.dtype(), name, [&]<class T>() { return backward_as<T>(saved, dy, x, weight); });
+  }
+  template <class T>
+  Gradients<3> backward_as(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x,
+                           const Tensor& weight) const {
+    using Sum = Arithmetic<T>;  // over the parts
+    const int64_t rows = x.shape().rows(), width = x.size(-1);
+    const Tensor dx = saved.needs(0) ? Tensor::empty(x.shape(), dtype_of<Sum>, x.device()) : Tensor();
+    Saved::Place dw{{}, false};
+    if (saved.needs(1)) dw = saved.place(1, weight.shape(), dtype_of<Sum>, weight.device());
+    std::vector<Tensor> all = dy;
+    int64_t first = 0;
+    bool begun = false;
+    for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
+      if (!all[i])
+        all[i] = Tensor::zeros(x.shape().with(-1, sizes[i]), x.dtype(), x.device());  // nobody used this part
+      if (dx)
+        multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(),
+                    weight.data<T>() + first * width, {dx.mutable_data<Sum>()});
+      begun = true;
+      if (dw.gradient)
+        multiply<T>(x.device(),
+                    {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate},
+                    all[i].data<T>(), x.data<T>(), {dw.gradient.template mutable_data<Sum>() + first * width});
+    }
+    return {dx ? dx.to(x.dtype()) : Tensor(), dw.gradient ? dw.as(x.dtype()) : Tensor(),
+            saved.needs(2) ? detail::bias_gradient(saved, 2, concatenate(all, -1)) : Tensor()};
+  }
+};
+
+constexpr Info linear_layer{.name = "linear",
+                            .formula = "x W^T + b",
+                            .source = "Rosenblatt 1958",
+                            .parameters = "W N(0, 0.02^2), b 0",
+                            .keeps = "x"};
+REGISTER_LAYER(linear_layer);
+constexpr Info linear_split_layer{.name = "linear_split",
+                                  .formula = "x W^T + b in several parts: queries, keys and values",
+                                  .source = "as linear",
+                                  .parameters = "as linear",
+                                  .keeps = "x"};
+REGISTER_LAYER(linear_split_layer);
+
+GradientCase linear_case(const CaseTensors& random) {
+  return {
+      {{"x", random({2, 3, 5})}, {"weight", random({4, 5})}, {"bias", random({4})}, {"residual", random({2, 3, 4})}},
+      [](const auto& in) { return linear(in[0], in[1], in[2], in[3]); },
+      [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2] + in[3]; }};
+}
+REGISTER_GRADIENT_CASE("layer", "linear", linear_case);
+
+GradientCase split_case(const CaseTensors& random) {
+  return {{{"x", random({2, 3, 5})}, {"weight", random({7, 5})}, {"bias", random({7})}},
+          [](const auto& in) {
+            return concatenate(linear_split(in[0], in[1], in[2], {4, 2, 1}), -1);
+          },
+          [](const auto& in) { return matmul(in[0], in[1], {.b = true}) + in[2]; }};
+}
+REGISTER_GRADIENT_CASE("layer", "linear_split", split_case);
+
+}  // namespace
+
+namespace detail {
+
+Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
+  if (!saved.needs(input)) return {};
+  const int64_t n = g.size(-1), rows = g.shape().rows();
+  return dispatch(g.dtype(), "linear", [&]<class T>() {
+    using Sum = Arithmetic<T>;
+    const Saved::Place place = saved.place(input, Shape{n}, dtype_of<Sum>, g.device());
+    Sum* const out = place.gradient.template mutable_data<Sum>();
+    if (place.accumulate)
+      reduce(g.device(), 1, rows + 1, n, ElementAndOld<T>{{g.data<T>()}, {out}, rows, n}, out);
+    else
+      reduce(g.device(), 1, rows, n, Element<T>{{g.data<T>()}}, out);
+    return place.as(g.dtype());
+  });
+}
+
+Tensor weight_gradient(const Saved& saved, int input, const Tensor& g, const Tensor& x) {
+  if (!saved.needs(input)) return {};
+  const int64_t rows = x.shape().rows(), n = g.size(-1), c = x.size(-1);
+  return dispatch(g.dtype(), "linear", [&]<class T>() {
+    using Sum = Arithmetic<T>;
+    const Saved::Place place = saved.place(input, Shape{n, c}, dtype_of<Sum>, g.device());
+    multiply<T>(g.device(), {.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = place.accumulate},
+                g.data<T>(), x.data<T>(), {place.gradient.template mutable_data<Sum>()});
+    return place.as(g.dtype());
+  });
+}
+
+}  // namespace detail
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+  check_operands(x, weight, bias);
+  check(!residual || residual.shape() == x.shape().with(-1, weight.size(0)), "linear: a residual of shape ",
+        residual ? residual.shape() : Shape(), " for a result of shape ", x.shape().with(-1, weight.size(0)));
+  return record(LinearOperation{}, x, weight, bias, residual);
+}
+std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                 const std::vector<int64_t>& sizes) {
+  check_operands(x, weight, bias);
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  check(sizes.size() >= 2 && sizes.size() <= 4 && total == weight.size(0), "linear_split: ", sizes.size(),
+        " sizes that add up to ", total, " for weight ", weight.shape());
+  return record(LinearSplit{sizes}, x, weight, bias);
+}
+
+Linear::Linear(int64_t inputs, int64_t outputs, const Options& options)
+    : weight(Shape{outputs, inputs}, options.weight.value_or(uniform(1 / std::sqrt(static_cast<double>(inputs))))) {
+  if (options.bias)
+    bias =
+        Parameter(Shape{outputs}, options.weight ? constant(0) : uniform(1 / std::sqrt(static_cast<double>(inputs))));
+}
+Tensor Linear::forward(const Tensor& x, Pass&) { return linear(x, weight.value, bias.value); }
+void Linear::visit(Visitor& v) {
+  v("weight", weight);
+  v("bias", bias);
+}
+
+}  // namespace orrery::nn

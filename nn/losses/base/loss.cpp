@@ -1,0 +1,14 @@
+#include "nn/losses/base/loss.h"
+
+#include "nn/base/gradient_case.h"
+
+namespace orrery::nn {
+
+Registry<LossEntry>& losses() {
+  static Registry<LossEntry> all("loss");
+  return all;
+}
+
+const bool family_of_losses = add_family("loss", [] { return losses().names(); });
+
+}  // namespace orrery::nn

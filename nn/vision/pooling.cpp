@@ -1,0 +1,233 @@
+// Pooling.  Average: LeCun et al. 1998, Proceedings of the IEEE 86; maximum: Jarrett et al. 2009, ICCV; global average:
+// Lin et al. 2014, arXiv:1312.4400.  For the window w and its n(w) pixels on the picture, each channel by itself:
+//   maximum   y[w] = max x,       dx[pixel] = sum of dy[w] over the windows whose largest pixel it is
+//   average   y[w] = sum x / n,   dx[pixel] = sum of dy[w] / n(w) over the windows that hold it
+//   global    the average with one window, the picture:  dx = dy / (H W)
+// Of equal pixels the first in reading order is the largest and takes the gradient; a NaN under a window stays NaN.
+// Pixels beyond the picture do not count, neither as numbers nor in n.  Every pixel gathers its own sum, so no two
+// write to one place. Kept: by the maximum, the place of each largest pixel in its window (one i32 for each output,
+// neither x nor y); by the averages nothing.
+#include "nn/vision/pooling.h"
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "nn/layers/layer.h"
+
+namespace orrery::nn {
+namespace {
+
+template <class T>
+struct LargestOfWindow {  // row (window): the channels
+  In<T> x;
+  Out<T> y;
+  int32_t* place;  // tap of the largest pixel
+  WindowGrid grid;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const Out<T> out = y.at(r * row.n);
+    int32_t* const largest = place + r * row.n;
+    bool first = true;
+    grid.each_pixel_of(grid.window(r), [&](int64_t tap, int64_t element) {
+      const In<T> in = x.at(element);
+      const int32_t here = static_cast<int32_t>(tap);
+      const bool takes_all = first;
+      row.each([&](int c) {
+        const Arithmetic<T> v = in[c], top = out[c];
+        const bool larger = takes_all || v > top || v != v;
+        out[c] = larger ? v : top;
+        largest[c] = larger ? here : largest[c];
+      });
+      first = false;
+    });
+  }
+};
+template <class T>
+struct ToLargest {  // row (pixel) of dx
+  In<T> dy;
+  const int32_t* place;
+  Out<T> dx;
+  WindowGrid grid;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const Out<T> out = dx.at(r * row.n);
+    row.each([&](int c) { out[c] = 0; });
+    grid.each_window_over(grid.pixel(r), [&](int64_t tap, const WindowGrid::Place& window) {
+      const int64_t first = grid.row_of(window) * row.n;
+      const In<T> g = dy.at(first);
+      const int32_t* const largest = place + first;
+      const int32_t here = static_cast<int32_t>(tap);
+      row.each([&](int c) { out[c] += largest[c] == here ? g[c] : Arithmetic<T>(0); });
+    });
+  }
+};
+
+template <class T>
+struct MeanOfWindow {  // row (window): the channels
+  In<T> x;
+  Out<T> y;
+  WindowGrid grid;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const WindowGrid::Place window = grid.window(r);
+    const Out<T> out = y.at(r * row.n);
+    row.each([&](int c) { out[c] = 0; });
+    grid.each_pixel_of(window, [&](int64_t, int64_t element) {
+      const In<T> in = x.at(element);
+      row.each([&](int c) { out[c] += in[c]; });
+    });
+    const Arithmetic<T> share = 1 / static_cast<Arithmetic<T>>(grid.pixels_of(window));
+    row.each([&](int c) { out[c] = out[c] * share; });
+  }
+};
+template <class T>
+struct FromMeans {  // row (pixel) of dx
+  In<T> dy;
+  Out<T> dx;
+  WindowGrid grid;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const Out<T> out = dx.at(r * row.n);
+    row.each([&](int c) { out[c] = 0; });
+    grid.each_window_over(grid.pixel(r), [&](int64_t, const WindowGrid::Place& window) {
+      const In<T> g = dy.at(grid.row_of(window) * row.n);
+      const Arithmetic<T> share = 1 / static_cast<Arithmetic<T>>(grid.pixels_of(window));
+      row.each([&](int c) { out[c] += g[c] * share; });
+    });
+  }
+};
+
+Shape shape_of_windows(const WindowGrid& g) { return {g.batch, g.vertical.windows, g.horizontal.windows, g.channels}; }
+Shape shape_of_pixels(const WindowGrid& g) { return {g.batch, g.vertical.pixels, g.horizontal.pixels, g.channels}; }
+
+struct MaxPoolOperation {
+  static constexpr const char* name = "max_pool";
+  WindowGrid grid;
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    const Tensor y = Tensor::empty(shape_of_windows(grid), x.dtype(), x.device()),
+                 place = Tensor::empty(y.shape(), Dtype::i32, x.device());
+    dispatch(x.dtype(), name, [&]<class T>() {
+      rows(x.device(), grid.batch * grid.windows(), static_cast<int>(grid.channels),
+           LargestOfWindow<T>{{x.data<T>()}, {y.mutable_data<T>()}, place.mutable_data<int32_t>(), grid});
+    });
+    saved.save(place);
+    return y;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
+    if (dy.dtype() == Dtype::bf16) {  // sums of several windows are rounded once
+      const Gradients<1> d = backward(saved, dy.to(Dtype::f32));
+      return {d[0].to(Dtype::bf16)};
+    }
+    const Tensor dx = Tensor::empty(shape_of_pixels(grid), dy.dtype(), dy.device());
+    dispatch(dy.dtype(), name, [&]<class T>() {
+      rows(dy.device(), grid.batch * grid.pixels(), static_cast<int>(grid.channels),
+           ToLargest<T>{{dy.data<T>()}, saved[0].data<int32_t>(), {dx.mutable_data<T>()}, grid});
+    });
+    return {dx};
+  }
+};
+
+struct AveragePoolOperation {
+  static constexpr const char* name = "average_pool";
+  WindowGrid grid;
+  Tensor forward(Saved&, const Tensor& x) const {
+    return through_f32(x, shape_of_windows(grid), grid.windows(), [&]<class T>(const Tensor& from, const Tensor& to) {
+      return MeanOfWindow<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
+    });
+  }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const {
+    return {through_f32(dy, shape_of_pixels(grid), grid.pixels(), [&]<class T>(const Tensor& from, const Tensor& to) {
+      return FromMeans<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
+    })};
+  }
+  // Rows of a picture each; bf16 is summed in f32 and rounded once.
+  template <class Make>
+  Tensor through_f32(const Tensor& x, const Shape& shape, int64_t rows_of_picture, const Make& make) const {
+    if (x.dtype() == Dtype::bf16) return through_f32(x.to(Dtype::f32), shape, rows_of_picture, make).to(Dtype::bf16);
+    const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    dispatch(x.dtype(), name, [&]<class T>() {
+      rows(x.device(), grid.batch * rows_of_picture, static_cast<int>(grid.channels),
+           make.template operator()<T>(x, y));
+    });
+    return y;
+  }
+};
+
+WindowGrid pool_grid(const char* operation, const Tensor& x, Pixels size, const WindowSteps& steps) {
+  const WindowGrid grid = window_grid(operation, x.shape(), size, steps);
+  check(steps.dilation == Pixels(1), operation, ": dilation ", steps.dilation, " is for convolutions; leave it at 1");
+  check(2 * steps.padding.vertical <= size.vertical && 2 * steps.padding.horizontal <= size.horizontal, operation,
+        ": padding ", steps.padding, " is more than half of the window ", size,
+        ", so that a window might meet no pixel");
+  return grid;
+}
+
+constexpr Info max_pool_layer{.name = "max_pool",
+                              .formula = "the largest pixel under each window",
+                              .source = "Jarrett et al. 2009, ICCV",
+                              .parameters = "none",
+                              .keeps = "the place of the largest pixel of each window"};
+constexpr Info average_pool_layer{.name = "average_pool",
+                                  .formula = "the mean of the pixels under each window",
+                                  .source = "LeCun et al. 1998, Proceedings of the IEEE 86",
+                                  .parameters = "none",
+                                  .keeps = "nothing"};
+constexpr Info global_average_pool_layer{.name = "global_average_pool",
+                                         .formula = "the mean of all pixels",
+                                         .source = "Lin et al. 2014, arXiv:1312.4400",
+                                         .parameters = "none",
+                                         .keeps = "nothing"};
+REGISTER_LAYER(max_pool_layer);
+REGISTER_LAYER(average_pool_layer);
+REGISTER_LAYER(global_average_pool_layer);
+
+constexpr Pixels case_size{3, 2};
+constexpr WindowSteps case_steps{.stride = {2, 1}, .padding = {1, 1}};
+
+GradientCase max_pool_case(const CaseTensors& random) {
+  return {{{"x", random({2, 5, 7, 3})}},
+          [](const auto& in) { return max_pool(in[0], case_size, case_steps); },
+          [](const auto& in) {
+            const WindowGrid grid = pool_grid("max_pool", in[0], case_size, case_steps);
+            return max(elements_of_windows(in[0], grid, -INFINITY), 1).reshape(shape_of_windows(grid));
+          }};
+}
+GradientCase average_pool_case(const CaseTensors& random) {
+  return {{{"x", random({2, 5, 7, 3})}},
+          [](const auto& in) { return average_pool(in[0], case_size, case_steps); },
+          [](const auto& in) {
+            const WindowGrid grid = pool_grid("average_pool", in[0], case_size, case_steps);
+            const Tensor ones = Tensor::full(in[0].shape(), 1, Dtype::f64);
+            return (sum(elements_of_windows(in[0], grid, 0), {1}) / sum(elements_of_windows(ones, grid, 0), {1}))
+                .reshape(shape_of_windows(grid));
+          }};
+}
+GradientCase global_average_pool_case(const CaseTensors& random) {
+  return {{{"x", random({2, 5, 7, 3})}},
+          [](const auto& in) { return global_average_pool(in[0]); },
+          [](const auto& in) {
+            const Tensor pixels = in[0].reshape(Shape{2, 35, 3});
+            return matmul(Tensor::full(Shape{2, 1, 35}, 1.0 / 35, Dtype::f64), pixels).reshape(Shape{2, 3});
+          }};
+}
+REGISTER_GRADIENT_CASE("layer", "max_pool", max_pool_case);
+REGISTER_GRADIENT_CASE("layer", "average_pool", average_pool_case);
+REGISTER_GRADIENT_CASE("layer", "global_average_pool", global_average_pool_case);
+
+}  // namespace
+
+Tensor max_pool(const Tensor& x, Pixels size, const WindowSteps& steps) {
+  return record(MaxPoolOperation{pool_grid("max_pool", x, size, steps)}, x);
+}
+Tensor average_pool(const Tensor& x, Pixels size, const WindowSteps& steps) {
+  return record(AveragePoolOperation{pool_grid("average_pool", x, size, steps)}, x);
+}
+Tensor global_average_pool(const Tensor& x) {
+  check(x.shape().rank() == 4, "global_average_pool: the input ", x.shape(),
+        " must be (batch, height, width, channels)");
+  return mean(x, {1, 2});
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,48 @@
+#include "nn/vision/window.h"
+
+#include "engine/ops/ops.h"
+
+namespace orrery::nn {
+
+std::ostream& operator<<(std::ostream& out, const Pixels& p) { return out << p.vertical << " x " << p.horizontal; }
+
+WindowGrid window_grid(const char* operation, const Shape& x, Pixels size, const WindowSteps& steps) {
+  check(x.rank() == 4, operation, ": the input ", x, " must be (batch, height, width, channels)");
+  check(x.numel() > 0, operation, ": the input ", x, " has no elements");
+  const Pixels &stride = steps.stride, &padding = steps.padding, &dilation = steps.dilation;
+  const auto least = [](const Pixels& p) { return std::min(p.vertical, p.horizontal); };
+  check(least(size) >= 1 && least(stride) >= 1 && least(dilation) >= 1 && least(padding) >= 0, operation, ": window ",
+        size, ", stride ", stride, " and dilation ", dilation, " must be at least 1, padding ", padding, " at least 0");
+  const Pixels extent(dilation.vertical * (size.vertical - 1) + 1, dilation.horizontal * (size.horizontal - 1) + 1),
+      room(x[1] + 2 * padding.vertical, x[2] + 2 * padding.horizontal);
+  check(extent.vertical <= room.vertical && extent.horizontal <= room.horizontal, operation, ": a window of ", extent,
+        " pixels does not fit into the input ", x, ", which has ", room, " with its padding of ", padding,
+        "; use a smaller window or more padding");
+  const auto axis = [](int64_t pixels, int64_t taps, int64_t step, int64_t beyond, int64_t apart, int64_t free) {
+    return WindowAxis{pixels, taps, step, beyond, apart, free / step + 1};
+  };
+  return {
+      x[0], x[3],
+      axis(x[1], size.vertical, stride.vertical, padding.vertical, dilation.vertical, room.vertical - extent.vertical),
+      axis(x[2], size.horizontal, stride.horizontal, padding.horizontal, dilation.horizontal,
+           room.horizontal - extent.horizontal)};
+}
+
+Tensor elements_of_windows(const Tensor& x, const WindowGrid& grid, double outside) {
+  const WindowAxis &down = grid.vertical, &across = grid.horizontal;
+  const int64_t pixels = grid.batch * grid.pixels(), windows = grid.batch * grid.windows();
+  std::vector<int32_t> at;
+  for (int64_t w = 0; w < windows; ++w)
+    for (int64_t tap = 0; tap < grid.taps(); ++tap) {
+      const WindowGrid::Place place = grid.window(w);
+      const int64_t row = down.pixel(place.down, tap / across.size),
+                    column = across.pixel(place.across, tap % across.size);
+      const bool inside = down.on_picture(row) && across.on_picture(column);
+      at.push_back(static_cast<int32_t>(inside ? grid.element(place.picture, row, column) / grid.channels : pixels));
+    }
+  const Tensor beyond = Tensor::full(Shape{1, grid.channels}, outside, x.dtype());
+  return index_select(concatenate({x.reshape(Shape{pixels, grid.channels}), beyond}, 0),
+                      Tensor::from(Shape{windows, grid.taps()}, at));
+}
+
+}  // namespace orrery::nn

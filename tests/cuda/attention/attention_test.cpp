@@ -1,0 +1,245 @@
+// The kernels of attention, on a card or on its emulation, against a plain loop over queries and keys in f64.
+#include "engine/loops/loops.h"  // nvcc is to compile this file
+#include "tests/cuda/attention/on_card.h"
+#include "tests/support/attention_choices.h"
+
+namespace orrery {
+namespace {
+
+template <class T>
+void check_case(Case& c, double tolerance) {
+  c.fill(std::is_same_v<T, bf16>);
+  const Results expected = plain(c);
+  const Results moved = c.judged ? plain_moved(c, std::numeric_limits<Arithmetic<T>>::epsilon()) : Results();
+  check_equal(c, attend_on_card<T>(c), expected, tolerance, c.judged ? &moved : nullptr);
+}
+template <class T>
+void check_some(const AttendSizes& sizes, uint64_t n, double tolerance) {
+  for (const Kind kind : kinds)
+    for (uint64_t i = 0; i < n; i += one_of(6)) {
+      const auto bits = RandomKey{static_cast<uint64_t>(kind), 9}.bits(i)[0];
+      CAPTURE(bits % all_choices);
+      Case c = case_of(bits % all_choices, sizes, kind);
+      check_case<T>(c, tolerance);
+    }
+}
+
+const AttendSizes wide{.batch = 1,  // heads of several panels, and of more than one chunk
+                       .queries = 33,
+                       .keys = 40,
+                       .query_heads = 2,
+                       .key_heads = 1,
+                       .head_size = 131,
+                       .value_size = 147,
+                       .slots = 2},
+    long_row{.batch = 1,
+             .queries = 150,
+             .keys = 211,
+             .query_heads = 2,
+             .key_heads = 1,
+             .head_size = 16,
+             .value_size = 16,
+             .slots = 67};
+
+TEST_CASE("attention on a card: every combination of options agrees with a plain loop") {
+  if (no_card()) return;
+  for (uint32_t bits = 0; bits < all_choices; bits += one_of(97)) {
+    CAPTURE(bits);
+    Case c = case_of(bits, small, kinds[(bits ^ bits >> 4 ^ bits >> 8) % 3]);
+    check_case<double>(c, 1e-12);
+  }
+}
+
+TEST_CASE("attention on a card: combinations of options at every size") {
+  if (no_card()) return;
+  for (const AttendSizes& sizes : {one, medium, wide, long_row}) {
+    CAPTURE(name_of(sizes));
+    check_some<double>(sizes, sizes.queries < 33 ? 30 : 6, 1e-12);
+    check_some<float>(sizes, sizes.queries < 33 ? 30 : 6, 2e-4);
+  }
+  check_some<bf16>(medium, 4, 0.1);
+}
+
+TEST_CASE("attention on a card: all masks and all options at once") {
+  if (no_card()) return;
+  for (const AttendSizes& sizes : {small, medium, wide, long_row})
+    for (const Kind kind : kinds) {
+      CAPTURE(name_of(sizes));
+      Case c = everything_at_once(sizes, kind);
+      check_case<double>(c, 1e-12);
+      check_case<float>(c, 2e-4);
+    }
+}
+
+// ---- exact cases
+
+double worst_difference(const Results& a, const Results& b) {
+  double worst = std::max(difference(a.output, b.output), difference(a.log_sum, b.log_sum));
+  const auto of_a = a.gradients.all(), of_b = b.gradients.all();
+  for (size_t i = 0; i < of_a.size(); ++i) worst = std::max(worst, difference(*of_a[i], *of_b[i]));
+  for (const auto statistic :
+       {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_share, &Results::maximum})
+    worst = std::max(worst, difference(a.*statistic, b.*statistic));
+  return worst;
+}
+
+void make_whole(Case& c) {
+  uint64_t seed = 31;
+  for (Numbers* x :
+       {&c.operands.query, &c.operands.key, &c.operands.value, &c.operands.slot_key, &c.operands.slot_value,
+        &c.operands.relative_embedding, &c.operands.relative_bias, &c.operands.span, &c.output_gradient}) {
+    ++seed;
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] = std::round(2.4 * random_number(seed, i));
+  }
+  for (double& z : c.operands.span) z += 20;
+}
+bool same_sums(const Results& a, const Results& b) {
+  const auto of_a = a.gradients.all(), of_b = b.gradients.all();
+  bool same = a.output == b.output && a.sum == b.sum && a.maximum == b.maximum;
+  for (size_t i = 0; i < of_a.size(); ++i) same = same && *of_a[i] == *of_b[i];
+  return same;
+}
+
+// With whole numbers relu, its sums and gradients are exact in f32 whatever their order; the ramp takes quarters.
+Case whole_case(AttendSizes sizes, bool with_span) {
+  Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
+  c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
+  c.options.dropout = 0.5, c.options.random_key = RandomKey{3, 4};
+  for (int64_t b = 0; b < sizes.batch; ++b) c.lengths.push_back(static_cast<int32_t>(sizes.keys - 7 * b));
+  c.fill();
+  make_whole(c);
+  return c;
+}
+
+TEST_CASE("attention on a card: whole numbers give exactly what the plain loop gives, in every order of threads") {
+  if (no_card()) return;
+  for (const AttendSizes& sizes : {small, medium, wide})
+    for (const bool with_span : {false, true}) {
+      CAPTURE(name_of(sizes));
+      const Case c = whole_case(sizes, with_span);
+      const Results expected = plain(c);
+      in_every_order([&] {
+        CHECK(same_sums(attend_on_card<float>(c), expected));
+        CHECK(same_sums(attend_on_card<double>(c), expected));
+      });
+    }
+}
+
+TEST_CASE("attention on a card: windows and offsets that end at the edges of tiles") {
+  if (no_card()) return;
+  const AttendSizes sizes{
+      .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .key_heads = 1, .head_size = 3, .value_size = 3};
+  for (const int64_t window : {0, 1, 2, 31, 32, 33, 34, 64, 65, 66}) {
+    if (thread_sanitizer && window != 33) continue;
+    for (const int64_t offset : {-33, -1, 0, 1, 31, 32, 63, 65, 200}) {
+      CAPTURE(window);
+      CAPTURE(offset);
+      Case c = whole_case(sizes, false);
+      c.options.window = window, c.options.query_offset = offset, c.options.causal = (window + offset) % 2 == 0;
+      c.fill();
+      make_whole(c);
+      const Results expected = plain(c);
+      CHECK(same_sums(attend_on_card<float>(c), expected));
+      CHECK(same_sums(attend_on_card<double>(c), expected));
+    }
+  }
+}
+
+TEST_CASE("attention on a card: a score of minus infinity has no weight and no gradient") {
+  if (no_card()) return;
+  Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = Kind::softmax};
+  c.biased = true, c.judged = true;
+  c.fill();
+  for (size_t distance = 3; distance < c.operands.relative_bias.size(); distance += 4)
+    c.operands.relative_bias[distance] = -INFINITY;
+  const Results expected = plain(c);
+  CHECK(difference(expected.gradients.query, expected.gradients.query) == 0);  // no NaN
+  Results found = attend_on_card<double>(c);
+  found.zero_share = expected.zero_share;  // the plain loop counts no zeros of softmax
+  check_equal(c, found, expected, 1e-12);
+}
+
+TEST_CASE("attention on a card: the same bits in every order of threads and in every run") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c = everything_at_once(medium, kind);
+    c.fill();
+    const Results first = attend_on_card<float>(c), first_of_doubles = attend_on_card<double>(c);
+    in_every_order([&] {
+      CHECK(worst_difference(attend_on_card<float>(c), first) == 0);
+      CHECK(worst_difference(attend_on_card<double>(c), first_of_doubles) == 0);
+    });
+  }
+}
+
+// ---- what is not seen
+
+TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do its gradients") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = kind};
+    c.sizes.slots = 0, c.judged = true, c.lengths = {0, 70};
+    c.fill();
+    const Results r = attend_on_card<float>(c);
+    const auto zero = [](const Numbers& x, size_t n) {
+      return std::all_of(x.begin(), x.begin() + static_cast<int64_t>(n), [](double e) { return e == 0; });
+    };
+    CHECK(zero(r.output, r.output.size() / 2));
+    CHECK(zero(r.gradients.query, r.gradients.query.size() / 2));
+    CHECK(zero(r.gradients.key, r.gradients.key.size() / 2));
+    CHECK(zero(r.gradients.value, r.gradients.value.size() / 2));
+    for (const auto statistic :
+         {&Results::sum, &Results::positive_sum, &Results::entropy, &Results::zero_share, &Results::maximum})
+      CHECK(zero(r.*statistic, (r.*statistic).size() / 2));
+    if (kind == Kind::softmax) CHECK(r.log_sum[0] == -INFINITY);
+    CHECK_FALSE(zero(r.output, r.output.size()));
+  }
+}
+
+TEST_CASE("attention on a card: no keys, no queries, no sequences") {
+  if (no_card()) return;
+  for (const Kind kind : kinds)
+    for (const int nothing : {0, 1, 2}) {
+      Case c = case_of(all_choices - 1 - 1024, small, kind);
+      (nothing == 0 ? c.sizes.keys : nothing == 1 ? c.sizes.queries : c.sizes.batch) = 0;
+      check_case<double>(c, 1e-12);
+    }
+}
+
+TEST_CASE("attention on a card: NaN in what a query does not see has no influence") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c = case_with_unseen_parts(kind);
+    const Results clean = attend_on_card<float>(c);
+    spoil_what_nobody_sees(c);
+    const Results dirty = attend_on_card<float>(c);
+    const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
+      return std::equal(a.begin() + static_cast<int64_t>(begin), a.begin() + static_cast<int64_t>(end),
+                        b.begin() + static_cast<int64_t>(begin));
+    };
+    const size_t token = 2 * 20, read = 2 * 8;  // elements of a token in q and in o
+    for (const size_t first : {40, 65}) {       // the rest of sequence 0, and sequence 1
+      const size_t end = first == 40 ? 65 : 130;
+      CHECK(same(dirty.output, clean.output, first * read, end * read));
+      CHECK(same(dirty.gradients.query, clean.gradients.query, first * token, end * token));
+    }
+    CHECK(same(dirty.gradients.key, clean.gradients.key, 70 * token, 140 * token));
+    CHECK(std::isnan(dirty.output[4 * read]) == (kind != Kind::relu));  // query 4 sees key 3; relu takes NaN for zero
+  }
+}
+
+#if defined(EMULATE_CUDA)
+TEST_CASE("every barrier of attention is needed") {
+  if (thread_sanitizer) return;
+  // Tiles that are skipped between others that are not: the votes must be the whole block's.
+  AttendSizes sizes = medium;
+  sizes.batch = 1;
+  Case c = whole_case(sizes, true);
+  const Results expected = plain(c);
+  check_that_every_barrier_is_needed("cuda/attention/tile.cuh",
+                                     [&] { return same_sums(attend_on_card<double>(c), expected); });
+}
+#endif
+
+}  // namespace
+}  // namespace orrery

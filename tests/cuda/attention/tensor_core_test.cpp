@@ -1,0 +1,313 @@
+// Attention on tensor cores, on a card or on its emulation, against a plain loop over queries and keys in f64.
+#include "engine/loops/loops.h"  // nvcc is to compile this file
+#include "tests/cuda/attention/on_card.h"
+#include "tests/support/plain_attention.h"
+
+namespace orrery {
+namespace {
+
+template <class F>
+struct Marked : F {
+  using tensor_cores = void;
+};
+using MarkedRelu = cuda::PointwiseWeights<Marked<Relu>>;
+using MarkedGelu = cuda::PointwiseWeights<Marked<GeluTanh>>;
+
+Results on_tensor_cores(const Case& c) {
+  REQUIRE(cuda::tensor_cores_attend(c.sizes, AttendInputs<bf16>{}));
+  if (c.kind == Kind::softmax) return attend_on_card<bf16>(c, cuda::SoftmaxWeights{});
+  if (c.kind == Kind::relu) return attend_on_card<bf16>(c, MarkedRelu{{}, true});
+  return attend_on_card<bf16>(c, MarkedGelu{});
+}
+
+template <class Check>
+void each_result_of(const Results& a, const Results& b, const Check& check) {
+  check("output", a.output, b.output);
+  check("query's gradient", a.gradients.query, b.gradients.query);
+  check("key's gradient", a.gradients.key, b.gradients.key);
+  check("value's gradient", a.gradients.value, b.gradients.value);
+}
+
+// A query that sees one key weighs it with 1 whatever the score, so softmax has no gradients: g and c cancel.  But c is
+// taken of the rounded output, so what is left is 2^-9 do o times the queries or keys that dt is multiplied with.
+double left_of_cancelling(const Case& c, const Results& expected) {
+  if (c.kind != Kind::softmax || c.sizes.keys > 1) return 0;
+  double inner = 0, longest = 0;
+  for (size_t i = 0; i < expected.output.size(); ++i) inner += std::pow(c.output_gradient[i] * expected.output[i], 2);
+  const auto size = static_cast<size_t>(c.sizes.head_size);
+  for (const Numbers* x : {&c.operands.query, &c.operands.key})
+    for (size_t row = 0; row < x->size(); row += size) {
+      double length = 0;
+      for (size_t e = 0; e < size; ++e) length += (*x)[row + e] * (*x)[row + e];
+      longest = std::max(longest, std::sqrt(length));
+    }
+  return 0x1p-9 * std::sqrt(inner) * c.options.scale * longest;
+}
+
+// Products of bf16 are exact in f32, so what differs are two roundings to bf16 one after the other, of a weight or dt
+// and of the result: each by 2^-8 at most, 1.6e-3 in the mean square.  So 5e-3 of the whole hold them, and 1e-2 of the
+// largest for any one.
+void check_close(const Case& c, const Results& found, const Results& expected) {
+  CAPTURE(static_cast<int>(c.kind));
+  const double left = left_of_cancelling(c, expected);
+  each_result_of(found, expected, [&](const char* name, const Numbers& a, const Numbers& b) {
+    CAPTURE(std::string(name));
+    REQUIRE(a.size() == b.size());
+    double error = 0, size = 0, worst = 0, largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const double d = std::abs(a[i] - b[i]);
+      error += d * d, size += b[i] * b[i];
+      worst = d <= worst ? worst : std::isnan(d) ? INFINITY : d, largest = std::max(largest, std::abs(b[i]));
+    }
+    CHECK(std::sqrt(error) <= 5e-3 * std::sqrt(size) + left + 1e-4);
+    CHECK(worst <= 1e-2 * largest + left + 1e-5);
+  });
+  // f32 of exact products: only the order of the sum and exp differ
+  if (c.kind == Kind::softmax) CHECK(difference(found.log_sum, expected.log_sum) <= 1e-5);
+}
+void check_case(Case c) {
+  c.fill(true);
+  check_close(c, on_tensor_cores(c), plain(c));
+}
+
+AttendSizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t value_size) {
+  return {.batch = 2,
+          .queries = queries,
+          .keys = keys,
+          .query_heads = 4,
+          .key_heads = 2,
+          .head_size = head_size,
+          .value_size = value_size};
+}
+
+enum Choice { nothing, causal, offset, own, window, lengths, documents, cap, dropout, everything, choices };
+Case case_with(AttendSizes sizes, Kind kind, int choice) {
+  Case c{.sizes = sizes, .options = {.scale = 0.9 / std::sqrt(static_cast<double>(sizes.head_size))}, .kind = kind};
+  const auto is = [&](Choice one) { return choice == one || choice == everything; };
+  c.options.causal = choice == causal || is(offset);
+  if (is(offset)) c.options.query_offset = std::max<int64_t>(sizes.keys - sizes.queries, 0);
+  c.options.attend_to_self = !is(own);
+  if (is(window)) c.options.window = choice == window ? 20 : 50;
+  if (is(cap)) c.options.soft_cap = 1.5;
+  if (is(dropout)) c.options.dropout = 0.2, c.options.random_key = RandomKey{5, 6};
+  for (int64_t b = 0; b < sizes.batch; ++b) {
+    if (is(lengths)) c.lengths.push_back(static_cast<int32_t>(std::max<int64_t>(sizes.keys - 1 - 60 * b, 0)));
+    for (int64_t i = 0; i < sizes.queries && is(documents); ++i)
+      c.query_document_ids.push_back(static_cast<int32_t>((i + c.options.query_offset + 3 * b) / 35));
+    for (int64_t j = 0; j < sizes.keys && is(documents); ++j)
+      c.key_document_ids.push_back(static_cast<int32_t>((j + 3 * b) / 35));
+  }
+  return c;
+}
+
+TEST_CASE("attention on tensor cores: every option") {
+  if (no_card()) return;
+  for (const Kind kind : kinds)
+    for (int choice = 0; choice < choices; ++choice) {
+      CAPTURE(choice);
+      check_case(case_with(sizes_of(65, 130, 20, 8), kind, choice));
+    }
+}
+
+TEST_CASE("attention on tensor cores: every size") {
+  if (no_card()) return;
+  const int64_t tokens[] = {1, 17, 65, 130}, heads[] = {8, 20, 64, 96, 128};
+  for (int n = 0; n < 20; ++n) {
+    const AttendSizes sizes = sizes_of(tokens[n % 4], tokens[n / 4 % 4], heads[n % 5], heads[(n / 5 + n) % 5]);
+    CAPTURE(sizes.queries);
+    CAPTURE(sizes.keys);
+    CAPTURE(sizes.head_size);
+    CAPTURE(sizes.value_size);
+    check_case(case_with(sizes, kinds[n % 3], n % 2 == 0 ? nothing : n % 4 == 1 ? causal : dropout));
+  }
+  for (const Kind kind : kinds) check_case(case_with(sizes_of(130, 130, 128, 96), kind, everything));
+}
+
+TEST_CASE("attention on tensor cores: tiles that are hidden, and edges of windows between them") {
+  if (no_card()) return;
+  AttendSizes sizes = sizes_of(200, 330, 8, 8);
+  sizes.batch = sizes.query_heads = sizes.key_heads = 1;
+  for (const int64_t width : {1, 31, 32, 33, 64, 65, 128})
+    for (const int64_t at : {-70, -1, 0, 63, 64, 128, 300}) {
+      CAPTURE(width);
+      CAPTURE(at);
+      Case c = case_with(sizes, Kind::gelu_tanh, nothing);
+      c.options.window = width, c.options.query_offset = at, c.options.causal = (width + at) % 2 == 0;
+      check_case(c);
+    }
+}
+
+// ---- exact cases
+
+// Weights up to 64, sums below 2^24: all exact but the last rounding.
+Case whole_case(AttendSizes sizes, int choice) {
+  Case c = case_with(sizes, Kind::relu, choice);
+  c.options.scale = 1, c.options.soft_cap = 0, c.options.dropout = c.options.dropout > 0 ? 0.5 : 0;
+  c.fill(true);
+  uint64_t seed = 31;
+  for (Numbers* x : {&c.operands.query, &c.operands.key, &c.operands.value, &c.output_gradient}) {
+    ++seed;
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] = std::round(1.4 * random_number(seed, i));
+  }
+  return c;
+}
+bool same_when_rounded(const Results& found, const Results& expected) {
+  bool same = true;
+  each_result_of(found, expected, [&](const char*, const Numbers& a, const Numbers& b) {
+    same = same && a.size() == b.size();
+    for (size_t i = 0; same && i < a.size(); ++i)
+      same = a[i] == static_cast<double>(static_cast<float>(bf16(static_cast<float>(b[i]))));
+  });
+  return same;
+}
+
+TEST_CASE(
+    "attention on tensor cores: whole numbers give exactly what the plain loop gives, in every order of threads") {
+  if (no_card()) return;
+  for (const int64_t head_size : {20, 64, 128})
+    for (const int choice : {causal, everything}) {
+      CAPTURE(head_size);
+      CAPTURE(choice);
+      const Case c = whole_case(sizes_of(65, 130, head_size, head_size), choice);
+      const Results expected = plain(c);
+      in_every_order([&] { CHECK(same_when_rounded(on_tensor_cores(c), expected)); });
+    }
+}
+
+bool same_bits(const Results& a, const Results& b) {
+  bool same = a.log_sum == b.log_sum;
+  each_result_of(a, b, [&](const char*, const Numbers& x, const Numbers& y) { same = same && x == y; });
+  return same;
+}
+
+TEST_CASE("attention on tensor cores: the same bits in every order of threads and in every run") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c = case_with(sizes_of(65, 130, 64, 20), kind, everything);
+    c.fill(true);
+    const Results first = on_tensor_cores(c);
+    in_every_order([&] { CHECK(same_bits(on_tensor_cores(c), first)); });
+  }
+}
+
+// ---- what is not seen
+
+TEST_CASE("attention on tensor cores: a query that sees nothing gives zeros, and so do its gradients") {
+  if (no_card()) return;
+  for (const Kind kind : kinds) {
+    Case c = case_with(sizes_of(17, 70, 20, 8), kind, nothing);
+    c.lengths = {0, 70};
+    c.fill(true);
+    const Results r = on_tensor_cores(c);
+    each_result_of(r, r, [](const char* name, const Numbers& x, const Numbers&) {
+      CAPTURE(name);
+      const auto zero = [](double e) { return e == 0; };
+      CHECK(std::all_of(x.begin(), x.begin() + static_cast<int64_t>(x.size()) / 2, zero));
+      CHECK_FALSE(std::all_of(x.begin(), x.end(), zero));
+    });
+    if (kind == Kind::softmax) CHECK(r.log_sum[0] == -INFINITY);
+  }
+}
+
+TEST_CASE("attention on tensor cores: no keys, no queries, no sequences") {
+  if (no_card()) return;
+  for (const Kind kind : kinds)
+    for (const int none : {0, 1, 2}) {
+      AttendSizes sizes = sizes_of(17, 17, 8, 20);
+      (none == 0 ? sizes.keys : none == 1 ? sizes.queries : sizes.batch) = 0;
+      Case c = case_with(sizes, kind, nothing);
+      c.fill(true);
+      const Results found = on_tensor_cores(c), expected = plain(c);
+      each_result_of(found, expected, [](const char*, const Numbers& a, const Numbers& b) { CHECK(a == b); });
+    }
+}
+
+bool finite(const Numbers& x, int64_t begin, int64_t end) {
+  return std::all_of(x.begin() + begin, x.begin() + end, [](double e) { return std::isfinite(e); });
+}
+
+TEST_CASE("attention on tensor cores: NaN in what a query does not see has no influence") {
+  if (no_card()) return;
+  for (const Kind kind : kinds)
+    for (const int64_t width : {8, 96}) {
+      AttendSizes sizes = sizes_of(70, 70, width, width);
+      sizes.batch = 1, sizes.query_heads = sizes.key_heads = 1;
+      Case c = case_with(sizes, kind, causal);
+      c.fill(true);
+      const Results clean = on_tensor_cores(c);
+      const auto equal = [&](const Numbers& a, const Numbers& b, int64_t begin, int64_t end) {
+        return std::equal(a.begin() + begin * width, a.begin() + end * width, b.begin() + begin * width);
+      };
+      Case later = c;  // seen from query 40 on
+      for (Numbers* x : {&later.operands.key, &later.operands.value}) (*x)[static_cast<size_t>(40 * width)] = NAN;
+      const Results of_key = on_tensor_cores(later);
+      CHECK(equal(of_key.output, clean.output, 0, 40));
+      CHECK(equal(of_key.gradients.query, clean.gradients.query, 0, 40));
+      if (kind != Kind::relu) CHECK_FALSE(finite(of_key.output, 40 * width, 41 * width));  // relu takes NaN for zero
+
+      Case earlier = c;  // sees the keys up to 20
+      for (Numbers* x : {&earlier.operands.query, &earlier.output_gradient})
+        (*x)[static_cast<size_t>(20 * width)] = NAN;
+      const Results of_query = on_tensor_cores(earlier);
+      CHECK(equal(of_query.gradients.key, clean.gradients.key, 21, 70));
+      CHECK(equal(of_query.gradients.value, clean.gradients.value, 21, 70));
+      CHECK(equal(of_query.output, clean.output, 21, 70));
+      CHECK_FALSE(finite(of_query.gradients.key, 20 * width, 21 * width));
+    }
+}
+
+TEST_CASE("attention on tensor cores: tiles without a positive score are left out where that changes nothing") {
+  if (no_card()) return;
+  Case c = case_with(sizes_of(65, 130, 64, 64), Kind::relu, causal);
+  c.fill(true);
+  CHECK(same_bits(attend_on_card<bf16>(c, MarkedRelu{{}, true}), attend_on_card<bf16>(c, MarkedRelu{{}, false})));
+  c.options.causal = false;
+  std::fill(c.operands.query.begin(), c.operands.query.end(), 1.);
+  std::fill(c.operands.key.begin(), c.operands.key.end(), -1.);
+  std::fill(c.operands.value.begin(), c.operands.value.end(), not_a_number);
+  const auto size = [](const Numbers& x) { return static_cast<int64_t>(x.size()); };
+  const Results skipped = attend_on_card<bf16>(c, MarkedRelu{{}, true});
+  CHECK(finite(skipped.output, 0, size(skipped.output)));  // 0 NaN is NaN, had it been added
+  CHECK(finite(skipped.gradients.query, 0, size(skipped.gradients.query)));
+}
+
+TEST_CASE("attention on tensor cores: what it has no kernels for goes elsewhere") {
+  const AttendSizes sizes = sizes_of(1, 1, 128, 128);
+  const float number = 0;
+  const bf16 element(0.f);
+  CHECK(cuda::tensor_cores_attend(sizes, {}));
+  AttendSizes slots = sizes, wide = sizes, wide_values = sizes;
+  slots.slots = 1, wide.head_size = 129, wide_values.value_size = 129;
+  for (const AttendSizes& other : {slots, wide, wide_values}) CHECK_FALSE(cuda::tensor_cores_attend(other, {}));
+  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {.relative_embedding = {&element, 1}}));
+  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {.relative_bias = &number}));
+  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {.span = &number}));
+  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {}, {.sum_gradient = &number}));
+  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {}, {.entropy_gradient = &number}));
+  CHECK(cuda::tensor_core_weighting<bf16, MarkedRelu>);
+  CHECK_FALSE(cuda::tensor_core_weighting<float, MarkedRelu>);
+  CHECK_FALSE(cuda::tensor_core_weighting<bf16, cuda::PointwiseWeights<Relu>>);
+}
+
+#if defined(EMULATE_CUDA)
+bool one_sequence_is_right(int64_t width) {
+  AttendSizes sizes = sizes_of(65, 130, width, width);
+  sizes.batch = 1;
+  const Case c = whole_case(sizes, causal);
+  return same_when_rounded(on_tensor_cores(c), plain(c));
+}
+TEST_CASE("every barrier of attention on tensor cores is needed") {
+  if (thread_sanitizer) return;
+  check_that_every_barrier_is_needed("cuda/attention/tensor_core_tile.cuh", [] { return one_sequence_is_right(20); });
+}
+TEST_CASE("a wait for copies that is too lax shows in attention on tensor cores") {
+  if (thread_sanitizer) return;
+  CHECK(one_sequence_is_right(24));
+  cuda_on_cpu::options.lax_waits = true;
+  CHECK_FALSE(one_sequence_is_right(24));
+  cuda_on_cpu::options = {};
+}
+#endif
+
+}  // namespace
+}  // namespace orrery

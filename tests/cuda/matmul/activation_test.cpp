@@ -1,0 +1,138 @@
+// Products that call an activation on what they have in registers, on a card or on its emulation: they have to give the
+// bits of the product alone with the activation applied by the host.  Whole numbers make all of that exact.
+#include "engine/loops/loops.h"  // nvcc is to compile this file
+
+#include <doctest/doctest.h>
+
+#include "cuda/matmul/activation.cuh"
+#include "engine/matmul/matmul.h"
+#include "nn/activations/base/activation.h"
+#include "tests/cuda/kernel_testing.h"
+
+namespace orrery {
+namespace {
+
+using Numbers = std::vector<double>;
+
+struct Bent {
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x > 0 ? x * x + 1 : -x;
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return x > 0 ? x + x : T(-1);
+  }
+};
+
+struct Form {
+  int64_t m, n, k, batch = 1;
+  bool bias = true;
+  int64_t offset = 0;  // of both results from an aligned address
+  int parts = 0;       // of elements of f32
+};
+
+template <class T>
+void check_form(const Form& f) {
+  CAPTURE(f.m);
+  CAPTURE(f.n);
+  CAPTURE(f.k);
+  CAPTURE(f.offset);
+  CAPTURE(f.parts);
+  CAPTURE(sizeof(T));
+  const int64_t size = f.batch * f.m * f.n;
+  DeviceArray<T> a(Device::cuda, whole_numbers<T>(f.batch * f.m * f.k, 1)),
+      b(Device::cuda, whole_numbers<T>(f.n * f.k, 2)), bias(Device::cuda, whole_numbers<T>(f.n, 3)),
+      z(Device::cuda, whole_numbers<T>(size, 4)), c(Device::cuda, size + f.offset),
+      second(Device::cuda, size + f.offset);
+  cuda::Matmul<T> p{f.m, f.n, f.k, f.batch, {}, {}, {}, false, f.bias ? bias.input() : nullptr, nullptr};
+  p.a = {a.input(), f.k, f.m * f.k, false};
+  p.c[0] = {c.data() + f.offset, f.n};
+  const auto results = [&](DeviceArray<T>& x) {
+    Numbers all = x.read();
+    REQUIRE(all.size() == static_cast<size_t>(size + f.offset));  // the guards are as they were
+    return Numbers(all.begin() + f.offset, all.end());
+  };
+  const auto product_alone = [&] {
+    if constexpr (std::is_same_v<T, float>)
+      cuda::multiply(p, f.parts);
+    else
+      cuda::multiply(p);
+    return results(c);
+  };
+  const auto check_all = [&](const Numbers& kept, const Numbers& beside) {
+    const Numbers found = results(c), found_beside = results(second);
+    size_t wrong = 0;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const auto rounded = [](double x) {
+        return static_cast<double>(static_cast<Arithmetic<T>>(static_cast<T>(static_cast<Arithmetic<T>>(x))));
+      };
+      wrong += found[i] != rounded(kept[i]) || found_beside[i] != rounded(beside[i]);
+    }
+    CHECK(wrong == 0);
+  };
+
+  p.b = {b.input(), f.k, 0, true};
+  const Numbers before = product_alone();
+  Numbers after = before;
+  for (double& x : after) x = Bent{}.value(x);
+  in_every_order([&] {
+    cuda::multiply_with(p, f.parts, cuda::Activated<T, Bent>{{}, second.data() + f.offset, {p.bias}});
+    check_all(before, after);
+  });
+
+  p.b = {b.input(), f.n, 0, false};
+  p.bias = nullptr;
+  Numbers slopes = product_alone(), values = z.read();
+  for (size_t i = 0; i < slopes.size(); ++i)
+    slopes[i] *= Bent{}.derivative(values[i]), values[i] = Bent{}.value(values[i]);
+  in_every_order([&] {
+    cuda::multiply_with(p, f.parts, cuda::ActivatedBackward<T, Bent>{{}, second.data() + f.offset, {z.input()}, f.n});
+    check_all(slopes, values);
+  });
+}
+
+template <class T>
+void check_forms() {
+  for (const int64_t offset : {0, 1}) {
+    check_form<T>({.m = 1, .n = 1, .k = 1, .offset = offset});
+    check_form<T>({.m = 5, .n = 7, .k = 9, .bias = false, .offset = offset});
+    check_form<T>({.m = 130, .n = 72, .k = 40, .offset = offset});
+    check_form<T>({.m = 65, .n = 131, .k = 33, .batch = 2, .offset = offset});
+    check_form<T>({.m = 20, .n = 36, .k = 1024, .offset = offset});  // in pieces
+  }
+  check_form<T>({.m = 3, .n = 5, .k = 0});
+  check_form<T>({.m = 0, .n = 5, .k = 3});
+}
+
+TEST_CASE("products with an activation: values beside what C keeps, and slopes, are those of the product alone") {
+  if (no_card()) return;
+  check_forms<float>();
+  check_forms<double>();
+  check_forms<bf16>();
+}
+TEST_CASE("products with an activation: large tiles, and elements of f32 in parts") {
+  if (no_card()) return;
+  check_form<float>({.m = 128, .n = 128, .k = 16, .batch = 128});
+  if (!thread_sanitizer) check_form<float>({.m = 130, .n = 68, .k = 19, .batch = 64, .offset = 1});
+  for (const int parts : {1, 2, 3})
+    for (const int64_t k : {40, 1024}) check_form<float>({.m = 37, .n = 68, .k = k, .parts = parts});
+}
+TEST_CASE("products with an activation: other forms of products are refused") {
+  if (no_card()) return;
+  DeviceArray<float> x(Device::cuda, 4);
+  cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
+  p.c[0] = {x.data(), 2};
+  const std::string refused = error_of([&] { nn::Activation("relu").multiply(Dtype::f32, &p, 0, x.data()); });
+  CHECK(contains(refused, "an activation follows products of rows with a weight"));
+
+  Epilogue<float> of_host;  // it would be forgotten silently
+  of_host.row = [](const void*, int, int64_t, int64_t, int64_t, float*) {};
+  CHECK(contains(error_of([&] {
+                   multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()}, of_host);
+                 }),
+                 "this epilogue has a function for the CPU and none for a GPU with f32 to f32"));
+}
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,332 @@
+// The kernels of products, on a card or on its emulation, against the definition.  Whole numbers make every order of
+// the sums give the same, so equal means ==.
+#include "cuda/matmul/matmul.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "tests/cuda/kernel_testing.h"
+
+namespace orrery {
+namespace {
+
+using Numbers = std::vector<double>;
+
+struct Form {
+  int64_t m, n, k, batch = 1;
+  bool transpose_a = false, transpose_b = false, share_a = false, share_b = false, accumulate = false;
+  bool bias = false, residual = false;
+  std::vector<int64_t> columns = {};  // of the parts; none: one part
+  int64_t gap = 0;                    // elements between the stored rows of A and of B
+  int64_t batch_gap = 0;              // and between the matrices
+  int64_t offset = 0;                 // of every array from an aligned address
+  int bf16_parts = 0;                 // of elements of f32
+
+  int64_t rows_a() const { return transpose_a ? k : m; }
+  int64_t rows_b() const { return transpose_b ? n : k; }
+  int64_t stride_a() const { return (transpose_a ? m : k) + gap; }
+  int64_t stride_b() const { return (transpose_b ? k : n) + gap; }
+  int64_t size_a() const { return rows_a() * stride_a() + batch_gap; }
+  int64_t size_b() const { return rows_b() * stride_b() + batch_gap; }
+  std::vector<int64_t> parts() const { return columns.empty() ? std::vector<int64_t>{n} : columns; }
+};
+
+template <class T>
+double number(T x) {
+  return static_cast<double>(static_cast<Arithmetic<T>>(x));
+}
+
+// NaN wherever the product must not look: in the gaps and in front.
+template <class T>
+std::vector<T> stored(const Form& f, int64_t matrices, int64_t size, int64_t rows, int64_t stride, uint32_t seed) {
+  std::vector<T> x(static_cast<size_t>(f.offset + matrices * size),
+                   static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+  const std::vector<T> numbers = whole_numbers<T>(matrices * rows * (stride - f.gap), seed);
+  for (int64_t r = 0; r < matrices * rows; ++r)
+    std::copy_n(numbers.data() + r * (stride - f.gap), stride - f.gap,
+                x.data() + f.offset + r / rows * size + r % rows * stride);
+  return x;
+}
+
+template <class T, class Result = T>
+struct Data {
+  std::vector<T> a, b;
+  std::vector<Result> bias;
+  std::vector<std::vector<Result>> c, residual;  // of each part
+  explicit Data(const Form& f)
+      : a(stored<T>(f, f.share_a ? 1 : f.batch, f.size_a(), f.rows_a(), f.stride_a(), 1)),
+        b(stored<T>(f, f.share_b ? 1 : f.batch, f.size_b(), f.rows_b(), f.stride_b(), 2)),
+        bias(whole_numbers<Result>(f.n, 3)) {
+    for (const int64_t columns : f.parts()) {
+      c.push_back(whole_numbers<Result>(f.offset + f.batch * f.m * columns, 4));
+      residual.push_back(whole_numbers<Result>(f.batch * f.m * columns, 5));
+    }
+  }
+};
+
+template <class T, class Result>
+std::vector<Numbers> by_hand(const Form& f, const Data<T, Result>& data) {
+  std::vector<Numbers> result;
+  int64_t first = 0;
+  for (size_t part = 0; part < data.c.size(); first += f.parts()[part++]) {
+    Numbers c;
+    for (const Result x : data.c[part]) c.push_back(number(x));
+    const int64_t columns = f.parts()[part];
+    for (int64_t r = 0; r < f.batch * f.m; ++r)
+      for (int64_t j = 0; j < columns; ++j) {
+        const int64_t s = r / f.m, i = r % f.m, column = first + j;
+        const T* const a = data.a.data() + f.offset + (f.share_a ? 0 : s * f.size_a());
+        const T* const b = data.b.data() + f.offset + (f.share_b ? 0 : s * f.size_b());
+        double& to = c[static_cast<size_t>(f.offset + r * columns + j)];
+        double sum = f.accumulate ? to : 0;
+        for (int64_t k = 0; k < f.k; ++k)
+          sum += number(f.transpose_a ? a[k * f.stride_a() + i] : a[i * f.stride_a() + k]) *
+                 number(f.transpose_b ? b[column * f.stride_b() + k] : b[k * f.stride_b() + column]);
+        if (f.bias) sum += number(data.bias[static_cast<size_t>(column)]);
+        if (f.residual) sum += number(data.residual[part][static_cast<size_t>(r * columns + j)]);
+        to = number(static_cast<Result>(static_cast<Arithmetic<Result>>(sum)));
+      }
+    result.push_back(c);
+  }
+  return result;
+}
+
+template <class T, class Result>
+std::vector<Numbers> on_card(const Form& f, const Data<T, Result>& data) {
+  DeviceArray<T> a(Device::cuda, data.a), b(Device::cuda, data.b);
+  DeviceArray<Result> bias(Device::cuda, data.bias), residual(Device::cuda, data.residual[0]);
+  cuda::Matmul<T, Result> p{};
+  p.m = f.m, p.n = f.n, p.k = f.k, p.batch = f.batch, p.accumulate = f.accumulate;
+  p.a = {a.data() + f.offset, f.stride_a(), f.share_a ? 0 : f.size_a(), f.transpose_a};
+  p.b = {b.data() + f.offset, f.stride_b(), f.share_b ? 0 : f.size_b(), f.transpose_b};
+  p.bias = f.bias ? bias.data() : nullptr;
+  p.residual = f.residual ? residual.data() : nullptr;
+  std::vector<std::unique_ptr<DeviceArray<Result>>> c;
+  for (size_t part = 0; part < data.c.size(); ++part) {
+    c.push_back(std::make_unique<DeviceArray<Result>>(Device::cuda, data.c[part]));
+    p.c[part] = {c.back()->data() + f.offset, f.parts()[part]};
+  }
+  if constexpr (std::is_same_v<T, float>)
+    cuda::multiply(p, f.bf16_parts);
+  else
+    cuda::multiply(p);
+  std::vector<Numbers> result;
+  for (const auto& part : c) result.push_back(part->read());
+  return result;
+}
+
+template <class T>
+bool right(const Form& f) {
+  const Data<T> data(f);
+  return on_card(f, data) == by_hand(f, data);
+}
+
+template <class T, class Result = T>
+void check_form(const Form& f) {
+  INFO(name(dtype_of<T>), " to ", name(dtype_of<Result>), ": ", f.m, " x ", f.n, " x ", f.k, ", batch ", f.batch,
+       ", transposed ", f.transpose_a, f.transpose_b, ", shared ", f.share_a, f.share_b, ", accumulate ", f.accumulate,
+       ", bias ", f.bias, ", residual ", f.residual, ", ", f.parts().size(), " parts, gap ", f.gap, ", offset ",
+       f.offset, ", elements in ", f.bf16_parts, " parts");
+  const Data<T, Result> data(f);
+  CHECK(on_card(f, data) == by_hand(f, data));
+}
+void check_transposes(Form f) {
+  for (int form = 0; form < 4; ++form) {
+    f.transpose_a = form & 1, f.transpose_b = form & 2;
+    check_form<float>(f);
+    check_form<double>(f);
+    check_form<bf16>(f);
+    check_form<bf16, float>(f);
+    Form in_parts = f;
+    in_parts.bf16_parts = 1 + static_cast<int>((f.m + f.n + form) % 3);
+    check_form<float>(in_parts);
+  }
+}
+
+TEST_CASE("products on a card: sizes about those of a step and of a tile, in all forms") {
+  if (no_card()) return;
+  for (const Form& f : {Form{1, 1, 1}, Form{1, 64, 16}, Form{5, 3, 17}, Form{64, 64, 32}, Form{63, 65, 33},
+                        Form{66, 130, 15}, Form{128, 64, 48}, Form{4, 200, 40}, Form{200, 4, 64}})
+    check_transposes(f);
+}
+
+TEST_CASE("products on a card: large tiles, in all forms") {
+  if (no_card()) return;
+  // As many tiles of 128 x 128 as such a card has multiprocessors, most of them of a batch.
+  check_transposes({.m = 128, .n = 128, .k = 32, .batch = 128});
+  if (thread_sanitizer) return;
+  check_transposes({.m = 130, .n = 68, .k = 19, .batch = 64});
+}
+
+TEST_CASE("products on a card: accumulation, bias and residual, in that order") {
+  if (no_card()) return;
+  for (int form = 0; form < 8; ++form)
+    for (const int64_t n : {68, 69})
+      check_transposes({.m = 37,
+                        .n = n,
+                        .k = 20,
+                        .batch = 2,
+                        .accumulate = (form & 1) != 0,
+                        .bias = (form & 2) != 0,
+                        .residual = (form & 4) != 0});
+}
+
+TEST_CASE("products on a card: batches, with one side shared") {
+  if (no_card()) return;
+  for (const bool share_a : {false, true})
+    for (const bool share_b : {false, true})
+      check_transposes({.m = 11, .n = 70, .k = 18, .batch = 3, .share_a = share_a, .share_b = share_b});
+}
+
+TEST_CASE("products on a card: several outputs side by side") {
+  if (no_card()) return;
+  for (const bool accumulate : {false, true}) {
+    check_transposes({.m = 40, .n = 192, .k = 24, .accumulate = accumulate, .bias = true, .columns = {64, 64, 64}});
+    check_transposes({.m = 9, .n = 170, .k = 24, .accumulate = accumulate, .bias = true, .columns = {65, 0, 2, 103}});
+    check_transposes({.m = 9, .n = 12, .k = 6, .batch = 2, .accumulate = accumulate, .columns = {4, 8}});
+  }
+}
+
+TEST_CASE("products on a card: rows that are apart, and addresses that are not aligned") {
+  if (no_card()) return;
+  for (const int64_t gap : {0, 4, 7})
+    for (const int64_t offset : {0, 1, 4}) check_transposes({.m = 32, .n = 72, .k = 36, .gap = gap, .offset = offset});
+  check_transposes({.m = 69, .n = 71, .k = 17, .gap = 3});  // aligned rows that end within 16 bytes
+  check_transposes({.m = 70, .n = 66, .k = 18, .batch = 2, .gap = 2, .batch_gap = 1});
+}
+
+TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
+  if (no_card()) return;
+  check_transposes({.m = 20, .n = 36, .k = 1024});
+  for (int form = 0; form < 12; ++form)
+    check_form<float>({.m = 20,
+                       .n = 36,
+                       .k = 600,
+                       .transpose_a = form % 2 != 0,
+                       .transpose_b = form / 2 % 2 != 0,
+                       .bf16_parts = 1 + form / 4});
+  check_transposes({.m = 5, .n = 70, .k = 1531, .accumulate = true, .bias = true, .residual = true});
+  check_transposes({.m = 5, .n = 70, .k = 700, .batch = 3, .accumulate = true, .bias = true, .columns = {69, 1}});
+}
+
+TEST_CASE("products on a card: an empty inner size gives zeros, an empty result nothing") {
+  if (no_card()) return;
+  check_form<float>({.m = 3, .n = 5, .k = 0, .batch = 4});
+  check_form<double>({.m = 3, .n = 5, .k = 0, .accumulate = true, .bias = true});
+  check_form<float>({.m = 0, .n = 5, .k = 3});
+  check_form<double>({.m = 3, .n = 0, .k = 3});
+}
+
+// Irregular numbers, by long sums: their rounding shows any other order.
+template <class T>
+std::vector<T> irregular(int64_t count) {
+  std::vector<T> x(static_cast<size_t>(count));
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<T>(static_cast<Arithmetic<T>>(std::sin(static_cast<double>(i * i % 9973))));
+  return x;
+}
+template <class T>
+void check_rounding(const Form& f, double tolerance) {
+  Data<T> data(f);
+  data.a = irregular<T>(f.m * f.k), data.b = irregular<T>(f.k * f.n);
+  const Numbers expected = by_hand(f, data)[0];
+  double largest = 0;
+  for (const double x : expected) largest = std::max(largest, std::fabs(x));
+  std::vector<Numbers> results;
+  in_every_order([&] { results.push_back(on_card(f, data)[0]); });
+  for (size_t i = 0; i < expected.size(); ++i) CHECK(std::fabs(results[0][i] - expected[i]) <= tolerance * largest);
+  for (const Numbers& result : results) CHECK(result == results[0]);
+}
+TEST_CASE("products on a card: close to the exact ones, with the same bits in every order of threads") {
+  if (no_card()) return;
+  check_rounding<float>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1e-6);
+  check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true}, 1e-6);
+  check_rounding<double>({.m = 70, .n = 66, .k = 200}, 1e-14);
+  check_rounding<double>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .transpose_b = true}, 1e-14);
+  const double lost[] = {1e-6, 1e-2, 1e-5, 1e-6};  // by the number of parts
+  for (int parts = 1; parts <= 3; ++parts) {
+    check_rounding<float>({.m = 130, .n = 66, .k = 200, .transpose_b = true, .bf16_parts = parts}, lost[parts]);
+    check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true, .bf16_parts = parts}, lost[parts]);
+  }
+  check_rounding<bf16>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1. / 256);
+  check_rounding<bf16>({.m = 32, .n = 40, .k = 2000, .transpose_a = true}, 1. / 256);
+}
+
+// Whole numbers of so many bits that they take 2 or 3 parts, on one side; 0 and 1 on the other.  Every product of parts
+// counts, and all is exact.
+TEST_CASE("products on a card: elements of f32 in parts of bf16 are complete") {
+  if (no_card()) return;
+  for (const int parts : {2, 3})
+    for (int form = 0; form < 8; ++form) {
+      const Form f{.m = 70,
+                   .n = 69,
+                   .k = 33,
+                   .transpose_a = (form & 1) != 0,
+                   .transpose_b = (form & 2) != 0,
+                   .gap = form == 3 ? 3 : 0,
+                   .bf16_parts = parts};
+      Data<float> data(f);
+      std::vector<float>&large = form & 4 ? data.a : data.b, &small = form & 4 ? data.b : data.a;
+      const int bits = parts == 2 ? 16 : 18;
+      for (size_t i = 0; i < large.size(); ++i)
+        if (large[i] == large[i]) large[i] = static_cast<float>((i * 2654435761u >> 7 & ((1u << bits) - 1)) | 1u);
+      for (float& x : small)
+        if (x == x) x = static_cast<int>(x) & 1 ? 1.f : 0.f;
+      CAPTURE(parts);
+      CAPTURE(form);
+      CHECK(on_card(f, data) == by_hand(f, data));
+    }
+}
+
+TEST_CASE("products on a card: NaN and infinity reach their row or column and no other") {
+  if (no_card()) return;
+  const Form f{.m = 70, .n = 75, .k = 40};
+  Data<float> data(f);
+  std::fill(data.a.begin(), data.a.end(), 1.f), std::fill(data.b.begin(), data.b.end(), 2.f);
+  data.a[static_cast<size_t>(20 * f.k + 3)] = std::numeric_limits<float>::quiet_NaN();
+  data.b[static_cast<size_t>(5 * f.n + 74)] = std::numeric_limits<float>::infinity();
+  const Numbers c = on_card(f, data)[0];
+  int wrong = 0;
+  for (int64_t i = 0; i < f.m; ++i)
+    for (int64_t j = 0; j < f.n; ++j) {
+      const double value = c[static_cast<size_t>(i * f.n + j)];
+      wrong += !(i == 20 ? std::isnan(value) : j == 74 ? std::isinf(value) : value == 80);
+    }
+  CHECK(wrong == 0);
+}
+
+#if defined(EMULATE_CUDA)
+bool all_right() {
+  return right<float>({.m = 70, .n = 66, .k = 40}) && right<double>({.m = 66, .n = 65, .k = 33, .transpose_b = true}) &&
+         right<float>({.m = 20, .n = 36, .k = 1024, .transpose_a = true}) &&
+         right<float>({.m = 40, .n = 130, .k = 40, .batch = 64});
+}
+bool all_right_on_tensor_cores() {
+  return right<bf16>({.m = 70, .n = 66, .k = 200}) && right<bf16>({.m = 136, .n = 72, .k = 136, .transpose_b = true}) &&
+         right<bf16>({.m = 24, .n = 40, .k = 1024, .transpose_a = true});
+}
+bool all_right_in_parts() {
+  return right<float>({.m = 70, .n = 66, .k = 40, .bf16_parts = 3}) &&
+         right<float>({.m = 66, .n = 130, .k = 33, .transpose_b = true, .bf16_parts = 2});
+}
+TEST_CASE("every barrier of the products is needed") {
+  if (thread_sanitizer) return;
+  check_that_every_barrier_is_needed("cuda/matmul/matmul.cuh", all_right);
+  check_that_every_barrier_is_needed("cuda/matmul/tensor_core_tiles.cuh", all_right_on_tensor_cores);
+  check_that_every_barrier_is_needed("cuda/matmul/parts.cuh", all_right_in_parts);
+}
+TEST_CASE("a wait for copies that is too lax shows in the product") {
+  if (thread_sanitizer) return;
+  cuda_on_cpu::options.lax_waits = true;
+  CHECK_FALSE(right<float>({.m = 64, .n = 64, .k = 64}));
+  CHECK_FALSE(right<double>({.m = 5, .n = 5, .k = 5}));
+  CHECK_FALSE(right<bf16>({.m = 64, .n = 64, .k = 128}));
+  cuda_on_cpu::options = {};
+}
+#endif
+
+}  // namespace
+}  // namespace orrery

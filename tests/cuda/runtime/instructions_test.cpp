@@ -1,0 +1,137 @@
+// The tensor-core instructions, on a card or on its emulation, against their layouts written down a second time: as the
+// strides that CuTe gives for them.
+#include "engine/loops/loops.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cuda/matmul/tensor_core.cuh"
+#include "tests/cuda/kernel_testing.h"
+
+namespace orrery {
+namespace {
+
+// Lane (t0, t1) = (lane % 4, lane / 4) holds, as its v-th value, element `at` of a matrix stored by columns.
+HOST_DEVICE unsigned place_in_a(unsigned t0, unsigned t1, unsigned v) {  // 16 x 16
+  return 32 * t0 + t1 + 16 * (v & 1u) + 8 * (v >> 1 & 1u) + 128 * (v >> 2);
+}
+HOST_DEVICE unsigned place_in_b(unsigned t0, unsigned t1, unsigned v) {  // 8 (n) x 16 (k)
+  return 16 * t0 + t1 + 8 * (v & 1u) + 64 * (v >> 1);
+}
+HOST_DEVICE unsigned place_in_d(unsigned t0, unsigned t1, unsigned v) {  // 16 x 8
+  return 32 * t0 + t1 + 16 * (v & 1u) + 8 * (v >> 1);
+}
+
+__global__ void mma_kernel(const bf16* a, const bf16* b, float* d) {
+  const unsigned t0 = threadIdx.x % 4, t1 = threadIdx.x / 4;
+  uint32_t of_a[4], of_b[2];
+  for (unsigned r = 0; r < 4; ++r)
+    of_a[r] = a[place_in_a(t0, t1, 2 * r)].bits | uint32_t{a[place_in_a(t0, t1, 2 * r + 1)].bits} << 16;
+  for (unsigned r = 0; r < 2; ++r)
+    of_b[r] = b[place_in_b(t0, t1, 2 * r)].bits | uint32_t{b[place_in_b(t0, t1, 2 * r + 1)].bits} << 16;
+  float sum[4];
+  for (unsigned v = 0; v < 4; ++v) sum[v] = d[place_in_d(t0, t1, v)];
+  cuda::mma_m16n8k16(sum, of_a, of_b);
+  for (unsigned v = 0; v < 4; ++v) d[place_in_d(t0, t1, v)] = sum[v];
+}
+TEST_CASE("mma: the layouts multiply two matrices and add the product to a third") {
+  if (no_card()) return;
+  const std::vector<bf16> a = whole_numbers<bf16>(256, 1), b = whole_numbers<bf16>(128, 2);
+  const std::vector<float> d = whole_numbers<float>(128, 3);
+  in_every_order([&] {
+    DeviceArray<bf16> on_a(Device::cuda, a), on_b(Device::cuda, b);
+    DeviceArray<float> on_d(Device::cuda, d);
+    cuda::launch({"mma", 1, 32}, mma_kernel, on_a.input(), on_b.input(), on_d.data());
+    const std::vector<double> got = on_d.read();
+    REQUIRE(got.size() == 128);
+    for (size_t m = 0; m < 16; ++m)
+      for (size_t n = 0; n < 8; ++n) {
+        float sum = d[m + 16 * n];
+        for (size_t k = 0; k < 16; ++k) sum += static_cast<float>(a[m + 16 * k]) * static_cast<float>(b[n + 8 * k]);
+        CHECK(got[m + 16 * n] == sum);
+      }
+  });
+}
+
+__global__ void exp2_kernel(const float* x, float* y) { y[threadIdx.x] = cuda::exp2_approximate(x[threadIdx.x]); }
+TEST_CASE("ex2: a relative error of 2^-22, zeros for what is no normal number, and limits") {
+  if (no_card()) return;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {0, 1, -1, 127, -126, -127, -infinity, infinity, std::numeric_limits<float>::quiet_NaN()};
+  for (int i = -250; i < 250; ++i) x.push_back(static_cast<float>(i) * 0.17f);
+  DeviceArray<float> from(Device::cuda, x), to(Device::cuda, x.size());
+  cuda::launch({"ex2", 1, static_cast<unsigned>(x.size())}, exp2_kernel, from.input(), to.data());
+  const std::vector<double> got = to.read();
+  REQUIRE(got.size() == x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i]);
+    const double exact = x[i] < -126 ? 0 : std::exp2(static_cast<double>(x[i]));
+    if (std::isnan(x[i]))
+      CHECK(std::isnan(got[i]));
+    else if (std::isinf(exact) || exact == 0)
+      CHECK(got[i] == exact);
+    else
+      CHECK(std::abs(got[i] - exact) <= 0x1p-22 * exact);
+  }
+}
+
+struct Matrices {
+  alignas(16) uint16_t element[4][8][8];
+};
+// out[lane][form][matrix][half]: form 0 as stored, form 1 transposed
+__global__ void load_kernel(int32_t* out) {
+  Matrices& shared = cuda::shared_memory<Matrices>();
+  const unsigned lane = threadIdx.x;
+  for (unsigned i = lane; i < 256; i += 32)
+    shared.element[i / 64][i / 8 % 8][i % 8] = static_cast<uint16_t>(i / 64 * 100 + i / 8 % 8 * 10 + i % 8);
+  __syncwarp();
+  uint32_t plain[4], transposed[4];
+  cuda::load_matrices<false>(plain, shared.element[lane / 8][lane % 8]);
+  cuda::load_matrices<true>(transposed, shared.element[lane / 8][lane % 8]);
+  for (unsigned m = 0; m < 4; ++m)
+    for (unsigned half = 0; half < 2; ++half) {
+      out[lane * 16 + m * 2 + half] = static_cast<int32_t>(plain[m] >> half * 16 & 0xffffu);
+      out[lane * 16 + 8 + m * 2 + half] = static_cast<int32_t>(transposed[m] >> half * 16 & 0xffffu);
+    }
+}
+TEST_CASE("ldmatrix: element (r, c) of a matrix arrives in lane 4 r + c / 2, of its transpose in lane 4 c + r / 2") {
+  if (no_card()) return;
+  in_every_order([] {
+    DeviceArray<int32_t> out(Device::cuda, 32 * 16);
+    cuda::launch({"load", 1, 32, sizeof(Matrices)}, load_kernel, out.data());
+    const std::vector<double> got = out.read();
+    REQUIRE(got.size() == 512);
+    for (size_t m = 0; m < 4; ++m)
+      for (size_t r = 0; r < 8; ++r)
+        for (size_t c = 0; c < 8; ++c) {
+          const auto expected = static_cast<double>(m * 100 + r * 10 + c);
+          CHECK(got[(4 * r + c / 2) * 16 + m * 2 + c % 2] == expected);
+          CHECK(got[(4 * c + r / 2) * 16 + 8 + m * 2 + r % 2] == expected);
+        }
+  });
+}
+
+#if defined(EMULATE_CUDA)
+__global__ void bad_load_kernel(const uint16_t* in, int place) {
+  uint32_t matrix[4];
+  const void* const row = in ? in : &cuda::shared_memory<Matrices>().element[0][0][0] + place;
+  cuda::load_matrices<false>(matrix, row);
+}
+TEST_CASE("ldmatrix: addresses that a card refuses are errors") {
+  const auto error_of_load = [](const uint16_t* in, int place) {
+    return error_of([&] { cuda::launch({"load", 1, 32, sizeof(Matrices)}, bad_load_kernel, in, place); });
+  };
+  DeviceArray<int32_t> elsewhere(Device::cuda, 8);
+  CHECK(error_of_load(nullptr, 248) == "no error");
+  CHECK(contains(error_of_load(nullptr, 4), "ldmatrix: an address is not a multiple of 16, at "));
+  CHECK(contains(error_of_load(nullptr, 256), "ldmatrix: an address lies outside of shared memory"));
+  CHECK(contains(error_of_load(reinterpret_cast<const uint16_t*>(elsewhere.input()), 0), "outside of shared memory"));
+}
+#endif
+
+}  // namespace
+}  // namespace orrery

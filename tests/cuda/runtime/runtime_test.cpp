@@ -1,0 +1,182 @@
+// Memory and launches, on a card or on its emulation.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/loops/loops.h"
+#include "engine/ops/ops.h"
+#include "tests/cuda/kernel_testing.h"
+
+namespace orrery {
+namespace {
+
+template <class T>
+__global__ void write_kernel(T* out, T value) {
+  out[blockIdx.x * blockDim.x + threadIdx.x] = value;
+}
+template <class T>
+__global__ void shared_kernel(T* out) {
+  T& shared = cuda::shared_memory<T>();
+  shared = *out;
+  *out = shared;
+}
+struct Large {
+  float x[15000];  // more than the 48 KB that need no asking
+};
+
+TEST_CASE("device memory: copies in all directions, zero, alignment") {
+  if (no_card()) return;
+  CHECK(!cuda::card().name.empty());
+  CHECK(cuda::card().major >= 8);
+  std::vector<int32_t> from(1001), to(1001, -1);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int32_t>(i);
+  const int64_t bytes = 4004;
+  void *const a = cuda::allocate(bytes), *const b = cuda::allocate(bytes);
+  CHECK(reinterpret_cast<uintptr_t>(a) % 256 == 0);
+  CHECK(reinterpret_cast<uintptr_t>(b) % 256 == 0);
+  cuda::copy(a, true, from.data(), false, bytes);
+  cuda::copy(b, true, a, true, bytes);
+  cuda::zero(a, bytes);
+  cuda::copy(to.data(), false, b, true, bytes);
+  CHECK(to == from);
+  cuda::copy(to.data(), false, a, true, bytes);
+  CHECK(to == std::vector<int32_t>(1001, 0));
+  cuda::free(a);
+  cuda::free(b);
+  cuda::synchronize();
+}
+
+TEST_CASE("device memory: nullptr when it is used up, and it can be used after that") {
+  if (no_card()) return;
+  CHECK(cuda::allocate(int64_t{1} << 50) == nullptr);
+  CHECK(contains(error_of([] { cuda::Workspace(int64_t{1} << 50); }),
+                 "workspace: out of memory on the device: asked for 1125899906842624 bytes; "));
+  void* const data = cuda::allocate(16);
+  REQUIRE(data);
+  cuda::zero(data, 16);
+  cuda::free(data);
+}
+
+TEST_CASE("workspace: the pool's, which hands the same block out again") {
+  if (no_card()) return;
+  const void* const first = cuda::Workspace(1000).data();
+  CHECK(cuda::Workspace(999).data() == first);
+  const cuda::Workspace large(1 << 20);
+  cuda::zero(large.data(), 1 << 20);
+  cuda::synchronize();
+}
+
+TEST_CASE("out of memory on the device: what was asked for, what is held and by whom, what is free") {
+  if (no_card()) return;
+  const Tensor held = Tensor::zeros({1000}, Dtype::f32, Device::cuda), factor = held * 2.0, other = held * 3.0;
+  const std::string message = error_of([] { Tensor::empty({int64_t{1} << 48}, Dtype::f32, Device::cuda); });
+  INFO(message);
+  CHECK(contains(message, "allocate: out of memory on cuda: asked for 1125899906842624 bytes; "));
+  CHECK(contains(message, " held, "));
+  CHECK(contains(message, "scale 8.2 KB in 2 blocks"));
+  CHECK(contains(message, "tensors outside of operations 4.1 KB in 1 block"));
+  CHECK(contains(message, "; the card has "));
+  CHECK(contains(message, "use a smaller batch or context"));
+}
+
+TEST_CASE("pinned memory: numbers go to the device and come back while the host goes on") {
+  if (no_card()) return;
+  cuda::Pinned there(4000), back(4000);
+  const cuda::Workspace device(4000);
+  auto* const from = static_cast<int32_t*>(there.data());
+  auto* const to = static_cast<int32_t*>(back.data());
+  for (int i = 0; i < 1000; ++i) from[i] = i, to[i] = -1;
+  there.send(device.data(), 4000);
+  back.fetch(device.data(), 4000);
+#if defined(EMULATE_CUDA)
+  CHECK(to[7] != 7);  // nothing has arrived before it is waited for
+#endif
+  back.wait();
+  CHECK(to[0] == 0);
+  CHECK(to[999] == 999);
+}
+
+TEST_CASE("a graph: nothing is done when it is recorded, everything at each replay, in memory of its own") {
+  if (no_card()) return;
+  const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
+  const int64_t before = memory_use(Device::cuda).held;
+  {
+    const cuda::Graph twice([&] {
+      const Tensor doubled = x * 2.0;
+      x.copy_from(doubled + 1.0);
+    });
+    CHECK(x.to_vector()[99] == 1);
+    CHECK(memory_use(Device::cuda).held == before);
+    CHECK(twice.memory().use().held == 0);
+    CHECK(twice.memory().use().cached > 0);  // nobody else takes it
+    twice.replay();
+    CHECK(x.to_vector()[99] == 3);
+    twice.replay();
+    twice.replay();
+    CHECK(x.to_vector()[0] == 15);
+  }
+  CHECK(contains(error_of([&] { cuda::Graph([&] { x.item(); }); }), "item"));
+  CHECK(contains(error_of([&] { cuda::Graph([&] { x.to_vector(); }); }), "cudaErrorStreamCapture"));
+  CHECK((x + 1.0).to_vector()[5] == 16);  // and work goes on after that
+}
+
+TEST_CASE("a refused launch is an error that names kernel, place and shape") {
+  if (no_card()) return;
+  void* const data = cuda::allocate(16);
+  const int line = __LINE__ + 2;
+  const std::string message = error_of([&] {
+    cuda::launch({"write", dim3(3, 2), 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
+  });
+  CHECK(message == "write: cudaErrorInvalidConfiguration at cuda/runtime_test.cpp:" + std::to_string(line) +
+                       ", launched with 3 x 2 blocks of 2000");
+  {
+    const CurrentOperation gelu("gelu");
+    CHECK(contains(error_of([&] {
+                     cuda::launch({"write", 1, 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
+                   }),
+                   "write of gelu: cudaErrorInvalidConfiguration at cuda/runtime_test.cpp:"));
+  }
+  CHECK(contains(error_of([&] {
+                   cuda::launch({"large", 1, 1, 300 * 1024}, shared_kernel<Large>, static_cast<Large*>(data));
+                 }),
+                 "launched with 1 blocks of 1 and 307200 bytes of shared memory"));
+  cuda::launch({"write", 1, 4}, write_kernel<float>, static_cast<float*>(data), 7.0f);  // the next launch works
+  float result[4];
+  cuda::copy(result, false, data, true, 16);
+  CHECK(result[3] == 7);
+  cuda::free(data);
+}
+
+TEST_CASE("shared memory beyond 48 KB") {
+  if (no_card()) return;
+  std::vector<float> x(15000, 3);
+  void* const data = cuda::allocate(sizeof(Large));
+  cuda::copy(data, true, x.data(), false, sizeof(Large));
+  cuda::launch({"large", 1, 1, sizeof(Large)}, shared_kernel<Large>, static_cast<Large*>(data));
+  std::vector<float> y(15000);
+  cuda::copy(y.data(), false, data, true, sizeof(Large));
+  CHECK(x == y);
+  cuda::free(data);
+}
+
+TEST_CASE("a card that is too old is named") {
+  CHECK(error_of([] {
+          cuda::check_supported({"GeForce GTX 1080", 6, 1, 20, 8000000000, 49152});
+        }) ==
+        "start: the GPU GeForce GTX 1080 has compute capability 6.1; the kernels need 8.0 or later; use --device=cpu");
+  CHECK(error_of([] { cuda::check_supported({"A100", 8, 0, 108, 40000000000, 167936}); }) == "no error");
+}
+
+#if defined(EMULATE_CUDA)
+TEST_CASE("without a card: no device, and a sentence for who wants one") {
+  cuda_on_cpu::options.devices = 0;
+  CHECK(cuda::device_count() == 0);
+  const std::string message = error_of([] { cuda::allocate(16); });
+  cuda_on_cpu::options.devices = 1;
+  CHECK(message.rfind("allocate: no GPU can be used (cudaErrorNoDevice); is its driver installed?", 0) == 0);
+}
+#endif
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,244 @@
+// What the gradients of attention must satisfy by themselves, and identities between its options.
+#include <doctest/doctest.h>
+
+#include "tests/support/fused_attention.h"
+#include "tests/support/plain_attention.h"
+
+namespace orrery {
+namespace {
+
+using namespace testing;
+
+// <do, o> + <dS, S> + <dH, H>
+double loss_of(const Case& c) {
+  const Results r = attend<double>(c);
+  double loss = 0;
+  const auto add = [&](const Numbers& gradient, const Numbers& x) {
+    for (size_t i = 0; i < gradient.size(); ++i) loss += gradient[i] * x[i];
+  };
+  add(c.output_gradient, r.output), add(c.sum_gradient, r.sum), add(c.entropy_gradient, r.entropy);
+  return loss;
+}
+
+const char* const names[] = {"query",         "key", "value", "slot_key", "slot_value", "relative_embedding",
+                             "relative_bias", "span"};
+
+// Each operand by itself, along a random direction.
+void check_slopes(const Case& c) {
+  const Results r = attend<double>(c);
+  for (size_t n = 0; n < std::size(names); ++n) {
+    const auto loss = [&](double t) {
+      Case moved = c;
+      Numbers& x = *moved.operands.all()[n];
+      for (size_t i = 0; i < x.size(); ++i) x[i] += t * random_number(20 + n, i);
+      return loss_of(moved);
+    };
+    const double h = 1e-3, quotient = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h);
+    const Numbers& gradient = *r.gradients.all()[n];
+    double slope = 0;
+    for (size_t i = 0; i < gradient.size(); ++i) slope += gradient[i] * random_number(20 + n, i);
+    CAPTURE(std::string(names[n]));
+    CHECK(std::abs(slope - quotient) <= 1e-7 * std::max(1., std::abs(slope)));
+    if (!gradient.empty()) CHECK(slope != 0);
+  }
+}
+
+Case with_everything(Kind kind) {
+  Case c{.sizes = {.batch = 2,
+                   .queries = 9,
+                   .keys = 11,
+                   .query_heads = 4,
+                   .key_heads = 2,
+                   .head_size = 5,
+                   .value_size = 3,
+                   .slots = 6},
+         .options = {.scale = 0.6, .causal = true, .query_offset = 2, .soft_cap = 2, .ramp = 5.3, .dropout = 0.3},
+         .kind = kind};
+  c.options.random_key = RandomKey{11, 12};
+  c.biased = c.positioned = c.spanned = c.judged = true;
+  return c;
+}
+
+Numbers sums_of_keys(const Case& c) {  // of ds over a row, times scale: with a key component that is 1 everywhere
+  Numbers sums;
+  const auto D = static_cast<size_t>(c.sizes.head_size);
+  const Numbers dq = attend<double>(c).gradients.query;
+  for (size_t i = 0; i < dq.size(); i += D) sums.push_back(dq[i]);
+  return sums;
+}
+double largest(const Numbers& x) {
+  double found = 0;
+  for (const double e : x) found = std::max(found, std::abs(e));
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("attend: every gradient agrees with a difference quotient, also those through the statistics") {
+  for (const Kind kind : {Kind::softmax, Kind::gelu_tanh})
+    for (const bool per_query : {false, true}) {
+      Case c = with_everything(kind);
+      c.options.span_per_query = per_query;
+      // The entropy of signed weights has kinks where a weight changes its sign: the plain loop checks it elsewhere.
+      if (kind == Kind::gelu_tanh) c.judged = false;
+      c.fill();
+      check_slopes(c);
+    }
+}
+
+TEST_CASE("attend: gradients through the statistics of positive pointwise weights agree with a difference quotient") {
+  Case c = with_everything(Kind::gelu_tanh);
+  c.options.soft_cap = 0;
+  c.fill();
+  for (double& b : c.operands.relative_bias) b += 40;  // all scores far above zero
+  for (Numbers* x : {&c.operands.query, &c.operands.slot_key})
+    for (double& e : *x) e = std::abs(e);
+  check_slopes(c);
+}
+
+TEST_CASE("attend: the gradients of the scores of a row add up to zero for softmax, spanned and joint too") {
+  for (const bool spanned : {false, true})
+    for (const int64_t slots : {0, 20})
+      for (const Kind kind : kinds) {
+        Case c{.sizes = {.batch = 2,
+                         .queries = 70,
+                         .keys = 70,
+                         .query_heads = 2,
+                         .key_heads = 1,
+                         .head_size = 8,
+                         .value_size = 8,
+                         .slots = slots},
+               .options = {.scale = 0.5, .causal = true, .ramp = 7},
+               .kind = kind};
+        c.spanned = spanned, c.judged = true;
+        c.fill();
+        for (Numbers* x : {&c.operands.key, &c.operands.slot_key})
+          for (size_t i = 0; i < x->size(); i += 8) (*x)[i] = 1;
+        if (kind == Kind::softmax)
+          CHECK(largest(sums_of_keys(c)) < 1e-13);
+        else
+          CHECK(largest(sums_of_keys(c)) > 0.1);
+      }
+}
+
+TEST_CASE("attend: a span as long as the window is that window, and a span of zero shows the last R keys") {
+  for (const Kind kind : kinds) {
+    Case window{
+        .sizes = {1, 150, 150, 2, 2, 16, 16}, .options = {.scale = 0.4, .causal = true, .window = 40}, .kind = kind};
+    window.fill();
+    Case span = window;
+    span.spanned = true, span.options.ramp = 8, span.operands.span = {40, 40};
+    Results spanned = attend<double>(span);
+    CHECK(spanned.gradients.span == Numbers{0, 0});
+    spanned.gradients.span.clear();
+    check_equal(window, spanned, attend<double>(window), 0);
+
+    span.options.window = 0, span.operands.span = {0, 0};
+    const Results shortest = attend<double>(span);
+    for (Numbers* x : {&span.operands.key, &span.operands.value})
+      std::fill_n(x->begin(), 100 * 32, not_a_number);  // keys 0 to 99: query 107 sees 100 to 107
+    const Results dirty = attend<double>(span);
+    for (size_t i = 107 * 32; i < dirty.output.size(); ++i) CHECK(dirty.output[i] == shortest.output[i]);
+    if (kind != Kind::relu) CHECK(std::isnan(dirty.output[106 * 32]));  // relu may skip NaN
+  }
+}
+
+TEST_CASE("attend: a span's gradient adds up over all tiles of keys that its ramp crosses") {
+  for (const char* const set : instruction_sets())
+    for (const Kind kind : kinds)
+      for (const bool per_query : {false, true}) {
+        use_attend_instruction_set(set);
+        Case c{.sizes = {.batch = 2,
+                         .queries = 20,
+                         .keys = 600,
+                         .query_heads = 2,
+                         .key_heads = 1,
+                         .head_size = 8,
+                         .value_size = 5},
+               .options = {.scale = 0.1, .causal = true, .query_offset = 580, .ramp = 550},
+               .kind = kind};
+        c.spanned = true, c.options.span_per_query = per_query;
+        c.fill();
+        for (Numbers* x : {&c.operands.key, &c.operands.value})
+          for (double& e : *x) e = std::abs(e);  // no key's share cancels that of another
+        check_equal(c, attend<double>(c), plain(c), 1e-12);
+      }
+  use_attend_instruction_set(instruction_sets().back());
+}
+
+TEST_CASE("attend: slots without a context are softmax over the slots") {
+  for (const Kind kind : kinds) {
+    Case slots{.sizes = {.batch = 3,
+                         .queries = 70,
+                         .keys = 0,
+                         .query_heads = 4,
+                         .key_heads = 2,
+                         .head_size = 12,
+                         .value_size = 20,
+                         .slots = 150},
+               .options = {.scale = 0.4, .causal = true, .attend_to_self = false},
+               .kind = kind};
+    slots.fill();
+    Case keys{.sizes = {1, 210, 150, 4, 2, 12, 20}, .options = {.scale = 0.4}, .kind = kind};
+    keys.fill();
+    keys.operands.query = slots.operands.query, keys.output_gradient = slots.output_gradient;
+    keys.operands.key = slots.operands.slot_key, keys.operands.value = slots.operands.slot_value;
+    const Results a = attend<double>(slots), b = attend<double>(keys);
+    CHECK(difference(a.output, b.output) <= 1e-13);
+    CHECK(difference(a.gradients.query, b.gradients.query) <= 1e-13);
+    CHECK(difference(a.gradients.slot_key, b.gradients.key) <= 1e-12);
+    CHECK(difference(a.gradients.slot_value, b.gradients.value) <= 1e-12);
+  }
+}
+
+TEST_CASE("attend: slots are always seen, and what they hold reaches everybody") {
+  for (const Kind kind : kinds) {
+    Case c{.sizes = {.batch = 2,
+                     .queries = 40,
+                     .keys = 40,
+                     .query_heads = 2,
+                     .key_heads = 2,
+                     .head_size = 16,
+                     .value_size = 16,
+                     .slots = 3},
+           .options = {.scale = 0.4},
+           .kind = kind};
+    c.lengths = {0, 40};
+    c.fill();
+    check_equal(c, attend<double>(c), plain(c), 1e-12);
+    std::fill_n(c.operands.key.begin(), 40 * 32, not_a_number);  // sequence 0, which sees none of its keys
+    check_equal(
+        c, attend<double>(c),
+        [&] {
+          Case clean = c;
+          std::fill_n(clean.operands.key.begin(), 40 * 32, 0.);
+          return plain(clean);
+        }(),
+        1e-12);
+    std::fill_n(c.operands.slot_value.begin(), 1, not_a_number);
+    const Results r = attend<double>(c);
+    for (size_t row = 0; row < 80; ++row) CHECK(std::isnan(r.output[row * 32]));
+  }
+}
+
+TEST_CASE("attend: gradients that nobody wants leave the others as they are") {
+  Case c = with_everything(Kind::softmax);
+  c.fill();
+  const Results all = attend<double>(c);
+  StoredOperands<double> operands(c.sizes, c.operands);
+  const std::vector<double> output = all.output, log_sum = all.log_sum;
+  const int64_t width = c.sizes.query_heads * c.sizes.value_size;
+  Numbers bias(c.operands.relative_bias.size(), not_a_number), span(c.operands.span.size(), not_a_number),
+      slots(c.operands.slot_key.size(), not_a_number);
+  const int64_t slot_stride = c.sizes.key_heads * c.sizes.head_size;
+  attend_backward<double>(
+      c.sizes, c.options, {}, operands.inputs(), {output.data(), width}, log_sum.data(),
+      {c.output_gradient.data(), width},
+      {.slot_key = {slots.data(), slot_stride}, .relative_bias = bias.data(), .span = span.data()},
+      {all.positive_sum.data(), all.entropy.data(), c.sum_gradient.data(), c.entropy_gradient.data()});
+  CHECK(difference(bias, all.gradients.relative_bias) == 0);
+  CHECK(difference(span, all.gradients.span) == 0);
+  CHECK(difference(slots, all.gradients.slot_key) == 0);
+}
+
+}  // namespace orrery

@@ -1,0 +1,249 @@
+#include "engine/attention/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "engine/base/parallel.h"
+#include "tests/support/fused_attention.h"
+#include "tests/support/plain_attention.h"
+
+namespace orrery {
+namespace {
+
+using namespace testing;
+
+// Every mask, alone and together, for these sizes.
+std::vector<Case> masks(const AttendSizes& s) {
+  const int64_t offset = s.keys - s.queries;
+  const auto with = [&](AttendOptions o) { return Case{.sizes = s, .options = o}; };
+  std::vector<Case> cases = {with({.scale = 0.3}),
+                             with({.scale = 0.3, .causal = true}),
+                             with({.scale = 0.3, .causal = true, .query_offset = offset}),
+                             with({.scale = 0.3, .causal = true, .query_offset = -1}),
+                             with({.scale = 0.3, .causal = true, .attend_to_self = false}),
+                             with({.scale = 0.3, .attend_to_self = false, .query_offset = offset}),
+                             with({.scale = 0.3, .query_offset = offset / 2, .window = 20}),
+                             with({.scale = 0.3, .causal = true, .query_offset = offset, .window = 9})};
+  Case lengths = with({.scale = 0.3}), documents = with({.scale = 0.3}),
+       together = with({.scale = 0.3, .causal = true, .window = 70});
+  for (int64_t b = 0; b < s.batch; ++b) {
+    lengths.lengths.push_back(static_cast<int32_t>(s.keys * (b + 1) / (s.batch + 1)));
+    for (int64_t i = 0; i < s.queries; ++i)
+      documents.query_document_ids.push_back(static_cast<int32_t>((i + offset + 3 * b) / 25));
+    for (int64_t j = 0; j < s.keys; ++j) documents.key_document_ids.push_back(static_cast<int32_t>((j + 3 * b) / 25));
+  }
+  together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.random_key = RandomKey{5, 6};
+  together.query_document_ids = documents.query_document_ids, together.key_document_ids = documents.key_document_ids;
+  cases.insert(cases.end(), {lengths, documents, together});
+  return cases;
+}
+
+const AttendSizes ragged[] = {
+    {.batch = 2, .queries = 65, .keys = 65, .query_heads = 2, .key_heads = 2, .head_size = 16, .value_size = 16},
+    {.batch = 1, .queries = 300, .keys = 300, .query_heads = 2, .key_heads = 1, .head_size = 32, .value_size = 16},
+    {.batch = 2, .queries = 1, .keys = 150, .query_heads = 4, .key_heads = 2, .head_size = 24, .value_size = 40},
+    {.batch = 1, .queries = 70, .keys = 131, .query_heads = 6, .key_heads = 2, .head_size = 3, .value_size = 5}};
+
+template <class T>
+void check_all(double tolerance) {
+  for (const AttendSizes& sizes : ragged)
+    for (Case& c : masks(sizes))
+      for (const Kind kind : kinds) {
+        c.kind = kind;
+        c.fill(std::is_same_v<T, bf16>);
+        const Results expected = plain(c);
+        for (const char* set : instruction_sets()) {
+          use_attend_instruction_set(set);
+          check_equal(c, attend<T>(c), expected, tolerance);
+        }
+      }
+}
+
+}  // namespace
+
+TEST_CASE("attend agrees with a plain loop under every mask") {
+  SUBCASE("f64") { check_all<double>(1e-12); }
+  SUBCASE("f32") { check_all<float>(6e-5); }
+  SUBCASE("bf16") { check_all<bf16>(3e-2); }
+}
+
+TEST_CASE("attend gives the same bits for any number of threads") {
+  const AttendSizes few{1, 520, 391, 2, 1, 32, 48}, many{7, 70, 70, 4, 4, 16, 16};  // rounds of groups; a task per head
+  for (const AttendSizes& sizes : {few, many})
+    for (const Kind kind : kinds) {
+      Case c{.sizes = sizes, .options = {.scale = 0.2, .causal = true, .dropout = 0.1}, .kind = kind};
+      c.fill();
+      const int before = thread_count();
+      set_thread_count(1);
+      const Results one = attend<float>(c);
+      for (const int threads : {2, 3}) {
+        set_thread_count(threads);
+        check_equal(c, attend<float>(c), one, 0);
+      }
+      set_thread_count(before);
+    }
+}
+
+TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, whatever it and the keys hold") {
+  for (const Kind kind : kinds) {
+    Case c{.sizes = {2, 70, 40, 2, 2, 16, 24},
+           .options = {.scale = 0.3, .causal = true, .query_offset = -1},
+           .kind = kind};
+    c.lengths = {40, 0};
+    c.fill();
+    Case clean = c;
+    const auto poison = [](Numbers& x, size_t begin, size_t n) {
+      std::fill_n(x.begin() + static_cast<int64_t>(begin), n, not_a_number);
+    };
+    poison(c.operands.key, c.operands.key.size() / 2, c.operands.key.size() / 2),
+        poison(c.operands.value, c.operands.value.size() / 2, c.operands.value.size() / 2);  // sequence 1
+    poison(c.operands.query, c.operands.query.size() / 2, c.operands.query.size() / 2),
+        poison(c.operands.query, 0, 32);  // and query 0 of 0
+    poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2),
+        poison(c.output_gradient, 0, 48);
+    for (const char* set : instruction_sets()) {
+      use_attend_instruction_set(set);
+      const Results expected = plain(clean), dirty = attend<float>(c);
+      check_equal(c, dirty, expected, 6e-5);
+      for (size_t i = 0; i < 48; ++i) CHECK(dirty.output[i] == 0);
+      for (size_t i = dirty.output.size() / 2; i < dirty.output.size(); ++i) CHECK(dirty.output[i] == 0);
+      for (size_t i = dirty.gradients.key.size() / 2; i < dirty.gradients.key.size(); ++i)
+        CHECK(dirty.gradients.key[i] == 0);
+      if (kind == Kind::softmax) CHECK(dirty.log_sum[0] == -INFINITY);
+    }
+  }
+}
+
+TEST_CASE("attend: NaN and infinity reach only those who see them") {
+  for (const Kind kind : kinds)
+    for (const double bad : {not_a_number, double{INFINITY}}) {
+      Case c{.sizes = {1, 100, 100, 1, 1, 16, 16}, .options = {.scale = 0.3, .causal = true}, .kind = kind};
+      for (int i = 0; i < 100; ++i) c.query_document_ids.push_back(i >= 37 && i < 80);  // document 1 in the middle of 0
+      c.key_document_ids = c.query_document_ids;
+      c.fill();
+      const Results clean = attend<float>(c);
+      for (Numbers* x : {&c.operands.query, &c.operands.key, &c.operands.value, &c.output_gradient})
+        std::fill_n(x->begin() + 40 * 16, 16, bad);  // token 40
+      const Results dirty = attend<float>(c);
+      const auto untouched = [&](const Numbers& a, const Numbers& b) {
+        for (size_t i = 0; i < a.size(); ++i)
+          if (const size_t token = i / 16; token < 37 || token >= 80) CHECK(a[i] == b[i]);
+      };
+      untouched(dirty.output, clean.output), untouched(dirty.gradients.query, clean.gradients.query);
+      untouched(dirty.gradients.key, clean.gradients.key), untouched(dirty.gradients.value, clean.gradients.value);
+      for (size_t i = 37 * 16; i < 40 * 16; ++i) CHECK(dirty.output[i] == clean.output[i]);  // before it, by causality
+      if (kind != Kind::relu) CHECK(!std::isfinite(dirty.output[40 * 16]));                  // relu may skip NaN
+    }
+}
+
+TEST_CASE("attend: dropout keeps the mean and the share it was told to") {
+  Case c{.sizes = {2, 200, 300, 2, 2, 4, 1}, .options = {.scale = 0, .dropout = 0.25}};
+  c.options.random_key = RandomKey{3, 4};
+  c.fill();
+  std::fill(c.operands.value.begin(), c.operands.value.end(), 1.);  // o_i = (number kept) / (0.75 * 300)
+  double mean = 0, square = 0;
+  const Numbers output = attend<float>(c).output;
+  for (const double o : output) mean += o / static_cast<double>(output.size());
+  for (const double o : output) square += (o - mean) * (o - mean) / static_cast<double>(output.size());
+  CHECK(std::abs(mean - 1) < 0.005);                         // standard error 0.0012
+  CHECK(std::abs(square / (0.25 / 0.75 / 300) - 1) < 0.25);  // independent draws: their variance
+}
+
+TEST_CASE("attend: a feed-forward is attention over weights") {
+  const int64_t tokens = 37, width = 20, hidden = 130;
+  Case c{.sizes = {1, tokens, hidden, 1, 1, width, width}, .kind = Kind::gelu_tanh};
+  c.fill();
+  for (Numbers* x : {&c.operands.query, &c.operands.key, &c.operands.value})
+    for (double& e : *x) e *= 0.5;
+  Numbers y(c.operands.query.size()), dx = y, dw_in(c.operands.key.size()), dw_out = dw_in;
+  const auto at = [&](int64_t row, int64_t column) { return static_cast<size_t>(row * width + column); };
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t n = 0; n < hidden; ++n) {
+      double z = 0, dh = 0;
+      for (int64_t d = 0; d < width; ++d)
+        z += c.operands.query[at(t, d)] * c.operands.key[at(n, d)],
+            dh += c.output_gradient[at(t, d)] * c.operands.value[at(n, d)];
+      const Slope<double> f = evaluate(Kind::gelu_tanh, z);
+      for (int64_t d = 0; d < width; ++d) {
+        y[at(t, d)] += f.value * c.operands.value[at(n, d)], dw_out[at(n, d)] += f.value * c.output_gradient[at(t, d)];
+        dx[at(t, d)] += dh * f.derivative * c.operands.key[at(n, d)],
+            dw_in[at(n, d)] += dh * f.derivative * c.operands.query[at(t, d)];
+      }
+    }
+  const Results r = attend<double>(c);
+  CHECK(difference(r.output, y) <= 1e-12);
+  CHECK(difference(r.gradients.query, dx) <= 1e-12);
+  CHECK(difference(r.gradients.key, dw_in) <= 1e-12);
+  CHECK(difference(r.gradients.value, dw_out) <= 1e-12);
+}
+
+TEST_CASE("attend: large scores, underflow and skipped tiles") {
+  Case c{.sizes = {1, 64, 300, 1, 1, 16, 16}, .options = {.scale = 40}};
+  c.fill();
+  const Results r = attend<double>(c), expected = plain(c);  // scores of some hundreds
+  CHECK(difference(r.output, expected.output) <= 1e-11);
+  CHECK(difference(r.gradients.key, expected.gradients.key) <= 1e-10);
+  CHECK(difference(r.entropy, expected.entropy) <= 1e-11);
+  const Results narrow = attend<float>(c);
+  for (const double share : narrow.zero_share) CHECK(share > 0.5);
+  CHECK(difference(narrow.sum, Numbers(64, 1.)) < 1e-4);  // the rounding of scores of some hundreds
+
+  c.kind = Kind::relu, c.options.scale = 0.25;
+  for (size_t i = 0; i < c.operands.query.size(); ++i) c.operands.query[i] = std::abs(c.operands.query[i]);
+  for (size_t i = 128 * 16; i < c.operands.key.size(); ++i)
+    c.operands.key[i] = -std::abs(c.operands.key[i]);  // beyond the first tile: nothing positive
+  tiles_pulled_back = 0;
+  check_equal(c, attend<double>(c), plain(c), 1e-12);
+  CHECK(tiles_pulled_back == 1);
+}
+
+TEST_CASE("attend: gradients that nobody wants, and empty sizes") {
+  Case c{.sizes = {1, 20, 30, 1, 1, 16, 16}};
+  c.fill();
+  const Results all = attend<double>(c);
+  const AttendInputs<double> inputs{
+      {c.operands.query.data(), 16}, {c.operands.key.data(), 16}, {c.operands.value.data(), 16}};
+  Numbers output(c.operands.query.size()), log_sum(20), dk(c.operands.key.size());
+  attend_forward<double>(c.sizes, {}, {}, inputs, {output.data(), 16}, log_sum.data());
+  attend_backward<double>(c.sizes, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
+                          {.key = {dk.data(), 16}});
+  CHECK(dk == all.gradients.key);
+
+  Numbers dq(c.operands.query.size(), not_a_number);
+  const AttendSizes no_keys{1, 20, 0, 1, 1, 16, 16}, no_queries{1, 0, 30, 1, 1, 16, 16};
+  attend_forward<double>(no_keys, {}, {}, inputs, {output.data(), 16}, log_sum.data());
+  attend_backward<double>(no_keys, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
+                          {.query = {dq.data(), 16}});
+  CHECK(output == Numbers(output.size()));
+  CHECK(dq == Numbers(dq.size()));
+  attend_backward<double>(no_queries, {}, {}, inputs, {output.data(), 16}, log_sum.data(),
+                          {c.output_gradient.data(), 16}, {.key = {dk.data(), 16}});
+  CHECK(dk == Numbers(dk.size()));
+}
+
+TEST_CASE("attend: what does not fit is named") {
+  const auto error = [](AttendSizes s, AttendOptions o, int64_t stride = 64) {
+    std::vector<float> x(64 * 64);
+    return error_of([&] {
+      attend_forward<float>(s, o, {}, {{x.data(), stride}, {x.data(), 64}, {x.data(), 64}}, {x.data(), 64}, x.data());
+    });
+  };
+  const AttendSizes good{1, 4, 4, 2, 2, 16, 16};
+  const int32_t documents[4] = {}, long_length = 5;
+  CHECK(error(good, {}) == "no error");
+  CHECK(error({1, 4, 4, 3, 2, 16, 16}, {}) == "attend: query heads (3) must be a multiple of key heads (2)");
+  CHECK(error({1, 4, 4, 2, 2, 0, 16}, {}) == "attend: head size (0) and value size (16) must be at least 1");
+  CHECK(error({1, -4, 4, 2, 2, 16, 16}, {}) == "attend: batch (1), queries (-4) and keys (4) must not be negative");
+  CHECK(error(good, {}, 31) == "attend: queries have a stride of 31; a token of 2 heads of 16 has 32 elements");
+  CHECK(error(good, {.window = -1}) == "attend: window is -1; a number of keys is needed, or 0 for none");
+  CHECK(error(good, {.dropout = 1}) == "attend: dropout is 1; a share in [0, 1) is needed");
+  CHECK(error(good, {.key_lengths = &long_length}) ==
+        "attend: length 5 of sequence 0 is outside [0, 4], the number of keys");
+  CHECK(error(good, {.key_document_ids = documents}) ==
+        "attend: documents of keys are given without those of queries; both or none are needed");
+  CHECK(error_of([] { use_attend_instruction_set("mmx"); }) ==
+        "attend: no instruction set 'mmx'; there are avx2 and avx512");
+}
+
+}  // namespace orrery

@@ -1,0 +1,177 @@
+#include "engine/autograd/autograd.h"
+
+#include <doctest/doctest.h>
+
+#include "engine/autograd/recompute.h"
+#include "engine/ops/ops.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+Tensor leaf(const Shape& shape, int seed) { return random_tensor(shape, seed).set_requires_grad(); }
+
+struct NoBackward {
+  static constexpr const char* name = "no_backward";
+  Tensor forward(Saved&, const Tensor& x) const { return x.clone(); }
+};
+struct ReturnsInput {
+  static constexpr const char* name = "returns_input";
+  Tensor forward(Saved&, const Tensor& x) const { return x; }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {dy}; }
+};
+struct Halves {  // two outputs: x / 2 and 3 x
+  static constexpr const char* name = "halves";
+  std::array<Tensor, 2> forward(Saved&, const Tensor& x) const { return {scale(x, 0.5), scale(x, 3)}; }
+  Gradients<1> backward(const Saved&, const std::array<Tensor, 2>& dy) const {
+    if (!dy[0] || !dy[1]) return {dy[0] ? scale(dy[0], 0.5) : scale(dy[1], 3)};
+    return {scale(dy[0], 0.5) + scale(dy[1], 3)};
+  }
+};
+struct TakesOver {  // writes its gradient over what it kept, if it may
+  static constexpr const char* name = "takes_over";
+  static inline const void* written = nullptr;
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.save(x);
+    return sum(x);
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor&) const {
+    const Tensor dx = saved.take(0);
+    written = dx.raw();
+    dx.copy_from(Tensor::full(dx.shape(), 1, dx.dtype()));
+    return {dx};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gradients of a small expression, used several times") {
+  const Tensor x = leaf({3}, 1), y = leaf({3}, 2);
+  const Tensor z = x * y + x;
+  backward(z * z, Tensor::full({3}, 1, Dtype::f64));
+  for (int i = 0; i < 3; ++i) {
+    const double a = x.to_vector()[i], b = y.to_vector()[i], w = a * b + a;
+    CHECK(x.grad().to_vector()[i] == doctest::Approx(2 * w * (b + 1)));
+    CHECK(y.grad().to_vector()[i] == doctest::Approx(2 * w * a));
+  }
+}
+
+TEST_CASE("gradients accumulate over calls of backward") {
+  const Tensor x = leaf({2}, 1);
+  sum(x * 3.0).backward();
+  sum(x * 4.0).backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{7, 7});
+  x.zero_grad();
+  CHECK(!x.grad());
+}
+
+TEST_CASE("a shared gradient is not written into: both inputs of an addition get their own") {
+  const Tensor x = leaf({2}, 1), y = leaf({2}, 2);
+  sum(x + y).backward();
+  sum(x * 5.0).backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{6, 6});
+  CHECK(y.grad().to_vector() == std::vector<double>{1, 1});
+}
+
+TEST_CASE("a gradient with a fixed place is written there, first over what it held") {
+  const Tensor x = leaf({2}, 1), home = Tensor::full({2}, 99, Dtype::f64);
+  x.body()->gradient = home;
+  x.body()->gradient_at_home = true;
+  x.zero_grad();
+  sum(x * 3.0).backward();
+  CHECK(home.to_vector() == std::vector<double>{3, 3});
+  sum(x * 4.0).backward();
+  CHECK(home.to_vector() == std::vector<double>{7, 7});
+  x.zero_grad();
+  CHECK(x.grad().to_vector() == std::vector<double>{0, 0});
+}
+
+TEST_CASE("several outputs; an unused one has no gradient") {
+  const Tensor x = leaf({2}, 1);
+  const auto both = record(Halves{}, x);
+  sum(both[0] + both[1]).backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{3.5, 3.5});
+  const Tensor y = leaf({2}, 1);
+  sum(record(Halves{}, y)[1]).backward();
+  CHECK(y.grad().to_vector() == std::vector<double>{3, 3});
+}
+
+TEST_CASE("a chain of 200,000 additions is recorded, differentiated and freed") {
+  const Tensor x = leaf({1}, 1);
+  Tensor y = x;
+  for (int i = 0; i < 200000; ++i) y = y + x;
+  y.backward();
+  CHECK(x.grad().item() == 200001);
+  Tensor z = x;
+  for (int i = 0; i < 200000; ++i) z = z + 1.0;  // freed without backward
+}
+
+TEST_CASE("an operation without a backward throws when recorded, naming itself") {
+  const Tensor x = leaf({2}, 1);
+  CHECK_THROWS_WITH_AS(record(NoBackward{}, x),
+                       "no_backward: has no backward, and an input wants a gradient; detach() it or run under NoGrad",
+                       Error);
+  const NoGrad guard;
+  CHECK(record(NoBackward{}, x).to_vector() == x.to_vector());
+}
+
+TEST_CASE("misuse is answered with a sentence") {
+  const Tensor x = leaf({2}, 1);
+  CHECK_THROWS_WITH_AS(record(ReturnsInput{}, x),
+                       "returns_input: forward returned its input itself; return x.detach(), which shares the numbers",
+                       Error);
+  const Tensor y = sum(exp(x));
+  y.backward();
+  CHECK_THROWS_WITH_AS(y.backward(),
+                       "backward: the graph of sum has been freed by an earlier backward; run forward again", Error);
+  const Tensor kept = x.detach().clone(), w = leaf({2}, 3), z = sum(w * kept);
+  kept.mutable_data<double>()[0] = 5;
+  CHECK_THROWS_WITH_AS(z.backward(),
+                       "backward: multiply kept a value of shape (2) that has been changed in place since; change a "
+                       "clone() of it instead",
+                       Error);
+  CHECK_THROWS_WITH_AS(exp(x).backward(), "backward: the tensor has 2 elements; give backward(y, dy) a gradient for it",
+                       Error);
+  CHECK_THROWS_WITH_AS(sum(x.detach()).backward(),
+                       "backward: the tensor was not computed from anything that requires a gradient", Error);
+  CHECK_THROWS_WITH_AS(exp(x).set_requires_grad(),
+                       "set_requires_grad: the tensor is the result of a recorded operation; detach() it first", Error);
+}
+
+TEST_CASE("backward may overwrite a kept value that nobody else owns") {
+  const Tensor x = leaf({4}, 1);
+  const Tensor kept_elsewhere = exp(x);
+  record(TakesOver{}, kept_elsewhere).backward();
+  CHECK(TakesOver::written != kept_elsewhere.raw());
+  const void* place = nullptr;
+  const Tensor loss = [&] {
+    const Tensor temporary = x + 1.0;
+    place = temporary.raw();
+    return record(TakesOver{}, temporary);
+  }();
+  loss.backward();
+  CHECK(TakesOver::written == place);
+}
+
+TEST_CASE("checkpoint computes again instead of keeping, with the same gradients, parameters included") {
+  const Tensor x = leaf({3}, 1), w = leaf({3}, 2);
+  const auto f = [&](const Tensor& t) { return exp(t * w) * t; };
+  sum(f(x)).backward();
+  const Tensor dx = x.grad().clone(), dw = w.grad().clone();
+  x.zero_grad(), w.zero_grad();
+  sum(recompute(f, x)).backward();
+  CHECK(largest_difference(x.grad(), dx) == 0);
+  CHECK(largest_difference(w.grad(), dw) == 0);
+  w.zero_grad();
+  sum(recompute(f, x.detach())).backward();  // the input wants none, the parameter inside does
+  CHECK(largest_difference(w.grad(), dw) == 0);
+}
+
+TEST_CASE("nothing is recorded under NoGrad") {
+  const Tensor x = leaf({2}, 1);
+  const NoGrad guard;
+  CHECK(!exp(x).requires_grad());
+}

@@ -1,0 +1,161 @@
+// Products of bf16: the elements as they are, sums in f32, one rounding at the end.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/parallel.h"
+#include "engine/matmul/matmul.h"
+#include "tests/support/product_kernels.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::testing;
+
+namespace {
+
+std::vector<bf16> rounded(const std::vector<double>& x) {
+  std::vector<bf16> y;
+  for (const double e : x) y.push_back(bf16(static_cast<float>(e)));
+  return y;
+}
+template <class T>
+std::vector<float> widened(const std::vector<T>& x) {
+  std::vector<float> y;
+  for (const T e : x) y.push_back(static_cast<float>(e));
+  return y;
+}
+std::vector<bf16> irregular(int64_t count, int seed) { return rounded(random_tensor({count}, seed).to_vector()); }
+
+struct Operands {
+  std::vector<bf16> a, b, c, bias, residual;
+  explicit Operands(const Product& p)
+      : a(irregular((p.share_a ? 1 : p.batch) * p.m * p.k, 1)),
+        b(irregular((p.share_b ? 1 : p.batch) * p.k * p.n, 2)),
+        c(irregular(p.batch * p.m * p.n, 3)),
+        bias(irregular(p.n, 4)),
+        residual(irregular(p.batch * p.m * p.n, 5)) {}
+};
+
+// A product of bf16 has the bits of the f32 product of the same numbers, whose own tests say that it is right.
+void check_product(Product p) {
+  CAPTURE(p.m);
+  CAPTURE(p.n);
+  CAPTURE(p.k);
+  CAPTURE(p.transpose_a);
+  CAPTURE(p.transpose_b);
+  CAPTURE(p.accumulate);
+  const Operands x(p);
+  const std::vector<float> a = widened(x.a), b = widened(x.b), bias = widened(x.bias), residual = widened(x.residual);
+  std::vector<float> expected = widened(x.c), wide = expected;
+  std::vector<bf16> c = x.c;
+  multiply<float>(Device::cpu, p, a.data(), b.data(), {expected.data()},
+                  {.bias = bias.data(), .residual = residual.data()});
+  multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {wide.data()},
+                 {.bias = bias.data(), .residual = residual.data()});
+  CHECK(wide == expected);
+
+  // Into bf16 the old C is added to the complete sum, and not a block of k after another to it.
+  const bool accumulate = std::exchange(p.accumulate, false);
+  std::vector<float> sums(c.size());
+  multiply<float>(Device::cpu, p, a.data(), b.data(), {sums.data()});
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (accumulate) sums[i] += static_cast<float>(c[i]);
+    sums[i] += bias[i % bias.size()];
+    sums[i] += residual[i];
+  }
+  p.accumulate = accumulate;
+  multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {c.data()},
+                 {.bias = x.bias.data(), .residual = x.residual.data()});
+  CHECK(widened(c) == widened(rounded({sums.begin(), sums.end()})));
+}
+void check_forms(Product p) {
+  for (int form = 0; form < 8; ++form) {
+    p.transpose_a = form & 1, p.transpose_b = form & 2, p.accumulate = form & 4;
+    check_product(p);
+  }
+}
+
+struct Seen {
+  std::vector<bf16>* c;
+  std::vector<bf16> values;
+  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, bf16* c) {
+    Seen& my = *static_cast<Seen*>(const_cast<void*>(object));
+    const int64_t at = c - my.c->data();
+    CHECK(at == row * 70 + column);
+    for (int64_t i = 0; i < columns; ++i) my.values[static_cast<size_t>(at + i)] = c[i];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("matmul of bf16: sizes about those of a panel, in all forms") {
+  with_all_kernels([] {
+    for (const int64_t m : {1, 8, 17})
+      for (const int64_t n : {1, 15, 48, 97})
+        for (const int64_t k : {0, 1, 17, 33}) check_forms({.m = m, .n = n, .k = k});
+  });
+}
+
+TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches and shared sides") {
+  with_all_kernels([] {
+    check_forms({.m = 70, .n = 193, .k = 513});
+    check_forms({.m = 259, .n = 300, .k = 150});
+    check_product({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
+    check_product({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
+    for (const bool share : {false, true})
+      check_forms({.m = 11, .n = 53, .k = 19, .batch = 3, .share_a = share, .share_b = !share});
+  });
+}
+
+TEST_CASE("matmul of bf16: what is added is not rounded in between") {
+  with_all_kernels([] {  // each three quarters by itself is lost beside 256
+    const bf16 one(1.f), part(0.75f);
+    bf16 c(256.f);
+    multiply<bf16>(Device::cpu, {.m = 1, .n = 1, .k = 1, .accumulate = true}, &one, &part, {&c},
+                   {.bias = &part, .residual = &part});
+    CHECK(static_cast<float>(c) == 258.f);
+  });
+}
+
+TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they keep") {
+  with_all_kernels([] {
+    const Product p{.m = 40, .n = 170, .k = 30, .transpose_b = true, .part_columns = {70, 0, 100}};
+    const Operands x(p);
+    Product whole = p;
+    whole.part_columns = {};
+    std::vector<bf16> left(40 * 70), none, right(40 * 100), all(40 * 170);
+    multiply<bf16>(Device::cpu, whole, x.a.data(), x.b.data(), {all.data()}, {.bias = x.bias.data()});
+    multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {left.data(), none.data(), right.data()},
+                   {.bias = x.bias.data()});
+    bool equal = true;
+    for (int64_t r = 0; r < 40; ++r)
+      for (int64_t i = 0; i < 170; ++i)
+        equal = equal && (i < 70 ? left[r * 70 + i] : right[r * 100 + i - 70]).bits == all[r * 170 + i].bits;
+    CHECK(equal);
+
+    std::vector<bf16> c(40 * 70);
+    Seen seen{&c, std::vector<bf16>(c.size())};
+    multiply<bf16>(Device::cpu, {.m = 40, .n = 70, .k = 30}, x.a.data(), x.b.data(), {c.data()}, {&seen, Seen::row});
+    CHECK(widened(seen.values) == widened(c));
+  });
+}
+
+TEST_CASE("matmul of bf16: the same bits for any number of threads") {
+  const int before = thread_count();
+  with_all_kernels([&] {
+    const Product p{.m = 600, .n = 500, .k = 300};
+    const Operands x(p);
+    std::vector<float> first;
+    for (const int threads : {1, 2, 3}) {
+      set_thread_count(threads);
+      std::vector<bf16> c(x.c.size());
+      multiply<bf16>(Device::cpu, p, x.a.data(), x.b.data(), {c.data()});
+      if (first.empty()) first = widened(c);
+      CHECK(widened(c) == first);
+    }
+  });
+  set_thread_count(before);
+}

@@ -1,0 +1,285 @@
+#include "engine/matmul/matmul.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/parallel.h"
+#include "tests/support/product_kernels.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::testing;
+
+namespace {
+
+template <class T>
+using Numbers = std::vector<T>;
+
+template <class T>
+Numbers<T> numbers_of(const Tensor& x) {
+  const std::vector<double> values = x.to_vector();
+  return Numbers<T>(values.begin(), values.end());
+}
+template <class T>
+Numbers<T> whole(int64_t count, int seed) {
+  return numbers_of<T>(whole_numbers({count}, seed));
+}
+template <class T>
+Numbers<T> irregular(int64_t count, int seed) {
+  return numbers_of<T>(random_tensor({count}, seed));
+}
+
+// The definition.
+template <class T>
+Numbers<T> by_hand(const Product& p, const Numbers<T>& a, const Numbers<T>& b, Numbers<T> c) {
+  for (int64_t s = 0; s < p.batch; ++s) {
+    const T* const x = a.data() + (p.share_a ? 0 : s * p.m * p.k);
+    const T* const y = b.data() + (p.share_b ? 0 : s * p.k * p.n);
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        T sum = 0;
+        for (int64_t k = 0; k < p.k; ++k)
+          sum += x[p.transpose_a ? k * p.m + i : i * p.k + k] * y[p.transpose_b ? j * p.k + k : k * p.n + j];
+        T& element = c[(s * p.m + i) * p.n + j];
+        element = p.accumulate ? element + sum : sum;
+      }
+  }
+  return c;
+}
+
+template <class T>
+Numbers<T> multiplied(const Product& p, const Numbers<T>& a, const Numbers<T>& b, Numbers<T> c) {
+  multiply<T>(Device::cpu, p, a.data(), b.data(), {c.data()});
+  return c;
+}
+
+// Whole numbers: any order of the sums gives the same.
+template <class T>
+void check_product(const Product& p) {
+  CAPTURE(p.m);
+  CAPTURE(p.n);
+  CAPTURE(p.k);
+  CAPTURE(p.transpose_a);
+  CAPTURE(p.transpose_b);
+  CAPTURE(p.accumulate);
+  const Numbers<T> a = whole<T>((p.share_a ? 1 : p.batch) * p.m * p.k, 1);
+  const Numbers<T> b = whole<T>((p.share_b ? 1 : p.batch) * p.k * p.n, 2), c = whole<T>(p.batch * p.m * p.n, 3);
+  CHECK(multiplied(p, a, b, c) == by_hand(p, a, b, c));
+}
+
+void check_forms(Product p) {
+  for (int form = 0; form < 8; ++form) {
+    p.transpose_a = form & 1, p.transpose_b = form & 2, p.accumulate = form & 4;
+    check_product<float>(p);
+    check_product<double>(p);
+  }
+}
+
+// What an epilogue was told, and what it saw.
+struct Seen {
+  std::vector<std::vector<int>> times;     // per part and element
+  std::vector<std::vector<float>> values;  // at that moment
+  std::vector<int64_t> columns;            // of the parts
+  std::vector<float*> c;
+  bool in_place = true;
+  static void row(const void* object, int part, int64_t row, int64_t column, int64_t columns, float* c) {
+    Seen& my = *static_cast<Seen*>(const_cast<void*>(object));
+    const auto i = static_cast<size_t>(part);
+    const int64_t at = row * my.columns[i] + column;
+    if (c != my.c[i] + at) my.in_place = false;
+    for (int64_t e = 0; e < columns; ++e) my.times[i][at + e] += 1, my.values[i][at + e] = c[e];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("matmul: sizes about those of a panel, in all forms") {
+  with_all_kernels([] {
+    for (const int64_t m : {1, 7, 8, 9, 17})
+      for (const int64_t n : {1, 8, 15, 17, 24, 32, 47, 48, 49, 97})
+        for (const int64_t k : {0, 1, 8, 17, 33}) check_forms({.m = m, .n = n, .k = k});
+  });
+}
+
+TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
+  with_all_kernels([] {
+    check_forms({.m = 513, .n = 50, .k = 20});
+    check_forms({.m = 20, .n = 193, .k = 513});
+    check_forms({.m = 33, .n = 385, .k = 257});
+    check_forms({.m = 9, .n = 49, .k = 1025});
+    check_forms({.m = 259, .n = 300, .k = 150});
+    check_product<float>({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
+    check_product<float>({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
+  });
+}
+
+TEST_CASE("matmul: batches, with one side shared") {
+  with_all_kernels([] {
+    for (const bool share_a : {false, true})
+      for (const bool share_b : {false, true})
+        check_forms({.m = 11, .n = 53, .k = 19, .batch = 3, .share_a = share_a, .share_b = share_b});
+  });
+}
+
+TEST_CASE("matmul: the epilogue sees every element of every part once, complete and in its place") {
+  with_all_kernels([] {
+    for (const bool accumulate : {false, true}) {
+      const Product p{.m = 531,
+                      .n = 700,
+                      .k = 600,
+                      .transpose_b = true,
+                      .accumulate = accumulate,
+                      .part_columns = {401, 0, 98, 201}};
+      const Numbers<float> a = whole<float>(p.m * p.k, 1), b = whole<float>(p.k * p.n, 2);
+      Product one = p;
+      one.part_columns = {};
+      const Numbers<float> expected = by_hand(one, a, b, Numbers<float>(p.m * p.n, accumulate ? 2.f : 0.f));
+      std::vector<Numbers<float>> c;
+      Seen seen;
+      for (const int64_t columns : p.part_columns) {
+        c.emplace_back(p.m * columns, 2.f);
+        seen.columns.push_back(columns);
+        seen.times.emplace_back(p.m * columns), seen.values.emplace_back(p.m * columns);
+      }
+      for (Numbers<float>& part : c) seen.c.push_back(part.data());
+      multiply<float>(Device::cpu, p, a.data(), b.data(), {seen.c[0], seen.c[1], seen.c[2], seen.c[3]},
+                      {&seen, Seen::row});
+      CHECK(seen.in_place);
+      int64_t first = 0;
+      for (size_t i = 0; i < 4; ++i) {
+        CHECK(seen.times[i] == std::vector<int>(c[i].size(), 1));
+        CHECK(seen.values[i] == c[i]);
+        bool right = true;
+        for (int64_t r = 0; r < p.m; ++r)
+          for (int64_t e = 0; e < seen.columns[i]; ++e)
+            right = right && c[i][r * seen.columns[i] + e] == expected[r * p.n + first + e];
+        CHECK(right);
+        first += seen.columns[i];
+      }
+    }
+  });
+}
+
+TEST_CASE("matmul: bias and residual are added to every element, and then the function sees it") {
+  with_all_kernels([] {
+    const Product p{.m = 37, .n = 100, .k = 20, .batch = 2, .accumulate = true};
+    const Numbers<float> a = whole<float>(p.batch * p.m * p.k, 1), b = whole<float>(p.batch * p.k * p.n, 2);
+    const Numbers<float> bias = whole<float>(p.n, 3), residual = whole<float>(p.batch * p.m * p.n, 4);
+    Numbers<float> c(residual.size(), 2.f), expected = by_hand(p, a, b, c);
+    for (size_t i = 0; i < c.size(); ++i) expected[i] += bias[i % static_cast<size_t>(p.n)] + residual[i];
+    Seen seen{{std::vector<int>(c.size())}, {Numbers<float>(c.size())}, {p.n}, {c.data()}};
+    multiply<float>(Device::cpu, p, a.data(), b.data(), {c.data()},
+                    {.object = &seen, .row = Seen::row, .bias = bias.data(), .residual = residual.data()});
+    CHECK(c == expected);
+    CHECK(seen.values[0] == expected);
+  });
+}
+
+TEST_CASE("matmul: the bias of several outputs is counted over the product's columns") {
+  with_all_kernels([] {
+    const Product p{.m = 3, .n = 60, .k = 0, .part_columns = {50, 10}};
+    const Numbers<float> bias = whole<float>(p.n, 3);
+    Numbers<float> left(150), right(30);
+    multiply<float>(Device::cpu, p, nullptr, nullptr, {left.data(), right.data()}, {.bias = bias.data()});
+    for (int64_t i = 0; i < 150; ++i) CHECK(left[i] == bias[i % 50]);
+    for (int64_t i = 0; i < 30; ++i) CHECK(right[i] == bias[50 + i % 10]);
+  });
+}
+
+TEST_CASE("matmul: outputs that do not fit are named") {
+  float c = 0;
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 5, .k = 1, .part_columns = {2, 2}}, &c, &c, {&c, &c}),
+                       "matmul: the columns of the outputs add up to 4, the product has 5", Error);
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 1, .k = 1}, &c, &c, {}),
+                       "matmul: 0 outputs; 1 to 4 are possible", Error);
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 2, .k = 1, .part_columns = {1, 1}}, &c, &c, {&c, &c},
+                                       {.residual = &c}),
+                       "matmul: a residual has the shape of one output, not of 2", Error);
+}
+
+#if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
+TEST_CASE("matmul: a product on a GPU needs a build with CUDA") {
+  float c = 0;
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cuda, {.m = 1, .n = 1, .k = 1}, &c, &c, {&c}),
+                       "matmul: built without CUDA (configure with -DORRERY_CUDA=ON)", Error);
+}
+#endif
+
+TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty inner size") {
+  with_all_kernels([] {
+    const Product p{.m = 3, .n = 5, .k = 0, .batch = 4};
+    Numbers<float> c(60, 7.f);
+    Seen seen{{std::vector<int>(60)}, {Numbers<float>(60, 1.f)}, {5}, {c.data()}};
+    multiply<float>(Device::cpu, p, nullptr, nullptr, {c.data()}, {&seen, Seen::row});
+    CHECK(c == Numbers<float>(60, 0.f));
+    CHECK(seen.in_place);
+    CHECK(seen.times[0] == std::vector<int>(60, 1));
+  });
+}
+
+TEST_CASE("matmul: NaN and infinity reach their row or column and no other") {
+  with_all_kernels([] {
+    for (const bool transposed : {false, true}) {
+      const Product p{.m = 21, .n = 75, .k = 40, .transpose_a = transposed, .transpose_b = transposed};
+      Numbers<float> a(p.m * p.k, 1.f), b(p.k * p.n, 2.f);
+      a[transposed ? 3 * p.m + 20 : 20 * p.k + 3] = std::numeric_limits<float>::quiet_NaN();
+      b[transposed ? 74 * p.k + 5 : 5 * p.n + 74] = std::numeric_limits<float>::infinity();
+      const Numbers<float> c = multiplied(p, a, b, Numbers<float>(p.m * p.n));
+      int wrong = 0;
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < p.n; ++j) {
+          const float value = c[i * p.n + j];
+          const bool right = i == 20 ? std::isnan(value) : j == 74 ? std::isinf(value) : value == 80;
+          wrong += !right;
+        }
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+TEST_CASE("matmul: old contents are not read unless they are added to") {
+  with_all_kernels([] {
+    const Product p{.m = 10, .n = 50, .k = 3};
+    const Numbers<float> nan(p.m * p.n, std::numeric_limits<float>::quiet_NaN());
+    CHECK(multiplied(p, Numbers<float>(30, 1.f), Numbers<float>(150, 1.f), nan) == Numbers<float>(500, 3.f));
+  });
+}
+
+TEST_CASE("matmul: the same bits for any number of threads") {
+  const int before = thread_count();
+  with_all_kernels([&] {
+    const Product p{.m = 600, .n = 500, .k = 700};
+    const Numbers<float> a = irregular<float>(p.m * p.k, 1), b = irregular<float>(p.k * p.n, 2), c(p.m * p.n);
+    set_thread_count(1);
+    const Numbers<float> alone = multiplied(p, a, b, c);
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      CHECK(multiplied(p, a, b, c) == alone);
+    }
+  });
+  set_thread_count(before);
+}
+
+TEST_CASE("matmul: an element's bits depend on its row, its column and the inner size alone") {
+  if (std::string(product_kernels()) != "avx512") return;
+  const Product p{.m = 530, .n = 260, .k = 900}, corner{.m = 5, .n = 3, .k = 900};
+  const Numbers<float> a = irregular<float>(p.m * p.k, 1), b = irregular<float>(p.k * p.n, 2);
+  const Numbers<float> all = multiplied(p, a, b, Numbers<float>(p.m * p.n));
+  const int64_t row = 521, column = 250;
+  const Numbers<float> rows(a.begin() + row * p.k, a.begin() + (row + corner.m) * p.k);
+  Numbers<float> columns;
+  for (int64_t k = 0; k < p.k; ++k)
+    for (int64_t j = 0; j < corner.n; ++j) columns.push_back(b[k * p.n + column + j]);
+  const Numbers<float> few = multiplied(corner, rows, columns, Numbers<float>(corner.m * corner.n));
+  for (int64_t i = 0; i < corner.m; ++i)
+    for (int64_t j = 0; j < corner.n; ++j) CHECK(few[i * corner.n + j] == all[(row + i) * p.n + column + j]);
+}
+
+TEST_CASE("matmul: kernels that do not exist are named") {
+  CHECK_THROWS_WITH_AS(use_product_kernels("mmx"), "matmul: no kernels 'mmx'; there are avx512 and openblas", Error);
+}

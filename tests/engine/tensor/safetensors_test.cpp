@@ -1,0 +1,267 @@
+#include "engine/tensor/safetensors.h"
+
+#include <doctest/doctest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "engine/base/files.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+namespace orrery {
+namespace {
+
+using testing::error_of;
+using testing::Folder;
+
+namespace fs = std::filesystem;
+
+size_t files_in(const Folder& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()));
+}
+
+void put(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+// A file with this header and so many bytes of numbers, all zero.
+std::string file_of(std::string_view header, size_t bytes) {
+  const uint64_t length = header.size();
+  std::string all(8, '\0');
+  std::memcpy(all.data(), &length, 8);
+  return all + std::string(header) + std::string(bytes, '\0');
+}
+
+std::vector<NamedTensor> some_tensors() {
+  return {{"weight", Tensor::from(Shape{2, 3}, {1, -2.5, 3, 4, 5, std::numeric_limits<double>::quiet_NaN()})},
+          {"a \"quoted\\name\"\n é", Tensor::from(Shape{2}, {0.1, -0.2}, Dtype::f64)},
+          {"half", Tensor::from(Shape{3, 1}, {1, 2, 3.14159}, Dtype::bf16)},
+          {"indices", Tensor::from(Shape{4}, std::vector<int32_t>{-1, 0, 7, 2147483647})},
+          {"number", Tensor::from(Shape{}, {42})},
+          {"empty", Tensor::zeros(Shape{0, 5})}};
+}
+
+bool same_bytes(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0);
+}
+
+TEST_CASE("tensors survive writing and reading") {
+  const Folder folder;
+  const std::vector<NamedTensor> tensors = some_tensors();
+  const std::map<std::string, std::string> metadata = {{"format", "pt"}, {"note", "tab\there"}};
+  write_safetensors(folder / "x.safetensors", tensors, metadata);
+  const SafetensorsFile read = read_safetensors(folder / "x.safetensors");
+  CHECK(read.metadata == metadata);
+  REQUIRE(read.tensors.size() == tensors.size());
+  for (const NamedTensor& written : tensors) {
+    bool found = false;
+    for (const NamedTensor& each : read.tensors)
+      if (each.name == written.name) {
+        found = true;
+        CHECK(same_bytes(each.tensor, written.tensor));
+      }
+    CHECK(found);
+  }
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("the bytes of a file") {
+  const Folder folder;
+  const std::vector<NamedTensor> tensors = {{"b", Tensor::from(Shape{1, 2}, {1, 2})},
+                                            {"a", Tensor::zeros(Shape{1}, Dtype::f64)}};
+  write_safetensors(folder / "x", tensors, {{"format", "pt"}});
+  std::string header = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+                       R"("a":{"dtype":"F64","shape":[1],"data_offsets":[8,16]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string expected = file_of(header, 16);
+  const float two[] = {1, 2};
+  std::memcpy(expected.data() + 8 + header.size(), two, 8);
+  CHECK(read_file(folder / "x") == expected);
+  write_safetensors(folder / "y", tensors, {{"format", "pt"}});
+  CHECK(read_file(folder / "y") == expected);
+
+  write_safetensors(folder / "none", {});
+  CHECK(read_file(folder / "none") == file_of("{}      ", 0));
+  CHECK(read_safetensors(folder / "none").tensors.empty());
+  const std::vector<NamedTensor> one = {{"a", Tensor::zeros(Shape{1})}};
+  write_safetensors(folder / "one", one);
+  CHECK(read_safetensors(folder / "one").metadata.empty());
+}
+
+TEST_CASE("tensors that other programs wrote") {
+  const SafetensorsFile golden = read_safetensors(ORRERY_SOURCE_DIR "/tests/golden/layers.safetensors");
+  CHECK(golden.tensors.size() > 50);
+
+  const Folder folder;  // F16, spaces, escapes, another order of the fields
+  std::string bytes =
+      file_of("{ \"\\u0061\\ud83d\\ude00\" : {\"data_offsets\":[0,14],\n\"shape\":[7], \"dtype\":\"F16\"} }", 14);
+  const uint16_t halves[] = {0x3C00, 0xC000, 0x7BFF, 0x0001, 0x8000, 0x7C00, 0x3555};
+  std::memcpy(bytes.data() + bytes.size() - 14, halves, 14);
+  put(folder / "x", bytes);
+  const SafetensorsFile file = read_safetensors(folder / "x");
+  REQUIRE(file.tensors.size() == 1);
+  CHECK(file.tensors[0].name == "a\xF0\x9F\x98\x80");
+  CHECK(file.tensors[0].tensor.dtype() == Dtype::f32);
+  const std::vector<double> expected = {
+      1, -2, 65504, 0x1p-24, -0.0, std::numeric_limits<double>::infinity(), 0.333251953125};
+  CHECK(file.tensors[0].tensor.to_vector() == expected);
+  CHECK(std::signbit(file.tensors[0].tensor.to_vector()[4]));
+}
+
+TEST_CASE("a damaged file is an error with a sentence") {
+  const Folder folder;
+  const std::string path = folder / "x";
+  const auto error = [&](const std::string& bytes) {
+    put(path, bytes);
+    const std::string message = error_of([&] { read_safetensors(path); });
+    CAPTURE(message);
+    const std::string beginning = "safetensors: " + path;
+    return message.starts_with(beginning) ? message.substr(beginning.size()) : message;
+  };
+  const auto damaged = [&](const std::string& header, size_t bytes) { return error(file_of(header, bytes)); };
+  const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  CHECK(damaged(good, 8) == "no error");
+  CHECK(error("") == " is cut short: 0 bytes, not even a header");
+  CHECK(error("1234567") == " is cut short: 7 bytes, not even a header");
+  CHECK(error("some text that is no such file") ==
+        " is not a safetensors file: its header would be 8675467939688574835 bytes long");
+  CHECK(error(file_of(good, 8).substr(0, 20)) ==
+        " is cut short: 20 bytes, the header alone takes 62; it was not copied or written whole");
+  CHECK(damaged(good, 5) == " is cut short: its tensors take 8 bytes, it has 5; it was not copied or written whole");
+  CHECK(damaged(good, 9) == " is damaged: 9 bytes hold its numbers, its tensors take 8");
+  CHECK(damaged("", 0) == " is damaged: the header has no '{' at byte 0");
+  CHECK(damaged("{\"a\":", 0) == " is damaged: the header has no '{' at byte 5");
+  CHECK(damaged("{\"a", 0) == " is damaged: the header ends inside a string");
+  CHECK(damaged(good + "}", 8) == " is damaged: the header goes on after its end, at byte 54");
+  CHECK(damaged("{\"\\x\":{}}", 0) == " is damaged: the header has a wrong escape at byte 4");
+  CHECK(damaged("{\"\\u00g0\":{}}", 0) == " is damaged: the header has a wrong escape at byte 7");
+  CHECK(damaged("{\"\\ud800\":{}}", 0) == " is damaged: the header has half a character at byte 8");
+  CHECK(damaged("{\"\\ud800\\u0041\":{}}", 0) == " is damaged: the header has half a character at byte 14");
+  CHECK(damaged("{\"a\nb\":{}}", 0) == " is damaged: the header has a control character at byte 3");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2]}})", 8) ==
+        " is damaged: 'a' needs dtype, shape and two data_offsets");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8]}})", 8) ==
+        " is damaged: 'a' needs dtype, shape and two data_offsets");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2],"shape":[2]}})", 8) == " is damaged: 'a' has two of shape");
+  CHECK(damaged(R"({"a":{"size":[2]}})", 8) == " is damaged: 'a' has a field 'size'");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8) ==
+        " is damaged: the header has no whole number at byte 29");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}})", 8) ==
+        " is damaged: the number at byte 29 of the header is too large");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8) ==
+        " is damaged: the place of 'a' does not fit its shape");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8) ==
+        " is damaged: the place of 'a' does not fit its shape");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0]}})", 0) ==
+        " is damaged: the place of 'a' does not fit its shape");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}})", 0) ==
+        " is damaged: the place of 'a' does not fit its shape");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4]}})", 4) ==
+        ": 'a' has 7 axes; there can be 6");
+  CHECK(damaged(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4) ==
+        ": 'a' is of dtype U8; there are F32, F64, BF16, F16 and I32");
+  const std::string one = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  CHECK(damaged("{\"a\":" + one + ",\"a\":" + one + "}", 4) == " is damaged: 'a' stands twice");
+  CHECK(damaged("{\"a\":" + one + ",\"b\":" + one + "}", 4) ==
+        " is damaged: 'b' begins at byte 0 of the numbers, where 4 is due");
+  CHECK(damaged(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8) ==
+        " is damaged: 'a' begins at byte 4 of the numbers, where 0 is due");
+}
+
+TEST_CASE("no byte of the header, changed or missing, makes reading crash") {
+  const Folder folder;
+  write_safetensors(folder / "x", some_tensors(), {{"format", "pt"}});
+  const std::string whole = read_file(folder / "x");
+  for (size_t length = 0; length < whole.size(); ++length) {
+    put(folder / "y", std::string_view(whole).substr(0, length));
+    CHECK_THROWS_AS(read_safetensors(folder / "y"), Error);
+  }
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (const char replacement : {'\0', '9', '"', '}', '\xff'}) {
+      std::string changed = whole;
+      changed[at] = replacement;
+      put(folder / "y", changed);
+      try {
+        read_safetensors(folder / "y");
+      } catch (const Error&) {
+      }
+    }
+}
+
+TEST_CASE("files that cannot be read or written") {
+  const Folder folder;
+  CHECK(error_of([&] { read_safetensors(folder / "none"); }) ==
+        "safetensors: cannot read " + (folder / "none") + ": No such file or directory");
+  CHECK(error_of([&] { read_safetensors(folder.path.string()); }) ==
+        "safetensors: cannot read " + folder.path.string() + ": Is a directory");
+  CHECK(error_of([&] { read_file(folder / "none"); }) ==
+        "read: cannot read " + (folder / "none") + ": No such file or directory");
+  CHECK(error_of([&] { read_file(folder.path.string()); }) ==
+        "read: cannot read " + folder.path.string() + ": Is a directory");
+  CHECK(error_of([&] { write_file_atomically(folder / "none/x", "text"); }) ==
+        "write: cannot write " + (folder / "none/x") + ": No such file or directory");
+  CHECK(error_of([&] { sync_folder(folder / "none"); }) ==
+        "write: cannot open the folder " + (folder / "none") + ": No such file or directory");
+  const std::vector<NamedTensor> twice = {{"a", Tensor::zeros(Shape{1})}, {"a", Tensor::zeros(Shape{1})}},
+                                 nothing = {{"a", Tensor()}};
+  CHECK(error_of([&] { write_safetensors(folder / "x", twice); }) ==
+        "safetensors: there are two tensors 'a'; names must differ");
+  CHECK(error_of([&] { write_safetensors(folder / "x", nothing); }) == "safetensors: 'a' is undefined");
+  CHECK(files_in(folder) == 0);
+}
+
+TEST_CASE("a write that fails leaves the file as it was and nothing else") {
+  const Folder folder;
+  const std::string path = folder / "state.json";
+  write_file_atomically(path, "before");
+  CHECK(read_file(path) == "before");
+  CHECK_THROWS_AS(write_file_atomically(path,
+                                        [](FileWriter& file) {
+                                          file.write("half");
+                                          fail("thought better of it");
+                                        }),
+                  Error);
+  CHECK(read_file(path) == "before");
+  CHECK(files_in(folder) == 1);
+
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old = {};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const rlimit small = {1000, old.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const std::string message = error_of([&] { write_file_atomically(path, std::string(5000, 'x')); });
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &old) == 0);
+  std::signal(SIGXFSZ, before);
+  CHECK(message == "write: cannot write " + path + ": File too large");
+  CHECK(read_file(path) == "before");
+  CHECK(files_in(folder) == 1);
+  write_file_atomically(path, "after");
+  CHECK(read_file(path) == "after");
+}
+
+TEST_CASE("a full disk") {
+  const Folder folder;
+  if (::mount("tmpfs", folder.path.string().c_str(), "tmpfs", 0, "size=64k") != 0) {
+    MESSAGE("left out: no right to mount a small disk");
+    return;
+  }
+  const std::vector<NamedTensor> small = {{"a", Tensor::full(Shape{1000}, 1)}},
+                                 large = {{"a", Tensor::full(Shape{100000}, 2)}};
+  write_safetensors(folder / "x", small);
+  CHECK(error_of([&] { write_safetensors(folder / "x", large); }) ==
+        "write: cannot write " + (folder / "x") + ": No space left on device");
+  CHECK(read_safetensors(folder / "x").tensors[0].tensor.to_vector()[999] == 1);
+  CHECK(files_in(folder) == 1);
+  CHECK(::umount(folder.path.string().c_str()) == 0);
+}
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,520 @@
+// Every registered activation is tested here without a word from its author.
+#include "nn/activations/base/activation.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/gradient_check.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::nn;
+using orrery::testing::random_tensor;
+
+namespace {
+
+// ---- what is judged, as plain functions, so that wrong ones can be judged too
+
+struct Curve {
+  std::function<double(double)> value, derivative;
+  std::vector<double> kinks = {};
+};
+struct Worst {
+  double error = 0, x = 0, ours = 0, witness = 0;
+  void see(double at, double a, double b) {
+    const double e = std::fabs(a - b) / std::max(1.0, std::fabs(b));
+    if (!(e <= error)) *this = {std::isnan(e) ? INFINITY : e, at, a, b};
+  }
+};
+std::ostream& operator<<(std::ostream& out, const Worst& w) {
+  return out << "worst at x = " << w.x << ": " << w.ours << " against " << w.witness;
+}
+
+constexpr double quotient_step = 1e-3, end_of_grid = 12;
+std::vector<double> grid(const std::vector<double>& kinks, double distance) {
+  std::vector<double> all;
+  for (double x = -end_of_grid; x <= end_of_grid; x += 0.0371)
+    if (std::all_of(kinks.begin(), kinks.end(), [&](double kink) { return std::fabs(x - kink) > distance; }))
+      all.push_back(x);
+  return all;
+}
+double quotient(const std::function<double(double)>& f, double x) {  // of fourth order
+  constexpr double h = quotient_step;
+  return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
+}
+
+Worst derivative_against_quotient(const Curve& curve) {
+  Worst worst;
+  for (const double x : grid(curve.kinks, 3 * quotient_step))
+    worst.see(x, curve.derivative(x), quotient(curve.value, x));
+  return worst;
+}
+constexpr double quotient_bound = 1e-9;
+
+// How far outside the one-sided slopes the stated slope is, at the worst kink.
+double outside_at_kinks(const Curve& curve) {
+  double worst = 0;
+  for (const double kink : curve.kinks) {
+    constexpr double h = 1e-6;
+    const double left = (curve.value(kink) - curve.value(kink - h)) / h;
+    const double right = (curve.value(kink + h) - curve.value(kink)) / h;
+    const double slope = curve.derivative(kink);
+    worst = std::max({worst, std::min(left, right) - slope, slope - std::max(left, right)});
+  }
+  return worst;
+}
+constexpr double kink_bound = 1e-5;  // the second derivative times h
+
+Curve curve_of(const Activation& f) {
+  return {[f](double x) { return f.value(x); }, [f](double x) { return f.derivative(x); }, f.info().kinks};
+}
+
+// The defaults, and other constants where there are any.
+std::vector<Activation> every_activation() {
+  std::vector<Activation> all;
+  for (const std::string& name : activation_names()) {
+    all.emplace_back(name);
+    for (const ActivationConstant& constant : all.back().info().constants)
+      all.emplace_back(name + "(" + std::string(constant.name) + "=1.7)");
+  }
+  return all;
+}
+
+// ---- how exact f32 must be, in units of the last place of max(|value|, floor) and of max(1, |slope|)
+
+struct Accuracy {
+  double value = 4, slope = 3;
+  double floor = 0;
+};
+Accuracy accuracy_of(const Activation& f) {
+  static const std::map<std::string_view, Accuracy> exceptions = {
+      {"gelu", {.value = 7}},                            // that of the normal distribution
+      {"gelu_tanh", {.value = 110}},                     // the argument of the exponential, up to 100, is rounded
+      {"quick_gelu", {.value = 24}},                     // the same, up to 20
+      {"silu", {.value = 24}},                           // the same, with a beta
+      {"sine", {.value = 16, .slope = 30, .floor = 1}},  // the same, with a frequency
+      {"tanhshrink", {.floor = 1}},                      // cancels near zero, as its file says
+  };
+  const auto found = exceptions.find(f.info().name);
+  return found == exceptions.end() ? Accuracy{} : found->second;
+}
+double unit(double x, int mantissa_bits) {  // in the last place
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  return std::ldexp(1.0, std::max(exponent - mantissa_bits, -125 - mantissa_bits));
+}
+
+template <class T>
+std::vector<T> stored(const std::vector<double>& x) {
+  std::vector<T> all;
+  for (const double v : x) all.push_back(static_cast<T>(static_cast<Arithmetic<T>>(v)));
+  return all;
+}
+template <class T>
+double number(T x) {
+  return static_cast<double>(static_cast<Arithmetic<T>>(x));
+}
+
+template <class T>
+double worst_value_error(const Activation& f, int mantissa_bits) {
+  const std::vector<T> x = stored<T>(grid({}, 0));
+  std::vector<T> y(x.size());
+  f.values(dtype_of<T>, x.data(), y.data(), static_cast<int64_t>(x.size()));
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = f.value(number(x[i]));
+    const double error =
+        std::fabs(number(y[i]) - exact) / unit(std::max(std::fabs(exact), accuracy_of(f).floor), mantissa_bits);
+    worst = std::max(worst, std::isnan(error) ? INFINITY : error);
+  }
+  return worst;
+}
+double worst_slope_error(const Activation& f) {
+  const std::vector<float> x = stored<float>(grid({}, 0)), ones(x.size(), 1.0f);
+  std::vector<float> dx(x.size());
+  f.tile_backward(Dtype::f32, x.data(), ones.data(), nullptr, dx.data(), static_cast<int64_t>(x.size()));
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = f.derivative(x[i]);
+    worst = std::max(worst, std::fabs(dx[i] - exact) / unit(std::max(1.0, std::fabs(exact)), 24));
+  }
+  return worst;
+}
+
+double tolerance(Dtype dtype) { return dtype == Dtype::f64 ? 1e-13 : dtype == Dtype::f32 ? 2e-6 : 1.6e-2; }
+
+void check_near(const Tensor& ours, const std::vector<double>& expected) {
+  const std::vector<double> all = ours.to_vector();
+  REQUIRE(all.size() == expected.size());
+  Worst worst;
+  for (size_t i = 0; i < all.size(); ++i) worst.see(static_cast<double>(i), all[i], expected[i]);
+  CAPTURE(worst);
+  CHECK(worst.error <= tolerance(ours.dtype()));
+}
+
+}  // namespace
+
+TEST_CASE("every activation: the slope is that of the value, by difference quotients") {
+  for (const Activation& f : every_activation()) {
+    const Worst worst = derivative_against_quotient(curve_of(f));
+    INFO(f.spec(), ", ", worst);
+    CHECK(worst.error <= quotient_bound);
+    CHECK(outside_at_kinks(curve_of(f)) <= kink_bound);
+  }
+}
+
+TEST_CASE("every activation: the slope is that of the value, by dual numbers") {
+  for (const Activation& f : every_activation()) {
+    Worst worst;
+    for (const double x : grid(f.info().kinks, 0)) worst.see(x, f.derivative(x), f.derivative_by_dual(x));
+    for (const double x : {0.0, 1e-12, -1e-12, 50.0, -50.0})
+      if (std::find(f.info().kinks.begin(), f.info().kinks.end(), x) == f.info().kinks.end())
+        worst.see(x, f.derivative(x), f.derivative_by_dual(x));
+    INFO(f.spec(), ", ", worst);
+    CHECK(worst.error <= 1e-14);
+  }
+}
+
+TEST_CASE("every activation: the slope from the output agrees with the slope from the input") {
+  int with = 0;
+  for (const Activation& f : every_activation()) {
+    if (!f.has_derivative_from_output()) continue;
+    ++with;
+    std::vector<double> points = grid({}, 0);
+    points.insert(points.end(), f.info().kinks.begin(), f.info().kinks.end());
+    Worst worst;
+    for (const double x : points) worst.see(x, f.derivative_from_output(f.value(x)), f.derivative(x));
+    INFO(f.spec(), ", ", worst);
+    CHECK(worst.error <= 1e-13);
+  }
+  CHECK(with >= 10);
+}
+
+TEST_CASE("every activation: far out it is finite or at its limit, and NaN stays NaN") {
+  for (const Activation& f : every_activation()) {
+    INFO(f.spec());
+    const bool defaults = f.spec() == f.info().name;
+    const std::array<double, 2> ends = {-1e4, 1e4};
+    for (size_t side = 0; side < 2; ++side) {
+      const double x = ends[side], y = f.value(x), limit = f.info().limits[side];
+      CAPTURE(x);
+      CAPTURE(y);
+      CHECK((std::isfinite(y) || y == limit));
+      CHECK((std::isfinite(f.derivative(x)) || !std::isfinite(y)));
+      if (defaults && std::isfinite(limit)) CHECK(std::fabs(y - limit) < 1e-3);
+      if (defaults && std::isinf(limit)) CHECK((std::fabs(y) > 90 && std::signbit(y) == std::signbit(limit)));
+      float narrow = static_cast<float>(x);
+      f.values(Dtype::f32, &narrow, &narrow, 1);
+      CHECK((std::isfinite(narrow) || narrow == static_cast<float>(limit)));
+      bf16 brief(static_cast<float>(x));
+      f.values(Dtype::bf16, &brief, &brief, 1);
+      CHECK((std::isfinite(static_cast<float>(brief)) || static_cast<float>(brief) == static_cast<float>(limit)));
+    }
+    CHECK(std::isnan(f.value(NAN)));
+    float narrow = NAN;
+    f.values(Dtype::f32, &narrow, &narrow, 1);
+    CHECK(std::isnan(narrow));
+    bf16 brief(NAN);
+    f.values(Dtype::bf16, &brief, &brief, 1);
+    CHECK(std::isnan(static_cast<float>(brief)));
+  }
+}
+
+TEST_CASE("every activation: f32 and bf16 are as exact as their table says") {
+  for (const Activation& f : every_activation()) {
+    INFO(f.spec());
+    CHECK(worst_value_error<float>(f, 24) <= accuracy_of(f).value);
+    CHECK(worst_value_error<bf16>(f, 8) <= 0.51);
+    CHECK(worst_slope_error(f) <= accuracy_of(f).slope);
+  }
+}
+
+TEST_CASE("every activation: tensors get the values and slopes of numbers, in every dtype") {
+  for (const Activation& f : every_activation())
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+      INFO(f.spec(), ", ", name(dtype));
+      const Tensor x = scale(random_tensor({3, 5, 7}, 1), 2).to(dtype), dy = random_tensor({3, 5, 7}, 2).to(dtype);
+      const std::vector<double> at = x.to_vector(), g = dy.to_vector();
+      std::vector<double> value, slope;
+      for (size_t i = 0; i < at.size(); ++i)
+        value.push_back(f.value(at[i])), slope.push_back(f.derivative(at[i]) * g[i]);
+      x.set_requires_grad();
+      const Tensor y = f(x);
+      CHECK(y.shape() == x.shape());
+      CHECK(y.dtype() == dtype);
+      check_near(y, value);
+      backward(y, dy);
+      check_near(x.grad(), slope);
+    }
+}
+
+TEST_CASE("every activation: a gate gets both slopes, in every dtype") {
+  for (const Activation& f : every_activation())
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+      INFO(f.spec(), ", ", name(dtype));
+      const Tensor x = scale(random_tensor({4, 9}, 3), 2).to(dtype), up = random_tensor({4, 9}, 4).to(dtype);
+      const Tensor dy = random_tensor({4, 9}, 5).to(dtype);
+      const std::vector<double> at = x.to_vector(), u = up.to_vector(), g = dy.to_vector();
+      std::vector<double> value, dx, dup;
+      for (size_t i = 0; i < at.size(); ++i) {
+        value.push_back(f.value(at[i]) * u[i]);
+        dx.push_back(f.derivative(at[i]) * u[i] * g[i]);
+        dup.push_back(f.value(at[i]) * g[i]);
+      }
+      x.set_requires_grad();
+      up.set_requires_grad();
+      const Tensor y = f.gate(x, up);
+      check_near(y, value);
+      backward(y, dy);
+      check_near(x.grad(), dx);
+      check_near(up.grad(), dup);
+    }
+}
+
+TEST_CASE("every activation: the functions for tiles agree with the operation, in place too") {
+  for (const std::string& name : activation_names()) {
+    INFO(name);
+    const Activation f(name);
+    constexpr int64_t n = 37;
+    const Tensor x = scale(random_tensor({n}, 6), 3).to(Dtype::f32), g = random_tensor({n}, 7).to(Dtype::f32);
+    const Tensor y = Tensor::empty({n}), dx = Tensor::empty({n}), only_dx = Tensor::empty({n});
+    f.values(Dtype::f32, x.raw(), y.mutable_raw(), n);
+    CHECK(y.to_vector() == f(x).to_vector());
+    f.tile_backward(Dtype::f32, x.raw(), g.raw(), y.mutable_raw(), dx.mutable_raw(), n);
+    f.tile_backward(Dtype::f32, x.raw(), g.raw(), nullptr, only_dx.mutable_raw(), n);
+    check_near(y, f(x).to_vector());
+    check_near(only_dx, dx.to_vector());
+    const Tensor place = g.clone();
+    f.tile_backward(Dtype::f32, x.raw(), place.raw(), nullptr, place.mutable_raw(), n);
+    CHECK(place.to_vector() == only_dx.to_vector());
+    const Tensor own = x.clone();
+    f.values(Dtype::f32, own.raw(), own.mutable_raw(), n);
+    CHECK(own.to_vector() == f(x).to_vector());
+  }
+}
+
+TEST_CASE("activations keep the output where that is enough, else the input") {
+  const auto change_input_before_backward = [](const char* spec) {
+    const Tensor x = random_tensor({5});
+    x.set_requires_grad();
+    const Tensor z = scale(x, 1), y = sum(Activation(spec)(z));
+    z.copy_from(Tensor::zeros({5}, Dtype::f64));
+    y.backward();
+    return x.grad();
+  };
+  CHECK(change_input_before_backward("tanh").defined());
+  CHECK_THROWS_WITH_AS(
+      change_input_before_backward("silu"),
+      doctest::Contains("backward: activation kept a value of shape (5) that has been changed in place"), Error);
+}
+
+TEST_CASE("long tensors are cut into pieces without a seam") {
+  const Activation f("silu");
+  const Tensor x = random_tensor({3, 20001}, 8);
+  x.set_requires_grad();
+  const Tensor y = f(x);
+  const std::vector<double> at = x.to_vector();
+  std::vector<double> value, slope;
+  for (const double v : at) value.push_back(f.value(v)), slope.push_back(f.derivative(v));
+  check_near(y, value);
+  sum(y).backward();
+  check_near(x.grad(), slope);
+  CHECK(f(Tensor::empty({0, 4})).numel() == 0);
+}
+
+// ---- the check is checked
+
+TEST_CASE("the derivative check catches slopes that are wrong") {
+  const Activation gelu("gelu"), gelu_tanh("gelu_tanh"), silu("silu"), elu("elu(0.5)"), relu("relu");
+  const auto value_of = [](const Activation& f) { return [f](double x) { return f.value(x); }; };
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const std::vector<Curve> wrong = {
+      {value_of(gelu), [&](double x) { return gelu_tanh.derivative(x); }},  // the other GELU's
+      {value_of(gelu),
+       [&](double x) {
+         return 0.5 * (1 + std::erf(x * 0.707106)) + x * 0.398942 * std::exp(-x * x / 2);
+       }},                                                                                    // six digits
+      {value_of(silu), [&](double x) { return sigmoid(x) * (1 + x); }},                       // (1 - s) forgotten
+      {value_of(elu), [](double x) { return x > 0 ? 1 : std::exp(x); }, {0}},                 // alpha forgotten
+      {value_of(silu), [&](double x) { return -silu.derivative(x); }},                        // the sign
+      {value_of(silu), [&](double x) { return x > 2 && x < 2.1 ? 0 : silu.derivative(x); }},  // wrong in one place only
+      {value_of(silu), [&](double x) { return x > 11.9 ? NAN : silu.derivative(x); }},
+  };
+  for (size_t i = 0; i < wrong.size(); ++i) {
+    CAPTURE(i);
+    CHECK(derivative_against_quotient(wrong[i]).error > 100 * quotient_bound);
+  }
+  CHECK(derivative_against_quotient(wrong[0]).error > 5e-4);
+  const Curve above{value_of(relu), [](double x) { return x == 0 ? 1.1 : double(x > 0); }, {0}};
+  CHECK(outside_at_kinks(above) == doctest::Approx(0.1));
+  CHECK(derivative_against_quotient(above).error <= quotient_bound);  // only the other check can see it
+}
+
+TEST_CASE("every activation has a gradient case, and passes it") {
+  std::vector<std::string> with_case;
+  for (const RegisteredCase& registered : gradient_cases()) {
+    if (registered.family != "activation" && registered.family != "learned_activation") continue;
+    with_case.push_back(registered.name);
+    INFO(registered.name);
+    const GradientReport report = check_gradients(make_case(registered));
+    CHECK(report.passed);
+    CHECK(report.comparisons > 36);
+  }
+  CHECK(with_case.size() == activation_names().size() + learned_activation_names().size());
+}
+
+// ---- names, constants, errors
+
+TEST_CASE("the catalogue of activations is complete") {
+  for (const char* name :
+       {"identity",    "relu",      "relu_squared", "relu6",        "leaky_relu", "elu",      "selu",     "celu",
+        "gelu",        "gelu_tanh", "quick_gelu",   "silu",         "mish",       "softplus", "softsign", "sigmoid",
+        "log_sigmoid", "tanh",      "hardtanh",     "hard_sigmoid", "hard_swish", "erf",      "sine",     "exp",
+        "square",      "cube",      "tanhshrink",   "arctan",       "squareplus"}) {
+    INFO(std::string(name));
+    CHECK(Activation(name).info().name == name);
+    CHECK(!Activation(name).info().formula.empty());
+    CHECK(!Activation(name).info().source.empty());
+  }
+  CHECK(learned_activation_names() == std::vector<std::string>{"leaky_relu_learned", "prelu", "xielu"});
+  CHECK(Activation("relu").derivative(0) == 0);
+  CHECK(Activation("gelu").value(1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
+  CHECK(Activation("gelu").value(-5) == doctest::Approx(-1.4332578595e-6).epsilon(1e-10));  // 1 + erf would cancel
+}
+
+TEST_CASE("an activation's spec reads back as the same activation") {
+  for (const Activation& f : every_activation()) {
+    const Activation again(f.spec());
+    INFO(f.spec());
+    CHECK(again.spec() == f.spec());
+    CHECK(again.constants() == f.constants());
+    CHECK(again.value(-0.3) == f.value(-0.3));
+  }
+  CHECK(Activation("swish").spec() == "silu");
+  CHECK(Activation("swish(1.7)").spec() == "silu(beta=1.7)");
+  CHECK(Activation("elu(0.5)").spec() == "elu(alpha=0.5)");
+  CHECK(Activation("elu(alpha=0.5)").value(-1e9) == -0.5);
+  CHECK(Activation("elu(alpha=1)").spec() == "elu");
+  CHECK(LearnedActivation("prelu(0.1)").spec() == "prelu(initial=0.1)");
+}
+
+TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
+  const std::string names = join(activation_names());
+  CHECK_THROWS_WITH_AS(Activation("swosh"),
+                       ("activation: no 'swosh'; did you mean 'swish' (silu)? there are " + names).c_str(), Error);
+  CHECK_THROWS_WITH_AS(Activation("relu(2)"), "relu: takes no settings, not '2'", Error);
+  CHECK_THROWS_WITH_AS(Activation("elu(alpah=2)"), "elu: unknown key 'alpah'; did you mean 'alpha'?", Error);
+  CHECK_THROWS_WITH_AS(Activation("swish(beta=big)"), "silu: beta: 'big' is not a number", Error);
+  CHECK_THROWS_WITH_AS(Activation("celu(0)"), "celu: alpha: 0 must be above 0", Error);
+  CHECK_THROWS_WITH_AS(Activation("elu(1, 2)"), "elu: takes at most 1, not '2'; there are alpha", Error);
+  CHECK_THROWS_WITH_AS(
+      Activation("prelu"),
+      ("activation: 'prelu' has parameters to learn, which have no place here; there are " + names).c_str(), Error);
+  CHECK_THROWS_WITH_AS(
+      LearnedActivation("relu"),
+      "learned activation: no 'relu'; did you mean 'prelu'? there are leaky_relu_learned, prelu, xielu", Error);
+  CHECK_THROWS_WITH_AS(LearnedActivation("xielu(negative=0.4)").initial_parameters(),
+                       "xielu: negative (0.4) must be above beta (0.5)", Error);
+  CHECK(is_learned_activation("prelu"));
+  CHECK(!is_learned_activation("relu"));
+}
+
+TEST_CASE("a mistake in an activation's operands is answered with a sentence") {
+  const Activation silu("silu");
+  const Tensor x = random_tensor({2, 3});
+  CHECK_THROWS_WITH_AS(silu.gate(x, random_tensor({3, 2})), "gate: x (2, 3) and up (3, 2) must have one shape", Error);
+  CHECK_THROWS_WITH_AS(silu.gate(x, x.to(Dtype::f32)), doctest::Contains("gate: "), Error);
+  CHECK_THROWS_WITH_AS(silu(Tensor::zeros({2}, Dtype::i32)),
+                       "activation: takes f32, f64 or bf16, not i32; convert with .to(Dtype::f32)", Error);
+  CHECK_THROWS_WITH_AS(silu.derivative_from_output(1),
+                       "activation: the slope of silu cannot be had from its output; use derivative(x)", Error);
+  CHECK_THROWS_WITH_AS(
+      LearnedActivation("prelu")(x, random_tensor({2})),
+      "prelu: parameters of shape (2) for x (2, 3); they must be (1), or (1, 3) for one of each channel", Error);
+  const std::vector<double> two = {1, 2};
+  CHECK_THROWS_WITH_AS(LearnedActivation("prelu").value(1, two), "prelu: 2 parameters; it takes 1", Error);
+}
+
+// ---- learned ones
+
+TEST_CASE("every learned activation: slopes along x and along each parameter") {
+  for (const std::string& name : learned_activation_names()) {
+    const LearnedActivation f(name);
+    INFO(name);
+    std::vector<double> p = f.initial_parameters();
+    CHECK(static_cast<int>(p.size()) == f.parameter_count());
+    for (const double moved : {0.0, 0.7, -1.3}) {
+      for (double& v : p) v += moved;
+      const Curve curve{[&](double x) { return f.value(x, p); }, [&](double x) { return f.derivative(x, p); },
+                        f.info().kinks};
+      Worst worst = derivative_against_quotient(curve);
+      CAPTURE(worst);
+      CHECK(worst.error <= quotient_bound);
+      CHECK(outside_at_kinks(curve) <= kink_bound);
+      Worst by_dual;
+      for (const double x : grid({}, 0)) {
+        by_dual.see(x, f.derivative(x, p), f.derivative_by_dual(x, p));
+        const std::vector<double> along = f.parameter_derivatives(x, p);
+        for (size_t k = 0; k < p.size(); ++k) {
+          by_dual.see(x, along[k], f.derivative_by_dual(x, p, static_cast<int>(k)));
+          std::vector<double> q = p;
+          const auto value = [&](double at) {
+            q[k] = at;
+            return f.value(x, q);
+          };
+          worst.see(x, along[k], quotient(value, p[k]));
+        }
+      }
+      CAPTURE(by_dual);
+      CHECK(worst.error <= quotient_bound);
+      CHECK(by_dual.error <= 1e-14);
+    }
+    CHECK(std::isnan(f.value(NAN, f.initial_parameters())));
+    CHECK(std::isfinite(f.value(-1e4, f.initial_parameters())));
+    CHECK(std::isfinite(f.value(1e4, f.initial_parameters())));
+  }
+  const LearnedActivation xielu("xielu");
+  CHECK(xielu.value(2, xielu.initial_parameters()) == doctest::Approx(0.8 * 4 + 0.5 * 2).epsilon(1e-14));
+  CHECK(xielu.value(-2, xielu.initial_parameters()) ==
+        doctest::Approx(0.8 * (std::exp(-2) - 1 + 2) - 0.5 * 2).epsilon(1e-14));
+}
+
+TEST_CASE("every learned activation: tensors, with parameters for all or for each channel, in every dtype") {
+  for (const std::string& name : learned_activation_names())
+    for (const bool per_channel : {false, true})
+      for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        INFO(name, per_channel ? " per channel, " : ", ", orrery::name(dtype));
+        const LearnedActivation f(name);
+        const int n = f.parameter_count(), channels = 6;
+        const Tensor x = scale(random_tensor({3, 5, channels}, 9), 2).to(dtype),
+                     dy = random_tensor({3, 5, channels}, 10).to(dtype);
+        const Tensor p = random_tensor(per_channel ? Shape{n, channels} : Shape{n}, 11).to(dtype);
+        const std::vector<double> at = x.to_vector(), g = dy.to_vector(), all = p.to_vector();
+        std::vector<double> value, dx, dp(all.size(), 0.0);
+        for (size_t i = 0; i < at.size(); ++i) {
+          std::vector<double> own;
+          const size_t columns = per_channel ? channels : 1, column = per_channel ? i % channels : 0;
+          for (size_t k = 0; k < static_cast<size_t>(n); ++k) own.push_back(all[k * columns + column]);
+          value.push_back(f.value(at[i], own));
+          dx.push_back(f.derivative(at[i], own) * g[i]);
+          const std::vector<double> along = f.parameter_derivatives(at[i], own);
+          for (size_t k = 0; k < static_cast<size_t>(n); ++k) dp[k * columns + column] += along[k] * g[i];
+        }
+        x.set_requires_grad();
+        p.set_requires_grad();
+        const Tensor y = f(x, p);
+        check_near(y, value);
+        backward(y, dy);
+        check_near(x.grad(), dx);
+        check_near(p.grad(), dp);
+      }
+}

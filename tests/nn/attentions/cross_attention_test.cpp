@@ -1,0 +1,128 @@
+// Cross attention: documents of queries and memory, and rotary places in both.
+#include <doctest/doctest.h>
+
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::nn;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+constexpr int64_t width = 12, heads = 2, context = 32, memory_width = 5;
+
+std::unique_ptr<Position> position_of(const std::string& spec) {
+  return make_position(parse_spec(spec), {.context = context, .width = width, .heads = heads, .causal = false});
+}
+std::unique_ptr<Sublayer> cross_layer(const std::string& spec, const Position* position) {
+  auto layer = make_attention(parse_spec(spec), {.width = width,
+                                                 .heads = heads,
+                                                 .causal = false,
+                                                 .context = context,
+                                                 .position = position,
+                                                 .memory_width = memory_width});
+  name_paths(*layer);
+  convert(*layer, Dtype::f64);
+  initialize(*layer, 1);
+  for (const NamedParameter& p : parameters_of(*layer)) {
+    static int seed = 40;
+    if (!std::isfinite(p.parameter->lowest))
+      p.parameter->value.copy_from(random_tensor(p.parameter->value.shape(), ++seed));
+  }
+  return layer;
+}
+struct Result {
+  Tensor y, dx, dmemory;
+};
+Result run(Sublayer& layer, const Tensor& x, const Tensor& memory, const Tensor& dy, Pass pass) {
+  const Tensor leaf = x.clone().set_requires_grad(), memory_leaf = memory.clone().set_requires_grad();
+  pass.memory = memory_leaf;
+  const Tensor y = layer(leaf, pass);
+  backward(y, dy);
+  return {y.detach(), leaf.grad(), memory_leaf.grad()};
+}
+Tensor part(const Tensor& x, int64_t begin, int64_t end) { return slice(x, 1, begin, end); }
+Tensor ids(const std::vector<int32_t>& values) {
+  return Tensor::from(Shape{1, static_cast<int64_t>(values.size())}, values);
+}
+
+}  // namespace
+
+TEST_CASE("packed documents equal separate documents in cross attention, output and both gradients") {
+  struct Document {
+    int64_t begin, end, memory_begin, memory_end;
+  };
+  const std::vector<Document> documents = {{0, 4, 0, 2}, {4, 9, 2, 8}};
+  Pass plain, packed;
+  packed.document_ids = ids({4, 4, 4, 4, 7, 7, 7, 7, 7});
+  packed.memory_document_ids = ids({4, 4, 7, 7, 7, 7, 7, 7});
+  const Tensor x = random_tensor({1, 9, width}, 1), memory = random_tensor({1, 8, memory_width}, 2),
+               dy = random_tensor({1, 9, width}, 3);
+  std::vector<std::string> specs = attentions().names();
+  std::erase(specs, "gau");
+  for (const char* more : {"pointwise(sigmoid, length=keys_visible)", "softmax(persistent=3)",
+                           "softmax(persistent=slots(3, split=yes))", "linear(exp, normalize=yes)"})
+    specs.push_back(more);
+  for (const std::string& spec : specs)
+    for (const char* place : {"none", "rotary", "rotary(pairs=interleaved)"}) {
+      INFO(spec, ", ", place);
+      const auto position = position_of(place);
+      const auto layer = cross_layer(spec, position.get());
+      const Result all = run(*layer, x, memory, dy, packed);
+      for (const Document& d : documents) {
+        const Result one = run(*layer, part(x, d.begin, d.end), part(memory, d.memory_begin, d.memory_end),
+                               part(dy, d.begin, d.end), plain);
+        CHECK(largest_difference(one.y, part(all.y, d.begin, d.end)) <= 1e-12);
+        CHECK(largest_difference(one.dx, part(all.dx, d.begin, d.end)) <= 1e-12);
+        CHECK(largest_difference(one.dmemory, part(all.dmemory, d.memory_begin, d.memory_end)) <= 1e-12);
+      }
+      // Without the ids everything sees everything: the test could fail.
+      CHECK(largest_difference(run(*layer, x, memory, dy, plain).y, all.y) > 1e-3);
+    }
+}
+
+TEST_CASE("rotary in cross attention turns queries by their places and memory keys by theirs") {
+  const int64_t queries = 4, keys = 6, size = width / heads;
+  const auto position = position_of("rotary");
+  const auto layer = cross_layer("softmax(scale=0.7)", position.get()),
+             plain = cross_layer("softmax(scale=0.7)", nullptr);
+  const Tensor x = random_tensor({2, queries, width}, 1);
+  const Reading given{.query = random_tensor({2, queries, heads, size}, 2),
+                      .key = random_tensor({2, keys, heads, size}, 3),
+                      .value = random_tensor({2, keys, heads, size}, 4)};
+  Reading turned = given;
+  const auto turn = [&](const Tensor& t) {  // by the definition: pair (i, i + 3) by p 10000^(-2i / 6)
+    std::vector<double> numbers = t.to_vector();
+    const int64_t tokens = t.size(1);
+    for (int64_t row = 0; row < t.numel() / size; ++row)
+      for (int64_t i = 0; i < size / 2; ++i) {
+        const double angle = static_cast<double>(row / heads % tokens) *
+                             std::pow(10000., -2 * static_cast<double>(i) / static_cast<double>(size));
+        double &a = numbers[static_cast<size_t>(row * size + i)],
+               &b = numbers[static_cast<size_t>(row * size + i + size / 2)];
+        const double first = a * std::cos(angle) - b * std::sin(angle);
+        b = a * std::sin(angle) + b * std::cos(angle), a = first;
+      }
+    return Tensor::from(t.shape(), numbers, Dtype::f64);
+  };
+  turned.query = turn(given.query), turned.key = turn(given.key);
+  const auto read = [&](Sublayer& of, const Reading& r, Pass& pass) {
+    return dynamic_cast<AttentionLayer&>(of).read_heads(r, x, pass);
+  };
+  const NoGrad guard;
+  Pass pass;
+  const Tensor expected = read(*plain, turned, pass);
+  CHECK(largest_difference(read(*layer, given, pass), expected) <= 1e-13);
+  CHECK(largest_difference(read(*plain, given, pass), expected) > 1e-3);
+  // A decoder that goes on from its own cache: only its queries stand further on.
+  Cache cache;
+  cache.tokens = 1;
+  Pass later;
+  later.cache = &cache;
+  Reading last = given;
+  last.query = part(given.query, 1, queries);
+  CHECK(largest_difference(read(*layer, last, later), part(expected, 1, queries)) <= 1e-13);
+}

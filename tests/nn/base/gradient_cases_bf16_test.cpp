@@ -1,0 +1,92 @@
+// Every registered gradient case in bf16, against the f64 result for the same, rounded, inputs.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
+#include "nn/base/gradient_case.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::nn;
+using orrery::testing::random_tensor;
+
+namespace {
+
+struct Result {
+  std::vector<std::string> names;
+  std::vector<Tensor> values;  // f64: the output and the gradients
+};
+Result run(const RegisteredCase& registered, Dtype dtype) {
+  const GradientCase test = make_case(registered);  // anew: modules hold on to their inputs
+  Result result;
+  std::vector<Tensor> in;
+  for (const GradientCase::Input& input : test.inputs) {
+    const bool real = is_floating(input.value.dtype());
+    in.push_back(real ? input.value.detach().to(Dtype::bf16).to(dtype).clone() : input.value);
+    if (real) in.back().set_requires_grad();
+  }
+  const Tensor y = test.fast(in);
+  backward(y, random_tensor(y.shape(), 7).to(Dtype::bf16).to(y.dtype()));
+  result.names.push_back("output"), result.values.push_back(y.detach().to(Dtype::f64));
+  for (size_t i = 0; i < in.size(); ++i)
+    if (is_floating(in[i].dtype()) && in[i].grad())
+      result.names.push_back(test.inputs[i].name), result.values.push_back(in[i].grad().detach().to(Dtype::f64));
+  return result;
+}
+
+// |a - b| / |b|, in the Euclidean norm; of what is next to nothing, |a - b|.
+double distance(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = x[i] == y[i] ? 0 : x[i] - y[i];
+    difference += d * d, size += x[i] == y[i] && !std::isfinite(y[i]) ? 0 : y[i] * y[i];
+  }
+  const double d = std::sqrt(difference / std::max(size, 1e-4 * static_cast<double>(y.size())));
+  return std::isnan(d) ? INFINITY : d;
+}
+
+// Values roundings stand one behind another in a whole attention, and where its weighting has a kink, rounding carries
+// scores across it.
+double bound(const RegisteredCase& registered) {
+  static const std::set<std::string> kinked = {"pointwise", "relu_former", "sparsemax", "relative"};
+  if (registered.family != "attention" && registered.family != "position") return 0.01;
+  return kinked.contains(registered.name) ? 0.5 : 0.1;
+}
+
+// Cases, of the empty title, whose functions mix dtypes, which operations refuse: they hold f64 numbers that are no
+// input, or multiply a bias of distances, f32 for bf16, by an input.
+const std::set<std::string> mixed = {"loss entropy_margin_loss", "normalization batch", "position alibi",
+                                     "position rotary"};
+
+}  // namespace
+
+TEST_CASE("every gradient case runs in bf16, near the exact result") {
+  int checked = 0;
+  for (const RegisteredCase& registered : gradient_cases()) {
+    const std::string name = registered.family + " " + registered.name;
+    INFO(name, ": ", registered.title);
+    if (registered.title.empty() && mixed.contains(name)) {
+      try {
+        run(registered, Dtype::bf16);
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find(name == "position alibi" ? "f32 and bf16" : "f64") != std::string::npos);
+        continue;
+      }
+    }
+    const Result exact = run(registered, Dtype::f64), narrow = run(registered, Dtype::bf16);
+    CHECK(exact.names == narrow.names);
+    for (size_t i = 0; i < exact.values.size(); ++i) {
+      INFO(exact.names[i]);
+      CHECK(distance(narrow.values[i], exact.values[i]) < bound(registered));
+      ++checked;
+    }
+  }
+  CHECK(checked > 1000);
+}

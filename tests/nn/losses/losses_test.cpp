@@ -1,0 +1,164 @@
+// Losses against values worked out by hand, and the conventions their headers fix.
+#include <doctest/doctest.h>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "nn/diagnostics/diagnostics.h"
+#include "nn/losses/base/loss.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::nn;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+Tensor numbers(std::initializer_list<double> values) {
+  return Tensor::from({static_cast<int64_t>(values.size())}, values, Dtype::f64);
+}
+Tensor targets(const std::vector<int32_t>& t) { return Tensor::from({static_cast<int64_t>(t.size())}, t); }
+
+}  // namespace
+
+TEST_CASE("label smoothing mixes the target's cross-entropy with the mean of all") {
+  const Tensor logits = random_tensor({3, 5}, 1);
+  const double plain = cross_entropy(logits.clone(), targets({1, 4, 0})).item();
+  double all = 0;
+  for (int32_t v = 0; v < 5; ++v) all += cross_entropy(logits.clone(), targets({v, v, v})).item() / 5;
+  CHECK(cross_entropy(logits.clone(), targets({1, 4, 0}), 0.1).item() == doctest::Approx(0.9 * plain + 0.1 * all));
+  const Tensor uniform = Tensor::zeros({2, 8}, Dtype::f64);
+  CHECK(cross_entropy(uniform, targets({3, 7}), 0.3).item() == doctest::Approx(std::log(8)));
+  CHECK_THROWS_WITH_AS(cross_entropy(uniform, targets({3, 7}), 1.0),
+                       "cross_entropy: the smoothing must lie in [0, 1), not 1", Error);
+}
+
+TEST_CASE("any negative target leaves its row out of the loss, the mean and the gradient, smoothed or not") {
+  for (const double smoothing : {0.0, 0.2}) {
+    INFO("smoothing ", smoothing);
+    const Tensor logits = random_tensor({4, 5}, 1).set_requires_grad();
+    const Tensor loss = cross_entropy(logits, targets({-1, 2, -100, 0}), smoothing);
+    const double two = cross_entropy(logits.detach().slice(1, 2), targets({2}), smoothing).item(),
+                 four = cross_entropy(logits.detach().slice(3, 4), targets({0}), smoothing).item();
+    CHECK(loss.item() == doctest::Approx((two + four) / 2));
+    loss.backward();
+    const std::vector<double> g = logits.grad().to_vector();
+    for (size_t v = 0; v < 5; ++v) {
+      CHECK(g[v] == 0);
+      CHECK(g[10 + v] == 0);
+      CHECK(g[5 + v] != 0);
+    }
+  }
+}
+
+TEST_CASE("the gradient of a smoothed cross-entropy vanishes where the model predicts the smoothed target") {
+  // q = (1 - s) [v = t] + s / V with s = 0.4, V = 4
+  const Tensor logits = log(Tensor::from({1, 4}, {0.1, 0.7, 0.1, 0.1}, Dtype::f64)).detach().set_requires_grad();
+  cross_entropy(logits, targets({1}), 0.4).backward();
+  CHECK(largest_difference(logits.grad(), Tensor::zeros({1, 4}, Dtype::f64)) <= 1e-15);
+}
+
+TEST_CASE("sigmoid cross-entropy: a sum over classes, a mean over rows, no overflow") {
+  CHECK(sigmoid_cross_entropy(Tensor::zeros({3, 4}, Dtype::f64), Tensor::full({3, 4}, 0.5, Dtype::f64)).item() ==
+        doctest::Approx(4 * std::log(2)));
+  const Tensor z = Tensor::from({2, 2}, {1e4, -1e4, -1e4, 1e4}, Dtype::f32).set_requires_grad();
+  const Tensor loss = sigmoid_cross_entropy(z, Tensor::from({2, 2}, {1, 0, 1, 0}, Dtype::f32));
+  CHECK(loss.item() == doctest::Approx((0 + 2e4) / 2));
+  loss.backward();
+  CHECK(z.grad().to_vector() == std::vector<double>{0, 0, -0.5, 0.5});
+  CHECK_THROWS_WITH_AS(sigmoid_cross_entropy(random_tensor({2, 3}), random_tensor({3, 2})),
+                       "sigmoid_cross_entropy: targets (3, 2) for logits (2, 3); they must have one shape, a number "
+                       "for each class",
+                       Error);
+}
+
+TEST_CASE("span penalty: the mean span times the longest, lambda S / H for each head") {
+  const Tensor z = numbers({0, 0.5, 1, 0.1}).set_requires_grad();
+  const Tensor loss = span_penalty(z, 1024);
+  CHECK(loss.item() == doctest::Approx(1024 * 0.4));
+  (loss * 2e-6).backward();
+  for (const double g : z.grad().to_vector()) CHECK(g == doctest::Approx(2e-6 * 1024 / 4));
+  CHECK_THROWS_WITH_AS(span_penalty(z, 0), "span_penalty: the longest span must be above 0, not 0", Error);
+}
+
+TEST_CASE("normalization loss: rows that sum to zero pay nothing and feel nothing") {
+  const double e = std::exp(1);
+  const Tensor sums = numbers({e, 1, 1 / e, 0, -2}).set_requires_grad();
+  const Tensor loss = normalization_loss(sums);
+  CHECK(loss.item() == doctest::Approx(2.0 / 3));
+  loss.backward();
+  const std::vector<double> g = sums.grad().to_vector();
+  CHECK(g[0] == doctest::Approx(1 / e / 3));
+  CHECK(g[1] == 0);
+  CHECK(g[2] == doctest::Approx(-e / 3));
+  CHECK(g[3] == 0);
+  CHECK(g[4] == 0);
+  const Tensor dead = numbers({0, 0}).set_requires_grad();
+  const Tensor none = normalization_loss(dead);
+  none.backward();
+  CHECK(none.item() == 0);
+  CHECK(dead.grad().to_vector() == std::vector<double>{0, 0});
+  CHECK(std::isnan(normalization_loss(numbers({1, std::nan("")})).item()));
+}
+
+TEST_CASE("normalization loss: dL/dgamma is -sign(ln S) / gamma, and at the start it is 1.85 for 128 keys") {
+  for (const double sum_at_one : {5.0, 0.2}) {
+    const Tensor gamma = numbers({1.6}).set_requires_grad();
+    normalization_loss(numbers({sum_at_one}) / gamma).backward();
+    CHECK(gamma.grad().item() == doctest::Approx((sum_at_one > 1.6 ? -1 : 1) / 1.6));
+  }
+  // A row of relu(z) / sqrt(n / 2), z from N(0, 1), sums to sqrt(n / pi) on average.
+  CHECK(normalization_loss(numbers({std::sqrt(128 / 3.14159265358979)})).item() ==
+        doctest::Approx(1.8537).epsilon(1e-4));
+}
+
+TEST_CASE("entropy-margin loss: a uniform row pays 0.3 ln n; rows that see one key or none pay nothing") {
+  const Tensor visible = numbers({0, 1, 2, 8});
+  const Tensor h = Tensor::from({1, 1, 4}, {9, 0, std::log(2), std::log(8)}, Dtype::f64).set_requires_grad();
+  const Tensor loss = entropy_margin_loss(h, visible);
+  CHECK(loss.item() == doctest::Approx(0.3 * (std::log(2) + std::log(8)) / 3));
+  loss.backward();
+  const std::vector<double> g = h.grad().to_vector();
+  CHECK(g[0] == 0);
+  CHECK(g[1] == 0);
+  CHECK(g[2] == doctest::Approx(1.0 / 3));
+  CHECK(g[3] == doctest::Approx(1.0 / 3));
+  CHECK(entropy_margin_loss(h.detach(), visible, 1.0).item() == doctest::Approx(0));
+  CHECK_THROWS_WITH_AS(entropy_margin_loss(h, visible, -1),
+                       "entropy_margin_loss: the share of ln n must not be negative, but is -1", Error);
+}
+
+TEST_CASE("entropy regularizer: nothing is paid within the tolerance of the causal ceiling ln(T!) / T") {
+  std::vector<double> uniform;
+  for (int head = 0; head < 2; ++head)
+    for (int i = 1; i <= 16; ++i) uniform.push_back(std::log(i));
+  const Tensor h = Tensor::from({1, 2, 16}, uniform, Dtype::f64).set_requires_grad(), theta = numbers({1, 0.5});
+  const double ceiling = causal_entropy_ceiling(16);
+  theta.set_requires_grad();
+  const Tensor loss = entropy_regularizer(h, theta);
+  CHECK(loss.item() == doctest::Approx((0 + 0.25 * ceiling * ceiling) / 2));
+  loss.backward();
+  CHECK(theta.grad().to_vector()[0] == 0);
+  CHECK(theta.grad().to_vector()[1] == doctest::Approx(-ceiling * 2 * 0.5 * ceiling / 2));
+  CHECK(h.grad().to_vector()[20] == doctest::Approx(0.5 * ceiling / 16));
+  CHECK(entropy_regularizer(h.detach(), numbers({0.85, 0.85})).item() == 0);
+  CHECK(entropy_regularizer(h.detach(), numbers({1, 1}), {.tolerance = 0, .causal = false}).item() ==
+        doctest::Approx(std::pow(std::log(16) - ceiling, 2)));
+  CHECK_THROWS_WITH_AS(
+      entropy_regularizer(h, numbers({1})),
+      "entropy_regularizer: entropies (1, 2, 16) with threshold (1); they must be (batch, heads, time) "
+      "and (heads)",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      tempered(random_tensor({1, 2, 3, 4}), numbers({1})),
+      "tempered: scores (1, 2, 3, 4) with temperature (1); they must be (batch, heads, time, keys) and "
+      "(heads) or (heads, time)",
+      Error);
+}
+
+TEST_CASE("no factor on the weights of a row changes its entropy") {
+  const Tensor s = random_tensor({4, 9}, 1), w = s * s;
+  const Tensor p = w / sum(w, {-1}, true);
+  CHECK(largest_difference(row_entropy(w), -sum(p * log(p), {-1})) <= 1e-14);
+  CHECK(largest_difference(row_entropy(w), row_entropy(w * 1000.0)) <= 1e-13);
+}
