@@ -217,6 +217,33 @@ TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") 
 
 TEST_CASE("rules: files are short and named for what they hold") { check_none(form_offences(tree())); }
 
+TEST_CASE("rules: the roots of engine, cuda and nn hold rooms and no files") {
+  for (const char* layer : {"engine", "cuda", "nn"})
+    for (const auto& entry : fs::directory_iterator(root / layer))
+      CHECK_MESSAGE(entry.is_directory(), entry.path().filename().string(), " stands at the root of ", layer);
+}
+
+// README's reading list: rows of the table between its marks, whose first cell names a file.
+TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines") {
+  const std::string text = read(root / "README.md").text;
+  const size_t begin = text.find("<!-- evening begin -->"), end = text.find("<!-- evening end -->");
+  REQUIRE(begin < end);
+  REQUIRE(end != std::string::npos);
+  static const std::regex row("^\\| `([^`]+)` \\|");
+  std::set<std::string> seen;
+  int64_t total = 0;
+  for (const std::string& line : lines(text.substr(begin, end - begin))) {
+    std::smatch match;
+    if (!std::regex_search(line, match, row)) continue;
+    const std::string path = match[1];
+    REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but not in the tree");
+    CHECK_MESSAGE(seen.insert(path).second, path, " is listed twice");
+    total += static_cast<int64_t>(lines(read(root / path).text).size());
+  }
+  CHECK(seen.size() >= 15);
+  CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
+}
+
 TEST_CASE("rules: the top level is fixed") {
   const std::set<std::string> allowed{"engine", "nn",       "models",         "cuda",
                                       "tests",  "examples", "CMakeLists.txt", "README.md"};

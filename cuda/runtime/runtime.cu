@@ -69,8 +69,6 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
   throw Error(message);
 }
 
-std::shared_ptr<Pool> new_pool() { return std::make_shared<Pool>(Pool::Source{allocate, cuda::free}); }
-
 thread_local std::shared_ptr<Pool> pool_of_graph;  // while this thread records one
 
 Card find_card() {
@@ -149,6 +147,8 @@ int64_t free_memory() {
   return static_cast<int64_t>(free);
 }
 
+std::shared_ptr<Pool> new_pool() { return std::make_shared<Pool>(Pool::Source{allocate, cuda::free}); }
+
 std::shared_ptr<Pool> pool() {
   // Never destroyed: at exit the driver may be gone before us.
   static const auto* const the_one = new std::shared_ptr<Pool>(new_pool());
@@ -198,11 +198,11 @@ void Pinned::fetch(const void* from, int64_t bytes) {
 }
 void Pinned::wait() const { check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait"); }
 
-Graph::Graph(const std::function<void()>& work) : pool_(new_pool()) {
+void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work) {
   // Relaxed: the pool may ask for memory meanwhile.
   check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record");
   cudaGraph_t graph = nullptr;
-  const std::shared_ptr<Pool> before = std::exchange(pool_of_graph, pool_);
+  const std::shared_ptr<Pool> before = std::exchange(pool_of_graph, pool);
   try {
     work();
   } catch (...) {
@@ -218,12 +218,12 @@ Graph::Graph(const std::function<void()>& work) : pool_(new_pool()) {
   const cudaError_t result = cudaGraphInstantiate(&recorded, graph, 0);
   cudaGraphDestroy(graph);
   check(result, "record");
-  recorded_ = recorded;
+  return recorded;
 }
-Graph::~Graph() {
+void replay(void* recorded) { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recorded), stream()), "replay"); }
+void destroy_recorded(void* recorded) {
   cudaStreamSynchronize(stream());  // a replay may still read the pool's blocks
-  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recorded_));
+  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recorded));
 }
-void Graph::replay() const { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recorded_), stream()), "replay"); }
 
 }  // namespace orrery::cuda

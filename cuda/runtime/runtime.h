@@ -82,20 +82,12 @@ class Pinned {
   void* event_;
 };
 
-// The work that a function queues, recorded once and replayed at the price of one launch.  The function is called once;
-// what it queues is done by replay() alone, so it must not wait for the device.  What it allocates comes from a pool
-// that the graph owns, and nobody else takes, until the graph is destroyed.
-class Graph {
- public:
-  explicit Graph(const std::function<void()>& work);
-  ~Graph();
-  Graph(const Graph&) = delete;
-  void replay() const;
-  const Pool& memory() const { return *pool_; }
-
- private:
-  std::shared_ptr<Pool> pool_;
-  void* recorded_ = nullptr;
-};
+// What engine/tensor/staging.h makes a Graph of.  `record` calls the function once; what it queues is done by each
+// `replay` and not before, so it must not wait for the device.  What it allocates comes from `pool`, which belongs to the
+// recording until `destroy_recorded`.
+std::shared_ptr<Pool> new_pool();
+void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work);
+void replay(void* recorded);
+void destroy_recorded(void* recorded);  // waits for the replays
 
 }  // namespace orrery::cuda

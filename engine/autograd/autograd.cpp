@@ -176,4 +176,9 @@ void backward(const Tensor& y, const Tensor& dy) {
   pass.run();
 }
 
+void Tensor::backward() const {
+  check(numel() == 1, "backward: the tensor has ", numel(), " elements; give backward(y, dy) a gradient for it");
+  orrery::backward(*this, Tensor::full(shape(), 1, dtype(), device()));
+}
+
 }  // namespace orrery

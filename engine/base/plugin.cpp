@@ -34,13 +34,18 @@ bool refuse_in_plugin(const std::string& reason) {
 
 std::string plugin_mark() { return build().version + " " + ORRERY_HEADERS; }
 
-std::string plugin_include_folder() {
-  if (fs::exists(fs::path(ORRERY_SOURCES) / "engine" / "plugin_mark.h")) return ORRERY_SOURCES;
+std::string plugin_include_folder(const std::string& given) {
+  const fs::path mark = fs::path("engine") / "base" / "plugin_mark.h";
+  if (!given.empty()) {
+    check(fs::exists(fs::path(given) / mark), "plugin: there are no headers of orrery in '", given, "', which lacks ",
+          mark.string(), "; give the folder that holds engine/ and nn/");
+    return given;
+  }
+  if (fs::exists(fs::path(ORRERY_SOURCES) / mark)) return ORRERY_SOURCES;
   for (fs::path folder = library_file().parent_path(); folder.has_relative_path(); folder = folder.parent_path())
-    if (fs::exists(folder / "include" / "orrery" / "engine" / "plugin_mark.h"))
-      return (folder / "include" / "orrery").string();
+    if (fs::exists(folder / "include" / "orrery" / mark)) return (folder / "include" / "orrery").string();
   fail("plugin: the headers of orrery are neither in ", ORRERY_SOURCES, " nor beside ", library_file().string(),
-       "; install them, or keep the source tree");
+       "; install them, keep the source tree, or say where they are");
 }
 
 std::string plugin_compiler(const std::string& include) {

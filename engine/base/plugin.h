@@ -14,8 +14,9 @@ std::string plugin_mark();
 // How to compile FILE.cpp to a plug-in: a shell command without the file and the result.  `include` is the folder that
 // holds engine/ and nn/.
 std::string plugin_compiler(const std::string& include);
-// The folder with the headers: of the source tree that this library was built from, or of the installation.
-std::string plugin_include_folder();
+// The folder with the headers, which holds engine/ and nn/: the one that is given, else that of the source tree from
+// which this library was built, else that of the installation.  An Error if they are not there.
+std::string plugin_include_folder(const std::string& given = "");
 
 // Registers what the plug-in defines.  Errors, in sentences: no such file, no plug-in, one for another version, a name
 // that is taken, a symbol that is missing.  A plug-in stays loaded until the program ends.

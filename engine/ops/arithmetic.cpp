@@ -1,5 +1,7 @@
 // Element by element with broadcasting.  With z = f(a, b): da = dz df/da, db = dz df/db, each summed over the axes
 // along which its operand was repeated.
+#include <algorithm>
+
 #include "engine/autograd/autograd.h"
 #include "engine/base/dispatch.h"
 #include "engine/ops/broadcast.h"
@@ -56,7 +58,7 @@ template <class F>
 Tensor elementwise(const char* operation, const F& f, const Tensor& a, const Tensor& b) {
   check_same_kind(operation, a, b);
   const Shape shape = a.shape() == b.shape() ? a.shape() : broadcast_shape(operation, a.shape(), b.shape());
-  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor y = Tensor::empty_like(a, shape);
   dispatch(a.dtype(), operation, [&]<class T>() {
     if (a.shape() == b.shape())
       map(a.device(), y.numel(), f, y.mutable_data<T>(), a.data<T>(), b.data<T>());
@@ -170,6 +172,18 @@ Tensor divide(const Tensor& a, const Tensor& b) { return record(Divide{a.shape()
 Tensor maximum(const Tensor& a, const Tensor& b) { return record(Maximum{a.shape(), b.shape()}, a, b); }
 Tensor scale(const Tensor& x, double factor) { return record(Scale{factor}, x); }
 Tensor shift(const Tensor& x, double offset) { return record(Shift{offset}, x); }
+
+Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
+  if (device != Device::cpu && is_floating(dtype)) {  // made there, so that a graph can record it
+    const NoGrad guard;
+    return shift(zeros(shape, dtype, device), value);
+  }
+  const Tensor x = empty(shape, dtype);
+  dispatch_any(dtype, "full", [&]<class T>() {
+    std::fill_n(x.mutable_data<T>(), x.numel(), static_cast<T>(static_cast<Arithmetic<T>>(value)));
+  });
+  return x.to(device);
+}
 
 void add_in_place(const Tensor& to, const Tensor& x) {
   check_same_kind("add_in_place", to, x);

@@ -19,7 +19,7 @@ struct Cast {
   static constexpr const char* name = "cast";
   Dtype before, after;
   Tensor forward(Saved&, const Tensor& x) const {
-    const Tensor y = Tensor::empty(x.shape(), after, x.device());
+    const Tensor y = Tensor::empty_like(x, x.shape(), after);
     dispatch_any(before, name, [&]<class From>() {
       dispatch_any(after, name, [&]<class To>() {
         map(x.device(), x.numel(), Convert<To>{}, y.mutable_data<To>(), x.data<From>());
@@ -47,5 +47,14 @@ Tensor cast(const Tensor& x, Dtype dtype) {
   return record(Cast{x.dtype(), dtype}, is_floating(dtype) ? x : x.detach());
 }
 Tensor move(const Tensor& x, Device device) { return record(Move{x.device(), device}, x); }
+
+Tensor Tensor::to(Dtype wanted) const { return wanted == dtype() ? *this : cast(*this, wanted); }
+Tensor Tensor::to(Device wanted) const { return wanted == device() ? *this : move(*this, wanted); }
+void Tensor::copy_from(const Tensor& source) const {
+  check(shape() == source.shape(), "copy_from: shapes differ: ", shape(), " and ", source.shape());
+  const NoGrad guard;
+  const Tensor same = source.to(dtype());
+  copy_bytes(device(), mutable_raw(), same.device(), same.raw(), bytes());
+}
 
 }  // namespace orrery

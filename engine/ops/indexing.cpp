@@ -188,7 +188,7 @@ struct GatherRows {
   static constexpr const char* name = "index_select";
   Shape table_shape;
   Tensor forward(Saved& saved, const Tensor& table, const Tensor& indices) const {
-    const Tensor y = Tensor::empty(with_last(indices.shape(), table.size(1)), table.dtype(), table.device());
+    const Tensor y = Tensor::empty_like(table, with_last(indices.shape(), table.size(1)));
     dispatch_any(table.dtype(), name, [&]<class T>() {
       rows(table.device(), indices.numel(), static_cast<int>(table.size(1)),
            CopyRow<T>{table.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), table.size(0)});
@@ -209,7 +209,7 @@ struct ScatterAddRows {  // dx[r] = dy[index[r]]
   static constexpr const char* name = "index_add";
   int64_t table_rows;
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& indices) const {
-    const Tensor table = Tensor::zeros(Shape{table_rows, x.size(-1)}, x.dtype(), x.device());
+    const Tensor table = Tensor::zeros_like(x, Shape{table_rows, x.size(-1)});
     add_rows_in_place(table, x, indices);
     saved.save(indices);
     return table;
@@ -241,7 +241,7 @@ struct PlaceElement {  // value at the index, 0 elsewhere; without values, 1
   }
 };
 Tensor place_elements(const Tensor& values, const Tensor& indices, int64_t size, Dtype dtype) {
-  const Tensor y = Tensor::empty(with_last(indices.shape(), size), dtype, indices.device());
+  const Tensor y = Tensor::empty_like(indices, with_last(indices.shape(), size), dtype);
   dispatch(dtype, "one_hot", [&]<class T>() {
     rows(y.device(), indices.numel(), static_cast<int>(size),
          PlaceElement<T>{values ? values.data<T>() : nullptr, indices.data<int32_t>(), {y.mutable_data<T>()}});
@@ -253,7 +253,7 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
   static constexpr const char* name = "gather_last";
   int64_t size;
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& indices) const {
-    const Tensor y = Tensor::empty(indices.shape(), x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, indices.shape());
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), indices.numel(), 1,
            PickElement<T>{x.data<T>(), indices.data<int32_t>(), y.mutable_data<T>(), size});
@@ -279,7 +279,7 @@ void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indic
   const Pieces pieces{sorted.target.data<int32_t>(), indices.numel(), columns, strips};
   dispatch(x.dtype(), "index_add", [&]<class T>() {
     using A = Arithmetic<T>;
-    const Tensor partial = Tensor::empty(Shape{pieces.pieces(), 2, columns}, dtype_of<A>, x.device());
+    const Tensor partial = Tensor::empty_like(x, Shape{pieces.pieces(), 2, columns}, dtype_of<A>);
     A* const sums = partial.mutable_data<A>();
     const Out<T> to{table.mutable_data<T>()};
     const int64_t count = pieces.pieces() * strips;

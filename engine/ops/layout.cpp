@@ -8,6 +8,25 @@
 namespace orrery {
 namespace {
 
+struct Reshape {
+  static constexpr const char* name = "reshape";
+  Shape before, after;
+  Tensor forward(Saved&, const Tensor& x) const { return x.part(0, after); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {dy.reshape(before)}; }
+};
+
+struct LeadingSlice {  // dx is zero outside the slice
+  static constexpr const char* name = "leading_slice";
+  Shape before, after;
+  int64_t offset;
+  Tensor forward(Saved&, const Tensor& x) const { return x.part(offset, after); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const {
+    const Tensor dx = Tensor::zeros_like(dy, before);
+    dx.part(offset, after).copy_from(dy);
+    return {dx};
+  }
+};
+
 struct Walk {  // an array walked axis by axis: `start` and `stride` in elements
   int64_t start = 0;
   int64_t stride[Shape::max_rank] = {};
@@ -58,7 +77,7 @@ struct Permute {  // dx is dy permuted back
     Shape shape;
     Walk read;
     for (size_t a = 0; a < order.size(); ++a) shape.append(x.size(order[a])), read.stride[a] = from.stride[order[a]];
-    const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, shape);
     copy_strided(name, x, y, shape, read, dense(shape));
     return y;
   }
@@ -81,12 +100,12 @@ struct Slice {  // dx is dy inside, 0 outside
   }
   Tensor forward(Saved&, const Tensor& x) const {
     const Shape shape = before.with(axis, end - begin);
-    const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, shape);
     copy_strided(name, x, y, shape, inside(), dense(shape));
     return y;
   }
   Gradients<1> backward(const Saved&, const Tensor& dy) const {
-    const Tensor dx = Tensor::zeros(before, dy.dtype(), dy.device());
+    const Tensor dx = Tensor::zeros_like(dy, before);
     copy_strided(name, dy, dx, dy.shape(), dense(dy.shape()), inside());
     return {dx};
   }
@@ -99,7 +118,7 @@ struct Concatenate {  // each part's gradient is its slice of dy
   Tensor forward(Saved&, const std::vector<Tensor>& parts) const {
     int64_t total = 0;
     for (const int64_t size : sizes) total += size;
-    const Tensor y = Tensor::empty(parts[0].shape().with(axis, total), parts[0].dtype(), parts[0].device());
+    const Tensor y = Tensor::empty_like(parts[0], parts[0].shape().with(axis, total));
     Walk write = dense(y.shape());
     for (const Tensor& part : parts) {
       copy_strided(name, part, y, part.shape(), dense(part.shape()), write);
@@ -124,7 +143,7 @@ struct BroadcastTo {  // dx is the sum over the repeats
     const int extra = after.rank() - before.rank();
     Walk read;
     for (int a = extra; a < after.rank(); ++a) read.stride[a] = before[a - extra] == 1 ? 0 : from.stride[a - extra];
-    const Tensor y = Tensor::empty(after, x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, after);
     copy_strided(name, x, y, after, read, dense(after));
     return y;
   }
@@ -132,6 +151,19 @@ struct BroadcastTo {  // dx is the sum over the repeats
 };
 
 }  // namespace
+
+Tensor Tensor::reshape(const Shape& wanted) const {
+  if (wanted == shape()) return *this;
+  check(wanted.numel() == numel(), "reshape: ", shape(), " has ", numel(), " elements, ", wanted, " has ",
+        wanted.numel());
+  return record(Reshape{shape(), wanted}, *this);
+}
+Tensor Tensor::slice(int64_t begin, int64_t end) const {
+  check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end,
+        " of shape ", shape());
+  return record(LeadingSlice{shape(), shape().with(0, end - begin), begin * (shape().without(0).numel())}, *this);
+}
+Tensor Tensor::operator[](int64_t index) const { return slice(index, index + 1).reshape(shape().without(0)); }
 
 Tensor permute(const Tensor& x, std::span<const int> order) {
   std::vector<int> axes;

@@ -144,7 +144,7 @@ Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_same_kind("where", condition, a);
   check_same_kind("where", a, b);
   const Shape shape = broadcast_shape("where", broadcast_shape("where", condition.shape(), a.shape()), b.shape());
-  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor y = Tensor::empty_like(a, shape);
   dispatch(a.dtype(), "where", [&]<class T>() {
     map(a.device(), fold_axes<3>(shape, {&condition.shape(), &a.shape(), &b.shape()}), Choose{}, y.mutable_data<T>(),
         condition.data<T>(), a.data<T>(), b.data<T>());
@@ -159,7 +159,7 @@ struct Where {  // the gradient goes where the value came from; selected, not mu
     return choose(condition, a, b);
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor zero = Tensor::zeros(Shape{1}, dy.dtype(), dy.device());
+    const Tensor zero = Tensor::zeros_like(dy, Shape{1});
     return {Tensor(), sum_to(choose(saved[0], dy, zero), a_shape), sum_to(choose(saved[0], zero, dy), b_shape)};
   }
 };

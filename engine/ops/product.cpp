@@ -58,7 +58,7 @@ struct Matmul {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.save(a, b);
     const Sizes s = sizes_of(a, b, t);
-    const Tensor y = Tensor::empty(s.y, a.dtype(), a.device());
+    const Tensor y = Tensor::empty_like(a, s.y);
     dispatch(a.dtype(), name, [&]<class T>() { run<T>(s, a, b, t, y); });
     return y;
   }

@@ -29,7 +29,7 @@ struct Split3 {
 Tensor sum_adjacent(const Tensor& x, int first, int last) {  // the axes keep size 1
   Shape shape = x.shape();
   for (int a = first; a < last; ++a) shape = shape.with(a, 1);
-  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  const Tensor y = Tensor::empty_like(x, shape);
   const Split3 s(x.shape(), first, last);
   dispatch(x.dtype(), "sum", [&]<class T>() {
     reduce(x.device(), s.outer, s.n, s.inner, Element<T>{{x.data<T>()}}, y.mutable_data<T>());
@@ -104,7 +104,7 @@ struct Max {
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Split3 s(before, axis, axis + 1);
     check(s.n > 0, "max: axis ", axis, " of ", before, " is empty");
-    const Tensor y = Tensor::empty(after, x.dtype(), x.device()), at = Tensor::empty(after, Dtype::i32, x.device());
+    const Tensor y = Tensor::empty_like(x, after), at = Tensor::empty_like(x, after, Dtype::i32);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), s.outer * s.inner, static_cast<int>(s.n),
            LargestOfRow<T>{{x.data<T>()}, {y.mutable_data<T>()}, {at.mutable_data<int32_t>()}, s.n, s.inner});
@@ -114,7 +114,7 @@ struct Max {
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
     const Split3 s(before, axis, axis + 1);
-    const Tensor dx = Tensor::empty(before, dy.dtype(), dy.device());
+    const Tensor dx = Tensor::empty_like(dy, before);
     dispatch(dy.dtype(), name, [&]<class T>() {
       rows(dy.device(), s.outer * s.inner, static_cast<int>(s.n),
            Spread<T>{{dy.data<T>()}, {saved[0].data<int32_t>()}, {dx.mutable_data<T>()}, s.n, s.inner});
@@ -143,7 +143,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   return record(Max{a, x.shape(), keep ? x.shape().with(a, 1) : x.shape().without(a)}, x);
 }
 Tensor argmax(const Tensor& x) {
-  const Tensor at = Tensor::empty(x.shape().without(-1), Dtype::i32, x.device());
+  const Tensor at = Tensor::empty_like(x, x.shape().without(-1), Dtype::i32);
   dispatch(x.dtype(), "argmax", [&]<class T>() {
     rows(x.device(), at.numel(), static_cast<int>(x.size(-1)),
          LargestOfRow<T>{{x.data<T>()}, {nullptr}, {at.mutable_data<int32_t>()}, x.size(-1), 1});

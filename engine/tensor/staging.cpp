@@ -50,34 +50,24 @@ HostToDevice::HostToDevice(const Tensor& to) : to_(to) {
   for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(to);
 }
 void HostToDevice::check_dtype(Dtype dtype) const {
-  check(dtype == to_.dtype(), "upload: ", name(dtype), " numbers for a tensor of ", name(to_.dtype()));
+  check(dtype == to_.dtype(), "host to device: ", name(dtype), " numbers for a tensor of ", name(to_.dtype()));
 }
 DeviceToHost::DeviceToHost(const Tensor& from) : from_(from) {
   for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(from);
 }
 void DeviceToHost::check_ticket(Dtype dtype, size_t ticket) const {
-  check(dtype == from_.dtype(), "readback: ", name(dtype), " numbers of a tensor of ", name(from_.dtype()));
-  check(ticket > 0 && ticket <= fetched_ && ticket + blocks_.size() > fetched_, "readback: ticket ", ticket, " of ",
-        fetched_, " is no longer good");
+  check(dtype == from_.dtype(), "device to host: ", name(dtype), " numbers of a tensor of ", name(from_.dtype()));
+  check(ticket > 0 && ticket <= fetched_ && ticket + blocks_.size() > fetched_, "device to host: ticket ", ticket,
+        " of ", fetched_, " is no longer good");
 }
 
+Graph::Graph([[maybe_unused]] const std::function<void()>& work) {
+  check_available(Device::cuda);
 #if defined(ORRERY_HAS_CUDA)
-struct RecordedWork::Graph {
-  cuda::Graph graph;
-};
-RecordedWork::RecordedWork(const std::function<void()>& work)
-    : graph_(std::unique_ptr<Graph>(new Graph{cuda::Graph(work)})) {}
-void RecordedWork::replay() const { graph_->graph.replay(); }
-int64_t RecordedWork::bytes() const {
-  const MemoryUse use = graph_->graph.memory().use();
-  return use.held + use.cached;
-}
-#else
-struct RecordedWork::Graph {};
-RecordedWork::RecordedWork(const std::function<void()>&) { check_available(Device::cuda); }
-void RecordedWork::replay() const {}
-int64_t RecordedWork::bytes() const { return 0; }
+  pool_ = cuda::new_pool();
+  recorded_ = {cuda::record(pool_, work), cuda::destroy_recorded};
+  replay_ = cuda::replay;
 #endif
-RecordedWork::~RecordedWork() = default;
+}
 
 }  // namespace orrery

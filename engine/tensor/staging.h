@@ -71,18 +71,18 @@ class DeviceToHost {
 
 // What a function queues on the GPU, recorded once and replayed at the price of one launch (a CUDA graph).  The
 // function is called once, and nothing is done yet; so it may not wait for the device, nor decide by numbers that
-// change from step to step.  What it allocates belongs to the recording until that is destroyed.  An Error without a
-// GPU.
-class RecordedWork {
+// change from step to step.  What it allocates comes from a pool of the graph's own, which nobody else takes from until
+// the graph is destroyed.  An Error without a GPU.
+class Graph {
  public:
-  explicit RecordedWork(const std::function<void()>& work);
-  ~RecordedWork();
-  void replay() const;
-  int64_t bytes() const;  // of the device, kept by the recording
+  explicit Graph(const std::function<void()>& work);
+  void replay() const { replay_(recorded_.get()); }
+  const Pool& memory() const { return *pool_; }
 
  private:
-  struct Graph;
-  std::unique_ptr<Graph> graph_;
+  std::shared_ptr<Pool> pool_;  // outlives the recording, which reads its blocks
+  std::shared_ptr<void> recorded_;
+  void (*replay_)(void* recorded) = nullptr;
 };
 
 }  // namespace orrery

@@ -1,12 +1,11 @@
+// What needs no other room of the engine; members that record stand with the operations they record (engine/ops).
 #include "engine/tensor/tensor.h"
 
 #include <cmath>
 #include <cstring>
 #include <iomanip>
 
-#include "engine/autograd/autograd.h"
 #include "engine/base/dispatch.h"
-#include "engine/ops/ops.h"
 
 namespace orrery {
 namespace {
@@ -16,53 +15,12 @@ const TensorBody& body_of(const std::shared_ptr<TensorBody>& body) {
   return *body;
 }
 
-Tensor view_of(const Tensor& x, int64_t offset_in_elements, const Shape& shape) {
-  const TensorBody& old = *x.body();
-  auto body = std::make_shared<TensorBody>();
-  body->buffer = old.buffer;
-  body->offset = old.offset + offset_in_elements * bytes_of(old.dtype);
-  body->shape = shape;
-  body->dtype = old.dtype;
-  return Tensor(std::move(body));
-}
-
-struct Reshape {
-  static constexpr const char* name = "reshape";
-  Shape before, after;
-  Tensor forward(Saved&, const Tensor& x) const { return view_of(x, 0, after); }
-  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {dy.reshape(before)}; }
-};
-
-struct LeadingSlice {  // dx is zero outside the slice
-  static constexpr const char* name = "leading_slice";
-  Shape before, after;
-  int64_t offset;
-  Tensor forward(Saved&, const Tensor& x) const { return view_of(x, offset, after); }
-  Gradients<1> backward(const Saved&, const Tensor& dy) const {
-    const Tensor dx = Tensor::zeros(before, dy.dtype(), dy.device());
-    view_of(dx, offset, after).copy_from(dy);
-    return {dx};
-  }
-};
-
 template <class From>
 std::vector<double> as_doubles(const From* data, int64_t n) {
   std::vector<double> values(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i)
     values[static_cast<size_t>(i)] = static_cast<double>(static_cast<Arithmetic<From>>(data[i]));
   return values;
-}
-
-// Calls f(i) for n values to be written as T, then copies them to wherever x lives.
-template <class F>
-void fill(const Tensor& x, const F& value) {
-  const int64_t n = x.numel();
-  const Tensor host = x.device() == Device::cpu ? x : Tensor::empty(x.shape(), x.dtype());
-  dispatch_any(x.dtype(), "fill", [&]<class T>() {
-    T* const out = host.mutable_data<T>();
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(static_cast<Arithmetic<T>>(value(i)));
-  });
-  if (x.device() != Device::cpu) x.copy_from(host);
 }
 
 }  // namespace
@@ -84,19 +42,13 @@ Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
   zero_bytes(device, x.mutable_raw(), x.bytes());
   return x;
 }
-Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
-  if (device != Device::cpu && is_floating(dtype)) {  // nothing crosses over to it
-    const NoGrad guard;
-    return shift(zeros(shape, dtype, device), value);
-  }
-  const Tensor x = empty(shape, dtype, device);
-  fill(x, [=](int64_t) { return value; });
-  return x;
-}
 Tensor Tensor::from(const Shape& shape, std::span<const double> values, Dtype dtype) {
   check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
   const Tensor x = empty(shape, dtype);
-  fill(x, [&](int64_t i) { return values[static_cast<size_t>(i)]; });
+  dispatch_any(dtype, "from", [&]<class T>() {
+    T* const out = x.mutable_data<T>();
+    for (size_t i = 0; i < values.size(); ++i) out[i] = static_cast<T>(static_cast<Arithmetic<T>>(values[i]));
+  });
   return x;
 }
 Tensor Tensor::from(const Shape& shape, std::initializer_list<double> values, Dtype dtype) {
@@ -126,8 +78,8 @@ void* Tensor::mutable_raw(Dtype wanted) const {
   return data;
 }
 std::vector<double> Tensor::to_vector() const {
-  const NoGrad guard;
-  const Tensor host = to(Device::cpu);
+  const Tensor host = device() == Device::cpu ? *this : empty(shape(), dtype());
+  if (device() != Device::cpu) copy_bytes(Device::cpu, host.mutable_raw(), device(), raw(), bytes());
   return dispatch_any(dtype(), "to_vector", [&]<class T>() { return as_doubles(host.data<T>(), numel()); });
 }
 double Tensor::item() const {
@@ -135,28 +87,11 @@ double Tensor::item() const {
         "; take one with operator[] or sum()");
   return to_vector()[0];
 }
-void Tensor::copy_from(const Tensor& source) const {
-  check(shape() == source.shape(), "copy_from: shapes differ: ", shape(), " and ", source.shape());
-  const NoGrad guard;
-  const Tensor same = source.to(dtype());
-  copy_bytes(device(), mutable_raw(), same.device(), same.raw(), bytes());
+Tensor Tensor::part(int64_t offset, const Shape& shape) const {
+  const TensorBody& whole = body_of(body_);
+  return view(whole.buffer, whole.offset / bytes_of(whole.dtype) + offset, shape, whole.dtype);
 }
-
-Tensor Tensor::reshape(const Shape& wanted) const {
-  if (wanted == shape()) return *this;
-  check(wanted.numel() == numel(), "reshape: ", shape(), " has ", numel(), " elements, ", wanted, " has ",
-        wanted.numel());
-  return record(Reshape{shape(), wanted}, *this);
-}
-Tensor Tensor::slice(int64_t begin, int64_t end) const {
-  check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end,
-        " of shape ", shape());
-  return record(LeadingSlice{shape(), shape().with(0, end - begin), begin * (shape().without(0).numel())}, *this);
-}
-Tensor Tensor::operator[](int64_t index) const { return slice(index, index + 1).reshape(shape().without(0)); }
-Tensor Tensor::to(Dtype wanted) const { return wanted == dtype() ? *this : cast(*this, wanted); }
-Tensor Tensor::to(Device wanted) const { return wanted == device() ? *this : move(*this, wanted); }
-Tensor Tensor::detach() const { return view_of(*this, 0, shape()); }
+Tensor Tensor::detach() const { return part(0, shape()); }
 Tensor Tensor::clone() const {
   const Tensor copy = empty_like(*this);
   copy_bytes(device(), copy.mutable_raw(), device(), raw(), bytes());
@@ -190,11 +125,6 @@ void Tensor::zero_grad() const {
     body_->gradient = {};
 }
 bool Tensor::grad_is_stale() const { return body_of(body_).stale; }
-void Tensor::backward() const {
-  check(numel() == 1, "backward: the tensor has ", numel(), " elements; give backward(y, dy) a gradient for it");
-  orrery::backward(*this, full(shape(), 1, dtype(), device()));
-}
-
 void check_same_kind(const char* operation, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device())
     fail(operation, ": one operand is on ", a.device(), ", the other on ", b.device(),

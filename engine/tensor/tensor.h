@@ -32,8 +32,15 @@ class Tensor {
   static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = Device::cpu);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = Device::cpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = Device::cpu);
+  // On the device of x, and of its dtype unless another is given: what operations make their results with.
   static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
+  static Tensor empty_like(const Tensor& x, const Shape& shape) { return empty(shape, x.dtype(), x.device()); }
+  static Tensor empty_like(const Tensor& x, const Shape& shape, Dtype dtype) { return empty(shape, dtype, x.device()); }
   static Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); }
+  static Tensor zeros_like(const Tensor& x, const Shape& shape) { return zeros(shape, x.dtype(), x.device()); }
+  static Tensor full_like(const Tensor& x, const Shape& shape, double value) {
+    return full(shape, value, x.dtype(), x.device());
+  }
   // The numbers are converted to `dtype`; their count must be shape.numel().
   static Tensor from(const Shape& shape, std::span<const double> values, Dtype dtype = Dtype::f32);
   static Tensor from(const Shape& shape, std::initializer_list<double> values, Dtype dtype = Dtype::f32);
@@ -73,7 +80,9 @@ class Tensor {
   // Conversions.  Recorded; the same handle if nothing changes.
   Tensor to(Dtype dtype) const;
   Tensor to(Device device) const;
-  Tensor clone() const;   // a copy of the numbers, without history
+  Tensor clone() const;  // a copy of the numbers, without history
+  // `shape` elements from element `offset` on, without history; nothing is checked.
+  Tensor part(int64_t offset, const Shape& shape) const;
   Tensor detach() const;  // the same numbers, without history
 
   // Differentiation.

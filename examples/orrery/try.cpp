@@ -24,12 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TrySettings {
-  std::string out = "runs/plugins", data;
+  std::string out = "runs/plugins", data, headers;
   int64_t steps = 200;
   double range = 4;
   template <class V>
   void visit(V& v) {
     v("out", out, "folder for the plug-in");
+    v("headers", headers, "folder that holds engine/ and nn/; default: of the sources, else of the installation");
     v("data", data, "text to train with; default: Tiny Shakespeare, as it comes with orrery");
     v("steps", steps, "of each small model; 0: do not train", at_least(0));
     v("range", range, "the plot goes from -range to range", above(0));
@@ -70,7 +71,7 @@ std::string first_error(const std::string& output) {
   return first.empty() ? "the compiler said nothing" : first;
 }
 
-std::string compile(const std::string& file, const std::string& folder) {
+std::string compile(const std::string& file, const std::string& folder, const std::string& headers) {
   check(fs::exists(file), "try: there is no file '", file,
         "'; give one that registers something, as in orrery try "
         "examples/03_new_activation.cpp");
@@ -80,7 +81,7 @@ std::string compile(const std::string& file, const std::string& folder) {
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   const std::string temporary = plugin + ".new";
   const Ran ran =
-      run_command(plugin_compiler(plugin_include_folder()) + " -o " + quoted(temporary) + " " + quoted(file));
+      run_command(plugin_compiler(plugin_include_folder(headers)) + " -o " + quoted(temporary) + " " + quoted(file));
   if (!ran.well) {
     fs::remove(temporary, failed);
     fail("try: '", file, "' does not compile: ", first_error(ran.output));
@@ -192,7 +193,7 @@ int try_out(const Arguments& arguments) {
         words.size());
   const auto start = std::chrono::steady_clock::now();
   std::cout << "compiling " << words[0] << " ..." << std::flush;
-  const std::string plugin = compile(words[0], settings.out);
+  const std::string plugin = compile(words[0], settings.out, settings.headers);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::cout << " " << fixed(took.count(), 1) << " s: " << plugin << "\n";
 

@@ -148,7 +148,7 @@ void Trainer::queue_step() {
   // The first step is done as it comes: what is made once, on first use, shall not be part of the recording.
   if (s.graph && step_ > first_step_ && !recorded_) {
     release_cached(device_);  // the recording has its own memory
-    recorded_ = std::make_unique<RecordedWork>([&] { do_step(); });
+    recorded_ = std::make_unique<Graph>([&] { do_step(); });
   }
   recorded_ ? recorded_->replay() : do_step();
   ++step_;

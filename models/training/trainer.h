@@ -88,7 +88,7 @@ class Trainer {
   std::unique_ptr<HostToDevice> numbers_;       // of the micro-batches: what the random keys end with
   Tensor losses_;                               // means over the micro-batches: cross-entropy, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
-  std::unique_ptr<RecordedWork> recorded_;  // with settings.graph, after a first step that is done as it comes
+  std::unique_ptr<Graph> recorded_;  // with settings.graph, after a first step that is done as it comes
   std::deque<UnderWay> under_way_;
   Clock::time_point reported_;  // the last step
   double stepping_ = 0;         // seconds of the steps that were reported

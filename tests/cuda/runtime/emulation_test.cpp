@@ -237,7 +237,7 @@ TEST_CASE("a write outside of a block of device memory is an illegal address") {
       if (address_sanitizer)
         CHECK(status_of_process(write) != 0);
       else
-        CHECK(contains(error_of(write), "write: cudaErrorIllegalAddress at cuda/emulation_test.cpp:"));
+        CHECK(contains(error_of(write), "write: cudaErrorIllegalAddress at cuda/runtime/emulation_test.cpp:"));
     }
   cuda::launch({"write", 1, 1}, write_kernel, out, in, 9);
   cuda::free(out);

@@ -102,7 +102,7 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
   const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
   const int64_t before = memory_use(Device::cuda).held;
   {
-    const cuda::Graph twice([&] {
+    const Graph twice([&] {
       const Tensor doubled = x * 2.0;
       x.copy_from(doubled + 1.0);
     });
@@ -116,8 +116,8 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
     twice.replay();
     CHECK(x.to_vector()[0] == 15);
   }
-  CHECK(contains(error_of([&] { cuda::Graph([&] { x.item(); }); }), "item"));
-  CHECK(contains(error_of([&] { cuda::Graph([&] { x.to_vector(); }); }), "cudaErrorStreamCapture"));
+  CHECK(contains(error_of([&] { Graph([&] { x.item(); }); }), "item"));
+  CHECK(contains(error_of([&] { Graph([&] { x.to_vector(); }); }), "cudaErrorStreamCapture"));
   CHECK((x + 1.0).to_vector()[5] == 16);  // and work goes on after that
 }
 
@@ -128,14 +128,14 @@ TEST_CASE("a refused launch is an error that names kernel, place and shape") {
   const std::string message = error_of([&] {
     cuda::launch({"write", dim3(3, 2), 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
   });
-  CHECK(message == "write: cudaErrorInvalidConfiguration at cuda/runtime_test.cpp:" + std::to_string(line) +
+  CHECK(message == "write: cudaErrorInvalidConfiguration at cuda/runtime/runtime_test.cpp:" + std::to_string(line) +
                        ", launched with 3 x 2 blocks of 2000");
   {
     const CurrentOperation gelu("gelu");
     CHECK(contains(error_of([&] {
                      cuda::launch({"write", 1, 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
                    }),
-                   "write of gelu: cudaErrorInvalidConfiguration at cuda/runtime_test.cpp:"));
+                   "write of gelu: cudaErrorInvalidConfiguration at cuda/runtime/runtime_test.cpp:"));
   }
   CHECK(contains(error_of([&] {
                    cuda::launch({"large", 1, 1, 300 * 1024}, shared_kernel<Large>, static_cast<Large*>(data));
