@@ -99,6 +99,8 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
   if constexpr (requires { e.settings; }) entry.settings = e.settings;
   if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
   if constexpr (requires { e.keeps; }) entry.facts.emplace_back("keeps", e.keeps);
+  if constexpr (requires { e.weight_of; })
+    entry.facts.emplace_back("weight", e.weight_of.empty() ? "" : "losses." + name);
   return entry;
 }
 
@@ -153,7 +155,7 @@ const std::vector<FamilyForm>& forms() {
       {"optimizer", "Optimizers", "One step for the parameters p with gradients g.",
        [](Name n) { return registered(nn::optimizers(), n); }},
       {"schedule", "Schedules",
-       "Learning rate after the warm-up, at progress p from 0 to 1.  `warm_up_form` is linear or quadratic for all.",
+       "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
        [](Name n) { return registered(nn::schedules(), n); }},
       {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer},
       {"model", "Models", "Presets, which further settings change.", model},
