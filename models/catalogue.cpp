@@ -63,32 +63,21 @@ Pairs shape_of(const nn::ActivationInfo& info, const std::function<double(double
           {"limits", limit(info.limits[0]) + ", " + limit(info.limits[1])}};
 }
 
-CatalogueEntry entry_of(const nn::ActivationInfo& info) {
+CatalogueEntry activation(const std::string& name) {
+  const nn::Activation f = nn::Activation::any(name);
+  const nn::ActivationInfo& info = f.info();
   CatalogueEntry entry{std::string(info.name), {}, std::string(info.formula), std::string(info.source), {}, {}};
   for (const std::string_view alias : info.aliases) entry.aliases.emplace_back(alias);
+  for (const nn::ActivationPreset& preset : info.presets) entry.aliases.emplace_back(preset.name);
   for (const nn::ActivationConstant& constant : info.constants)
     entry.settings.emplace_back(constant.name, print_number(constant.value));
-  return entry;
-}
-CatalogueEntry plain_activation(const std::string& name) {
-  const nn::Activation f(name);
-  CatalogueEntry entry = entry_of(f.info());
-  entry.facts = shape_of(
-      f.info(), [&](double x) { return f.value(x); }, f.derivative(0));
-  entry.facts.emplace_back("keeps", f.has_derivative_from_output() ? "y" : "x");
-  return entry;
-}
-CatalogueEntry learned_activation(const std::string& name) {
-  const nn::LearnedActivation f(name);
   const std::vector<double> p = f.initial_parameters();
-  CatalogueEntry entry = entry_of(f.info());
   std::vector<std::string> parameters;
-  for (size_t i = 0; i < p.size(); ++i)
-    parameters.push_back(text(f.info().parameters[i], " from ", short_number(p[i])));
+  for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(info.parameters[i], " from ", short_number(p[i])));
   entry.facts = shape_of(
-      f.info(), [&](double x) { return f.value(x, p); }, f.derivative(0, p));
-  entry.facts.insert(entry.facts.begin(), {"parameters", join(parameters)});
-  entry.facts.emplace_back("keeps", "x, p");
+      info, [&](double x) { return f.value(x, p); }, f.derivative(0, p));
+  entry.facts.insert(entry.facts.begin(), {"parameters", p.empty() ? "none" : join(parameters)});
+  entry.facts.emplace_back("keeps", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
   return entry;
 }
 
@@ -136,9 +125,10 @@ struct FamilyForm {
 const std::vector<FamilyForm>& forms() {
   using Name = const std::string&;
   static const std::vector<FamilyForm> all = {
-      {"activation", "Activations", "F, applied to every element; also what `dense(F)` takes.", plain_activation},
-      {"learned_activation", "Learned activations",
-       "F(x; p) with parameters p that training changes; facts are for the initial p.", learned_activation},
+      {"activation", "Activations",
+       "F, applied to every element; also what `dense(F)` takes.  Parameters are changed by training; facts are for "
+       "their initial values.",
+       activation},
       {"attention", "Attentions", "How a block reads its context.",
        [](Name n) { return registered(nn::attentions(), n); }},
       {"attention_setting", "Settings of attentions",
@@ -169,7 +159,6 @@ std::vector<nn::Family> named_families() {
     const bool known = std::any_of(all.begin(), all.end(), [&](const nn::Family& f) { return f.name == name; });
     if (!known) all.push_back({name, std::move(members)});
   };
-  add("learned_activation", nn::learned_activation_names());
   std::vector<std::string> settings;
   for (const nn::Info& info : nn::attention_settings()) settings.emplace_back(info.name);
   add("attention_setting", std::move(settings));

@@ -29,18 +29,27 @@ struct Product {
   std::array<int64_t, 4> part_columns = {};
 };
 
-// What is done to C as soon as a block of it is complete, and while it is in the cache or in registers: the bias and
-// the residual are added, the element is rounded if C is bf16, then a function is called.
-//
-// On the CPU that is `row`, with an object and (row of C counted over the batch, first column, columns, the elements).
-// The column counts within its part.  Every element is handed over once, in pieces of rows.  A function of the host is
-// no help on a GPU: there `on_card` queues the whole product, with kernels that were compiled for this epilogue.
-// Both see what C keeps, so that a backward that reads C again computes the slopes of the same function.
+// A function that C goes through as soon as a block of it is complete, and while it is in the cache or in registers.  It
+// sees what C keeps, so that a backward that reads C again computes the slopes of the same function.
+template <class C>
+class EpilogueFunction {
+ public:
+  // On the CPU: `columns` elements from (row of C counted over the batch, first column, which counts within its part).
+  // Every element is handed over once, in pieces of rows.
+  virtual void row(int part, int64_t row, int64_t column, int64_t columns, C* c) const = 0;
+  // A function of the host is no help on a GPU: there it queues the whole product, with kernels that were compiled for
+  // this epilogue.
+  virtual void on_card(const cuda::Matmul<C, C>& product, int parts_of_f32) const;  // an Error unless overridden
+
+ protected:
+  ~EpilogueFunction() = default;
+};
+
+// What is done to C: the bias and the residual are added, the element is rounded if C is bf16, then the function is
+// called.
 template <class C>
 struct Epilogue {
-  const void* object = nullptr;
-  void (*row)(const void* object, int part, int64_t row, int64_t column, int64_t columns, C* c) = nullptr;
-  void (*on_card)(const void* object, const cuda::Matmul<C, C>& product, int parts_of_f32) = nullptr;
+  const EpilogueFunction<C>* function = nullptr;
   const C* bias = nullptr;      // n numbers: one for each column of the product
   const C* residual = nullptr;  // as large as C, which is then one matrix
 };

@@ -139,7 +139,7 @@ class Multiplication {
         if (my.epilogue.residual) add(sums, my.epilogue.residual + at, columns);
         if constexpr (rounds)
           for (int64_t e = 0; e < columns; ++e) c[e] = static_cast<C>(sums[e]);
-        if (my.epilogue.row) my.epilogue.row(my.epilogue.object, my.index, r, column, columns, c);
+        if (my.epilogue.function) my.epilogue.function->row(my.index, r, column, columns, c);
       }
     }
     static void add(Sum* sums, const C* x, int64_t n) {
@@ -166,7 +166,7 @@ class Multiplication {
                                stride,
                                p_.accumulate && !rounds};
     const Finish finish = {epilogue_, part, i, row, n0, sums, stride, p_.accumulate && rounds};
-    const bool any = rounds || epilogue_.row || epilogue_.bias || epilogue_.residual;
+    const bool any = rounds || epilogue_.function || epilogue_.bias || epilogue_.residual;
     const Completion completion = {&finish, any ? Finish::block : nullptr};
     kernel.multiply(tile, completion, workspace);
   }
@@ -178,6 +178,12 @@ class Multiplication {
   Part<C> parts_[4];
   int64_t tiles_ = 0;
 };
+
+template <class T, class C>
+[[noreturn]] void fail_without_kernels() {
+  fail("matmul: this epilogue has a function for the CPU and none for a GPU with ", name(dtype_of<T>), " to ",
+       name(dtype_of<C>), " (EpilogueFunction::on_card); apply it to the result instead");
+}
 
 #if defined(ORRERY_HAS_CUDA)
 template <class T, class C>
@@ -194,10 +200,10 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
                              .bias = epilogue.bias,
                              .residual = epilogue.residual};
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
-  if constexpr (std::is_same_v<T, C>)
-    if (epilogue.on_card) return epilogue.on_card(epilogue.object, product, parts_of_f32);
-  check(!epilogue.row && !epilogue.on_card, "matmul: this epilogue has a function for the CPU and none for a GPU with ",
-        name(dtype_of<T>), " to ", name(dtype_of<C>), " (Epilogue::on_card); apply it to the result instead");
+  if (epilogue.function) {
+    if constexpr (std::is_same_v<T, C>) return epilogue.function->on_card(product, parts_of_f32);
+    fail_without_kernels<T, C>();
+  }
   if constexpr (std::is_same_v<T, float>)
     cuda::multiply(product, parts_of_f32);
   else
@@ -219,6 +225,14 @@ void check_outputs(const Product& p, int64_t count) {
 }
 
 }  // namespace
+
+template <class C>
+void EpilogueFunction<C>::on_card(const cuda::Matmul<C, C>&, int) const {
+  fail_without_kernels<C, C>();
+}
+template class EpilogueFunction<float>;
+template class EpilogueFunction<double>;
+template class EpilogueFunction<bf16>;
 
 template <class T, class C>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,

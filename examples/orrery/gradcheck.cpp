@@ -127,7 +127,7 @@ void check_name(const Name& n, uint64_t seed, Device device, Totals& totals) {
     totals.failed.push_back(n.name);
   };
   try {
-    bool found = n.family == "activation" || n.family == "learned_activation";
+    bool found = n.family == "activation";
     if (found) check_activation(n, totals);
     for (const nn::RegisteredCase& registered : nn::gradient_cases()) {
       if (registered.family != n.family || registered.name != n.name) continue;

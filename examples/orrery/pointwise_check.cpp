@@ -43,20 +43,11 @@ Tensor leaf(const Shape& shape, const std::vector<double>& values) {
   return Tensor::from(shape, values, Dtype::f64).set_requires_grad();
 }
 
-std::vector<PointwiseRow> check_plain(const nn::Activation& f) {
-  const std::vector<double> points = grid(f.info());
-  const Tensor x = leaf(Shape{static_cast<int64_t>(points.size())}, points);
-  backward(f(x), Tensor::full(x.shape(), 1, Dtype::f64));
-  const std::vector<double> slopes = x.grad().to_vector();
-  PointwiseRow row{.input = "x"};
-  for (size_t i = 0; i < points.size(); ++i)
-    compare(row, points[i], slopes[i], f.derivative_by_dual(points[i]),
-            quotient([&](double d) { return f.value(points[i] + d); }));
-  return {row};
-}
+}  // namespace
 
 // One row of x with parameters of their own for each element, so that every element tells something about each.
-std::vector<PointwiseRow> check_learned(const nn::LearnedActivation& f) {
+std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
+  const nn::Activation f = nn::Activation::any(activation);
   const std::vector<double> points = grid(f.info()), initial = f.initial_parameters();
   const size_t columns = points.size(), count = initial.size();
   std::vector<double> parameters(count * columns);
@@ -64,9 +55,11 @@ std::vector<PointwiseRow> check_learned(const nn::LearnedActivation& f) {
     for (size_t i = 0; i < columns; ++i)
       parameters[j * columns + i] = initial[j] + 0.1 * std::sin(1.7 * static_cast<double>(i + j));
   const auto width = static_cast<int64_t>(columns);
-  const Tensor x = leaf(Shape{1, width}, points), p = leaf(Shape{static_cast<int64_t>(count), width}, parameters);
+  const Tensor x = leaf(Shape{1, width}, points);
+  const Tensor p = count ? leaf(Shape{static_cast<int64_t>(count), width}, parameters) : Tensor();
   backward(f(x, p), Tensor::full(x.shape(), 1, Dtype::f64));
-  const std::vector<double> slopes = x.grad().to_vector(), parameter_slopes = p.grad().to_vector();
+  const std::vector<double> slopes = x.grad().to_vector();
+  const std::vector<double> parameter_slopes = p ? p.grad().to_vector() : parameters;
 
   std::vector<PointwiseRow> rows = {{.input = "x"}};
   for (const std::string_view name : f.info().parameters) rows.push_back({.input = std::string(name)});
@@ -86,13 +79,6 @@ std::vector<PointwiseRow> check_learned(const nn::LearnedActivation& f) {
     }
   }
   return rows;
-}
-
-}  // namespace
-
-std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
-  if (nn::is_learned_activation(activation)) return check_learned(nn::LearnedActivation(activation));
-  return check_plain(nn::Activation(activation));
 }
 
 }  // namespace orrery::program

@@ -16,7 +16,7 @@ struct PointwiseRow {  // of the input, or of one learned parameter
 };
 inline constexpr double dual_tolerance = 1e-14, pointwise_quotient_tolerance = 1e-9;
 
-// Of an activation, plain or learned.  Points close to a kink are left out: there a quotient says nothing.
+// Of an activation, with parameters or without.  Points close to a kink are left out: there a quotient says nothing.
 std::vector<PointwiseRow> check_pointwise(const std::string& activation);
 
 }  // namespace orrery::program

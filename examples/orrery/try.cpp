@@ -106,29 +106,24 @@ void print_row(const Name& name) {
 }
 
 void print_plot(const Name& name, double range) {
-  if (name.first == "activation") {
-    const nn::Activation f(name.second);
-    std::cout << plot({{name.second + "(x)", [f](double x) { return f.value(x); }},
-                       {"derivative", [f](double x) { return f.derivative(x); }}},
-                      -range, range);
-  } else if (name.first == "learned_activation") {
-    const nn::LearnedActivation f(name.second);
-    const std::vector<double> p = f.initial_parameters();
-    std::cout << plot({{name.second + "(x), initial parameters", [=](double x) { return f.value(x, p); }},
-                       {"derivative", [=](double x) { return f.derivative(x, p); }}},
-                      -range, range);
-  }
+  if (name.first != "activation") return;
+  const nn::Activation f = nn::Activation::any(name.second);
+  const std::vector<double> p = f.initial_parameters();
+  std::cout << plot(
+      {{name.second + (p.empty() ? "(x)" : "(x), initial parameters"), [&](double x) { return f.value(x, p); }},
+       {"derivative", [&](double x) { return f.derivative(x, p); }}},
+      -range, range);
 }
 
 struct Role {
   std::string key, spec;  // of the model's settings
 };
 std::vector<Role> roles_of(const Name& name) {
-  if (name.first == "activation")
-    return {{"feed_forward", "dense(" + name.second + ")"},
-            {"attention", "pointwise(" + name.second + ")"},
-            {"normalization", "dynamic(" + name.second + ")"}};
-  if (name.first == "learned_activation") return {{"feed_forward", "dense(" + name.second + ")"}};
+  if (name.first == "activation") {
+    const Role dense = {"feed_forward", "dense(" + name.second + ")"};
+    if (nn::is_learned_activation(name.second)) return {dense};
+    return {dense, {"attention", "pointwise(" + name.second + ")"}, {"normalization", "dynamic(" + name.second + ")"}};
+  }
   for (const char* key : {"attention", "feed_forward", "normalization", "position"})
     if (name.first == key) return {{key, name.second}};
   return {};

@@ -3,6 +3,9 @@
 //   df/dx    = 1 if x > 0, else a
 //   df/da    = 0 if x > 0, else x
 // Kink: 0, where the slope jumps from a to 1 and is a.  a starts at 0.25.
+// leaky_relu_learned is the same from 0.01: Jha and Reagen 2024 (ReLU's Revival), arXiv:2410.09637, one a for a layer,
+// to see where training takes it.  Without normalization it goes to zero, which is the case for ReLU in such networks;
+// weight decay would drive it there as well, so exempt it.  Their slope at exactly 0 is 1, here it is a.
 #include "nn/activations/base/kernels.h"
 
 namespace orrery::nn {
@@ -12,9 +15,10 @@ struct Prelu {
   static inline const ActivationInfo info{
       .name = "prelu",
       .formula = "x if x > 0 else a * x",
-      .source = "He et al. 2015, arXiv:1502.01852",
+      .source = "He et al. 2015, arXiv:1502.01852; leaky_relu_learned, from 0.01: arXiv:2410.09637",
       .constants = {{"initial", 0.25}},
       .parameters = {"a"},
+      .presets = {{"leaky_relu_learned", {0.01}}},
       .kinks = {0},
       .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
   };
@@ -35,7 +39,7 @@ struct Prelu {
     out[0] = x > 0 ? T(0) : x;
   }
 };
-REGISTER_LEARNED_ACTIVATION(Prelu);
+REGISTER_ACTIVATION(Prelu);
 
 }  // namespace
 }  // namespace orrery::nn

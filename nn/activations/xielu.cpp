@@ -44,7 +44,7 @@ struct Xielu {
     out[1] = x > 0 ? T(0) : scalar::expm1(x) - x;
   }
 };
-REGISTER_LEARNED_ACTIVATION(Xielu);
+REGISTER_ACTIVATION(Xielu);
 
 }  // namespace
 }  // namespace orrery::nn

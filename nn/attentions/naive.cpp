@@ -1,41 +1,18 @@
-// Naive pointwise attention, the negative control: no factor of the length at all.
-// A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, reports that it does not converge.
-//   w_ij = F(<q_i, k_j> / sqrt(D)),   o_i = sum_j w_ij v_j,   ds_ij = F'(s_ij) <do_i, v_j>
-// With scores and values of variance 1 and F = relu, o has variance n / 2 for n keys.  Equals pointwise(F, alpha=0).
-// Kept: q, k, v.  No (T, T) array exists.
+// Naive pointwise attention, the negative control: no factor of the length at all, which is pointwise(F, alpha=0).
+// A Study on ReLU and Softmax in Transformer, arXiv:2302.06461, reports that it does not converge: with scores and
+// values of variance 1 and F = relu, o has variance n / 2 for n keys.
 #include "nn/attentions/base/attention.h"
 
 namespace orrery::nn {
 namespace {
 
-class Naive final : public AttentionLayer {
- public:
-  struct Settings {
-    Spec function = parse_spec("relu");
-    AttentionSettings layer;
-    template <class V>
-    void visit(V& v) {
-      v("function", function, "F, any activation");
-      layer.visit(v);
-    }
-  };
-  static inline const Info info{.name = "naive",
-                                .formula = "o_i = sum_j F(<q_i, k_j> / sqrt(D)) v_j",
-                                .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
-                                .parameters = "as softmax",
-                                .keeps = "q, k, v"};
-
-  Naive(const Spec& spec, const AttentionOptions& options) : Naive(settings_from<Settings>(spec), options) {}
-  Naive(const Settings& settings, const AttentionOptions& options)
-      : AttentionLayer(info.name, settings.layer, options, {}), function_(settings.function) {}
-
- private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return attend(r, o, function_).output; }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override { return weights_of(r, o, function_); }
-
-  Activation function_;
-};
-REGISTER_ATTENTION(Naive);
+const bool registered = register_preset(attentions(),
+                                        {.name = "naive",
+                                         .formula = "pointwise(F, alpha=0)",
+                                         .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
+                                         .parameters = "as softmax",
+                                         .keeps = "q, k, v"},
+                                        "pointwise(relu, alpha=0)");
 const bool cases = add_attention_cases("naive", {"naive(relu)", "naive(tanh)"});
 
 }  // namespace

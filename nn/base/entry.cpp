@@ -4,13 +4,15 @@
 
 namespace orrery::nn {
 
-void check_keys(const Spec& spec, const std::string& name, const std::map<std::string, const Defaults*>& family) {
+void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
+                const std::map<std::string, const Defaults*>& family) {
   const auto has = [](const Defaults& settings, const std::string& key) {
     return std::any_of(settings.begin(), settings.end(), [&](const auto& setting) { return setting.first == key; });
   };
   const Defaults& own = *family.at(name);
   for (const Spec::Item& item : spec.items) {
     if (item.key.empty() || has(own, item.key)) continue;
+    if (std::find(aliases.begin(), aliases.end(), item.key) != aliases.end()) continue;
     std::vector<std::string> others, keys;
     for (const auto& [other, settings] : family)
       if (has(*settings, item.key)) others.push_back(other);
@@ -18,6 +20,25 @@ void check_keys(const Spec& spec, const std::string& name, const std::map<std::s
     check(others.empty(), spec, ": ", item.key, "=", item.value, " is an option of ", join(others), ", not of ", name,
           keys.empty() ? ", which takes none" : "; " + name + " takes " + join(keys));
   }
+}
+
+Spec from_preset(const std::string& preset, const Spec& spec) {
+  const Spec own = parse_spec(preset);
+  const auto is_named = [](const Spec::Item& item) { return !item.key.empty(); };
+  const auto fixed = std::find_if(own.items.begin(), own.items.end(), is_named);
+  const auto named = std::find_if(spec.items.begin(), spec.items.end(), is_named);
+  Spec all{own.name, {spec.items.begin(), named}};
+  for (auto item = own.items.begin() + std::min(fixed - own.items.begin(), named - spec.items.begin()); item != fixed;
+       ++item)
+    all.items.push_back(*item);
+  all.items.insert(all.items.end(), fixed, own.items.end());
+  for (auto item = named; item != spec.items.end(); ++item) {
+    const auto same = std::find_if(fixed, own.items.end(), [&](const Spec::Item& f) { return f.key == item->key; });
+    check(same == own.items.end(), spec, ": ", spec.name, " is ", preset, ", where ", item->key, " stays; use ",
+          own.name, " for another");
+    all.items.push_back(*item);
+  }
+  return all;
 }
 
 void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {

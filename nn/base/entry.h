@@ -40,27 +40,36 @@ struct Entry {
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the same with every setting by name, those at their defaults too
   Spec (*rename)(const Spec& spec);   // the same with keys in place of aliases
+  // Of a preset: the spec of another member that it stands for.  Its positional items are defaults, its named ones stay.
+  std::string preset = {};
+  std::vector<std::string> aliases = {};  // of the settings
 };
+// What a preset with items of its own stands for: naive(tanh, gate=silu) is pointwise(tanh, alpha=0, gate=silu).
+Spec from_preset(const std::string& preset, const Spec& spec);
 
 // Refuses a setting that `name` lacks and others of its family have, with their names: whoever writes
 // pointwise(relu, soft_cap=30) looks for softmax.  Other unknown keys are the constructor's to refuse.
-void check_keys(const Spec& spec, const std::string& name, const std::map<std::string, const Defaults*>& family);
+void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
+                const std::map<std::string, const Defaults*>& family);
 [[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
+
+template <class Entry>
+Entry described(const Info& info) {
+  Entry entry{};
+  entry.name = info.name, entry.formula = info.formula, entry.source = info.source;
+  entry.parameters = info.parameters, entry.keeps = info.keeps;
+  return entry;
+}
 
 template <class Type, class Product, class... Arguments>
 bool register_type(Registry<Entry<Product, Arguments...>>& family) {
-  constexpr auto copy = [](std::string_view text) { return std::string(text); };
-  const Info& info = Type::info;
-  Entry<Product, Arguments...> entry{copy(info.name),
-                                     copy(info.formula),
-                                     copy(info.source),
-                                     copy(info.parameters),
-                                     copy(info.keeps),
-                                     {},
-                                     nullptr,
-                                     nullptr,
-                                     nullptr};
-  if constexpr (requires { typename Type::Settings; }) entry.settings = list_settings(typename Type::Settings{});
+  auto entry = described<Entry<Product, Arguments...>>(Type::info);
+  if constexpr (requires { typename Type::Settings; }) {
+    typename Type::Settings defaults;
+    entry.settings = list_settings(defaults);
+    for (const Setting& setting : settings_of(defaults))
+      entry.aliases.insert(entry.aliases.end(), setting.aliases.begin(), setting.aliases.end());
+  }
   entry.make = [](const Spec& spec, Arguments... arguments) -> std::unique_ptr<Product> {
     return std::make_unique<Type>(spec, arguments...);
   };
@@ -80,14 +89,23 @@ bool register_type(Registry<Entry<Product, Arguments...>>& family) {
   return true;
 }
 
+template <class Product, class... Arguments>
+bool register_preset(Registry<Entry<Product, Arguments...>>& family, const Info& info, const std::string& preset) {
+  auto entry = described<Entry<Product, Arguments...>>(info);
+  entry.preset = preset;
+  family.add(std::move(entry));
+  return true;
+}
+
 // The product that a spec names.  An error about its items that does not begin with its name gets the spec in front.
 template <class Product, class... Arguments>
 std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec,
                                    std::type_identity_t<Arguments>... arguments) {
   const Entry<Product, Arguments...>& entry = family.at(spec.name);
+  if (!entry.preset.empty()) return make_from(family, from_preset(entry.preset, spec), arguments...);
   std::map<std::string, const Defaults*> settings;
   for (const auto& [name, member] : family) settings[name] = &member.settings;
-  check_keys(spec, entry.name, settings);
+  check_keys(spec, entry.name, entry.aliases, settings);
   try {
     return entry.make(spec, arguments...);
   } catch (const Error& error) {
@@ -98,12 +116,14 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
 template <class Product, class... Arguments>
 Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
+  if (entry && !entry->preset.empty()) return resolved(family, from_preset(entry->preset, spec));
   return entry ? entry->resolve(spec) : spec;
 }
 // The spec with keys in place of aliases; unchanged if the family has no such name.
 template <class Product, class... Arguments>
 Spec renamed(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
+  if (entry && !entry->preset.empty()) return renamed(family, from_preset(entry->preset, spec));
   return entry ? entry->rename(spec) : spec;
 }
 

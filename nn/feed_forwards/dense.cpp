@@ -11,6 +11,7 @@
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/conversions.h"
+#include "nn/feed_forwards/base/epilogue.h"
 #include "nn/feed_forwards/base/pointwise.h"
 #include "nn/layers/linear.h"
 
@@ -18,34 +19,49 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-struct Activate {  // a = F(z)
-  const Activation& activation;
-  T* a;
-  int64_t slots;
-  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* z) {
-    const Activate& my = *static_cast<const Activate*>(object);
-    my.activation.values(dtype_of<T>, z, my.a + row * my.slots + column, columns);
+class Activate final : public EpilogueFunction<T> {  // hidden = F(z)
+ public:
+  Activate(const Activation& activation, const Tensor& hidden)
+      : activation_(activation),
+        tile_(activation.role<TileRole<T>>()),
+        hidden_(hidden.mutable_data<T>()),
+        d_ff_(hidden.size(-1)) {}
+  void row(int, int64_t row, int64_t column, int64_t columns, T* z) const override {
+    tile_.values(z, hidden_ + row * d_ff_ + column, columns);
   }
-  static void on_card(const void* object, const cuda::Matmul<T, T>& product, int parts_of_f32) {
-    const Activate& my = *static_cast<const Activate*>(object);
-    my.activation.multiply(dtype_of<T>, &product, parts_of_f32, my.a);
+  void on_card(const cuda::Matmul<T, T>& product, int parts_of_f32) const override {
+    activation_.role<EpilogueRole<T>>().multiply(product, parts_of_f32, hidden_);
   }
+
+ private:
+  const Activation& activation_;
+  const TileRole<T>& tile_;
+  T* hidden_;
+  int64_t d_ff_;
 };
 template <class T>
-struct HiddenGradients {  // a = F(z), dz = F'(z) da, in place of da
-  const Activation& activation;
-  const T* z;
-  T* a;
-  int64_t slots;
-  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* da) {
-    const HiddenGradients& my = *static_cast<const HiddenGradients*>(object);
-    const int64_t at = row * my.slots + column;
-    my.activation.tile_backward(dtype_of<T>, my.z + at, da, my.a + at, da, columns);
+class HiddenGradients final : public EpilogueFunction<T> {  // hidden = F(z), dz = F'(z) da, in place of da
+ public:
+  HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& hidden)
+      : activation_(activation),
+        tile_(activation.role<TileRole<T>>()),
+        z_(z.data<T>()),
+        hidden_(hidden.mutable_data<T>()),
+        d_ff_(z.size(-1)) {}
+  void row(int, int64_t row, int64_t column, int64_t columns, T* da) const override {
+    const int64_t at = row * d_ff_ + column;
+    tile_.backward(z_ + at, da, hidden_ + at, da, columns);
   }
-  static void on_card(const void* object, const cuda::Matmul<T, T>& product, int parts_of_f32) {
-    const HiddenGradients& my = *static_cast<const HiddenGradients*>(object);
-    my.activation.multiply_backward(dtype_of<T>, &product, parts_of_f32, my.z, my.a);
+  void on_card(const cuda::Matmul<T, T>& product, int parts_of_f32) const override {
+    activation_.role<EpilogueRole<T>>().multiply_backward(product, parts_of_f32, z_, hidden_);
   }
+
+ private:
+  const Activation& activation_;
+  const TileRole<T>& tile_;
+  const T* z_;
+  T* hidden_;
+  int64_t d_ff_;
 };
 
 struct DenseFeedForward {
@@ -56,31 +72,27 @@ struct DenseFeedForward {
   template <class T>
   Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
                     const Tensor& output_bias, const Tensor& residual) const {
-    const int64_t rows = x.shape().rows(), slots = input.size(0);
-    const Tensor z = Tensor::empty(x.shape().with(-1, slots), x.dtype(), x.device()), a = Tensor::empty_like(z);
-    const Activate<T> activate{activation, a.mutable_data<T>(), slots};
-    const Epilogue<T> epilogue{.object = &activate,
-                               .row = Activate<T>::row,
-                               .on_card = Activate<T>::on_card,
-                               .bias = input_bias ? input_bias.data<T>() : nullptr};
-    multiply<T>(x.device(), {.m = rows, .n = slots, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
-                {z.mutable_data<T>()}, epilogue);
+    const int64_t rows = x.shape().rows(), d_ff = input.size(0);
+    const Tensor z = Tensor::empty(x.shape().with(-1, d_ff), x.dtype(), x.device()), hidden = Tensor::empty_like(z);
+    const Activate<T> activate(activation, hidden);
+    multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
+                {z.mutable_data<T>()}, {.function = &activate, .bias = input_bias ? input_bias.data<T>() : nullptr});
     saved.save(x, input, z, output);
-    return linear(a, output, output_bias, residual);
+    return linear(hidden, output, output_bias, residual);
   }
   template <class T>
   Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
-    const int64_t rows = x.shape().rows(), slots = input.size(0);
-    const Tensor a = Tensor::empty_like(z), dz = Tensor::empty_like(z);
-    const HiddenGradients<T> epilogue{activation, z.data<T>(), a.mutable_data<T>(), slots};
-    multiply<T>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                {dz.mutable_data<T>()}, {&epilogue, HiddenGradients<T>::row, HiddenGradients<T>::on_card});
+    const int64_t rows = x.shape().rows(), d_ff = input.size(0);
+    const Tensor hidden = Tensor::empty_like(z), dz = Tensor::empty_like(z);
+    const HiddenGradients<T> epilogue(activation, z, hidden);
+    multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
+                {dz.mutable_data<T>()}, {.function = &epilogue});
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);
     d[2] = detail::bias_gradient(saved, 2, dz);
-    d[3] = detail::weight_gradient(saved, 3, dy, a);
+    d[3] = detail::weight_gradient(saved, 3, dy, hidden);
     d[4] = detail::bias_gradient(saved, 4, dy);
     if (saved.needs(5)) d[5] = dy;
     return d;
@@ -163,14 +175,14 @@ Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const T
   check_same_kind("dense_feed_forward", x, input);
   check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
         x.shape(), " with weights ", input.shape(), " and ", output.shape(),
-        "; they must be (slots, width) and (width, slots)");
+        "; they must be (d_ff, width) and (width, d_ff)");
   return record(OfEveryDtype<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
 }
 Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
                           const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
                           const Tensor& residual) {
-  if (function.fixed())
-    return dense_feed_forward(x, *function.fixed(), input, input_bias, output, output_bias, residual);
+  if (!function.has_parameters())
+    return dense_feed_forward(x, function.activation(), input, input_bias, output, output_bias, residual);
   return linear(function(linear(x, input, input_bias)), output, output_bias, residual);
 }
 

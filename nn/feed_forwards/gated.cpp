@@ -31,57 +31,61 @@ bool fused(const Tensor& z) {
   return z.device() == Device::cpu && std::is_same_v<T, Arithmetic<T>>;
 }
 
-// h = F(g) u, row by row of z.
+// hidden = F(g) u, row by row of z.
 template <class T>
 Tensor gated(const Activation& activation, const Tensor& z) {
   if (!fused<T>(z)) {
     const std::vector<Tensor> halves = split(z, 2, -1);
     return activation.gate(halves[0], halves[1]);
   }
-  constexpr int64_t elements_of_a_piece = 16384;
-  const int64_t rows = z.shape().rows(), slots = z.size(-1) / 2;
-  const Tensor h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device());
   using A = Arithmetic<T>;
+  constexpr int64_t elements_of_a_piece = 16384;
+  const int64_t rows = z.shape().rows(), d_ff = z.size(-1) / 2;
+  const Tensor hidden = Tensor::empty(z.shape().with(-1, d_ff), z.dtype(), z.device());
+  const TileRole<A>& tile = activation.role<TileRole<A>>();
   const A* const from = z.data<A>();
-  A* const to = h.mutable_data<A>();
-  parallel_for(rows, std::max<int64_t>(1, elements_of_a_piece / slots), [&](int64_t begin, int64_t end) {
+  A* const to = hidden.mutable_data<A>();
+  parallel_for(rows, std::max<int64_t>(1, elements_of_a_piece / d_ff), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const A *const g = from + 2 * slots * r, *const u = g + slots;
-      A* const out = to + slots * r;
-      activation.values(dtype_of<A>, g, out, slots);
-      for (int64_t i = 0; i < slots; ++i) out[i] *= u[i];
+      const A *const g = from + 2 * d_ff * r, *const u = g + d_ff;
+      A* const out = to + d_ff * r;
+      tile.values(g, out, d_ff);
+      for (int64_t i = 0; i < d_ff; ++i) out[i] *= u[i];
     }
   });
-  return h;
+  return hidden;
 }
 
 template <class T>
-struct HiddenGradients {  // dz, and h in place of dh
-  const Activation& activation;
-  const T* z;
-  T* dz;
-  int64_t slots;
-  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, T* dh) {
-    const HiddenGradients& my = *static_cast<const HiddenGradients*>(object);
-    const int64_t at = 2 * my.slots * row + column;
-    const T *const g = my.z + at, *const u = g + my.slots;
-    T *const dg = my.dz + at, *const du = dg + my.slots;
+class HiddenGradients final : public EpilogueFunction<T> {  // dz, and hidden in place of dh
+ public:
+  HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& dz)
+      : tile_(activation.role<TileRole<T>>()), z_(z.data<T>()), dz_(dz.mutable_data<T>()), d_ff_(z.size(-1) / 2) {}
+  void row(int, int64_t row, int64_t column, int64_t columns, T* dh) const override {
+    const int64_t at = 2 * d_ff_ * row + column;
+    const T *const g = z_ + at, *const u = g + d_ff_;
+    T *const dg = dz_ + at, *const du = dg + d_ff_;
     for (int64_t i = 0; i < columns; ++i) dg[i] = u[i] * dh[i];
-    my.activation.tile_backward(dtype_of<T>, g, dg, du, dg, columns);  // du receives F(g), which the loop below reads
+    tile_.backward(g, dg, du, dg, columns);  // du receives F(g), which the loop below reads
     for (int64_t i = 0; i < columns; ++i) {
       const T f = du[i];
       du[i] = f * dh[i];
       dh[i] = f * u[i];
     }
   }
+
+ private:
+  const TileRole<T>& tile_;
+  const T* z_;
+  T* dz_;
+  int64_t d_ff_;
 };
 
 // dz = (dg | du) from z and dh.
 Tensor pulled_back(const Activation& activation, const Tensor& z, const Tensor& dh) {
   const std::vector<Tensor> halves = split(z, 2, -1);
   const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);
-  activation.kernels().gate_backward(activation.constants().data(), dh.device(), dh.dtype(), halves[0].raw(),
-                                     halves[1].raw(), dh.raw(), dg.mutable_raw(), du.mutable_raw(), dh.numel());
+  activation.role<ElementwiseRole>().gate_backward(halves[0], halves[1], dh, dg, du);
   return concatenate({dg, du}, -1);
 }
 
@@ -100,22 +104,22 @@ struct GatedFeedForward {
   template <class T>
   Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
-    const int64_t rows = x.shape().rows(), slots = output.size(1);
-    Tensor h, dz;
+    const int64_t rows = x.shape().rows(), d_ff = output.size(1);
+    Tensor hidden, dz;
     if (!fused<T>(z)) {
-      h = gated<T>(activation, z), dz = pulled_back(activation, z, matmul(dy, output));
+      hidden = gated<T>(activation, z), dz = pulled_back(activation, z, matmul(dy, output));
     } else {
       using A = Arithmetic<T>;
-      h = Tensor::empty(z.shape().with(-1, slots), z.dtype(), z.device()), dz = Tensor::empty_like(z);
-      const HiddenGradients<A> epilogue{activation, z.data<A>(), dz.mutable_data<A>(), slots};
-      multiply<A>(x.device(), {.m = rows, .n = slots, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
-                  {h.mutable_data<A>()}, {&epilogue, HiddenGradients<A>::row});
+      hidden = Tensor::empty(z.shape().with(-1, d_ff), z.dtype(), z.device()), dz = Tensor::empty_like(z);
+      const HiddenGradients<A> epilogue(activation, z, dz);
+      multiply<A>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
+                  {hidden.mutable_data<A>()}, {.function = &epilogue});
     }
     Gradients<6> d;
     if (saved.needs(0)) d[0] = matmul(dz, input);
     d[1] = detail::weight_gradient(saved, 1, dz, x);
     d[2] = detail::bias_gradient(saved, 2, dz);
-    d[3] = detail::weight_gradient(saved, 3, dy, h);
+    d[3] = detail::weight_gradient(saved, 3, dy, hidden);
     d[4] = detail::bias_gradient(saved, 4, dy);
     if (saved.needs(5)) d[5] = dy;
     return d;
@@ -148,15 +152,15 @@ class Gated final : public Sublayer {
   Gated(const Spec& spec, const FeedForwardOptions& options) : Gated(settings_from<Settings>(spec), options) {}
   Gated(const Settings& settings, const FeedForwardOptions& o)
       : function_(settings.activation),
-        slots_(settings.two_thirds ? std::max<int64_t>(1, (2 * o.d_ff + 1) / 3) : o.d_ff),
-        input_(o.width, 2 * slots_, {.bias = o.bias, .weight = normal(o.std)}),
-        output_(slots_, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {}
+        d_ff_(settings.two_thirds ? std::max<int64_t>(1, (2 * o.d_ff + 1) / 3) : o.d_ff),
+        input_(o.width, 2 * d_ff_, {.bias = o.bias, .weight = normal(o.std)}),
+        output_(d_ff_, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
-    if (function_.fixed())
-      return gated_feed_forward(x, *function_.fixed(), input_.weight.value, input_.bias.value, output_.weight.value,
+    if (!function_.has_parameters())
+      return gated_feed_forward(x, function_.activation(), input_.weight.value, input_.bias.value, output_.weight.value,
                                 output_.bias.value, residual);
-    const std::vector<Tensor> z = linear_split(x, input_.weight.value, input_.bias.value, {slots_, slots_});
+    const std::vector<Tensor> z = linear_split(x, input_.weight.value, input_.bias.value, {d_ff_, d_ff_});
     return linear(function_(z[0]) * z[1], output_.weight.value, output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
@@ -167,7 +171,7 @@ class Gated final : public Sublayer {
 
  private:
   PointwiseFunction function_;
-  int64_t slots_;
+  int64_t d_ff_;
   Linear input_, output_;
 };
 REGISTER_FEED_FORWARD(Gated);
@@ -192,7 +196,7 @@ Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const T
   check_same_kind("gated_feed_forward", x, input);
   check(x.shape().rank() >= 1 && output.shape().rank() == 2 && input.shape() == Shape{2 * output.size(1), x.size(-1)},
         "gated_feed_forward: x ", x.shape(), " with weights ", input.shape(), " and ", output.shape(),
-        "; they must be (2 slots, width) and (width, slots)");
+        "; they must be (2 d_ff, width) and (width, d_ff)");
   return record(OfEveryDtype<GatedFeedForward>{{activation}}, x, input, input_bias, output, output_bias, residual);
 }
 

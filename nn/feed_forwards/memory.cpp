@@ -33,13 +33,13 @@ class Memory final : public SlotReader {
  public:
   struct Settings {
     Spec function = parse_spec("relu");
-    int64_t slots = 0;
+    int64_t d_ff = 0;
     std::string norm = "none";
     double scale = 1, epsilon = 1e-12;
     template <class V>
     void visit(V& v) {
       v("function", function, "softmax over the slots, or any activation");
-      v("slots", slots, "keys and values; 0: the block's d_ff", at_least(0));
+      v("d_ff|slots", d_ff, "keys and values; 0: the block's d_ff", at_least(0));
       v("norm", norm, "normalization of what is read, before the residual", one_of({"none", "layer"}));
       v("scale", scale, "factor of the scores of softmax", above(0));
       v("epsilon", epsilon, "of norm=layer: added to the variance", above(0));
@@ -54,7 +54,7 @@ class Memory final : public SlotReader {
 
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
-    const Shape shape{settings.slots ? settings.slots : o.d_ff, o.width};
+    const Shape shape{settings.d_ff ? settings.d_ff : o.d_ff, o.width};
     key_ = Parameter(shape, normal(o.std));
     value_ = Parameter(shape, scaled_normal(o.std, o.layers));
     if (settings.function.name == "softmax") {
@@ -63,8 +63,8 @@ class Memory final : public SlotReader {
     } else {
       check_function(settings.function.name);
       function_.emplace(settings.function);
-      check(scale_ == 1, "memory: scale = ", print_number(scale_), " belongs to softmax; with ", function_->spec(),
-            " it must be 1");
+      check(scale_ == 1, "memory: scale = ", print_number(scale_), " belongs to softmax; with ",
+            function_->activation().spec(), " it must be 1");
       if (o.bias) {
         key_bias_ = Parameter(Shape{shape[0]}, constant(0));
         value_bias_ = Parameter(Shape{o.width}, constant(0));
@@ -111,9 +111,8 @@ class Memory final : public SlotReader {
 
  private:
   static void check_function(const std::string& name) {
-    if (detail::activations().find(name) || is_learned_activation(name)) return;
-    std::vector<std::string> all = activation_names();
-    for (const std::string& learned : learned_activation_names()) all.push_back(learned);
+    if (detail::activations().find(name)) return;
+    std::vector<std::string> all = detail::activations().names();
     all.push_back("softmax");
     orrery::detail::fail_unknown(info.name, name, all, {});
   }
@@ -161,7 +160,7 @@ const bool pointwise_case =
                       "memory(silu)");
 const bool softmax_case =
     add_gradient_case("feed_forward", "memory",
-                      case_of("memory(softmax, slots=9, scale=1.5)",
+                      case_of("memory(softmax, d_ff=9, scale=1.5)",
                               [](const auto& in) { return softmax_reference(in[0], in[1], in[2]); }),
                       "memory(softmax)");
 const bool normalized_case = add_gradient_case(

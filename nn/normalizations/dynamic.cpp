@@ -37,10 +37,7 @@ struct DynamicNorm {
     const Tensor y = Tensor::empty_like(x);
     const Shape one{1}, channels{x.size(-1)};
     const Tensor s = given(shift, one, 0, x), w = given(weight, channels, 1, x), b = given(bias, channels, 0, x);
-    activation.kernels().normalize(
-        activation.constants().data(),
-        {x.device(), x.dtype(), x.shape().rows(), x.size(-1), x.raw(), alpha.raw(), s.raw(), w.raw(), b.raw()},
-        y.mutable_raw());
+    activation.role<DynamicNormRole>().forward(x, alpha, s, w, b, y);
     saved.save(x, alpha, s, w);
     return y;
   }
@@ -49,16 +46,11 @@ struct DynamicNorm {
     const Shape channels{x.size(-1)};
     const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
     const bool with_parameters = saved.needs(1) || saved.needs(2) || saved.needs(3) || saved.needs(4);
-    const ActivationKernels::Normalized operands{x.device(),  x.dtype(),   x.shape().rows(), x.size(-1), x.raw(),
-                                                 alpha.raw(), shift.raw(), weight.raw(),     nullptr};
-    std::array<Tensor, 4> sums;
-    std::array<void*, 4> places{};
+    DynamicNormRole::Sums sums;
     if (with_parameters)
-      for (size_t k = 0; k < 4; ++k)
-        sums[k] = Tensor::empty(channels, arithmetic, x.device()), places[k] = sums[k].mutable_raw();
+      for (Tensor& sum : sums) sum = Tensor::empty(channels, arithmetic, x.device());
     const Tensor dx = saved.take(0);
-    activation.kernels().normalize_backward(activation.constants().data(), operands, dy.raw(), dx.mutable_raw(),
-                                            with_parameters ? places.data() : nullptr);
+    activation.role<DynamicNormRole>().backward(x, alpha, shift, weight, dy, dx, sums);
     if (!with_parameters) return {dx, {}, {}, {}, {}};
     const Tensor dalpha = Tensor::empty(Shape{1}, Dtype::f64, x.device()), dshift = Tensor::empty_like(dalpha);
     dispatch(arithmetic, name, [&]<class T>() {

@@ -4,11 +4,18 @@
 //   Tensor y = f(x);               // recorded
 //   double slope = f.derivative(0.3);
 //
-// Each is one file in nn/activations/ and has no other place: see activation_kernels.h.
+// Some have parameters p that training changes:
+//
+//   const Activation g = Activation::any("prelu");
+//   Tensor y = g(x, p);
+//
+// Each is one file in nn/activations/, which includes nn/activations/base/kernels.h.  What an operation compiles for
+// every formula is a role: an abstract class beside that operation, which asks for it by activation.role<Role>().
 #pragma once
 
 #include <array>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +24,6 @@
 #include "engine/base/config.h"
 #include "engine/base/registry.h"
 #include "engine/tensor/tensor.h"
-#include "nn/attentions/base/kernels.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::nn {
@@ -27,170 +33,153 @@ struct ActivationConstant {
   double value;  // the default
   Limits range = {};
 };
+struct ActivationPreset {  // another name, with other defaults
+  std::string_view name;
+  std::vector<double> constants;
+};
 
-// What the file of an activation says about it, for the default constants.
+// What the file of an activation says about it, for the default constants and the initial parameters.
 struct ActivationInfo {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   std::string_view name, formula, source;
   std::vector<ActivationConstant> constants = {};  // in the order of the formula's members
-  std::vector<std::string_view> parameters = {};   // of a learned one, in the order of p
+  std::vector<std::string_view> parameters = {};   // that are learned, in the order of p
   bool positive = false;                           // the formula sees softplus(p), and p is what is trained
   bool zero_below_zero = false;                    // F(x) = F'(x) = 0 for x <= 0, so attention may skip such tiles
   std::vector<std::string_view> aliases = {};
+  std::vector<ActivationPreset> presets = {};
   std::vector<double> kinks = {};  // where a derivative, of whatever order, jumps
   std::array<double, 2> limits;    // of the value at -infinity and at +infinity; NaN: there is none
 };
 
-// The kernels of one formula for any constants.  Pointers are to numbers of the given dtype; those with a device run in
-// parallel there, `values` and `tile_backward` run on the calling thread.
-struct ActivationKernels {
-  using Constants = const double*;
-  double (*value)(Constants, double x);
-  double (*derivative)(Constants, double x);
-  double (*derivative_by_dual)(Constants, double x);
-  double (*derivative_from_output)(Constants, double y);  // null if the formula has none
-  void (*values)(Constants, Dtype, const void* x, void* y, int64_t n);
-  void (*tile_backward)(Constants, Dtype, const void* x, const void* g, void* y, void* dx, int64_t n);
-  void (*forward)(Constants, Device, Dtype, const void* x, void* y, int64_t n);
-  void (*backward)(Constants, Device, Dtype, const void* kept, const void* dy, void* dx, int64_t n);
-  void (*gate)(Constants, Device, Dtype, const void* x, const void* up, void* y, int64_t n);
-  void (*gate_backward)(Constants, Device, Dtype, const void* x, const void* up, const void* dy, void* dx, void* dup,
-                        int64_t n);
-  // y = F(alpha x + shift) weight + bias for x (rows, channels), as nn/normalizations/dynamic.cpp uses it.
-  struct Normalized {
-    Device device;
-    Dtype dtype;
-    int64_t rows, channels;
-    const void *x, *alpha, *shift, *weight, *bias;  // alpha and shift: one number each
-  };
-  void (*normalize)(Constants, const Normalized&, void* y);
-  // sums: null, or four arrays of `channels` numbers in the arithmetic type: dweight, dbias, and the parts of dalpha
-  // and of dshift that come from each channel.
-  void (*normalize_backward)(Constants, const Normalized&, const void* dy, void* dx, void* const* sums);
-  // On a GPU, a product with the activation in its epilogue: cuda::Matmul<T> of the dtype makes z, a = F(z); or it
-  // makes da, of which C keeps dz = F'(z) da, and a = F(z).  Null where nothing can be on a device.
-  void (*multiply)(Constants, Dtype, const void* product, int parts_of_f32, void* a);
-  void (*multiply_backward)(Constants, Dtype, const void* product, int parts_of_f32, const void* z, void* a);
-  AttendKernels attend;  // with weights F(s)
+// ---- what the operations of this folder compile for a formula; made by elementwise.h and learned.h
+
+class ElementwiseRole {  // on tensors of one shape
+ public:
+  static constexpr const char* role = "activation";
+  template <class F>
+  class Of;
+  virtual void forward(const Tensor& x, const Tensor& y) const = 0;
+  // kept: y if the slope can be had from it, else x.  dx may have the memory of either.
+  virtual void backward(const Tensor& kept, const Tensor& dy, const Tensor& dx) const = 0;
+  virtual void gate(const Tensor& x, const Tensor& up, const Tensor& y) const = 0;
+  virtual void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
+                             const Tensor& dup) const = 0;
+
+ protected:
+  ~ElementwiseRole() = default;
+};
+
+// Tiles of other operations: n numbers on the CPU, on the calling thread.  Results may overwrite inputs.
+template <class T>
+class TileRole {
+ public:
+  static constexpr const char* role = "activation of a tile";
+  template <class F>
+  class Of;
+  virtual void values(const T* x, T* y, int64_t n) const = 0;
+  virtual void backward(const T* x, const T* g, T* y, T* dx,
+                        int64_t n) const = 0;  // y = F(x) unless null, dx = F'(x) g
+
+ protected:
+  ~TileRole() = default;
+};
+
+// With parameters: p is (n), or (n, C) with a column for each place of x's last axis.
+class LearnedRole {
+ public:
+  static constexpr const char* role = "learned_activation";
+  template <class F>
+  class Of;
+  virtual void forward(const Tensor& x, const Tensor& p, const Tensor& y) const = 0;
+  virtual void backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dx) const = 0;
+  virtual void parameters_backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dp) const = 0;
+
+ protected:
+  ~LearnedRole() = default;
 };
 
 namespace detail {
+
+// A formula with its constants, on plain numbers.  p are the formula's own parameters, which are softplus of the
+// trained ones where info says positive; derivative_by_dual alone takes the trained ones.
+class Formula {
+ public:
+  virtual ~Formula() = default;
+  virtual double value(double x, const double* p) const = 0;
+  virtual double derivative(double x, const double* p) const = 0;
+  virtual double derivative_by_dual(double x, const double* p, int parameter) const = 0;  // -1: along x
+  virtual bool has_derivative_from_output() const = 0;
+  virtual double derivative_from_output(double y) const = 0;
+  virtual void parameter_derivatives(double x, const double* p, double* out) const = 0;
+  virtual void initial_parameters(double* p) const = 0;
+};
+
 struct ActivationEntry {
   std::string_view name;
   const ActivationInfo* info;
-  ActivationKernels kernels;
+  std::unique_ptr<const Formula> (*make)(const double* constants);
 };
 Registry<ActivationEntry>& activations();
-bool add_activation(const ActivationInfo& info, const ActivationKernels& kernels, size_t formula_bytes,
-                    MakeGradientCase make);
-GradientCase activation_case(const ActivationInfo& info, const CaseTensors& random);
+// `sizes`: of the formula in bytes, and the number of its parameters.
+struct FormulaSizes {
+  size_t bytes;
+  int parameters;
+};
+bool add_activation(const ActivationEntry& entry, const FormulaSizes& sizes);
+
 }  // namespace detail
 
 class Activation {
  public:
-  // "silu", "elu(0.5)", "elu(alpha=0.5)".  Unknown names and constants out of their range are errors.
+  // "silu", "elu(0.5)", "elu(alpha=0.5)".  Unknown names, constants out of their range and, but for `any`, parameters
+  // to learn are errors.
   explicit Activation(std::string_view spec) : Activation(parse_spec(spec)) {}
   explicit Activation(const Spec& spec);
+  static Activation any(std::string_view spec) { return any(parse_spec(spec)); }
+  static Activation any(const Spec& spec);
 
-  const ActivationInfo& info() const { return *entry_->info; }
+  const ActivationInfo& info() const { return *info_; }
   const std::vector<double>& constants() const { return constants_; }
-  std::string spec() const;  // Activation(a.spec()) is a again
-
-  double value(double x) const { return entry_->kernels.value(constants_.data(), x); }
-  double derivative(double x) const { return entry_->kernels.derivative(constants_.data(), x); }
-  // The same from `value` run on dual numbers: exact, and written by nobody.
-  double derivative_by_dual(double x) const { return entry_->kernels.derivative_by_dual(constants_.data(), x); }
-  bool has_derivative_from_output() const { return entry_->kernels.derivative_from_output != nullptr; }
-  double derivative_from_output(double y) const;  // an Error if there is none
-
-  // y = F(x), of x's shape.  Keeps y if the slope can be had from it, else x.
-  Tensor operator()(const Tensor& x) const;
-  // y = F(x) up, of two tensors of one shape: a gated unit as one operation.  Keeps x and up.
-  Tensor gate(const Tensor& x, const Tensor& up) const;
-
-  // For tiles of other operations, on the calling thread; arrays of n numbers on the CPU, results may overwrite inputs.
-  void values(Dtype dtype, const void* x, void* y, int64_t n) const {
-    entry_->kernels.values(constants_.data(), dtype, x, y, n);
-  }
-  // dx = F'(x) g, and y = F(x) unless y is null
-  void tile_backward(Dtype dtype, const void* x, const void* g, void* y, void* dx, int64_t n) const {
-    entry_->kernels.tile_backward(constants_.data(), dtype, x, g, y, dx, n);
-  }
-  // For products on a GPU, whose epilogues they are: ActivationKernels::multiply and multiply_backward.
-  void multiply(Dtype dtype, const void* product, int parts_of_f32, void* a) const {
-    entry_->kernels.multiply(constants_.data(), dtype, product, parts_of_f32, a);
-  }
-  void multiply_backward(Dtype dtype, const void* product, int parts_of_f32, const void* z, void* a) const {
-    entry_->kernels.multiply_backward(constants_.data(), dtype, product, parts_of_f32, z, a);
-  }
-  const ActivationKernels& kernels() const { return entry_->kernels; }
-
- private:
-  const detail::ActivationEntry* entry_;
-  std::vector<double> constants_;
-};
-std::vector<std::string> activation_names();  // without aliases, in alphabetical order
-
-// ---- with parameters that are learned
-
-// The formula's own parameters, which are softplus(p) where info says positive; only derivative_by_dual takes p.
-struct LearnedActivationKernels {
-  using Constants = const double*;
-  // Parameters p are (n) numbers for all of x, or (n, C): a column for each of the C channels, x's last axis.
-  struct Form {
-    Device device;
-    Dtype dtype;
-    int64_t rows, channels;
-    bool per_channel;
-  };
-  double (*value)(Constants, double x, const double* p);
-  double (*derivative)(Constants, double x, const double* p);
-  void (*parameter_derivatives)(Constants, double x, const double* p, double* out);
-  double (*derivative_by_dual)(Constants, double x, const double* p, int parameter);  // -1: along x
-  void (*initial_parameters)(Constants, double* p);
-  void (*forward)(Constants, const Form&, const void* x, const void* p, void* y);
-  void (*backward)(Constants, const Form&, const void* x, const void* p, const void* dy, void* dx);
-  void (*parameters_backward)(Constants, const Form&, const void* x, const void* p, const void* dy, void* dp);
-};
-
-namespace detail {
-struct LearnedActivationEntry {
-  std::string_view name;
-  const ActivationInfo* info;
-  LearnedActivationKernels kernels;
-};
-Registry<LearnedActivationEntry>& learned_activations();
-bool add_learned_activation(const ActivationInfo& info, const LearnedActivationKernels& kernels, size_t formula_bytes,
-                            int parameters, MakeGradientCase make);
-GradientCase learned_activation_case(const ActivationInfo& info, const CaseTensors& random);
-}  // namespace detail
-
-class LearnedActivation {
- public:
-  explicit LearnedActivation(std::string_view spec) : LearnedActivation(parse_spec(spec)) {}
-  explicit LearnedActivation(const Spec& spec);  // "prelu", "xielu(beta=0.5)"
-
-  const ActivationInfo& info() const { return *entry_->info; }
-  const std::vector<double>& constants() const { return constants_; }
-  std::string spec() const;
+  std::string spec() const;  // Activation::any(a.spec()) is a again
   int parameter_count() const { return static_cast<int>(info().parameters.size()); }
   std::vector<double> initial_parameters() const;  // parameter_count() of them
 
-  double value(double x, std::span<const double> p) const;
-  double derivative(double x, std::span<const double> p) const;
+  // p: parameter_count() numbers, as they are trained
+  double value(double x, std::span<const double> p = {}) const;
+  double derivative(double x, std::span<const double> p = {}) const;
   std::vector<double> parameter_derivatives(double x, std::span<const double> p) const;
-  double derivative_by_dual(double x, std::span<const double> p, int parameter = -1) const;  // -1: along x
+  // The same slopes from `value` run on dual numbers: exact, and written by nobody.  -1: along x.
+  double derivative_by_dual(double x, std::span<const double> p = {}, int parameter = -1) const;
+  bool has_derivative_from_output() const { return formula_->has_derivative_from_output(); }
+  double derivative_from_output(double y) const;  // an Error if there is none
 
-  // y = F(x; p).  p is (n), or (n, C) with a column for each place of x's last axis; of x's dtype.  Keeps x and p.
-  Tensor operator()(const Tensor& x, const Tensor& p) const;
+  // y = F(x; p), of x's shape.  Keeps y if the slope can be had from it, else x, and p.  p is undefined if there are no
+  // parameters; else (n), or (n, C) with a column for each place of x's last axis, and of x's dtype.
+  Tensor operator()(const Tensor& x, const Tensor& p = {}) const;
+  // y = F(x) up, of two tensors of one shape: a gated unit as one operation.  Keeps x and up.
+  Tensor gate(const Tensor& x, const Tensor& up) const;
+
+  // An Error if the formula has parameters and the role none, or if the role needs a build with CUDA.
+  template <class Role>
+  const Role& role() const {
+    const Role* const found = dynamic_cast<const Role*>(formula_.get());
+    if (!found) fail_without(Role::role);
+    return *found;
+  }
 
  private:
+  Activation() = default;
+  [[noreturn]] void fail_without(const char* role) const;
   void check_count(std::span<const double> p) const;
   std::vector<double> seen_by_formula(std::span<const double> p) const;
-  const detail::LearnedActivationEntry* entry_;
+  const ActivationInfo* info_ = nullptr;
   std::vector<double> constants_;
+  std::shared_ptr<const detail::Formula> formula_;
 };
+// Without aliases, in alphabetical order: those that have no parameters, and those that have.
+std::vector<std::string> activation_names();
 std::vector<std::string> learned_activation_names();
 bool is_learned_activation(std::string_view name);  // an alias counts
 

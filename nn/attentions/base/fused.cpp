@@ -15,15 +15,6 @@
 namespace orrery::nn {
 namespace {
 
-#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
-struct SoftmaxWeighting {
-  static cuda::SoftmaxWeights weights(const double*) { return {}; }
-};
-constexpr AttendKernels softmax_on_card = detail::AttendKernelsOf<SoftmaxWeighting>::all();
-#else
-constexpr AttendKernels softmax_on_card;
-#endif
-
 constexpr int inputs = 8;  // of Reading, in its order
 using Operands = std::array<Tensor, inputs>;
 enum Input { query, key, value, slot_key, slot_value, relative_embedding, relative_bias, span };
@@ -64,19 +55,23 @@ struct AttendOperation {
   template <class A>
   Weighting<A> weighting() const {
     if (!function) return {};
-    return {
-        .values = [](const void* f, const A* s, A* w,
-                     int64_t n) { static_cast<const Activation*>(f)->values(dtype_of<A>, s, w, n); },
-        .backward = [](const void* f, const A* s, const A* g, A* w, A* ds,
-                       int64_t n) { static_cast<const Activation*>(f)->tile_backward(dtype_of<A>, s, g, w, ds, n); },
-        .context = &*function,
-        .zero_below_zero = function->info().zero_below_zero};
+    using Tile = TileRole<A>;
+    return {.values = [](const void* f, const A* s, A* w, int64_t n) { static_cast<const Tile*>(f)->values(s, w, n); },
+            .backward = [](const void* f, const A* s, const A* g, A* w, A* ds,
+                           int64_t n) { static_cast<const Tile*>(f)->backward(s, g, w, ds, n); },
+            .context = &function->role<Tile>(),
+            .zero_below_zero = function->info().zero_below_zero};
   }
   template <class T>
-  const AttendKernels::For<T>& on_card() const {
-    return (function ? function->kernels().attend : softmax_on_card).of<T>();
+  const AttentionRole<T>& on_card() const {
+    if (function) return function->role<AttentionRole<T>>();
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+    static const AttentionKernels<T, cuda::SoftmaxWeights> softmax{{}};
+    return softmax;
+#else
+    fail("attend: built without CUDA (configure with -DORRERY_CUDA=ON)");
+#endif
   }
-  const double* constants() const { return function ? function->constants().data() : nullptr; }
   template <class T>
   static Tokens<const T> read(const Tensor& x) {  // (..., heads, size), or (rows, size)
     return x ? Tokens<const T>{x.data<T>(), x.size(-1) * (x.shape().rank() > 2 ? x.size(-2) : 1)} : Tokens<const T>{};
@@ -117,7 +112,7 @@ struct AttendOperation {
       using A = Arithmetic<T>;
       if (q.device() == Device::cuda) {
         check_attend(sizes(x), settings(x), operands<T>(x));
-        return on_card<T>().forward(constants(), sizes(x), settings(x), operands<T>(x), write<T>(y.output),
+        return on_card<T>().forward(sizes(x), settings(x), operands<T>(x), write<T>(y.output),
                                     new_numbers<A>(y.log_sum));
       }
       count_flops(2. * static_cast<double>(attend_forward<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x),
@@ -143,8 +138,7 @@ struct AttendOperation {
                                         .zero_share = new_numbers<A>(s.zero_share),
                                         .maximum = new_numbers<A>(s.maximum)};
       if (q.device() == Device::cuda)
-        return on_card<T>().statistics(constants(), sizes(x), settings(x), operands<T>(x), numbers<A>(log_sum),
-                                       results);
+        return on_card<T>().statistics(sizes(x), settings(x), operands<T>(x), numbers<A>(log_sum), results);
       attend_statistics<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x), numbers<A>(log_sum), results);
     });
     return s;
@@ -173,8 +167,8 @@ struct AttendOperation {
       const StatisticsGradients<A> of_statistics = {numbers<A>(kept.positive_sum), numbers<A>(kept.entropy),
                                                     numbers<A>(dsum), numbers<A>(dentropy)};
       if (g.device() == Device::cuda)
-        return on_card<T>().backward(constants(), sizes(x), settings(x), operands<T>(x), read<T>(output),
-                                     numbers<A>(log_sum), read<T>(g), gradients, of_statistics);
+        return on_card<T>().backward(sizes(x), settings(x), operands<T>(x), read<T>(output), numbers<A>(log_sum),
+                                     read<T>(g), gradients, of_statistics);
       count_flops(2. * static_cast<double>(attend_backward<T>(sizes(x), settings(x), weighting<A>(), operands<T>(x),
                                                               read<T>(output), numbers<A>(log_sum), read<T>(g),
                                                               gradients, of_statistics)));

@@ -9,7 +9,7 @@ namespace orrery::nn {
 
 struct FeedForwardOptions {
   int64_t width;  // in and out
-  int64_t d_ff;   // slots between them
+  int64_t d_ff;   // between them: of the hidden activations
   bool bias = true;
   int64_t layers = 1;  // of the model: the output projection starts at N(0, std^2 / (2 layers))
   double std = 0.02;

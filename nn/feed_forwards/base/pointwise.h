@@ -2,8 +2,6 @@
 #pragma once
 
 #include <concepts>
-#include <optional>
-#include <vector>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/dispatch.h"
@@ -11,35 +9,29 @@
 
 namespace orrery::nn {
 
-// The function of a layer: a fixed one, which is fused into the layer's operation, or one with parameters of its own,
-// which is an operation by itself.
+// The function of a layer: one without parameters is fused into the layer's operation, one with parameters of its own
+// is an operation by itself.
 class PointwiseFunction {
  public:
-  explicit PointwiseFunction(const Spec& spec) {
-    if (!is_learned_activation(spec.name)) {
-      fixed_.emplace(spec);
-      return;
-    }
-    learned_.emplace(spec);
-    const std::vector<double> start = learned_->initial_parameters();
-    slopes_ = Parameter(Shape{static_cast<int64_t>(start.size())}, listed(start));
+  explicit PointwiseFunction(const Spec& spec) : function_(Activation::any(spec)) {
+    if (const int64_t n = function_.parameter_count())
+      parameters_ = Parameter(Shape{n}, listed(function_.initial_parameters()));
   }
-  const std::optional<Activation>& fixed() const { return fixed_; }
-  std::string spec() const { return fixed_ ? fixed_->spec() : learned_->spec(); }
-  Tensor operator()(const Tensor& x) const { return fixed_ ? (*fixed_)(x) : (*learned_)(x, slopes_.value); }
+  bool has_parameters() const { return function_.parameter_count() > 0; }
+  const Activation& activation() const { return function_; }
+  Tensor operator()(const Tensor& x) const { return function_(x, parameters_.value); }
   // The function of attention over slots; an error in the name of the layer `owner` if it has parameters.
   const Activation& for_slots(std::string_view owner) const {
-    check(fixed_.has_value(), owner, ": '", spec(),
+    check(!has_parameters(), owner, ": '", function_.spec(),
           "' has parameters to learn, which a function that reads slots cannot have here; ",
           "use one without, such as relu");
-    return *fixed_;
+    return function_;
   }
-  void visit(Visitor& v) { v("activation", slopes_); }
+  void visit(Visitor& v) { v("activation", parameters_); }
 
  private:
-  std::optional<Activation> fixed_;
-  std::optional<LearnedActivation> learned_;
-  Parameter slopes_;
+  Activation function_;
+  Parameter parameters_;
 };
 
 // dense_feed_forward of nn/feed_forwards/base/feed_forward.h with either kind of function.

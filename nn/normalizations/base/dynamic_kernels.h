@@ -8,9 +8,10 @@
 
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
-#include "nn/activations/base/activation.h"
+#include "nn/normalizations/base/dynamic.h"
 
-namespace orrery::nn::detail {
+namespace orrery::nn {
+namespace detail {
 
 // F'(u), from F(u) if the formula knows how: it is there already.
 template <class F, class A>
@@ -70,43 +71,45 @@ struct NormalizeGradients {  // writes dx; returns what the element adds to dwei
   }
 };
 
-template <class F>
-struct NormalizeKernelsOf {
-  using Operands = ActivationKernels::Normalized;
-  template <class T>
-  static const T* read(const void* p) {
-    return static_cast<const T*>(p);
-  }
+}  // namespace detail
 
-  static void forward(const F& f, const Operands& o, void* y) {
-    dispatch(o.dtype, "dynamic_norm", [&]<class T>() {
-      rows(o.device, o.rows, static_cast<int>(o.channels),
-           Normalize<F, T>{f,
-                           {read<T>(o.x)},
-                           {read<T>(o.alpha)},
-                           {read<T>(o.shift)},
-                           {read<T>(o.weight)},
-                           {read<T>(o.bias)},
-                           {static_cast<T*>(y)}});
+template <class F>
+class DynamicNormRole::Of : public DynamicNormRole {
+ public:
+  explicit Of(const F& f) : f_(f) {}
+  void forward(const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight, const Tensor& bias,
+               const Tensor& y) const override {
+    const int64_t n = x.shape().rows(), channels = x.shape().last();
+    dispatch(x.dtype(), role, [&]<class T>() {
+      rows(x.device(), n, static_cast<int>(channels),
+           detail::Normalize<F, T>{f_,
+                                   {x.data<T>()},
+                                   {alpha.data<T>()},
+                                   {shift.data<T>()},
+                                   {weight.data<T>()},
+                                   {bias.data<T>()},
+                                   {y.mutable_data<T>()}});
     });
   }
-  static void backward(const F& f, const Operands& o, const void* dy, void* dx, void* const* sums) {
-    dispatch(o.dtype, "dynamic_norm", [&]<class T>() {
-      const In<T> x{read<T>(o.x)}, alpha{read<T>(o.alpha)}, shift{read<T>(o.shift)}, weight{read<T>(o.weight)},
-          g{read<T>(dy)};
-      const Out<T> out{static_cast<T*>(dx)};
-      if (!sums) {
-        rows(o.device, o.rows, static_cast<int>(o.channels),
-             NormalizeInputGradient<F, T>{f, x, alpha, shift, weight, g, out});
+  void backward(const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight, const Tensor& dy,
+                const Tensor& dx, const Sums& sums) const override {
+    const int64_t n = x.shape().rows(), channels = x.shape().last();
+    dispatch(x.dtype(), role, [&]<class T>() {
+      const In<T> in{x.data<T>()}, a{alpha.data<T>()}, s{shift.data<T>()}, w{weight.data<T>()}, g{dy.data<T>()};
+      const Out<T> out{dx.mutable_data<T>()};
+      if (!sums[0]) {
+        rows(x.device(), n, static_cast<int>(channels), detail::NormalizeInputGradient<F, T>{f_, in, a, s, w, g, out});
         return;
       }
       using A = Arithmetic<T>;
       Outputs<A, 4> columns;
-      for (int k = 0; k < 4; ++k) columns.pointer[k] = static_cast<A*>(sums[k]);
-      reduce(o.device, 1, o.rows, o.channels, NormalizeGradients<F, T>{f, x, alpha, shift, weight, g, out, o.channels},
-             columns);
+      for (size_t k = 0; k < 4; ++k) columns.pointer[k] = sums[k].template mutable_data<A>();
+      reduce(x.device(), 1, n, channels, detail::NormalizeGradients<F, T>{f_, in, a, s, w, g, out, channels}, columns);
     });
   }
+
+ private:
+  F f_;
 };
 
-}  // namespace orrery::nn::detail
+}  // namespace orrery::nn

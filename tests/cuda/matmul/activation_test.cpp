@@ -7,6 +7,7 @@
 #include "cuda/matmul/activation.cuh"
 #include "engine/matmul/matmul.h"
 #include "nn/activations/base/activation.h"
+#include "nn/feed_forwards/base/epilogue.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -123,13 +124,17 @@ TEST_CASE("products with an activation: other forms of products are refused") {
   DeviceArray<float> x(Device::cuda, 4);
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
   p.c[0] = {x.data(), 2};
-  const std::string refused = error_of([&] { nn::Activation("relu").multiply(Dtype::f32, &p, 0, x.data()); });
+  const std::string refused =
+      error_of([&] { nn::Activation("relu").role<nn::EpilogueRole<float>>().multiply(p, 0, x.data()); });
   CHECK(contains(refused, "an activation follows products of rows with a weight"));
 
-  Epilogue<float> of_host;  // it would be forgotten silently
-  of_host.row = [](const void*, int, int64_t, int64_t, int64_t, float*) {};
+  struct OfHost final : EpilogueFunction<float> {  // it would be forgotten silently
+    void row(int, int64_t, int64_t, int64_t, float*) const override {}
+  };
+  const OfHost of_host;
   CHECK(contains(error_of([&] {
-                   multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()}, of_host);
+                   multiply<float>(Device::cuda, {.m = 2, .n = 2, .k = 1}, x.input(), x.input(), {x.data()},
+                                   {.function = &of_host});
                  }),
                  "this epilogue has a function for the CPU and none for a GPU with f32 to f32"));
 }

@@ -78,14 +78,14 @@ void check_forms(Product p) {
   }
 }
 
-struct Seen {
-  std::vector<bf16>* c;
-  std::vector<bf16> values;
-  static void row(const void* object, int, int64_t row, int64_t column, int64_t columns, bf16* c) {
-    Seen& my = *static_cast<Seen*>(const_cast<void*>(object));
-    const int64_t at = c - my.c->data();
+struct Seen final : EpilogueFunction<bf16> {
+  explicit Seen(const std::vector<bf16>& c) : first(c.data()), values(c.size()) {}
+  const bf16* first;
+  mutable std::vector<bf16> values;
+  void row(int, int64_t row, int64_t column, int64_t columns, bf16* c) const override {
+    const int64_t at = c - first;
     CHECK(at == row * 70 + column);
-    for (int64_t i = 0; i < columns; ++i) my.values[static_cast<size_t>(at + i)] = c[i];
+    for (int64_t i = 0; i < columns; ++i) values[static_cast<size_t>(at + i)] = c[i];
   }
 };
 
@@ -137,8 +137,8 @@ TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they 
     CHECK(equal);
 
     std::vector<bf16> c(40 * 70);
-    Seen seen{&c, std::vector<bf16>(c.size())};
-    multiply<bf16>(Device::cpu, {.m = 40, .n = 70, .k = 30}, x.a.data(), x.b.data(), {c.data()}, {&seen, Seen::row});
+    const Seen seen(c);
+    multiply<bf16>(Device::cpu, {.m = 40, .n = 70, .k = 30}, x.a.data(), x.b.data(), {c.data()}, {.function = &seen});
     CHECK(widened(seen.values) == widened(c));
   });
 }

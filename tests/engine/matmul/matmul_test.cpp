@@ -81,18 +81,20 @@ void check_forms(Product p) {
 }
 
 // What an epilogue was told, and what it saw.
-struct Seen {
-  std::vector<std::vector<int>> times;     // per part and element
-  std::vector<std::vector<float>> values;  // at that moment
-  std::vector<int64_t> columns;            // of the parts
+struct Seen final : EpilogueFunction<float> {
+  mutable std::vector<std::vector<int>> times;     // per part and element
+  mutable std::vector<std::vector<float>> values;  // at that moment
+  std::vector<int64_t> columns;                    // of the parts
   std::vector<float*> c;
-  bool in_place = true;
-  static void row(const void* object, int part, int64_t row, int64_t column, int64_t columns, float* c) {
-    Seen& my = *static_cast<Seen*>(const_cast<void*>(object));
+  mutable bool in_place = true;
+  void add_part(int64_t size, int64_t width, float* part) {
+    times.emplace_back(size), values.emplace_back(size), columns.push_back(width), c.push_back(part);
+  }
+  void row(int part, int64_t row, int64_t column, int64_t count, float* from) const override {
     const auto i = static_cast<size_t>(part);
-    const int64_t at = row * my.columns[i] + column;
-    if (c != my.c[i] + at) my.in_place = false;
-    for (int64_t e = 0; e < columns; ++e) my.times[i][at + e] += 1, my.values[i][at + e] = c[e];
+    const int64_t at = row * columns[i] + column;
+    if (from != c[i] + at) in_place = false;
+    for (int64_t e = 0; e < count; ++e) times[i][at + e] += 1, values[i][at + e] = from[e];
   }
 };
 
@@ -141,14 +143,10 @@ TEST_CASE("matmul: the epilogue sees every element of every part once, complete 
       const Numbers<float> expected = by_hand(one, a, b, Numbers<float>(p.m * p.n, accumulate ? 2.f : 0.f));
       std::vector<Numbers<float>> c;
       Seen seen;
-      for (const int64_t columns : p.part_columns) {
-        c.emplace_back(p.m * columns, 2.f);
-        seen.columns.push_back(columns);
-        seen.times.emplace_back(p.m * columns), seen.values.emplace_back(p.m * columns);
-      }
-      for (Numbers<float>& part : c) seen.c.push_back(part.data());
+      for (const int64_t columns : p.part_columns) c.emplace_back(p.m * columns, 2.f);
+      for (size_t i = 0; i < 4; ++i) seen.add_part(p.m * p.part_columns[i], p.part_columns[i], c[i].data());
       multiply<float>(Device::cpu, p, a.data(), b.data(), {seen.c[0], seen.c[1], seen.c[2], seen.c[3]},
-                      {&seen, Seen::row});
+                      {.function = &seen});
       CHECK(seen.in_place);
       int64_t first = 0;
       for (size_t i = 0; i < 4; ++i) {
@@ -172,9 +170,10 @@ TEST_CASE("matmul: bias and residual are added to every element, and then the fu
     const Numbers<float> bias = whole<float>(p.n, 3), residual = whole<float>(p.batch * p.m * p.n, 4);
     Numbers<float> c(residual.size(), 2.f), expected = by_hand(p, a, b, c);
     for (size_t i = 0; i < c.size(); ++i) expected[i] += bias[i % static_cast<size_t>(p.n)] + residual[i];
-    Seen seen{{std::vector<int>(c.size())}, {Numbers<float>(c.size())}, {p.n}, {c.data()}};
+    Seen seen;
+    seen.add_part(p.batch * p.m * p.n, p.n, c.data());
     multiply<float>(Device::cpu, p, a.data(), b.data(), {c.data()},
-                    {.object = &seen, .row = Seen::row, .bias = bias.data(), .residual = residual.data()});
+                    {.function = &seen, .bias = bias.data(), .residual = residual.data()});
     CHECK(c == expected);
     CHECK(seen.values[0] == expected);
   });
@@ -214,8 +213,9 @@ TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty 
   with_all_kernels([] {
     const Product p{.m = 3, .n = 5, .k = 0, .batch = 4};
     Numbers<float> c(60, 7.f);
-    Seen seen{{std::vector<int>(60)}, {Numbers<float>(60, 1.f)}, {5}, {c.data()}};
-    multiply<float>(Device::cpu, p, nullptr, nullptr, {c.data()}, {&seen, Seen::row});
+    Seen seen;
+    seen.add_part(60, 5, c.data());
+    multiply<float>(Device::cpu, p, nullptr, nullptr, {c.data()}, {.function = &seen});
     CHECK(c == Numbers<float>(60, 0.f));
     CHECK(seen.in_place);
     CHECK(seen.times[0] == std::vector<int>(60, 1));

@@ -128,7 +128,7 @@ template <class T>
 double worst_value_error(const Activation& f, int mantissa_bits) {
   const std::vector<T> x = stored<T>(grid({}, 0));
   std::vector<T> y(x.size());
-  f.values(dtype_of<T>, x.data(), y.data(), static_cast<int64_t>(x.size()));
+  f.role<TileRole<T>>().values(x.data(), y.data(), static_cast<int64_t>(x.size()));
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     const double exact = f.value(number(x[i]));
@@ -141,13 +141,21 @@ double worst_value_error(const Activation& f, int mantissa_bits) {
 double worst_slope_error(const Activation& f) {
   const std::vector<float> x = stored<float>(grid({}, 0)), ones(x.size(), 1.0f);
   std::vector<float> dx(x.size());
-  f.tile_backward(Dtype::f32, x.data(), ones.data(), nullptr, dx.data(), static_cast<int64_t>(x.size()));
+  f.role<TileRole<float>>().backward(x.data(), ones.data(), nullptr, dx.data(), static_cast<int64_t>(x.size()));
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     const double exact = f.derivative(x[i]);
     worst = std::max(worst, std::fabs(dx[i] - exact) / unit(std::max(1.0, std::fabs(exact)), 24));
   }
   return worst;
+}
+
+// With parameters: by name, and from other starts.
+std::vector<std::string> every_learned_activation() {
+  std::vector<std::string> all = learned_activation_names();
+  for (const std::string& name : learned_activation_names())
+    for (const ActivationPreset& preset : Activation::any(name).info().presets) all.emplace_back(preset.name);
+  return all;
 }
 
 double tolerance(Dtype dtype) { return dtype == Dtype::f64 ? 1e-13 : dtype == Dtype::f32 ? 2e-6 : 1.6e-2; }
@@ -213,18 +221,18 @@ TEST_CASE("every activation: far out it is finite or at its limit, and NaN stays
       if (defaults && std::isfinite(limit)) CHECK(std::fabs(y - limit) < 1e-3);
       if (defaults && std::isinf(limit)) CHECK((std::fabs(y) > 90 && std::signbit(y) == std::signbit(limit)));
       float narrow = static_cast<float>(x);
-      f.values(Dtype::f32, &narrow, &narrow, 1);
+      f.role<TileRole<float>>().values(&narrow, &narrow, 1);
       CHECK((std::isfinite(narrow) || narrow == static_cast<float>(limit)));
       bf16 brief(static_cast<float>(x));
-      f.values(Dtype::bf16, &brief, &brief, 1);
+      f.role<TileRole<bf16>>().values(&brief, &brief, 1);
       CHECK((std::isfinite(static_cast<float>(brief)) || static_cast<float>(brief) == static_cast<float>(limit)));
     }
     CHECK(std::isnan(f.value(NAN)));
     float narrow = NAN;
-    f.values(Dtype::f32, &narrow, &narrow, 1);
+    f.role<TileRole<float>>().values(&narrow, &narrow, 1);
     CHECK(std::isnan(narrow));
     bf16 brief(NAN);
-    f.values(Dtype::bf16, &brief, &brief, 1);
+    f.role<TileRole<bf16>>().values(&brief, &brief, 1);
     CHECK(std::isnan(static_cast<float>(brief)));
   }
 }
@@ -287,17 +295,19 @@ TEST_CASE("every activation: the functions for tiles agree with the operation, i
     constexpr int64_t n = 37;
     const Tensor x = scale(random_tensor({n}, 6), 3).to(Dtype::f32), g = random_tensor({n}, 7).to(Dtype::f32);
     const Tensor y = Tensor::empty({n}), dx = Tensor::empty({n}), only_dx = Tensor::empty({n});
-    f.values(Dtype::f32, x.raw(), y.mutable_raw(), n);
+    const TileRole<float>& tile = f.role<TileRole<float>>();
+    const float *const from = x.data<float>(), *const slope = g.data<float>();
+    tile.values(from, y.mutable_data<float>(), n);
     CHECK(y.to_vector() == f(x).to_vector());
-    f.tile_backward(Dtype::f32, x.raw(), g.raw(), y.mutable_raw(), dx.mutable_raw(), n);
-    f.tile_backward(Dtype::f32, x.raw(), g.raw(), nullptr, only_dx.mutable_raw(), n);
+    tile.backward(from, slope, y.mutable_data<float>(), dx.mutable_data<float>(), n);
+    tile.backward(from, slope, nullptr, only_dx.mutable_data<float>(), n);
     check_near(y, f(x).to_vector());
     check_near(only_dx, dx.to_vector());
     const Tensor place = g.clone();
-    f.tile_backward(Dtype::f32, x.raw(), place.raw(), nullptr, place.mutable_raw(), n);
+    tile.backward(from, place.data<float>(), nullptr, place.mutable_data<float>(), n);
     CHECK(place.to_vector() == only_dx.to_vector());
     const Tensor own = x.clone();
-    f.values(Dtype::f32, own.raw(), own.mutable_raw(), n);
+    tile.values(own.data<float>(), own.mutable_data<float>(), n);
     CHECK(own.to_vector() == f(x).to_vector());
   }
 }
@@ -362,7 +372,7 @@ TEST_CASE("the derivative check catches slopes that are wrong") {
 TEST_CASE("every activation has a gradient case, and passes it") {
   std::vector<std::string> with_case;
   for (const RegisteredCase& registered : gradient_cases()) {
-    if (registered.family != "activation" && registered.family != "learned_activation") continue;
+    if (registered.family != "activation") continue;
     with_case.push_back(registered.name);
     INFO(registered.name);
     const GradientReport report = check_gradients(make_case(registered));
@@ -385,7 +395,7 @@ TEST_CASE("the catalogue of activations is complete") {
     CHECK(!Activation(name).info().formula.empty());
     CHECK(!Activation(name).info().source.empty());
   }
-  CHECK(learned_activation_names() == std::vector<std::string>{"leaky_relu_learned", "prelu", "xielu"});
+  CHECK(learned_activation_names() == std::vector<std::string>{"prelu", "xielu"});
   CHECK(Activation("relu").derivative(0) == 0);
   CHECK(Activation("gelu").value(1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
   CHECK(Activation("gelu").value(-5) == doctest::Approx(-1.4332578595e-6).epsilon(1e-10));  // 1 + erf would cancel
@@ -404,13 +414,16 @@ TEST_CASE("an activation's spec reads back as the same activation") {
   CHECK(Activation("elu(0.5)").spec() == "elu(alpha=0.5)");
   CHECK(Activation("elu(alpha=0.5)").value(-1e9) == -0.5);
   CHECK(Activation("elu(alpha=1)").spec() == "elu");
-  CHECK(LearnedActivation("prelu(0.1)").spec() == "prelu(initial=0.1)");
+  CHECK(Activation::any("prelu(0.1)").spec() == "prelu(initial=0.1)");
+  CHECK(Activation::any("leaky_relu_learned").spec() == "prelu(initial=0.01)");
+  CHECK(Activation::any("leaky_relu_learned(0.25)").spec() == "prelu");
+  CHECK(Activation::any("leaky_relu_learned(initial=0.2)").initial_parameters() == std::vector<double>{0.2});
 }
 
 TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
-  const std::string names = join(activation_names());
+  const std::string names = join(activation_names()), all = join(detail::activations().names());
   CHECK_THROWS_WITH_AS(Activation("swosh"),
-                       ("activation: no 'swosh'; did you mean 'swish' (silu)? there are " + names).c_str(), Error);
+                       ("activation: no 'swosh'; did you mean 'swish' (silu)? there are " + all).c_str(), Error);
   CHECK_THROWS_WITH_AS(Activation("relu(2)"), "relu: takes no settings, not '2'", Error);
   CHECK_THROWS_WITH_AS(Activation("elu(alpah=2)"), "elu: unknown key 'alpah'; did you mean 'alpha'?", Error);
   CHECK_THROWS_WITH_AS(Activation("swish(beta=big)"), "silu: beta: 'big' is not a number", Error);
@@ -419,10 +432,11 @@ TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
   CHECK_THROWS_WITH_AS(
       Activation("prelu"),
       ("activation: 'prelu' has parameters to learn, which have no place here; there are " + names).c_str(), Error);
-  CHECK_THROWS_WITH_AS(
-      LearnedActivation("relu"),
-      "learned activation: no 'relu'; did you mean 'prelu'? there are leaky_relu_learned, prelu, xielu", Error);
-  CHECK_THROWS_WITH_AS(LearnedActivation("xielu(negative=0.4)").initial_parameters(),
+  CHECK_THROWS_WITH_AS(Activation::any("prelo"), doctest::Contains("activation: no 'prelo'; did you mean 'prelu'?"),
+                       Error);
+  CHECK_THROWS_WITH_AS(Activation::any("prelu").role<TileRole<float>>(),
+                       "activation of a tile: 'prelu' has parameters to learn, which have no place here", Error);
+  CHECK_THROWS_WITH_AS(Activation::any("xielu(negative=0.4)").initial_parameters(),
                        "xielu: negative (0.4) must be above beta (0.5)", Error);
   CHECK(is_learned_activation("prelu"));
   CHECK(!is_learned_activation("relu"));
@@ -438,17 +452,21 @@ TEST_CASE("a mistake in an activation's operands is answered with a sentence") {
   CHECK_THROWS_WITH_AS(silu.derivative_from_output(1),
                        "activation: the slope of silu cannot be had from its output; use derivative(x)", Error);
   CHECK_THROWS_WITH_AS(
-      LearnedActivation("prelu")(x, random_tensor({2})),
+      Activation::any("prelu")(x, random_tensor({2})),
       "prelu: parameters of shape (2) for x (2, 3); they must be (1), or (1, 3) for one of each channel", Error);
   const std::vector<double> two = {1, 2};
-  CHECK_THROWS_WITH_AS(LearnedActivation("prelu").value(1, two), "prelu: 2 parameters; it takes 1", Error);
+  CHECK_THROWS_WITH_AS(Activation::any("prelu").value(1, two), "prelu: 2 parameters; it takes 1", Error);
+  CHECK_THROWS_WITH_AS(Activation::any("prelu")(x), "activation: prelu has 1 parameters to learn and was given none",
+                       Error);
+  CHECK_THROWS_WITH_AS(silu(x, random_tensor({1})), "activation: silu has 0 parameters to learn and was given some",
+                       Error);
 }
 
 // ---- learned ones
 
 TEST_CASE("every learned activation: slopes along x and along each parameter") {
-  for (const std::string& name : learned_activation_names()) {
-    const LearnedActivation f(name);
+  for (const std::string& name : every_learned_activation()) {
+    const Activation f = Activation::any(name);
     INFO(name);
     std::vector<double> p = f.initial_parameters();
     CHECK(static_cast<int>(p.size()) == f.parameter_count());
@@ -482,18 +500,18 @@ TEST_CASE("every learned activation: slopes along x and along each parameter") {
     CHECK(std::isfinite(f.value(-1e4, f.initial_parameters())));
     CHECK(std::isfinite(f.value(1e4, f.initial_parameters())));
   }
-  const LearnedActivation xielu("xielu");
+  const Activation xielu = Activation::any("xielu");
   CHECK(xielu.value(2, xielu.initial_parameters()) == doctest::Approx(0.8 * 4 + 0.5 * 2).epsilon(1e-14));
   CHECK(xielu.value(-2, xielu.initial_parameters()) ==
         doctest::Approx(0.8 * (std::exp(-2) - 1 + 2) - 0.5 * 2).epsilon(1e-14));
 }
 
 TEST_CASE("every learned activation: tensors, with parameters for all or for each channel, in every dtype") {
-  for (const std::string& name : learned_activation_names())
+  for (const std::string& name : every_learned_activation())
     for (const bool per_channel : {false, true})
       for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
         INFO(name, per_channel ? " per channel, " : ", ", orrery::name(dtype));
-        const LearnedActivation f(name);
+        const Activation f = Activation::any(name);
         const int n = f.parameter_count(), channels = 6;
         const Tensor x = scale(random_tensor({3, 5, channels}, 9), 2).to(dtype),
                      dy = random_tensor({3, 5, channels}, 10).to(dtype);

@@ -49,6 +49,13 @@ void check_all(const std::vector<Refused>& refused) {
   }
 }
 
+// What is made of a spec: that of a preset is another.
+Spec meant(const std::string& text) {
+  const Spec spec = parse_spec(text);
+  const std::string& preset = attentions().at(spec.name).preset;
+  return preset.empty() ? spec : from_preset(preset, spec);
+}
+
 std::vector<std::string> without(const std::vector<std::string>& excluded) {
   std::vector<std::string> names = attentions().names();
   std::erase_if(names, [&](const auto& name) { return std::count(excluded.begin(), excluded.end(), name) > 0; });
@@ -63,14 +70,14 @@ TEST_CASE("cross attention refuses what needs a distance") {
              {"softmax(span=adaptive_span(8))", "softmax: span=adaptive_span(8)" + no_distances, cross},
              {"pointwise(relu, span=dynamic_span(8))", "pointwise: span=dynamic_span(8)" + no_distances, cross},
              {"relu_former(span=fixed(3))", "relu_former: span=fixed(3)" + no_distances, cross},
-             {"naive(span=fixed(3))", "naive: span=fixed(3)" + no_distances, cross},
+             {"naive(span=fixed(3))", "pointwise: span=fixed(3)" + no_distances, cross},
              {"gau", "gau: reads its own sequence only and cannot be a cross attention", cross}});
   for (const std::string& name : without({"gau", "linear"}))
     for (const char* position : {"alibi", "relative(31)", "relative(31, bias)"}) {
       INFO(name, ", ", position);
       Place setting = cross;
       setting.position = position;
-      CHECK(refusal(name, setting) == name +
+      CHECK(refusal(name, setting) == meant(name).name +
                                           ": alibi and relative positions need queries and keys of one sequence; use "
                                           "another position with cross attention");
     }
@@ -211,10 +218,11 @@ TEST_CASE("softmax's options on other attentions are refused by the spec, the va
   for (const std::string& name : without({"softmax"}))
     for (const char* option : {"soft_cap=30", "temperature=2", "temperature=learned(0.5)", "entropy_threshold=0.3"}) {
       const std::string given = option, key = given.substr(0, given.find('=')), spec = name + "(" + given + ")";
+      const std::string owner = meant(spec).name;
       INFO(spec);
       const std::string message = refusal(spec);
-      CHECK(message.starts_with(spec + ": " + given + " is an option of softmax, not of " + name + "; " + name +
-                                " takes "));
+      CHECK(message.starts_with(print(meant(spec)) + ": " + given + " is an option of softmax, not of " + owner + "; " +
+                                owner + " takes "));
       CHECK(message.find(key, message.find(" takes ")) == std::string::npos);  // what it takes is not that
     }
   CHECK(
@@ -222,9 +230,11 @@ TEST_CASE("softmax's options on other attentions are refused by the spec, the va
       "pointwise(relu, soft_cap=30): soft_cap=30 is an option of softmax, not of pointwise; pointwise takes function, "
       "alpha, length, gate, qk_norm, scale, dropout, attend_to_self, span, persistent");
   CHECK(refusal("softmax(alpha=2)").starts_with("softmax(alpha=2): alpha=2 is an option of pointwise, not of softmax"));
-  CHECK(refusal("naive(length=fixed(3))")
-            .starts_with("naive(length=fixed(3)): length=fixed(3) is an option of gau, pointwise, relu_former, not of "
-                         "naive"));
+  CHECK(refusal("rela(length=fixed(3))")
+            .starts_with("rela(length=fixed(3)): length=fixed(3) is an option of gau, pointwise, relu_former, not of "
+                         "rela"));
+  CHECK(refusal("naive(relu, alpha=2)") ==
+        "naive(relu, alpha=2): naive is pointwise(relu, alpha=0), where alpha stays; use pointwise for another");
   CHECK(refusal("softmax(soft_cup=3)") == "softmax: unknown key 'soft_cup'; did you mean 'soft_cap'?");
 }
 

@@ -1,0 +1,117 @@
+// A formula on whole tensors, and on tiles of other operations.
+#pragma once
+
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "nn/activations/base/formula.h"
+
+namespace orrery::nn {
+
+namespace detail {
+
+template <class F>
+struct ValueOf {  // x -> F(x)
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return f.value(x);
+  }
+};
+template <class F>
+struct SlopeTimes {  // (x, g) -> F'(x) g
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T x, T g) const {
+    return f.derivative(x) * g;
+  }
+};
+template <class F>
+struct SlopeFromOutputTimes {  // (F(x), g) -> F'(x) g
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T y, T g) const {
+    return f.derivative_from_output(y) * g;
+  }
+};
+template <class F>
+struct ValueAndSlopeTimes {  // (x, g) -> F(x), F'(x) g
+  F f;
+  template <class T>
+  HOST_DEVICE Values<T, 2> operator()(T x, T g) const {
+    return {{f.value(x), f.derivative(x) * g}};
+  }
+};
+template <class F>
+struct Gated {  // (x, up) -> F(x) up
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T x, T up) const {
+    return f.value(x) * up;
+  }
+};
+template <class F>
+struct GatedBackward {  // (x, up, g) -> F'(x) up g, F(x) g
+  F f;
+  template <class T>
+  HOST_DEVICE Values<T, 2> operator()(T x, T up, T g) const {
+    return {{f.derivative(x) * up * g, f.value(x) * g}};
+  }
+};
+
+}  // namespace detail
+
+template <class F>
+class ElementwiseRole::Of : public ElementwiseRole {
+ public:
+  explicit Of(const F& f) : f_(f) {}
+  void forward(const Tensor& x, const Tensor& y) const override {
+    const int64_t n = x.numel();
+    dispatch(x.dtype(), role,
+             [&]<class T>() { map(x.device(), n, detail::ValueOf<F>{f_}, y.mutable_data<T>(), x.data<T>()); });
+  }
+  void backward(const Tensor& kept, const Tensor& dy, const Tensor& dx) const override {
+    using Slope =
+        std::conditional_t<HasDerivativeFromOutput<F>, detail::SlopeFromOutputTimes<F>, detail::SlopeTimes<F>>;
+    const int64_t n = dx.numel();
+    dispatch(dx.dtype(), role,
+             [&]<class T>() { map(dx.device(), n, Slope{f_}, dx.mutable_data<T>(), kept.data<T>(), dy.data<T>()); });
+  }
+  void gate(const Tensor& x, const Tensor& up, const Tensor& y) const override {
+    const int64_t n = x.numel();
+    dispatch(x.dtype(), "gate", [&]<class T>() {
+      map(x.device(), n, detail::Gated<F>{f_}, y.mutable_data<T>(), x.data<T>(), up.data<T>());
+    });
+  }
+  void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
+                     const Tensor& dup) const override {
+    const int64_t n = x.numel();
+    dispatch(x.dtype(), "gate", [&]<class T>() {
+      map(x.device(), n, detail::GatedBackward<F>{f_}, Outputs<T, 2>{{dx.mutable_data<T>(), dup.mutable_data<T>()}},
+          x.data<T>(), up.data<T>(), dy.data<T>());
+    });
+  }
+
+ private:
+  F f_;
+};
+
+template <class T>
+template <class F>
+class TileRole<T>::Of : public TileRole<T> {
+ public:
+  explicit Of(const F& f) : f_(f) {}
+  void values(const T* x, T* y, int64_t n) const override {
+    orrery::detail::map_range(0, n, detail::ValueOf<F>{f_}, y, x);
+  }
+  void backward(const T* x, const T* g, T* y, T* dx, int64_t n) const override {
+    if (y)
+      orrery::detail::map_range(0, n, detail::ValueAndSlopeTimes<F>{f_}, Outputs<T, 2>{{y, dx}}, x, g);
+    else
+      orrery::detail::map_range(0, n, detail::SlopeTimes<F>{f_}, dx, x, g);
+  }
+
+ private:
+  F f_;
+};
+
+}  // namespace orrery::nn

@@ -1,0 +1,99 @@
+// What the file of an activation writes, and the same on plain numbers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
+#include <type_traits>
+
+#include "engine/base/dual.h"
+#include "engine/base/host_device.h"
+#include "engine/base/scalar.h"
+#include "nn/activations/base/activation.h"
+
+namespace orrery::nn {
+
+template <class F>
+concept PlainFormula = std::is_trivially_copyable_v<F> && requires(const F f, float x, double z) {
+  { F::info } -> std::convertible_to<const ActivationInfo&>;
+  { f.value(x) } -> std::same_as<float>;
+  { f.value(z) } -> std::same_as<double>;
+  { f.derivative(x) } -> std::same_as<float>;
+  { f.derivative(z) } -> std::same_as<double>;
+};
+template <class F>
+concept HasDerivativeFromOutput = requires(const F f, float y) {
+  { f.derivative_from_output(y) } -> std::same_as<float>;
+};
+template <class F>
+concept LearnedFormula = std::is_trivially_copyable_v<F> &&
+    requires(const F f, float x, double z, const float* p, const double* q) {
+  { F::info } -> std::convertible_to<const ActivationInfo&>;
+  { F::parameters } -> std::convertible_to<int>;
+  { f.value(x, p) } -> std::same_as<float>;
+  { f.value(z, q) } -> std::same_as<double>;
+  { f.derivative(x, p) } -> std::same_as<float>;
+  { f.derivative(z, q) } -> std::same_as<double>;
+};
+
+namespace detail {
+
+template <class F>
+F with_constants(const double* constants) {
+  if constexpr (std::is_empty_v<F>) {
+    return F{};
+  } else {
+    std::array<double, sizeof(F) / sizeof(double)> all;
+    std::copy_n(constants, all.size(), all.begin());
+    return std::bit_cast<F>(all);
+  }
+}
+
+template <PlainFormula F>
+class PlainNumbers : public Formula {
+ public:
+  explicit PlainNumbers(const F& f) : f_(f) {}
+  double value(double x, const double*) const override { return f_.value(x); }
+  double derivative(double x, const double*) const override { return f_.derivative(x); }
+  double derivative_by_dual(double x, const double*, int) const override { return f_.value(Dual(x, 1)).slope; }
+  bool has_derivative_from_output() const override { return HasDerivativeFromOutput<F>; }
+  double derivative_from_output([[maybe_unused]] double y) const override {
+    if constexpr (HasDerivativeFromOutput<F>) return f_.derivative_from_output(y);
+    return 0;
+  }
+  void parameter_derivatives(double, const double*, double*) const override {}
+  void initial_parameters(double*) const override {}
+
+ private:
+  F f_;
+};
+
+template <LearnedFormula F>
+class LearnedNumbers : public Formula {
+ public:
+  explicit LearnedNumbers(const F& f) : f_(f) {}
+  double value(double x, const double* p) const override { return f_.value(x, p); }
+  double derivative(double x, const double* p) const override { return f_.derivative(x, p); }
+  double derivative_by_dual(double x, const double* p, int parameter) const override {
+    Dual all[F::parameters];
+    for (int k = 0; k < F::parameters; ++k) {
+      const Dual trained(p[k], k == parameter);
+      all[k] = F::info.positive ? scalar::softplus(trained) : trained;
+    }
+    return f_.value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).slope;
+  }
+  bool has_derivative_from_output() const override { return false; }
+  double derivative_from_output(double) const override { return 0; }
+  void parameter_derivatives(double x, const double* p, double* out) const override {
+    f_.parameter_derivatives(x, p, out);
+  }
+  void initial_parameters(double* p) const override { f_.initial_parameters(p); }
+
+ private:
+  F f_;
+};
+
+}  // namespace detail
+
+}  // namespace orrery::nn

@@ -1,0 +1,52 @@
+// A product with an activation in its epilogue, on a GPU: what a dense feed-forward does there
+// (nn/feed_forwards/dense.cpp), as a role of every activation.
+#pragma once
+
+#include "engine/matmul/matmul.h"
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+#include "cuda/matmul/activation.cuh"
+#include "engine/base/check.h"
+#endif
+
+namespace orrery::nn {
+
+template <class T>
+class EpilogueRole {
+ public:
+  static constexpr const char* role = "matmul";
+  template <class F>
+  class Of;
+  // The product makes z, and a = F(z).
+  virtual void multiply(const cuda::Matmul<T, T>& product, int parts_of_f32, T* a) const = 0;
+  // The product makes da, of which it keeps dz = F'(z) da, and a = F(z).
+  virtual void multiply_backward(const cuda::Matmul<T, T>& product, int parts_of_f32, const T* z, T* a) const = 0;
+
+ protected:
+  ~EpilogueRole() = default;
+};
+
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+template <class T>
+template <class F>
+class EpilogueRole<T>::Of : public EpilogueRole<T> {
+ public:
+  explicit Of(const F& f) : f_(f) {}
+  void multiply(const cuda::Matmul<T>& p, int parts_of_f32, T* a) const override {
+    multiply_with(p, parts_of_f32, cuda::Activated<T, F>{f_, a, {p.bias}});
+  }
+  void multiply_backward(const cuda::Matmul<T>& p, int parts_of_f32, const T* z, T* a) const override {
+    multiply_with(p, parts_of_f32, cuda::ActivatedBackward<T, F>{f_, a, {z}, p.n});
+  }
+
+ private:
+  template <class Epilogue>
+  static void multiply_with(const cuda::Matmul<T>& p, int parts_of_f32, const Epilogue& epilogue) {
+    check(!p.a.transposed && p.b.transposed == Epilogue::b_transposed && p.c[0].columns == p.n && !p.residual,
+          "matmul: an activation follows products of rows with a weight into one matrix, without a residual");
+    cuda::multiply_with(p, parts_of_f32, epilogue);
+  }
+  F f_;
+};
+#endif
+
+}  // namespace orrery::nn
