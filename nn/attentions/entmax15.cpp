@@ -1,75 +1,61 @@
 // Entmax attention with exponent 1.5, halfway between softmax and sparsemax.  Peters et al. 2019, arXiv:1905.05702.
 //   w_j = max(s_j / 2 - tau, 0)^2   with tau such that sum_j w_j = 1
 // f(tau) = sum_j max(s_j / 2 - tau, 0)^2 - 1 falls and is convex, and at tau = max s / 2 - 1 it is at least 0: from
-// there Newton's steps  tau <- tau + f / (2 sum_j max(s_j / 2 - tau, 0))  rise to the root and never pass it. With u_j
-// = sqrt(w_j) = s_j / 2 - tau on the support and g = dw: dw_j = 2 u_j (ds_j / 2 - dtau), and sum_j dw_j = 0 gives dtau
-// = sum_j u_j ds_j / (2 sum_j u_j), hence
+// there Newton's steps  tau <- tau + f / (2 sum_j max(s_j / 2 - tau, 0))  rise to the root and never pass it.
+// With u_j = sqrt(w_j) = s_j / 2 - tau on the support, and g = dw:
+//   dw_j = 2 u_j (ds_j / 2 - dtau),   and sum_j dw_j = 0 gives dtau = sum_j u_j ds_j / (2 sum_j u_j), hence
 //   ds_j = u_j (g_j - sum_k u_k g_k / sum_k u_k);   a row of ds adds up to 0
 // Hidden keys have s = -infinity and w = 0; a query that sees nothing has w = 0 everywhere.
 // Kept: w, which is a (B, H, Tq, Tk) array: this rule goes by rows of all scores.
 #include "engine/base/scalar.h"
-#include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
-#include "nn/attentions/base/attention.h"
-#include "nn/attentions/base/cases.h"
 #include "nn/attentions/base/row_rule.h"
 
 namespace orrery::nn {
 namespace {
 
-struct Entmax15 : RowRule<Entmax15> {
-  static constexpr const char* name = "entmax15";
+struct Entmax15 {
+  static inline const Info info{.name = "entmax15",
+                                .formula = "o_i = sum_j max(s_ij / 2 - tau_i, 0)^2 v_j, weights of a row add up to 1",
+                                .source = "Peters et al. 2019, arXiv:1905.05702",
+                                .parameters = "as softmax",
+                                .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
 
-  template <class T>
-  struct Forward {
-    using A = Arithmetic<T>;
-    In<T> scores;
-    Out<T> weights;
-    template <class Row>
-    HOST_DEVICE void operator()(Row row, int64_t r) const {
-      const auto s = row.hold(scores.at(r * row.n));
-      const Out<T> w = weights.at(r * row.n);
-      const A half = A(0.5), top = row.max([&](auto j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
-      A tau = top > lowest ? half * top - 1 : A(0);
-      // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
-      for (int step = 0; step < 60 && top > lowest; ++step) {
-        const A at = tau;
-        const A sum = row.sum([&](auto j) { return half * s[j] > at ? half * s[j] - at : A(0); });
-        const A squares =
-            row.sum([&](auto j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
-        tau = at + (squares - 1) / (2 * sum);
-        if (!(tau > at)) break;
-      }
-      const A threshold = tau;
-      row.each([&](auto j) {
-        const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
-        w[j] = u * u;
-      });
+  template <class Row, class T, class A = Arithmetic<T>>
+  HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
+    const auto s = row.hold(scores);
+    const A half = A(0.5), top = row.max([&](auto j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
+    A tau = top > lowest ? half * top - 1 : A(0);
+    // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
+    for (int step = 0; step < 60 && top > lowest; ++step) {
+      const A at = tau;
+      const A sum = row.sum([&](auto j) { return half * s[j] > at ? half * s[j] - at : A(0); });
+      const A squares =
+          row.sum([&](auto j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
+      tau = at + (squares - 1) / (2 * sum);
+      if (!(tau > at)) break;
     }
-  };
-
-  template <class T>
-  struct Backward {
-    using A = Arithmetic<T>;
-    In<T> weights, dw;
-    Out<T> ds;
-    template <class Row>
-    HOST_DEVICE void operator()(Row row, int64_t r) const {
-      const auto w = row.hold(weights.at(r * row.n)), g = row.hold(dw.at(r * row.n));
-      const Out<T> out = ds.at(r * row.n);
-      const A total = row.sum([&](auto j) { return scalar::sqrt(w[j]); });
-      // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
-      const A mean =
-          row.sum([&](auto j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
-      row.each([&](auto j) { out[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
-    }
-  };
+    const A threshold = tau;
+    row.each([&](auto j) {
+      const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
+      w[j] = u * u;
+    });
+  }
+  template <class Row, class T, class A = Arithmetic<T>>
+  HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
+    const auto w = row.hold(weights), g = row.hold(dw);
+    const A total = row.sum([&](auto j) { return scalar::sqrt(w[j]); });
+    // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
+    const A mean =
+        row.sum([&](auto j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
+    row.each([&](auto j) { ds[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
+  }
 };
 
 // The support A is taken as known; on it sum_A (s / 2 - tau)^2 = 1 is quadratic in tau, with mean m and k elements:
 //   tau = m - sqrt((1 - sum_A (s / 2 - m)^2) / k)
 Tensor reference(const Tensor& s) {
-  const Tensor on = step(record(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
+  const Tensor on = step(weights_by(Entmax15{}, s.detach())), zero = Tensor::zeros({1}, s.dtype());
   const Tensor inside = where(on, s * 0.5, zero), one = Tensor::full({1}, 1, s.dtype());
   const Tensor k = maximum(sum(on, {-1}, true), one), m = sum(inside, {-1}, true) / k;
   const Tensor above = where(on, inside - m, zero);
@@ -78,28 +64,7 @@ Tensor reference(const Tensor& s) {
   return u * u;
 }
 
-class Entmax15Attention final : public AttentionLayer {
- public:
-  using Settings = AttentionSettings;
-  static inline const Info info{.name = "entmax15",
-                                .formula = "o_i = sum_j max(s_ij / 2 - tau_i, 0)^2 v_j, weights of a row add up to 1",
-                                .source = "Peters et al. 2019, arXiv:1905.05702",
-                                .parameters = "as softmax",
-                                .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
-  Entmax15Attention(const Spec& spec, const AttentionOptions& options)
-      : AttentionLayer(info.name, settings_from<Settings>(spec), options, {.span = false, .slots = false}) {}
-
- private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return read_values(weights(r, o), r, o); }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    const Tensor s = hidden_scores(r, o);
-    return by_simple_operations() ? reference(s) : record(Entmax15{}, s);
-  }
-};
-REGISTER_ATTENTION(Entmax15Attention);
-const bool cases = add_attention_cases("entmax15", {"entmax15", "entmax15(qk_norm=rms, scale=1)"});
-const bool dropping =
-    add_attention_case("attention", "entmax15", {.spec = "entmax15(dropout=0.3)", .dropout = true, .cross = true});
+REGISTER_ROW_RULE(Entmax15, reference);
 
 }  // namespace
 }  // namespace orrery::nn

@@ -6,29 +6,24 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/check.h"
-#include "engine/base/dispatch.h"
 #include "engine/base/scalar.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct Entropy {
-  using A = Arithmetic<T>;
-  In<T> weights;
-  A* entropy;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto w = row.hold(weights.at(r * row.n));
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> weights, A& entropy) const {
+    const auto w = row.hold(weights);
     const A total = row.sum([&](auto j) { return w[j] < 0 ? A(0) : w[j]; });
     const A inverse = total == 0 ? A(0) : 1 / total;
     const A h = row.sum([&](auto j) {
       const A p = w[j] <= 0 ? A(0) : w[j] * inverse;
       return p == 0 ? A(0) : -p * scalar::log(p);
     });
-    row.once([&] { entropy[r] = h; });
+    row.once([&] { entropy = h; });
   }
 };
 
@@ -37,12 +32,8 @@ struct Entropy {
 Tensor row_entropy(const Tensor& weights) {
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "row_entropy: weights of shape ", weights.shape(),
         " have no rows");
-  const Tensor entropy = Tensor::empty(weights.shape().without(-1),
-                                       weights.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, weights.device());
-  dispatch(weights.dtype(), "row_entropy", [&]<class T>() {
-    rows(weights.device(), entropy.numel(), static_cast<int>(weights.size(-1)),
-         Entropy<T>{{weights.data<T>()}, entropy.mutable_data<Arithmetic<T>>()});
-  });
+  const Tensor entropy = empty_computed(weights, weights.shape().without(-1));
+  each_row("row_entropy", Entropy{}, row_of(weights), to_number(entropy));
   return entropy;
 }
 

@@ -11,29 +11,26 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/check.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct IsSaturated {
-  In<T> x;
   double alpha, threshold;
-  HOST_DEVICE double operator()(int64_t i, int64_t) const {
-    const double u = alpha * static_cast<double>(x[i]);
+  template <class A>
+  HOST_DEVICE double operator()(A x) const {
+    const double u = alpha * static_cast<double>(x);
     return u > threshold || u < -threshold ? 1.0 : 0.0;
   }
 };
-template <class T>
 struct IsZero {  // and visible; and visible
-  In<T> weights, visible;
-  HOST_DEVICE Values<double, 2> operator()(int64_t i, int64_t) const {
-    const bool seen = !visible || visible[i] != 0;
-    return {{seen && weights[i] == 0 ? 1.0 : 0.0, seen ? 1.0 : 0.0}};
+  template <class A, class... Visible>
+  HOST_DEVICE Values<double, 2> operator()(A weight, Visible... visible) const {
+    const bool seen = ((visible != 0) && ...);  // without a mask: yes
+    return {{seen && weight == 0 ? 1.0 : 0.0, seen ? 1.0 : 0.0}};
   }
 };
 
@@ -41,20 +38,20 @@ struct IsZero {  // and visible; and visible
 
 double saturation_share(const Tensor& x, double alpha, double threshold) {
   const Tensor count = Tensor::empty(Shape{}, Dtype::f64, x.device());
-  dispatch(x.dtype(), "saturation_share", [&]<class T>() {
-    reduce(x.device(), 1, x.numel(), 1, IsSaturated<T>{{x.data<T>()}, alpha, threshold}, count.mutable_data<double>());
-  });
+  sum_elements("saturation_share", IsSaturated{alpha, threshold}, to_sums<double>(count), row_of(x));
   return count.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
 }
 
 double zero_share(const Tensor& weights, const Tensor& visible) {
   const NoGrad guard;
-  const Tensor mask = visible ? broadcast_to(visible.to(weights.dtype()), weights.shape()) : Tensor();
   const Tensor zeros = Tensor::empty(Shape{}, Dtype::f64, weights.device()), seen = Tensor::empty_like(zeros);
-  dispatch(weights.dtype(), "zero_share", [&]<class T>() {
-    reduce(weights.device(), 1, weights.numel(), 1, IsZero<T>{{weights.data<T>()}, {mask ? mask.data<T>() : nullptr}},
-           Outputs<double, 2>{{zeros.mutable_data<double>(), seen.mutable_data<double>()}});
-  });
+  const auto sum = [&](const auto&... mask) {
+    sum_elements("zero_share", IsZero{}, to_sums<double>(zeros, seen), row_of(weights), row_of(mask)...);
+  };
+  if (visible)
+    sum(broadcast_to(visible.to(weights.dtype()), weights.shape()));
+  else
+    sum();
   return zeros.item() / std::max(1.0, seen.item());
 }
 

@@ -4,20 +4,18 @@
 #include <algorithm>
 
 #include "engine/base/check.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct Power {  // (x - mean), to the first or second power
-  In<T> x;
   double mean;
   bool squared;
-  HOST_DEVICE double operator()(int64_t i, int64_t) const {
-    const double centred = static_cast<double>(x[i]) - mean;
+  template <class A>
+  HOST_DEVICE double operator()(A x) const {
+    const double centred = static_cast<double>(x) - mean;
     return squared ? centred * centred : centred;
   }
 };
@@ -25,9 +23,7 @@ struct Power {  // (x - mean), to the first or second power
 double variance(const Tensor& x) {
   const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device());
   const auto average = [&](double mean, bool squared) {
-    dispatch(x.dtype(), "variance_ratio", [&]<class T>() {
-      reduce(x.device(), 1, x.numel(), 1, Power<T>{{x.data<T>()}, mean, squared}, total.mutable_data<double>());
-    });
+    sum_elements("variance_ratio", Power{mean, squared}, to_sums<double>(total), row_of(x));
     return total.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
   };
   return average(average(0, false), true);

@@ -5,8 +5,7 @@
 #include "nn/layers/dropout.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/layers/layer.h"
@@ -14,31 +13,25 @@
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct Mask {
-  In<T> x;
-  Out<T> y;
   LateKey key;
   float p;
-  Arithmetic<T> factor;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
+  double factor;
+  template <class Row, class T>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t r, Out<T> y) const {
+    using A = Arithmetic<T>;
     const int64_t first = r * row.n;
     const RandomKey drawn = key.now();
+    const A scale = A(factor);
     row.each([&](int i) {
       const bool stays = uniform(drawn, static_cast<uint64_t>(first + i)) >= p;
-      y[first + i] = stays ? x[first + i] * factor : Arithmetic<T>(0);
+      y[i] = stays ? x[i] * scale : A(0);
     });
   }
 };
 Tensor masked(const Tensor& x, double p, const LateKey& key) {
   const Tensor y = Tensor::empty_like(x);
-  dispatch(x.dtype(), "dropout", [&]<class T>() {
-    rows(
-        x.device(), x.shape().rows(), static_cast<int>(x.shape().last()),
-        Mask<T>{
-            {x.data<T>()}, {y.mutable_data<T>()}, key, static_cast<float>(p), static_cast<Arithmetic<T>>(1 / (1 - p))});
-  });
+  each_row("dropout", Mask{key, static_cast<float>(p), 1 / (1 - p)}, row_of(x), row_index(), to_row(y));
   return y;
 }
 

@@ -6,28 +6,25 @@
 #pragma once
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 
 namespace orrery::nn {
 
-template <class F, class T>
+template <class F>
 struct CountedTerms {
   F f;
-  In<T> x, c;
-  HOST_DEVICE Values<double, 2> operator()(int64_t i, int64_t) const {
-    const bool counts = f.counts(x[i], c[i]);
-    return {{counts ? static_cast<double>(f.value(x[i], c[i])) : 0.0, counts ? 1.0 : 0.0}};
+  template <class A>
+  HOST_DEVICE Values<double, 2> operator()(A x, A c) const {
+    const bool counts = f.counts(x, c);
+    return {{counts ? static_cast<double>(f.value(x, c)) : 0.0, counts ? 1.0 : 0.0}};
   }
 };
-template <class F, class T, bool Second>
+template <class F, bool Second>
 struct CountedSlope {
   F f;
-  const Arithmetic<T>* dloss;
-  const double* count;
   template <class A>
-  HOST_DEVICE A operator()(A x, A c) const {
+  HOST_DEVICE A operator()(A x, A c, In<A> dloss, In<double> count) const {
     const A share = dloss[0] / static_cast<A>(count[0]);
     if (!f.counts(x, c)) return A(0);
     if constexpr (Second)
@@ -45,13 +42,10 @@ struct CountedMean {
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& c) const {
     const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device()), count = Tensor::empty_like(total);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      reduce(x.device(), 1, x.numel(), 1, CountedTerms<F, T>{f, {x.data<T>()}, {c.data<T>()}},
-             Outputs<double, 2>{{total.mutable_data<double>(), count.mutable_data<double>()}});
-    });
+    sum_elements(name, CountedTerms<F>{f}, to_sums<double>(total, count), row_of(x), row_of(c));
     const Tensor at_least_one = maximum(count, Tensor::full(Shape{}, 1, Dtype::f64, x.device()));
     saved.save(x, c, at_least_one);
-    return (total / at_least_one).to(x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+    return (total / at_least_one).to(arithmetic_dtype(x.dtype()));
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     Gradients<2> d;
@@ -62,11 +56,9 @@ struct CountedMean {
   }
   template <bool Second>
   Tensor gradient(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &c = saved[1], dx = Tensor::empty_like(x);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      map(x.device(), x.numel(), CountedSlope<F, T, Second>{f, dy.data<Arithmetic<T>>(), saved[2].data<double>()},
-          dx.mutable_data<T>(), x.data<T>(), c.data<T>());
-    });
+    const Tensor &x = saved[0], &c = saved[1], &count = saved[2], dx = Tensor::empty_like(x);
+    each_element(name, CountedSlope<F, Second>{f}, to_elements(dx), row_of(x), row_of(c), whole<Computed>(dy),
+                 whole<double>(count));
     return dx;
   }
 };

@@ -9,9 +9,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
 #include "engine/base/scalar.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
@@ -19,54 +18,35 @@
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct RowLoss {
-  using A = Arithmetic<T>;
-  In<T> logits;
-  const int32_t* target;
-  A *log_sum, *loss;
-  A smoothing;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = logits.at(r * row.n);
-    const auto z = row.hold(in);
-    const A top = row.max([&](auto v) { return z[v]; });
+  double smoothing;
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> logits, int32_t target, A& log_sum, A& loss) const {
+    const auto z = row.hold(logits);
+    const A top = row.max([&](auto v) { return z[v]; }), s = A(smoothing);
     const A total = row.sum([&](auto v) { return scalar::exp(z[v] - top); });
     const A lse = top + scalar::log(total);
-    const A even = smoothing > 0 ? smoothing / static_cast<A>(row.n) * row.sum([&](auto v) { return z[v]; }) : A(0);
+    const A even = s > 0 ? s / static_cast<A>(row.n) * row.sum([&](auto v) { return z[v]; }) : A(0);
     row.once([&] {
-      log_sum[r] = lse;
-      const int t = target[r];  // one that cannot be leaves a NaN: a device cannot tell an error
-      loss[r] = t < 0 ? A(0) : t < row.n ? lse - (1 - smoothing) * in[t] - even : A(NAN);
+      log_sum = lse;  // a target that cannot be leaves a NaN: a device cannot tell an error
+      loss = target < 0 ? A(0) : target < row.n ? lse - (1 - s) * logits[target] - even : A(NAN);
     });
   }
 };
-template <class T>
 struct RowGradient {
-  using A = Arithmetic<T>;
-  In<T> logits;
-  Out<T> gradient;
-  const int32_t* target;
-  const A* log_sum;
-  const A* dloss;
-  const double* share;  // 1 / N
-  A smoothing;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> z = logits.at(r * row.n);
-    const Out<T> dz = gradient.at(r * row.n);
-    const A lse = log_sum[r], g = target[r] < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]);
-    const A even = smoothing / static_cast<A>(row.n), hit = 1 - smoothing;
-    const int t = target[r];
-    row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - even - (v == t ? hit : A(0))) * g; });
+  double smoothing;
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> z, int32_t target, A lse, In<A> dloss, In<double> share,
+                              Out<T> dz) const {  // share: 1 / N
+    const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]);
+    const A even = A(smoothing) / static_cast<A>(row.n), hit = 1 - A(smoothing);
+    row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - even - (v == target ? hit : A(0))) * g; });
   }
 };
-template <class A>
 struct LossOfRow {  // and whether it counts
-  const A* loss;
-  const int32_t* target;
-  HOST_DEVICE Values<double, 2> operator()(int64_t r, int64_t) const {
-    return {{static_cast<double>(loss[r]), target[r] < 0 ? 0.0 : 1.0}};
+  template <class A>
+  HOST_DEVICE Values<double, 2> operator()(A loss, int32_t target) const {
+    return {{static_cast<double>(loss), target < 0 ? 0.0 : 1.0}};
   }
 };
 
@@ -75,38 +55,19 @@ struct CrossEntropy {
   double smoothing;
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
-    const Dtype arithmetic = logits.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    const Tensor log_sum = Tensor::empty(targets.shape(), arithmetic, logits.device()),
-                 loss = Tensor::empty_like(log_sum);
+    const Tensor log_sum = empty_computed(logits, targets.shape()), loss = Tensor::empty_like(log_sum);
     const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device()), count = Tensor::empty_like(total);
-    dispatch(logits.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      rows(logits.device(), targets.numel(), static_cast<int>(logits.size(-1)),
-           RowLoss<T>{{logits.data<T>()},
-                      targets.data<int32_t>(),
-                      log_sum.mutable_data<A>(),
-                      loss.mutable_data<A>(),
-                      static_cast<A>(smoothing)});
-      reduce(logits.device(), 1, targets.numel(), 1, LossOfRow<A>{loss.data<A>(), targets.data<int32_t>()},
-             Outputs<double, 2>{{total.mutable_data<double>(), count.mutable_data<double>()}});
-    });
+    each_row(name, RowLoss{smoothing}, row_of(logits), number_of<int32_t>(targets), to_number(log_sum),
+             to_number(loss));
+    sum_elements(name, LossOfRow{}, to_sums<double>(total, count), row_of(loss), row_of<int32_t>(targets));
     const Tensor share = reciprocal(count);
     saved.save(logits, targets, log_sum, share);
     return (total * share).to(log_sum.dtype());
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], dz = saved.take(0);
-    dispatch(logits.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      rows(logits.device(), targets.numel(), static_cast<int>(logits.size(-1)),
-           RowGradient<T>{{logits.data<T>()},
-                          {dz.mutable_data<T>()},
-                          targets.data<int32_t>(),
-                          log_sum.data<A>(),
-                          dy.data<A>(),
-                          saved[3].data<double>(),
-                          static_cast<A>(smoothing)});
-    });
+    const Tensor &logits = saved[0], &targets = saved[1], &log_sum = saved[2], &share = saved[3], dz = saved.take(0);
+    each_row(name, RowGradient{smoothing}, row_of(logits), number_of<int32_t>(targets), number_of(log_sum),
+             whole<Computed>(dy), whole<double>(share), to_row(dz));
     return {dz, Tensor()};
   }
 };

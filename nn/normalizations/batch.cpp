@@ -15,8 +15,7 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"
@@ -25,83 +24,52 @@
 namespace orrery::nn {
 namespace {
 
-template <class A>
-struct Counted {
-  RealTokens real;
-  HOST_DEVICE A operator()(int64_t, int64_t r) const { return real(r) ? A(1) : A(0); }
-};
-template <class T>
 struct Value {
-  In<T> x;
   RealTokens real;
-  HOST_DEVICE Arithmetic<T> operator()(int64_t i, int64_t r) const { return real(r) ? x[i] : Arithmetic<T>(0); }
+  template <class A>
+  HOST_DEVICE A operator()(A x, int64_t token) const {
+    return real(token) ? x : A(0);
+  }
 };
-template <class T>
 struct Square {
-  using A = Arithmetic<T>;
-  In<T> x;
-  const A* mean;
   RealTokens real;
-  int64_t channels;
-  HOST_DEVICE A operator()(int64_t i, int64_t r) const {
-    const A centred = x[i] - mean[i - r * channels];
-    return real(r) ? centred * centred : A(0);
+  template <class A>
+  HOST_DEVICE A operator()(A x, A mean, int64_t token) const {
+    return real(token) ? (x - mean) * (x - mean) : A(0);
   }
 };
 
-template <class T>
 struct Forward {
-  using A = Arithmetic<T>;
-  In<T> x, weight, bias;
-  Out<T> y;
-  const A *mean, *rstd;
   RealTokens real;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = x.at(r * row.n), w = weight, b = bias;
-    const Out<T> out = y.at(r * row.n);
-    const A *const m = mean, *const s = rstd;
-    if (!real(r))
-      row.each([&](int i) { out[i] = A(0); });
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t token, In<T> w, In<T> b, In<A> m, In<A> s, Out<T> y) const {
+    if (!real(token))
+      row.each([&](int i) { y[i] = A(0); });
     else if (b)
-      row.each([&](int i) { out[i] = (in[i] - m[i]) * s[i] * w[i] + b[i]; });
+      row.each([&](int i) { y[i] = (x[i] - m[i]) * s[i] * w[i] + b[i]; });
     else
-      row.each([&](int i) { out[i] = (in[i] - m[i]) * s[i] * w[i]; });
+      row.each([&](int i) { y[i] = (x[i] - m[i]) * s[i] * w[i]; });
   }
 };
 
-template <class T>
 struct ParameterTerms {  // g xh and g of one element
-  using A = Arithmetic<T>;
-  In<T> x, dy;
-  const A *mean, *rstd;
   RealTokens real;
-  int64_t channels;
-  HOST_DEVICE Values<A, 2> operator()(int64_t i, int64_t r) const {
-    const int64_t c = i - r * channels;
-    const A g = dy[i], xh = (x[i] - mean[c]) * rstd[c];
-    return {{real(r) ? g * xh : A(0), real(r) ? g : A(0)}};
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A x, A g, A mean, A rstd, int64_t token) const {
+    return real(token) ? Values<A, 2>{{g * ((x - mean) * rstd), g}} : Values<A, 2>{};
   }
 };
 
-template <class T>
 struct InputGradient {
-  using A = Arithmetic<T>;
-  In<T> x, weight, dy;
-  Out<T> dx;
-  const A *mean, *rstd, *dweight, *dbias;
-  const A* tokens;  // N, or null where the statistics are constants
   RealTokens real;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
-    const Out<T> out = dx.at(r * row.n);
-    const A *const m = mean, *const s = rstd, *const dw = dweight, *const db = dbias,
-                   part = tokens ? 1 / tokens[0] : A(0);  // N = 0 leaves no row that reads it
-    if (!real(r))
-      row.each([&](int i) { out[i] = A(0); });
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t token, In<T> w, In<T> g, In<A> m, In<A> s, In<A> dw, In<A> db,
+                              In<A> tokens, Out<T> dx) const {
+    const A part = tokens ? 1 / tokens[0] : A(0);  // no N: constants; N = 0 leaves no row that reads it
+    if (!real(token))
+      row.each([&](int i) { dx[i] = A(0); });
     else
-      row.each([&](int i) { out[i] = w[i] * s[i] * (g[i] - part * (db[i] + (in[i] - m[i]) * s[i] * dw[i])); });
+      row.each([&](int i) { dx[i] = w[i] * s[i] * (g[i] - part * (db[i] + (x[i] - m[i]) * s[i] * dw[i])); });
   }
 };
 
@@ -115,46 +83,35 @@ struct BatchNorm {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty_like(x), mean = statistics.mean,
                  rstd = reciprocal(sqrt(statistics.variance + epsilon));
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      rows(x.device(), x.shape().rows(), static_cast<int>(x.size(-1)),
-           Forward<T>{{x.data<T>()},
-                      {weight.data<T>()},
-                      {bias ? bias.data<T>() : nullptr},
-                      {y.mutable_data<T>()},
-                      mean.data<A>(),
-                      rstd.data<A>(),
-                      real_tokens(name, x, lengths)});
-    });
+    each_row(name, Forward{real_tokens(name, x, lengths)}, row_of(x), row_index(), whole(weight), whole(bias),
+             whole<Computed>(mean), whole<Computed>(rstd), to_row(y));
     saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
-    const Tensor dx = Tensor::empty_like(x), dweight = Tensor::empty_like(mean), dbias = Tensor::empty_like(mean);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      const RealTokens real = real_tokens(name, x, lengths);
-      const int64_t count = x.shape().rows(), channels = x.size(-1);
-      const A *const m = mean.data<A>(), *const s = rstd.data<A>();
-      reduce(x.device(), 1, count, channels, ParameterTerms<T>{{x.data<T>()}, {dy.data<T>()}, m, s, real, channels},
-             Outputs<A, 2>{{dweight.mutable_data<A>(), dbias.mutable_data<A>()}});
-      if (saved.needs(0))
-        rows(x.device(), count, static_cast<int>(channels),
-             InputGradient<T>{{x.data<T>()},
-                              {weight.data<T>()},
-                              {dy.data<T>()},
-                              {dx.mutable_data<T>()},
-                              m,
-                              s,
-                              dweight.data<A>(),
-                              dbias.data<A>(),
-                              of_x ? statistics.tokens.data<A>() : nullptr,
-                              real});
-    });
-    return {saved.needs(0) ? dx : Tensor(), dweight.to(x.dtype()), dbias.to(x.dtype())};
+    const RealTokens real = real_tokens(name, x, lengths);
+    const Tensor dweight = Tensor::empty_like(mean), dbias = Tensor::empty_like(mean);
+    sum_rows(name, ParameterTerms{real}, to_sums(dweight, dbias), row_of(x), row_of(dy), whole<Computed>(mean),
+             whole<Computed>(rstd), row_index());
+    Tensor dx;
+    if (saved.needs(0)) {
+      dx = Tensor::empty_like(x);
+      each_row(name, InputGradient{real}, row_of(x), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
+               whole<Computed>(rstd), whole<Computed>(dweight), whole<Computed>(dbias),
+               whole<Computed>(of_x ? statistics.tokens : Tensor()), to_row(dx));
+    }
+    return {dx, dweight.to(x.dtype()), dbias.to(x.dtype())};
   }
 };
+
+// N, as (1)
+Tensor tokens_that_count(const Tensor& x, const Tensor& lengths) {
+  const Dtype dtype = arithmetic_dtype(x.dtype());
+  if (!lengths) return Tensor::full({1}, static_cast<double>(x.shape().rows()), dtype, x.device());
+  const auto limit = [&](double n) { return Tensor::full({1}, n, dtype, x.device()); };
+  return sum(-maximum(-maximum(cast(lengths, dtype), limit(0)), limit(-static_cast<double>(x.size(1)))), {0}, true);
+}
 
 // 1 for each element of a real token, else 0
 Tensor real_mask(const Tensor& x, const Tensor& lengths) {
@@ -197,7 +154,7 @@ class BatchNormalization final : public Module {
   }
   Tensor forward(const Tensor& x, Pass& pass) override {
     if (!pass.training) {
-      const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+      const Dtype arithmetic = arithmetic_dtype(x.dtype());
       return batch_norm(x, weight_.value, bias_.value,
                         {running_mean_.to(arithmetic), running_variance_.to(arithmetic), {}}, false, pass.lengths,
                         settings_.epsilon);
@@ -283,21 +240,14 @@ REGISTER_GRADIENT_CASE("normalization", "batch", evaluation_case);
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
   const NoGrad guard;
   const RealTokens real = real_tokens("batch_norm", x, lengths);
-  const int64_t count = x.shape().rows(), channels = x.size(-1);
-  const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   ChannelStatistics s;
-  s.mean = Tensor::empty(Shape{channels}, arithmetic, x.device());
-  s.variance = Tensor::empty_like(s.mean), s.tokens = Tensor::empty(Shape{1}, arithmetic, x.device());
-  dispatch(x.dtype(), "batch_norm", [&]<class T>() {
-    using A = Arithmetic<T>;
-    reduce(x.device(), 1, count, 1, Counted<A>{real}, s.tokens.mutable_data<A>());
-    const Tensor some = maximum(s.tokens, Tensor::full({1}, 1, arithmetic, x.device()));
-    reduce(x.device(), 1, count, channels, Value<T>{{x.data<T>()}, real}, s.mean.mutable_data<A>());
-    s.mean = s.mean / some;
-    reduce(x.device(), 1, count, channels, Square<T>{{x.data<T>()}, s.mean.data<A>(), real, channels},
-           s.variance.mutable_data<A>());
-    s.variance = s.variance / some;
-  });
+  s.mean = empty_computed(x, Shape{x.size(-1)}), s.variance = Tensor::empty_like(s.mean);
+  s.tokens = tokens_that_count(x, lengths);
+  const Tensor some = maximum(s.tokens, Tensor::full({1}, 1, s.tokens.dtype(), x.device()));
+  sum_rows("batch_norm", Value{real}, to_sums(s.mean), row_of(x), row_index());
+  s.mean = s.mean / some;
+  sum_rows("batch_norm", Square{real}, to_sums(s.variance), row_of(x), whole<Computed>(s.mean), row_index());
+  s.variance = s.variance / some;
   return s;
 }
 

@@ -11,9 +11,8 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
 #include "engine/base/scalar.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"
@@ -29,129 +28,95 @@ struct Parts {
   RealTokens real;
   HOST_DEVICE int64_t set(int64_t part) const { return part / groups / tokens_of_set * groups + part % groups; }
   HOST_DEVICE bool counts(int64_t part) const { return real(part / groups); }
-  HOST_DEVICE int64_t tokens(int64_t set) const {  // that count, at least 1
+  HOST_DEVICE int64_t tokens(int64_t row_of_sets) const {  // that count, at least 1
     if (!real.lengths) return tokens_of_set;
-    const int64_t length = real.lengths[set / groups];
+    const int64_t length = real.lengths[row_of_sets];
     return length < 1 ? 1 : length > tokens_of_set ? tokens_of_set : length;
   }
 };
 
-template <class T>
 struct PartSum {
-  using A = Arithmetic<T>;
-  In<T> x;
-  A* sum;
   Parts parts;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t part) const {
-    const In<T> in = x.at(part * row.n);
-    const A total = row.sum([&](int i) { return in[i]; });
-    row.once([&] { sum[part] = parts.counts(part) ? total : A(0); });
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, A& sum) const {
+    const A total = row.sum([&](int i) { return x[i]; });
+    row.once([&] { sum = parts.counts(part) ? total : A(0); });
   }
 };
-template <class T>
 struct PartSquares {
-  using A = Arithmetic<T>;
-  In<T> x;
-  const A* mean;
-  A* sum;
   Parts parts;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t part) const {
-    const In<T> in = x.at(part * row.n);
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<A> mean, A& sum) const {
     const A mu = mean[parts.set(part)];
-    const A total = row.sum([&](int i) { return (in[i] - mu) * (in[i] - mu); });
-    row.once([&] { sum[part] = parts.counts(part) ? total : A(0); });
+    const A total = row.sum([&](int i) { return (x[i] - mu) * (x[i] - mu); });
+    row.once([&] { sum = parts.counts(part) ? total : A(0); });
   }
 };
-template <class A>
-struct PartValue {
-  const A* sum;
-  HOST_DEVICE A operator()(int64_t i, int64_t) const { return sum[i]; }
-};
-template <class A>
-struct Share {  // sums of sets -> means
-  A* sum;
+struct Share {  // sums of a row of sets -> means
   Parts parts;
   int64_t size;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t set) const {
-    const A mean = sum[set] / static_cast<A>(parts.tokens(set) * size);
-    row.once([&] { sum[set] = mean; });
+  template <class Row, class T>
+  HOST_DEVICE void operator()(Row row, Out<T> sum, int64_t r) const {
+    const auto count = static_cast<Arithmetic<T>>(parts.tokens(r) * size);
+    row.each([&](int i) { sum[i] = sum[i] / count; });
   }
 };
 
-template <class T>
 struct Forward {
-  using A = Arithmetic<T>;
-  In<T> x, weight, bias;
-  Out<T> y;
-  const A *mean, *rstd;
   Parts parts;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t part) const {
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> bias, In<A> mean, In<A> rstd,
+                              Out<T> y) const {
     const int64_t first = part % parts.groups * row.n, set = parts.set(part);
-    const In<T> in = x.at(part * row.n), w = weight.at(first), b = bias.at(first);
-    const Out<T> out = y.at(part * row.n);
+    const In<T> w = weight.at(first), b = bias.at(first);
     const A mu = mean[set], s = rstd[set];
     if (!parts.counts(part))
-      row.each([&](int i) { out[i] = A(0); });
+      row.each([&](int i) { y[i] = A(0); });
     else
-      row.each([&](int i) { out[i] = (in[i] - mu) * s * w[i] + b[i]; });
+      row.each([&](int i) { y[i] = (x[i] - mu) * s * w[i] + b[i]; });
   }
 };
 
-template <class T>
 struct BackwardSums {  // of h and of h xh, and g xh of each element
-  using A = Arithmetic<T>;
-  In<T> x, weight, dy;
-  const A *mean, *rstd;
-  A *h, *hx, *gx;
   Parts parts;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t part) const {
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> dy, In<A> mean, In<A> rstd, A& h,
+                              A& hx, Out<A> gx) const {
     const int64_t set = parts.set(part);
-    const In<T> in = x.at(part * row.n), w = weight.at(part % parts.groups * row.n);
+    const In<T> w = weight.at(part % parts.groups * row.n);
     const A mu = mean[set], s = rstd[set];
-    A* const out = gx + part * row.n;
     if (!parts.counts(part)) {
-      row.each([&](int i) { out[i] = A(0); });
-      row.once([&] { h[part] = hx[part] = A(0); });
+      row.each([&](int i) { gx[i] = A(0); });
+      row.once([&] { h = hx = A(0); });
       return;
     }
-    const auto g = row.hold(dy.at(part * row.n));
-    row.each([&](auto i) { out[i] = g[i] * (in[i] - mu) * s; });
+    const auto g = row.hold(dy);
+    row.each([&](auto i) { gx[i] = g[i] * (x[i] - mu) * s; });
     const A sum_h = row.sum([&](auto i) { return g[i] * w[i]; });
-    const A sum_hx = row.sum([&](int i) { return out[i] * w[i]; });
-    row.once([&] { h[part] = sum_h, hx[part] = sum_hx; });
+    const A sum_hx = row.sum([&](int i) { return gx[i] * w[i]; });
+    row.once([&] { h = sum_h, hx = sum_hx; });
   }
 };
-template <class T>
 struct InputGradient {
-  using A = Arithmetic<T>;
-  In<T> x, weight, dy;
-  Out<T> dx;
-  const A *mean, *rstd, *mean_h, *mean_hx;
   Parts parts;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t part) const {
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<T> weight, In<T> g, In<A> mean, In<A> rstd,
+                              In<A> mean_h, In<A> mean_hx, Out<T> dx) const {
     const int64_t set = parts.set(part);
-    const In<T> in = x.at(part * row.n), g = dy.at(part * row.n), w = weight.at(part % parts.groups * row.n);
-    const Out<T> out = dx.at(part * row.n);
+    const In<T> w = weight.at(part % parts.groups * row.n);
     const A mu = mean[set], s = rstd[set], h = mean_h[set], hx = mean_hx[set];
     if (!parts.counts(part))
-      row.each([&](int i) { out[i] = A(0); });
+      row.each([&](int i) { dx[i] = A(0); });
     else
-      row.each([&](int i) { out[i] = s * (g[i] * w[i] - h - (in[i] - mu) * s * hx); });
+      row.each([&](int i) { dx[i] = s * (g[i] * w[i] - h - (x[i] - mu) * s * hx); });
   }
 };
-template <class T>
 struct ParameterTerms {
-  using A = Arithmetic<T>;
-  const A* gx;
-  In<T> dy;
   RealTokens real;
-  HOST_DEVICE Values<A, 2> operator()(int64_t i, int64_t token) const { return {{gx[i], real(token) ? dy[i] : A(0)}}; }
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A g, A gx, int64_t token) const {
+    return {{gx, real(token) ? g : A(0)}};
+  }
 };
 
 struct GroupNorm {
@@ -164,65 +129,41 @@ struct GroupNorm {
   Parts parts(const Tensor& x) const {
     return {over_sequence ? x.shape().rows() / x.size(0) : 1, groups, real_tokens(name, x, lengths)};
   }
-  int64_t size(const Tensor& x) const { return x.size(-1) / groups; }
-  Tensor for_parts(const Tensor& x) const {
-    return Tensor::empty(Shape{x.shape().rows(), groups}, x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
-                         x.device());
-  }
+  // A row for each part, and a number for each.
+  Tensor by_part(const Tensor& x) const { return x.reshape(Shape{x.shape().rows() * groups, x.size(-1) / groups}); }
+  Tensor for_parts(const Tensor& x) const { return empty_computed(x, Shape{x.shape().rows(), groups}); }
   // Numbers of parts, (tokens, G) -> their means over each set, (sets, G).
-  template <class A>
   Tensor means(const Tensor& x, const Tensor& of_parts) const {
     const Parts p = parts(x);
-    const int64_t sets = x.shape().rows() / p.tokens_of_set;
-    const Tensor mean = Tensor::empty(Shape{sets, groups}, of_parts.dtype(), x.device());
-    reduce(x.device(), sets, p.tokens_of_set, groups, PartValue<A>{of_parts.data<A>()}, mean.mutable_data<A>());
-    rows(x.device(), sets * groups, 1, Share<A>{mean.mutable_data<A>(), p, size(x)});
+    const Tensor mean = sum(of_parts.reshape(Shape{x.shape().rows() / p.tokens_of_set, p.tokens_of_set, groups}), {1});
+    each_row(name, Share{p, x.size(-1) / groups}, to_row(mean), row_index());
     return mean;
   }
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-    const Tensor y = Tensor::empty_like(x), of_parts = for_parts(x), b = bias ? bias : Tensor::zeros_like(weight);
-    Tensor mean, rstd;
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      const Parts p = parts(x);
-      const int64_t count = of_parts.numel();
-      const int n = static_cast<int>(size(x));
-      rows(x.device(), count, n, PartSum<T>{{x.data<T>()}, of_parts.mutable_data<A>(), p});
-      mean = means<A>(x, of_parts);
-      rows(x.device(), count, n, PartSquares<T>{{x.data<T>()}, mean.data<A>(), of_parts.mutable_data<A>(), p});
-      rstd = reciprocal(sqrt(means<A>(x, of_parts) + epsilon));
-      rows(x.device(), count, n,
-           Forward<T>{{x.data<T>()},
-                      {weight.data<T>()},
-                      {b.data<T>()},
-                      {y.mutable_data<T>()},
-                      mean.data<A>(),
-                      rstd.data<A>(),
-                      p});
-    });
+    const Tensor y = Tensor::empty_like(x), of_parts = for_parts(x), b = bias ? bias : Tensor::zeros_like(weight),
+                 x_parts = by_part(x);
+    const Parts p = parts(x);
+    each_row(name, PartSum{p}, row_of(x_parts), row_index(), to_number(of_parts));
+    const Tensor mean = means(x, of_parts);
+    each_row(name, PartSquares{p}, row_of(x_parts), row_index(), whole<Computed>(mean), to_number(of_parts));
+    const Tensor rstd = reciprocal(sqrt(means(x, of_parts) + epsilon));
+    each_row(name, Forward{p}, row_of(x_parts), row_index(), whole(weight), whole(b), whole<Computed>(mean),
+             whole<Computed>(rstd), to_row(y));
     saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
-    const Tensor dx = Tensor::empty_like(x), h = for_parts(x), hx = for_parts(x),
-                 gx = Tensor::empty(x.shape(), h.dtype(), x.device()),
-                 dweight = Tensor::empty(weight.shape(), h.dtype(), x.device()), dbias = Tensor::empty_like(dweight);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      const Parts p = parts(x);
-      const int n = static_cast<int>(size(x));
-      const In<T> in{x.data<T>()}, w{weight.data<T>()}, g{dy.data<T>()};
-      const A *const m = mean.data<A>(), *const s = rstd.data<A>();
-      rows(x.device(), h.numel(), n,
-           BackwardSums<T>{in, w, g, m, s, h.mutable_data<A>(), hx.mutable_data<A>(), gx.mutable_data<A>(), p});
-      const Tensor mean_h = means<A>(x, h), mean_hx = means<A>(x, hx);
-      rows(x.device(), h.numel(), n,
-           InputGradient<T>{in, w, g, {dx.mutable_data<T>()}, m, s, mean_h.data<A>(), mean_hx.data<A>(), p});
-      reduce(x.device(), 1, x.shape().rows(), x.size(-1), ParameterTerms<T>{gx.data<A>(), g, p.real},
-             Outputs<A, 2>{{dweight.mutable_data<A>(), dbias.mutable_data<A>()}});
-    });
+    const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3], x_parts = by_part(x);
+    const Tensor dx = Tensor::empty_like(x), h = for_parts(x), hx = for_parts(x), gx = empty_computed(x, x.shape()),
+                 dweight = empty_computed(x, weight.shape()), dbias = Tensor::empty_like(dweight);
+    const Parts p = parts(x);
+    each_row(name, BackwardSums{p}, row_of(x_parts), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
+             whole<Computed>(rstd), to_number(h), to_number(hx), to_row<Computed>(gx));
+    const Tensor mean_h = means(x, h), mean_hx = means(x, hx);
+    each_row(name, InputGradient{p}, row_of(x_parts), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
+             whole<Computed>(rstd), whole<Computed>(mean_h), whole<Computed>(mean_hx), to_row(dx));
+    sum_rows(name, ParameterTerms{p.real}, to_sums(dweight, dbias), row_of(dy), row_of<Computed>(gx), row_index());
     return {dx, dweight.to(x.dtype()), dbias.to(x.dtype())};
   }
 };

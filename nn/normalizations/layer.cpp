@@ -1,6 +1,6 @@
 // Layer normalization.  Ba et al. 2016, arXiv:1607.06450.
-//   xh = (x - mu) r,   mu = mean x,   r = 1 / sqrt(mean (x - mu)^2 + epsilon),   y = weight xh + bias       over C
-//   channels
+//   xh = (x - mu) r,   mu = mean x,   r = 1 / sqrt(mean (x - mu)^2 + epsilon)        over C channels
+//   y = weight xh + bias
 // With g = dy and h = g weight:
 //   dx = r (h - mean h - xh mean(h xh))      the two means come from dmu/dx and dr/dx
 //   dweight = sum over rows of g xh,   dbias = sum over rows of g
@@ -8,9 +8,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
 #include "engine/base/scalar.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"
@@ -18,56 +17,38 @@
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct Forward {
-  using A = Arithmetic<T>;
-  In<T> x, weight, bias;
-  Out<T> y;
-  A *mean, *rstd;
-  A epsilon;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(x.at(r * row.n));
-    const In<T> w = weight, b = bias;
-    const Out<T> out = y.at(r * row.n);
+  double epsilon;
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> b, Out<T> y, A& mean, A& rstd) const {
+    const auto in = row.hold(x);
     const A share = A(1) / static_cast<A>(row.n);
     const A mu = row.sum([&](auto i) { return in[i]; }) * share;
     const A variance = row.sum([&](auto i) { return (in[i] - mu) * (in[i] - mu); }) * share;
-    const A s = 1 / scalar::sqrt(variance + epsilon);
+    const A s = 1 / scalar::sqrt(variance + A(epsilon));
     if (b)
-      row.each([&](auto i) { out[i] = (in[i] - mu) * s * w[i] + b[i]; });
+      row.each([&](auto i) { y[i] = (in[i] - mu) * s * w[i] + b[i]; });
     else
-      row.each([&](auto i) { out[i] = (in[i] - mu) * s * w[i]; });
-    row.once([&] { mean[r] = mu, rstd[r] = s; });
+      row.each([&](auto i) { y[i] = (in[i] - mu) * s * w[i]; });
+    row.once([&] { mean = mu, rstd = s; });
   }
 };
 
-template <class T>
 struct InputGradient {
-  using A = Arithmetic<T>;
-  In<T> x, weight, dy;
-  Out<T> dx;
-  const A *mean, *rstd;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(x.at(r * row.n)), g = row.hold(dy.at(r * row.n));
-    const In<T> w = weight;
-    const Out<T> out = dx.at(r * row.n);
-    const A mu = mean[r], s = rstd[r], share = A(1) / static_cast<A>(row.n);
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, Out<T> dx) const {
+    const auto in = row.hold(x), g = row.hold(dy);
+    const A share = A(1) / static_cast<A>(row.n);
     const A mean_h = row.sum([&](auto i) { return g[i] * w[i]; }) * share;
     const A mean_hx = row.sum([&](auto i) { return g[i] * w[i] * (in[i] - mu); }) * s * share;
-    row.each([&](auto i) { out[i] = s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); });
+    row.each([&](auto i) { dx[i] = s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); });
   }
 };
 
-template <class T>
 struct ParameterTerms {  // g xh and g of one element
-  using A = Arithmetic<T>;
-  In<T> x, dy;
-  const A *mean, *rstd;
-  HOST_DEVICE Values<A, 2> operator()(int64_t i, int64_t r) const {
-    const A g = dy[i];
-    return {{g * (x[i] - mean[r]) * rstd[r], g}};
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A x, A g, A mean, A rstd) const {
+    return {{g * (x - mean) * rstd, g}};
   }
 };
 
@@ -76,39 +57,26 @@ struct LayerNorm {
   double epsilon;
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-    const Tensor y = Tensor::empty_like(x);
-    const Dtype statistics = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    const Tensor mean = Tensor::empty(Shape{x.shape().rows()}, statistics, x.device()), rstd = Tensor::empty_like(mean);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      rows(x.device(), x.shape().rows(), static_cast<int>(x.size(-1)),
-           Forward<T>{{x.data<T>()},
-                      {weight.data<T>()},
-                      {bias ? bias.data<T>() : nullptr},
-                      {y.mutable_data<T>()},
-                      mean.mutable_data<A>(),
-                      rstd.mutable_data<A>(),
-                      static_cast<A>(epsilon)});
-    });
+    const Tensor y = Tensor::empty_like(x), mean = empty_computed(x, Shape{x.shape().rows()}),
+                 rstd = Tensor::empty_like(mean);
+    each_row(name, Forward{epsilon}, row_of(x), whole(weight), whole(bias), to_row(y), to_number(mean),
+             to_number(rstd));
     saved.save(x, weight, mean, rstd);
     return y;
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
-    const int64_t count = x.shape().rows(), channels = x.size(-1);
     Gradients<3> d;
-    if (saved.needs(0)) d[0] = Tensor::empty_like(x);
-    if (saved.needs(1) || saved.needs(2)) d[1] = Tensor::empty_like(weight), d[2] = Tensor::empty_like(weight);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      const A *const m = mean.data<A>(), *const s = rstd.data<A>();
-      if (d[0])
-        rows(x.device(), count, static_cast<int>(channels),
-             InputGradient<T>{{x.data<T>()}, {weight.data<T>()}, {dy.data<T>()}, {d[0].mutable_data<T>()}, m, s});
-      if (d[1])
-        reduce(x.device(), 1, count, channels, ParameterTerms<T>{{x.data<T>()}, {dy.data<T>()}, m, s},
-               Outputs<T, 2>{{d[1].mutable_data<T>(), d[2].mutable_data<T>()}});
-    });
+    if (saved.needs(0)) {
+      d[0] = Tensor::empty_like(x);
+      each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(mean), number_of(rstd),
+               to_row(d[0]));
+    }
+    if (saved.needs(1) || saved.needs(2)) {
+      d[1] = Tensor::empty_like(weight), d[2] = Tensor::empty_like(weight);
+      sum_rows(name, ParameterTerms{}, to_sums<Stored>(d[1], d[2]), row_of(x), row_of(dy), number_of(mean),
+               number_of(rstd));
+    }
     return d;
   }
 };

@@ -7,9 +7,8 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
 #include "engine/base/scalar.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"
@@ -17,48 +16,32 @@
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct Forward {
-  using A = Arithmetic<T>;
-  In<T> x, weight;
-  Out<T> y;
-  A* rstd;
-  A epsilon;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(x.at(r * row.n));
-    const In<T> w = weight;
-    const Out<T> out = y.at(r * row.n);
+  double epsilon;
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, Out<T> y, A& rstd) const {
+    const auto in = row.hold(x);
     const A square = row.sum([&](auto i) { return in[i] * in[i]; }) / static_cast<A>(row.n);
-    const A s = 1 / scalar::sqrt(square + epsilon);
-    row.each([&](auto i) { out[i] = in[i] * s * w[i]; });
-    row.once([&] { rstd[r] = s; });
+    const A s = 1 / scalar::sqrt(square + A(epsilon));
+    row.each([&](auto i) { y[i] = in[i] * s * w[i]; });
+    row.once([&] { rstd = s; });
   }
 };
 
-template <class T>
 struct InputGradient {
-  using A = Arithmetic<T>;
-  In<T> x, weight, dy;
-  Out<T> dx;
-  const A* rstd;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const auto in = row.hold(x.at(r * row.n)), g = row.hold(dy.at(r * row.n));
-    const In<T> w = weight;
-    const Out<T> out = dx.at(r * row.n);
-    const A s = rstd[r];
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, Out<T> dx) const {
+    const auto in = row.hold(x), g = row.hold(dy);
     const A slope = row.sum([&](auto i) { return g[i] * w[i] * in[i]; }) * s * s * s / static_cast<A>(row.n);
-    row.each([&](auto i) { out[i] = s * g[i] * w[i] - in[i] * slope; });
+    row.each([&](auto i) { dx[i] = s * g[i] * w[i] - in[i] * slope; });
   }
 };
 
-template <class T>
 struct WeightTerm {
-  using A = Arithmetic<T>;
-  In<T> x, dy;
-  const A* rstd;
-  HOST_DEVICE A operator()(int64_t i, int64_t r) const { return dy[i] * x[i] * rstd[r]; }
+  template <class A>
+  HOST_DEVICE A operator()(A x, A g, A rstd) const {
+    return g * x * rstd;
+  }
 };
 
 struct RmsNorm {
@@ -66,37 +49,22 @@ struct RmsNorm {
   double epsilon;
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight) const {
-    const Tensor y = Tensor::empty_like(x);
-    const Tensor rstd =
-        Tensor::empty(Shape{x.shape().rows()}, x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      rows(x.device(), x.shape().rows(), static_cast<int>(x.size(-1)),
-           Forward<T>{{x.data<T>()},
-                      {weight.data<T>()},
-                      {y.mutable_data<T>()},
-                      rstd.mutable_data<A>(),
-                      static_cast<A>(epsilon)});
-    });
+    const Tensor y = Tensor::empty_like(x), rstd = empty_computed(x, Shape{x.shape().rows()});
+    each_row(name, Forward{epsilon}, row_of(x), whole(weight), to_row(y), to_number(rstd));
     saved.save(x, weight, rstd);
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &rstd = saved[2];
     Gradients<2> d;
-    for (int i = 0; i < 2; ++i)
-      if (saved.needs(i)) d[static_cast<size_t>(i)] = Tensor::empty_like(saved[i]);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      const int64_t count = x.shape().rows(), channels = x.size(-1);
-      if (d[0])
-        rows(x.device(), count, static_cast<int>(channels),
-             InputGradient<T>{
-                 {x.data<T>()}, {weight.data<T>()}, {dy.data<T>()}, {d[0].mutable_data<T>()}, rstd.data<A>()});
-      if (d[1])
-        reduce(x.device(), 1, count, channels, WeightTerm<T>{{x.data<T>()}, {dy.data<T>()}, rstd.data<A>()},
-               d[1].mutable_data<T>());
-    });
+    if (saved.needs(0)) {
+      d[0] = Tensor::empty_like(x);
+      each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(rstd), to_row(d[0]));
+    }
+    if (saved.needs(1)) {
+      d[1] = Tensor::empty_like(weight);
+      sum_rows(name, WeightTerm{}, to_sums<Stored>(d[1]), row_of(x), row_of(dy), number_of(rstd));
+    }
     return d;
   }
 };

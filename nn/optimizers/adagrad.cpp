@@ -65,10 +65,11 @@ class Adagrad final : public Optimizer {
 
  private:
   void update_parameters(const Control* control) override {
-    double* square = squares_.mutable_data<double>();
-    for (const FlatParameters::Segment& s : parameters_.segments()) {
+    for (size_t i = 0; i < parameters_.segments().size(); ++i) {
+      const FlatParameters::Segment& s = parameters_.segments()[i];
+      const Tensor square = squares_[static_cast<int64_t>(i)];
       sum_of_squares(parameters_.part(parameters_.gradients(), s), square);
-      const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square++};
+      const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square.data<double>()};
       update_elements(parameters_, s.begin, s.end, sums_, s.begin, control, formula, handling(*s.parameter));
     }
   }

@@ -23,27 +23,28 @@ bool is_matrix(const Parameter& p) {
   return !p.table && (shape.rank() == 2 || shape.rank() == 4) && shape[0] > 1 && shape.numel() > shape[0];
 }
 
-template <class A>
 struct Direction {  // (g, u) -> (u, d)
   const Optimizer::Control* control;
   double momentum;
   bool nesterov;
+  template <class A>
   HOST_DEVICE Values<A, 2> operator()(A g, A u) const {
     if (control->skip != 0) return {{u, A(0)}};
     const A mu = A(momentum), slope = g * A(control->clip_factor), speed = mu * u + slope;
     return {{speed, nesterov ? slope + mu * speed : speed}};
   }
 };
-template <class A>
 struct Normalize {  // d -> d / (|d| + 1e-7)
-  const double* square;
-  HOST_DEVICE A operator()(A d) const { return d / A(std::sqrt(*square) + 1e-7); }
+  template <class A>
+  HOST_DEVICE A operator()(A d, In<double> square) const {
+    return d / A(std::sqrt(square[0]) + 1e-7);
+  }
 };
-template <class A>
 struct Move {  // (p, x) -> p
   const Optimizer::Control* control;
   Optimizer::Handling handling;
   double decay, scale;
+  template <class A>
   HOST_DEVICE A operator()(A p, A x) const {
     if (control->skip != 0) return p;
     const double rate = control->rate * handling.rate_factor;
@@ -145,21 +146,18 @@ class Muon final : public Optimizer {
     const Shape& shape = s.parameter->value.shape();
     const int64_t count = shape.numel(), outputs = shape[0], inputs = count / outputs;
     const double scale = std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(inputs)));
-    dispatch(p.dtype(), "muon", [&]<class T>() {
-      using A = Arithmetic<T>;
-      const Tensor d = Tensor::empty(Shape{outputs, inputs}, dtype_of<T>, p.device()),
-                   square = Tensor::empty(Shape{}, Dtype::f64, p.device());
-      T* const speed = momentum_.mutable_data<T>() + first;
-      map(p.device(), count, Direction<A>{control, settings_.momentum, settings_.nesterov},
-          Outputs<T, 2>{{speed, d.mutable_data<T>()}}, g.data<T>() + s.begin, static_cast<const T*>(speed));
-      sum_of_squares(d, square.mutable_data<double>());
-      const Tensor x = Tensor::empty(d.shape(), dtype_of<A>, p.device());
-      map(p.device(), count, Normalize<A>{square.data<double>()}, x.mutable_data<A>(), d.data<T>());
-      const Tensor step = orthogonalize(x, settings_.iterations);
-      T* const at = p.mutable_data<T>() + s.begin;
-      map(p.device(), count, Move<A>{control, how, settings_.weight_decay, scale}, at, static_cast<const T*>(at),
-          step.data<A>());
-    });
+    const auto part = [&](const Tensor& flat, int64_t begin) {
+      return Tensor::view(flat.body()->buffer, begin, Shape{outputs, inputs}, flat.dtype());
+    };
+    const Tensor value = part(p, s.begin), speed = part(momentum_, first), d = Tensor::empty_like(speed),
+                 x = Tensor::empty_like(d), square = Tensor::empty(Shape{}, Dtype::f64, p.device());
+    each_element("muon", Direction{control, settings_.momentum, settings_.nesterov}, to_elements(speed, d),
+                 row_of(part(g, s.begin)), row_of(speed));
+    sum_of_squares(d, square);
+    each_element("muon", Normalize{}, to_elements(x), row_of(d), whole<double>(square));
+    const Tensor step = orthogonalize(x, settings_.iterations);
+    each_element("muon", Move{control, how, settings_.weight_decay, scale}, to_elements(value), row_of(value),
+                 row_of(step));
     parameters_.round(s);
   }
 

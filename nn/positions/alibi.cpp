@@ -12,6 +12,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/cases.h"
 #include "nn/base/gradient_case.h"
@@ -37,7 +38,7 @@ Tensor bias_table(const std::vector<double>& slopes, int64_t distances) {
   return Tensor::from(Shape{static_cast<int64_t>(slopes.size()), distances}, table, Dtype::f64);
 }
 Tensor scaled(const Tensor& table, const Tensor& factor) {  // factor (H, 1); distances beyond 256 have no bf16
-  const Dtype arithmetic = factor.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const Dtype arithmetic = arithmetic_dtype(factor.dtype());
   return factor.to(arithmetic) * table.to(arithmetic);
 }
 

@@ -15,8 +15,7 @@
 #include <utility>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/cases.h"
 #include "nn/base/gradient_case.h"
@@ -25,34 +24,28 @@
 namespace orrery::nn {
 namespace {
 
-template <class T>
-struct Turn {  // one head of one token; a row of n pairs
-  using A = Arithmetic<T>;
-  In<T> x;
-  Out<T> y;
-  const A *cosine, *sine;
-  A direction;                  // 1, or -1 for the way back
+struct Turn {                   // one head of one token; a row of n pairs
+  double direction;             // 1, or -1 for the way back
   int64_t angles, heads, size;  // angles: rows of the tables
   bool interleaved;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t r, In<A> cosine, In<A> sine, Out<T> y) const {
     const int64_t n = row.n, angle = r / heads % angles * n, all = size;
-    const In<T> in = x.at(r * all);
-    const Out<T> out = y.at(r * all);
-    const A *const c = cosine + angle, *const s = sine + angle, d = direction;
+    const In<A> c = cosine.at(angle), s = sine.at(angle);
+    const A d = A(direction);
     if (interleaved)
       row.each([&](int i) {
-        const A a = in[2 * i], b = in[2 * i + 1];
-        out[2 * i] = a * c[i] - b * (d * s[i]), out[2 * i + 1] = a * (d * s[i]) + b * c[i];
+        const A a = x[2 * i], b = x[2 * i + 1];
+        y[2 * i] = a * c[i] - b * (d * s[i]), y[2 * i + 1] = a * (d * s[i]) + b * c[i];
       });
     else
       row.each([&](int i) {
-        const A a = in[i], b = in[n + i];
-        out[i] = a * c[i] - b * (d * s[i]), out[n + i] = a * (d * s[i]) + b * c[i];
+        const A a = x[i], b = x[n + i];
+        y[i] = a * c[i] - b * (d * s[i]), y[n + i] = a * (d * s[i]) + b * c[i];
       });
     if (2 * n < all)
       row.each([&](int i) {
-        for (int64_t j = 2 * n + i; j < all; j += n) out[j] = in[j];
+        for (int64_t j = 2 * n + i; j < all; j += n) y[j] = x[j];
       });
   }
 };
@@ -61,21 +54,11 @@ struct RotatePairs {
   static constexpr const char* name = "rotate_pairs";
   Rotation rotation;
 
-  Tensor turned(const Tensor& x, int direction) const {
-    const Tensor y = Tensor::empty_like(x);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      using A = Arithmetic<T>;
-      rows(x.device(), x.numel() / x.size(3), static_cast<int>(rotation.cosine.size(-1)),
-           Turn<T>{{x.data<T>()},
-                   {y.mutable_data<T>()},
-                   rotation.cosine.data<A>(),
-                   rotation.sine.data<A>(),
-                   static_cast<A>(direction),
-                   rotation.cosine.shape().rows(),
-                   x.size(2),
-                   x.size(3),
-                   rotation.interleaved});
-    });
+  Tensor turned(const Tensor& x, double direction) const {
+    const Tensor y = Tensor::empty_like(x), &cosine = rotation.cosine, &sine = rotation.sine;
+    const Turn turn{direction, cosine.shape().rows(), x.size(2), x.size(3), rotation.interleaved};
+    each_row(name, static_cast<int>(cosine.size(-1)), turn, row_of(x), row_index(), whole<Computed>(cosine),
+             whole<Computed>(sine), to_row(y));
     return y;
   }
   Tensor forward(Saved&, const Tensor& x) const { return turned(x, 1); }
@@ -109,7 +92,7 @@ class RotaryPositions final : public Position {
   void check_head_size(int64_t size) const override { static_cast<void>(pairs_of(size)); }
   Tensor rotate(const Tensor& x, Pass& pass) const override {
     check(x.shape().rank() == 4, "rotary positions: need (batch, time, heads, size), not ", x.shape());
-    const Rotation table = table_of(pairs_of(x.size(3)), x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, x.device());
+    const Rotation table = table_of(pairs_of(x.size(3)), arithmetic_dtype(x.dtype()), x.device());
     const Tensor places = places_of(x, pass);
     const auto rows = [&](const Tensor& t) {
       const Tensor next = next_rows("rotary positions", t, x, pass);
@@ -205,7 +188,7 @@ Tensor rotate_pairs(const Tensor& x, const Rotation& rotation) {
         "rotate_pairs: x ", x.shape(), " with cosines ", c.shape(), " and sines ", s.shape(),
         "; they must be (batch, time, heads, size) and twice (time, pairs) or (batch, time, pairs), with 2 pairs at "
         "most size");
-  const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const Dtype arithmetic = arithmetic_dtype(x.dtype());
   check(c.dtype() == arithmetic && s.dtype() == arithmetic, "rotate_pairs: cosines of dtype ", name(c.dtype()),
         " and sines of dtype ", name(s.dtype()), " for x of dtype ", name(x.dtype()), "; ", name(arithmetic),
         " is needed");

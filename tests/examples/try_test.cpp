@@ -1,6 +1,7 @@
 // orrery try and --plugin: what a person who writes one formula file meets.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/examples/program.h"
@@ -207,11 +208,42 @@ TEST_CASE("try refuses a file that registers nothing, a name that is taken, and 
   CHECK(contains(no_plugin.err, "is not a plug-in of orrery"));
 }
 
-TEST_CASE("an attention in one file goes through try as well") {
-  const Folder folder;
-  const Outcome tried =
-      run_orrery({"try", ORRERY_SOURCE_DIR "/examples/04_new_attention.cpp", "--out=" + (folder / "p"), "--steps=10"});
-  INFO(tried.out, tried.err);
-  CHECK(tried.code == 0);
-  CHECK(contains(tried.out, "attention = taylor"));
+TEST_CASE("a normalization and attentions by rows of scores are short files that go through try") {
+  struct Written {
+    std::string file;
+    int lines;  // at most
+    std::vector<std::string> parts;
+    std::string setting;  // of a model that it trains
+  };
+  const std::vector<Written> files = {
+      {"examples/softmax_off_by_one.cpp",
+       45,
+       {"attention = softmax_off_by_one", "softmax_off_by_one(dropout=0.3), dropping, cross"},
+       "attention=softmax_off_by_one(gate=silu)"},
+      {"tests/examples/plugins/top_k.cpp",
+       55,
+       {"attention = top_k", "top_k(k=1), causal", "top_k(k=3), cross"},
+       "attention=top_k(k=2)"},
+      {"tests/examples/plugins/scale_norm.cpp",
+       85,
+       {"normalization scale_norm: passed", "normalization = scale_norm"},
+       "normalization=scale_norm(g=2, epsilon=0.01)"}};
+  for (const Written& one : files) {
+    INFO(one.file);
+    const Folder folder;
+    const std::string path = std::string(ORRERY_SOURCE_DIR) + "/" + one.file, text = read_file(path);
+    CHECK(std::count(text.begin(), text.end(), '\n') <= one.lines);
+    const Outcome tried = run_orrery({"try", path, "--out=" + folder.path(), "--steps=10"});
+    INFO(tried.out, tried.err);
+    CHECK(tried.code == 0);
+    for (const std::string& part : one.parts) CHECK_MESSAGE(contains(tried.out, part), part);
+    CHECK(!contains(tried.out, "FAILED"));
+    const std::string plugin = folder / std::filesystem::path(one.file).stem().string() + ".so";
+    const Outcome trained =
+        run_orrery(std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()),
+                                            "--out=" + (folder / "run"), "--" + one.setting, "--plugin=" + plugin} +
+                   tiny);
+    INFO(trained.err);
+    CHECK(trained.code == 0);
+  }
 }

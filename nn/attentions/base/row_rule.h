@@ -1,35 +1,116 @@
-// Weights that are found from whole rows of scores, as the ops of sparsemax and entmax15: both (B, H, Tq, Tk).
-//   forward:  Rule::Forward<T>{scores, weights}     writes the weights of one row
-//   backward: Rule::Backward<T>{weights, dw, ds}    from the weights alone, which is what is kept
-// The rule is a type of its file's anonymous namespace.  (Templates of one would not do as arguments: g++ 12 then takes
-// the ops of two files for the same.)
+// Attentions whose weights are found from whole rows of scores.  A rule is one struct and one line:
+//
+//   struct TopK {
+//     static inline const Info info{.name = "top_k", ...};
+//     int64_t k = 8;                                                    its settings, if it has any; numbers only
+//     template <class V> void visit(V& v) { v("k", k, "keys that a query reads", at_least(1)); }
+//
+//     template <class Row, class T>
+//     HOST_DEVICE void forward(Row row, In<T> s, Out<T> w) const;               the weights of one row
+//     template <class Row, class T>
+//     HOST_DEVICE void backward(Row row, In<T> w, In<T> dw, Out<T> ds) const;   of the weights, which are kept
+//   };
+//   Tensor reference(const Tensor& s, const TopK& rule);                the same by simple operations
+//   REGISTER_ROW_RULE(TopK, reference, "top_k(k=2)");
+//
+// s is -infinity where a query does not see, and w must be 0 there; a row may see nothing.  A rule with
+// `static constexpr bool keeps_scores = true` keeps the scores too: backward(row, s, w, dw, ds).  What the line brings:
+// the recorded operation, the layer (attention.h) with its settings after the rule's own, the name, and gradient cases
+// with the rule's defaults and with each further spec.  A rule is a type of its file's anonymous namespace.
 #pragma once
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/cases.h"
 
 namespace orrery::nn {
 
 template <class Rule>
-struct RowRule {
+struct RowRuleOperation {
+  static inline const char* const name = Rule::info.name.data();
+  static constexpr bool keeps_scores = requires { requires Rule::keeps_scores; };
+  Rule rule;
+
+  struct Forward {
+    Rule rule;
+    template <class Row, class T>
+    HOST_DEVICE void operator()(Row row, In<T> s, Out<T> w) const {
+      rule.forward(row, s, w);
+    }
+  };
+  struct Backward {
+    Rule rule;
+    template <class Row, class... Operand>
+    HOST_DEVICE void operator()(Row row, Operand... operands) const {
+      rule.backward(row, operands...);
+    }
+  };
+
   Tensor forward(Saved& saved, const Tensor& s) const {
     const Tensor w = Tensor::empty_like(s);
-    dispatch(s.dtype(), Rule::name, [&]<class T>() {
-      rows(s.device(), s.numel() / s.size(-1), static_cast<int>(s.size(-1)),
-           typename Rule::template Forward<T>{{s.data<T>()}, {w.mutable_data<T>()}});
-    });
-    saved.save(w);
+    each_row(name, Forward{rule}, row_of(s), to_row(w));
+    saved.save(w, keeps_scores ? s : Tensor());
     return w;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dw) const {
     const Tensor &w = saved[0], ds = Tensor::empty_like(w);
-    dispatch(w.dtype(), Rule::name, [&]<class T>() {
-      rows(w.device(), w.numel() / w.size(-1), static_cast<int>(w.size(-1)),
-           typename Rule::template Backward<T>{{w.data<T>()}, {dw.data<T>()}, {ds.mutable_data<T>()}});
-    });
+    if constexpr (keeps_scores)
+      each_row(name, Backward{rule}, row_of(saved[1]), row_of(w), row_of(dw), to_row(ds));
+    else
+      each_row(name, Backward{rule}, row_of(w), row_of(dw), to_row(ds));
     return {ds};
   }
 };
+
+// The weights (..., n) of scores (..., n).
+template <class Rule>
+Tensor weights_by(const Rule& rule, const Tensor& scores) {
+  return record(RowRuleOperation<Rule>{rule}, scores);
+}
+
+template <class Rule, auto reference>
+class RowRuleAttention final : public AttentionLayer {
+ public:
+  struct Settings {
+    Rule rule;
+    AttentionSettings layer;
+    template <class V>
+    void visit(V& v) {
+      if constexpr (requires { rule.visit(v); }) rule.visit(v);
+      layer.visit(v);
+    }
+  };
+  static constexpr const Info& info = Rule::info;
+
+  RowRuleAttention(const Spec& spec, const AttentionOptions& options)
+      : RowRuleAttention(settings_from<Settings>(spec), options) {}
+  RowRuleAttention(const Settings& settings, const AttentionOptions& options)
+      : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}), rule_(settings.rule) {}
+
+ private:
+  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return read_values(weights(r, o), r, o); }
+  Tensor weights(const Reading& r, const ReadingOptions& o) override {
+    const Tensor s = hidden_scores(r, o);
+    if (!by_simple_operations()) return weights_by(rule_, s);
+    if constexpr (requires { reference(s, rule_); })
+      return reference(s, rule_);
+    else
+      return reference(s);
+  }
+  Rule rule_;
+};
+
+template <class Rule, auto reference>
+bool register_row_rule(const std::vector<std::string>& more_specs = {}) {
+  const std::string name(Rule::info.name);
+  register_type<RowRuleAttention<Rule, reference>>(attentions());
+  add_attention_cases(name, {name, name + "(gate=sigmoid, qk_norm=rms, scale=1)"});
+  add_attention_case("attention", name, {.spec = name + "(dropout=0.3)", .dropout = true, .cross = true});
+  return add_attention_cases(name, more_specs);
+}
+
+#define REGISTER_ROW_RULE(Rule, reference, ...) \
+  [[maybe_unused]] static const bool registered_##Rule = ::orrery::nn::register_row_rule<Rule, reference>({__VA_ARGS__})
 
 }  // namespace orrery::nn

@@ -2,48 +2,41 @@
 // loop for all.  A formula is a value with
 //
 //   static constexpr int moments = 2;
-//   template <class A> Step<A> step(const Optimizer::Control&, double rate, bool decay) const;   what all elements
-//   share Step<A>: A operator()(A p, A g, A* moment) const;                  the new p; g is clipped; the moments are
-//   changed
+//   template <class A> Step<A> step(const Optimizer::Control&, double rate, bool decay) const;
+//                                              what all elements share
+//   Step<A>: A operator()(A p, A g, A* moment) const;
+//                                              the new p; g is clipped; the moments are changed
 #pragma once
 
 #include <array>
 
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::nn {
 
 inline constexpr int chunk_width = 4096;  // elements of a row; what is left over is a shorter row
 
-template <class T, class Formula>
+template <class Formula>
 struct UpdateElements {
-  using A = Arithmetic<T>;
-  T* p;
-  const T* g;
-  Outputs<T, Formula::moments> moments;
   const Optimizer::Control* control;
   Formula formula;
   Optimizer::Handling handling;
-  Out<bf16> rounded = {};  // null, or a copy of p that the model reads
-  int64_t offset = 0;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
+  // rounded: null, or a copy of p that the model reads
+  template <class Row, class T, class... Moment>
+  HOST_DEVICE void operator()(Row row, In<T> g, Out<T> p, Out<bf16> rounded, Moment... moments) const {
+    using A = Arithmetic<T>;
     if (control->skip != 0) return;
     const auto step = formula.template step<A>(*control, control->rate * handling.rate_factor, handling.decay);
     const A clip = A(control->clip_factor), low = A(handling.lowest), high = A(handling.highest);
-    const int64_t first = offset + r * chunk_width;
-    const In<T> from_p{p + first}, from_g{g + first};
-    const Out<T> to_p{p + first};
     row.each([&](int i) {
-      A m[Formula::moments];
-      for (int k = 0; k < Formula::moments; ++k) m[k] = detail::load(moments.pointer[k], first + i);
-      const A moved = step(from_p[i], from_g[i] * clip, m);
-      for (int k = 0; k < Formula::moments; ++k) detail::store(moments.pointer[k], first + i, m[k]);
+      A m[] = {moments[i]...};
+      const A moved = step(p[i], g[i] * clip, m);
+      const A* changed = m;
+      ((moments[i] = *changed++), ...);
       const A next = moved < low ? low : moved > high ? high : moved;
-      to_p[i] = next;
-      if (rounded) rounded[first + i] = static_cast<float>(next);
+      p[i] = next;
+      if (rounded) rounded[i] = static_cast<float>(next);
     });
   }
 };
@@ -53,19 +46,18 @@ template <class Formula>
 void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
                      const std::array<Tensor, Formula::moments>& moments, int64_t first_moment,
                      const Optimizer::Control* control, const Formula& formula, const Optimizer::Handling& handling) {
-  const Tensor &p = flat.values(), &g = flat.gradients();
-  const int64_t count = end - begin;
-  dispatch(p.dtype(), "optimizer", [&]<class T>() {
-    Outputs<T, Formula::moments> places;
-    for (int k = 0; k < Formula::moments; ++k)
-      places.pointer[k] = moments[static_cast<size_t>(k)].template mutable_data<T>() + first_moment;
-    UpdateElements<T, Formula> update{
-        p.mutable_data<T>() + begin, g.data<T>() + begin, places, control, formula, handling};
-    if (flat.rounded()) update.rounded = {flat.rounded().mutable_data<bf16>() + begin};
-    rows(p.device(), count / chunk_width, chunk_width, update);
-    update.offset = count / chunk_width * chunk_width;
-    if (update.offset < count) rows(p.device(), 1, static_cast<int>(count - update.offset), update);
-  });
+  const UpdateElements<Formula> update{control, formula, handling};
+  const auto update_rows = [&]<size_t... K>(int64_t first, const Shape& shape, std::index_sequence<K...>) {
+    const auto part = [&](const Tensor& all, int64_t offset) {
+      return all ? Tensor::view(all.body()->buffer, offset + first, shape, all.dtype()) : Tensor();
+    };
+    each_row("optimizer", update, row_of(part(flat.gradients(), begin)), to_row(part(flat.values(), begin)),
+             to_row_if<bf16>(part(flat.rounded(), begin)), to_row(part(moments[K], first_moment))...);
+  };
+  const auto all_moments = std::make_index_sequence<Formula::moments>();
+  const int64_t whole_rows = (end - begin) / chunk_width, rest = (end - begin) % chunk_width;
+  update_rows(0, Shape{whole_rows, chunk_width}, all_moments);
+  if (rest > 0) update_rows(whole_rows * chunk_width, Shape{1, rest}, all_moments);
 }
 
 // The optimizer of a formula with, besides, `info`, `Settings`, a constructor from them, `moment_names`, and

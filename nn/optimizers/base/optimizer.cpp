@@ -7,8 +7,7 @@
 #include <tuple>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::nn {
@@ -21,12 +20,10 @@ auto treatment(const Like& p) {
   return std::tuple(!p.decay, p.rate_group, p.lowest, p.highest);
 }
 
-template <class T>
 struct Square {
-  In<T> g;
-  HOST_DEVICE double operator()(int64_t i, int64_t) const {
-    const double x = static_cast<double>(g[i]);
-    return x * x;
+  template <class A>
+  HOST_DEVICE double operator()(A x) const {
+    return static_cast<double>(x) * static_cast<double>(x);
   }
 };
 
@@ -129,7 +126,7 @@ Tensor Optimizer::gradient_square() {
   parameters_.settle_gradients();
   const Tensor& g = parameters_.gradients();
   const Tensor total = Tensor::empty(Shape{}, Dtype::f64, g.device());
-  sum_of_squares(g, total.mutable_data<double>());
+  sum_of_squares(g, total);
   return total;
 }
 double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
@@ -203,9 +200,8 @@ Optimizer::NamedMoments Optimizer::state() const {
   return all;
 }
 
-void sum_of_squares(const Tensor& x, double* sum) {
-  dispatch(x.dtype(), "sum_of_squares",
-           [&]<class T>() { reduce(x.device(), 1, x.numel(), 1, Square<T>{{x.data<T>()}}, sum); });
+void sum_of_squares(const Tensor& x, const Tensor& sum) {
+  sum_elements("sum_of_squares", Square{}, to_sums<double>(sum), row_of(x));
 }
 
 Registry<OptimizerEntry>& optimizers() {

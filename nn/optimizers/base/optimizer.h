@@ -144,8 +144,8 @@ Registry<OptimizerEntry>& optimizers();
 // "adamw(beta2=0.99, weight_decay=0.1)"
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters);
 
-// sum x^2 in f64, written to *sum on the tensor's device.
-void sum_of_squares(const Tensor& x, double* sum);
+// sum x^2, written to `sum`: one f64 number on the device of x.
+void sum_of_squares(const Tensor& x, const Tensor& sum);
 
 #define REGISTER_OPTIMIZER(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::optimizers())

@@ -1,0 +1,302 @@
+// The loops over tensors: a formula is a functor that is handed typed rows, elements and numbers; which type, which
+// device and where each row begins is found here.
+//
+//   struct Forward {                                       // y = x r,  r = 1 / sqrt(mean x^2 + epsilon), of each row
+//     double epsilon;
+//     template <class Row, class T>
+//     HOST_DEVICE void operator()(Row row, In<T> x, Out<T> y, Arithmetic<T>& rstd) const { ... }
+//   };
+//   each_row("rms", Forward{epsilon}, row_of(x), to_row(y), to_number(rstd));
+//
+// Operands, by what the formula receives of each, in the order given:
+//   row_of(x)      x (rows, n): In<T>, the row                     of a sum or a map: the element
+//   to_row(y)      y (rows, n): Out<T>, the row
+//   to_row_if(y)   likewise; null if y is undefined
+//   number_of(m)   m, one number a row: its value                  of a sum: likewise
+//   to_number(m)   m, one number a row: a reference; written within row.once
+//   whole(w)       In<T>, all of w; null if w is undefined         of a sum over rows: the element of the column
+//   row_index()    int64_t, which row it is                        of a sum: likewise
+// T is the dtype of the first operand, whose shape also says how many rows there are and how long they are walked.
+// `Stored` stands for T and `Computed` for Arithmetic<T>; row_of<double>(x) says that x is of another type than usual:
+// T, for numbers and sums Arithmetic<T>.
+#pragma once
+
+#include <tuple>
+
+#include "engine/base/dispatch.h"
+#include "engine/loops/loops.h"
+#include "engine/tensor/tensor.h"
+
+namespace orrery {
+
+struct Stored;
+struct Computed;
+
+// The dtype of what is computed from numbers of `dtype` and stays: sums, statistics.
+constexpr Dtype arithmetic_dtype(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+// A tensor of numbers that are computed from x: f64 if x is, else f32; on the device of x.
+inline Tensor empty_computed(const Tensor& x, const Shape& shape) {
+  return Tensor::empty(shape, arithmetic_dtype(x.dtype()), x.device());
+}
+
+namespace detail {
+
+template <class As, class T>
+struct TypeFor {
+  using type = As;
+};
+template <class T>
+struct TypeFor<Stored, T> {
+  using type = T;
+};
+template <class T>
+struct TypeFor<Computed, T> {
+  using type = Arithmetic<T>;
+};
+
+// What a loop on a device knows of an operand.  Row r begins at element `first` of the operands that have rows, element
+// i of a sum is in row r of rows of n.
+template <class T>
+struct RowPlace {
+  const T* all;
+  HOST_DEVICE In<T> of_row(int64_t, int64_t first) const { return {all + first}; }
+  HOST_DEVICE Arithmetic<T> of_element(int64_t i, int64_t, int64_t) const { return load(all, i); }
+};
+template <class T>
+struct ToRowPlace {
+  T* all;
+  HOST_DEVICE Out<T> of_row(int64_t, int64_t first) const { return {all + first}; }
+};
+template <class T>
+struct ToRowIfPlace {
+  T* all;
+  HOST_DEVICE Out<T> of_row(int64_t, int64_t first) const { return {all ? all + first : nullptr}; }
+};
+template <class T>
+struct NumberPlace {
+  const T* all;
+  HOST_DEVICE Arithmetic<T> of_row(int64_t r, int64_t) const { return load(all, r); }
+  HOST_DEVICE Arithmetic<T> of_element(int64_t, int64_t r, int64_t) const { return load(all, r); }
+};
+template <class T>
+struct ToNumberPlace {
+  T* all;
+  HOST_DEVICE T& of_row(int64_t r, int64_t) const { return all[r]; }
+};
+template <class T>
+struct WholePlace {
+  const T* all;
+  HOST_DEVICE In<T> of_row(int64_t, int64_t) const { return {all}; }
+  HOST_DEVICE Arithmetic<T> of_element(int64_t i, int64_t r, int64_t n) const { return load(all, i - r * n); }
+};
+struct RowIndexPlace {
+  HOST_DEVICE int64_t of_row(int64_t r, int64_t) const { return r; }
+  HOST_DEVICE int64_t of_element(int64_t, int64_t r, int64_t) const { return r; }
+};
+
+enum class Holds { rows, rows_if_defined, numbers, anything };  // how many elements an operand must have
+
+template <template <class> class Place, class As, Holds Size, bool Written>
+struct Operand {
+  static constexpr bool is_row = Size == Holds::rows && !Written;
+  const Tensor* x;
+
+  template <class T>
+  auto place() const {
+    using Of = typename TypeFor<As, T>::type;
+    const auto pointer = [&] {
+      if constexpr (Written)
+        return *x ? x->template mutable_data<Of>() : nullptr;
+      else
+        return *x ? x->template data<Of>() : nullptr;
+    }();
+    return Place<Of>{pointer};
+  }
+  void check_fits(const char* name, Device device, int64_t rows, int64_t n) const {
+    check(*x || Size == Holds::anything || Size == Holds::rows_if_defined, name, ": an operand is undefined");
+    if (!*x) return;
+    check(x->device() == device, name, ": operands on ", device, " and on ", x->device(),
+          "; move one of them with .to(device)");
+    check((Size != Holds::rows && Size != Holds::rows_if_defined) || x->numel() == rows * n, name,
+          ": an operand of shape ", x->shape(), " for ", rows, " rows of ", n);
+    check(Size != Holds::numbers || x->numel() == rows, name, ": numbers of shape ", x->shape(), " for ", rows,
+          " rows; each has one");
+  }
+};
+struct RowIndex {
+  static constexpr bool is_row = false;
+  template <class T>
+  RowIndexPlace place() const {
+    return {};
+  }
+  void check_fits(const char*, Device, int64_t, int64_t) const {}
+};
+
+template <class F, class... Place>
+struct RowBody {
+  F f;
+  int64_t width;
+  std::tuple<Place...> places;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    call(row, r, r * width, std::index_sequence_for<Place...>());
+  }
+  template <class Row, size_t... K>
+  HOST_DEVICE void call(Row row, int64_t r, int64_t first, std::index_sequence<K...>) const {
+    f(row, std::get<K>(places).of_row(r, first)...);
+  }
+};
+template <class F, class... Place>
+struct TermBody {
+  F f;
+  int64_t n;
+  std::tuple<Place...> places;
+  HOST_DEVICE auto operator()(int64_t i, int64_t r) const { return call(i, r, std::index_sequence_for<Place...>()); }
+  template <size_t... K>
+  HOST_DEVICE auto call(int64_t i, int64_t r, std::index_sequence<K...>) const {
+    return f(std::get<K>(places).of_element(i, r, n)...);
+  }
+};
+template <class F, class... Place>
+struct ElementBody {  // a map's formula, with what all elements share
+  F f;
+  std::tuple<Place...> shared;
+  template <class... A>
+  HOST_DEVICE auto operator()(A... x) const {
+    return call(std::index_sequence_for<Place...>(), x...);
+  }
+  template <size_t... K, class... A>
+  HOST_DEVICE auto call(std::index_sequence<K...>, A... x) const {
+    return f(x..., std::get<K>(shared).of_row(0, 0)...);
+  }
+};
+
+// The places of several operands, for element type T.
+template <class T, class... Operands>
+auto places_of(const Operands&... operands) {
+  return std::make_tuple(operands.template place<T>()...);
+}
+template <template <class...> class Body, class F, class... Place, class... More>
+Body<F, Place...> body_of(const F& f, const std::tuple<Place...>& places, const More&... more) {
+  return {f, more..., places};
+}
+
+template <class As, int K>
+struct Destinations {
+  std::array<const Tensor*, K> tensor;
+  template <class T>
+  auto outputs() const {
+    using Of = typename TypeFor<As, T>::type;
+    if constexpr (K == 1) {
+      return tensor[0]->template mutable_data<Of>();
+    } else {
+      Outputs<Of, K> out;
+      for (int k = 0; k < K; ++k) out.pointer[k] = tensor[static_cast<size_t>(k)]->template mutable_data<Of>();
+      return out;
+    }
+  }
+  void check_fit(const char* name, Device device, int64_t numel) const {
+    for (const Tensor* t : tensor)
+      check(t->device() == device && t->numel() == numel, name, ": a result of shape ", t->shape(), " on ", t->device(),
+            " for ", numel, " numbers on ", device);
+  }
+};
+
+}  // namespace detail
+
+template <class As = Stored>
+auto row_of(const Tensor& x) {
+  return detail::Operand<detail::RowPlace, As, detail::Holds::rows, false>{&x};
+}
+template <class As = Stored>
+auto to_row(const Tensor& y) {
+  return detail::Operand<detail::ToRowPlace, As, detail::Holds::rows, true>{&y};
+}
+template <class As = Stored>
+auto to_row_if(const Tensor& y) {
+  return detail::Operand<detail::ToRowIfPlace, As, detail::Holds::rows_if_defined, true>{&y};
+}
+template <class As = Computed>
+auto number_of(const Tensor& x) {
+  return detail::Operand<detail::NumberPlace, As, detail::Holds::numbers, false>{&x};
+}
+template <class As = Computed>
+auto to_number(const Tensor& y) {
+  return detail::Operand<detail::ToNumberPlace, As, detail::Holds::numbers, true>{&y};
+}
+template <class As = Stored>
+auto whole(const Tensor& x) {
+  return detail::Operand<detail::WholePlace, As, detail::Holds::anything, false>{&x};
+}
+inline detail::RowIndex row_index() { return {}; }
+
+// Where sums go: one tensor for each value of the formula.
+template <class As = Computed, std::same_as<Tensor>... T>
+auto to_sums(const T&... y) {
+  return detail::Destinations<As, sizeof...(T)>{{&y...}};
+}
+// Where the results of a map go, likewise.
+template <class As = Stored, std::same_as<Tensor>... T>
+auto to_elements(const T&... y) {
+  return detail::Destinations<As, sizeof...(T)>{{&y...}};
+}
+
+// f(row, operands...) for each row of the first operand.  A row is walked over `walked` places, if given, else over all.
+template <class F, class First, class... More>
+void each_row(const char* name, int walked, const F& f, const First& first, const More&... more) {
+  const Tensor& x = *first.x;
+  const int64_t count = x.shape().rows(), width = x.shape().last();
+  (more.check_fits(name, x.device(), count, width), ...);
+  dispatch(x.dtype(), name, [&]<class T>() {
+    rows(x.device(), count, walked, detail::body_of<detail::RowBody>(f, detail::places_of<T>(first, more...), width));
+  });
+}
+template <class F, class First, class... More>
+void each_row(const char* name, const F& f, const First& first, const More&... more) {
+  each_row(name, static_cast<int>(first.x->shape().last()), f, first, more...);
+}
+
+namespace detail {
+template <class F, class To, class First, class... More>
+void sum(const char* name, int64_t n, int64_t inner, const F& f, const To& to, const First& first,
+         const More&... more) {
+  const Tensor& x = *first.x;
+  static_assert(First::is_row, "the first operand of a sum is row_of(x), which says how many terms there are");
+  (more.check_fits(name, x.device(), n, inner), ...);
+  to.check_fit(name, x.device(), inner);
+  dispatch(x.dtype(), name, [&]<class T>() {
+    reduce(x.device(), 1, n, inner, body_of<TermBody>(f, places_of<T>(first, more...), inner),
+           to.template outputs<T>());
+  });
+}
+}  // namespace detail
+
+// The sum of each column over all rows, in a fixed order: of f(elements...), one value or Values of several.
+template <class F, class To, class First, class... More>
+void sum_rows(const char* name, const F& f, const To& to, const First& first, const More&... more) {
+  detail::sum(name, first.x->shape().rows(), first.x->shape().last(), f, to, first, more...);
+}
+// The sum over all elements, likewise.
+template <class F, class To, class First, class... More>
+void sum_elements(const char* name, const F& f, const To& to, const First& first, const More&... more) {
+  detail::sum(name, first.x->numel(), 1, f, to, first, more...);
+}
+
+// f(elements..., shared...) for each element: first operands row_of(x), then operands whole(w) that all share.
+template <class F, class To, class... In>
+void each_element(const char* name, const F& f, const To& to, const In&... in) {
+  constexpr size_t elements = (size_t{In::is_row} + ...);
+  const Tensor& x = *std::get<0>(std::tie(in...)).x;
+  (in.check_fits(name, x.device(), x.shape().rows(), x.shape().last()), ...);
+  to.check_fit(name, x.device(), x.numel());
+  dispatch(x.dtype(), name, [&]<class T>() {
+    const auto places = detail::places_of<T>(in...);
+    const auto go = [&]<size_t... E, size_t... S>(std::index_sequence<E...>, std::index_sequence<S...>) {
+      const auto body = detail::body_of<detail::ElementBody>(f, std::make_tuple(std::get<elements + S>(places)...));
+      map(x.device(), x.numel(), body, to.template outputs<T>(), std::get<E>(places).all...);
+    };
+    go(std::make_index_sequence<elements>(), std::make_index_sequence<sizeof...(In) - elements>());
+  });
+}
+
+}  // namespace orrery

@@ -1,0 +1,43 @@
+// Softmax off by one: a head that finds nothing may read nothing.  Miller 2023, "Attention is off by one",
+// evanmiller.org/attention-is-off-by-one.html.
+//   w_j = exp(s_j) / (1 + sum_k exp s_k)        over the keys that a query sees
+// With m = max(0, max s) both sums are taken times exp(-m), so that no exponential overflows and one of them is 1.
+// As for softmax dw_j/ds_k = w_j ([j = k] - w_k), so with g = dw:
+//   ds_j = w_j (g_j - sum_k w_k g_k)
+// Kept: w, which is a (B, H, Tq, Tk) array.
+#include "engine/base/scalar.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/row_rule.h"
+
+namespace orrery::nn {
+namespace {
+
+struct SoftmaxOffByOne {
+  static inline const Info info{.name = "softmax_off_by_one",
+                                .formula = "w_j = exp(s_j) / (1 + sum_k exp s_k)",
+                                .source = "Miller 2023, Attention is off by one",
+                                .parameters = "as softmax",
+                                .keeps = "q, k, v, weights (B, H, Tq, Tk)"};
+  template <class Row, class T>
+  HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
+    const auto s = row.hold(scores);
+    const auto top = row.max([&](auto j) { return s[j] > 0 ? s[j] : 0; });
+    const auto total = scalar::exp(-top) + row.sum([&](auto j) { return scalar::exp(s[j] - top); });
+    row.each([&](auto j) { w[j] = scalar::exp(s[j] - top) / total; });
+  }
+  template <class Row, class T>
+  HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
+    const auto w = row.hold(weights), g = row.hold(dw);  // g of a masked key may be anything, NaN too
+    const auto mean = row.sum([&](auto j) { return w[j] > 0 ? w[j] * g[j] : 0; });
+    row.each([&](auto j) { ds[j] = w[j] > 0 ? w[j] * (g[j] - mean) : 0; });
+  }
+};
+
+Tensor reference(const Tensor& s) {
+  const Tensor e = exp(s);  // 0 for masked keys
+  return e / (sum(e, {-1}, true) + 1.0);
+}
+REGISTER_ROW_RULE(SoftmaxOffByOne, reference);
+
+}  // namespace
+}  // namespace orrery::nn

@@ -1,0 +1,52 @@
+// Softmax over the k largest scores of each row: a rule with a setting of its own.
+//   w_j = exp(s_j - m) / sum over the k largest of exp(s_i - m),   m = max s;   0 for all other keys
+//   ds_j = w_j (g_j - sum_i w_i g_i)        the choice of the k is taken as it is; at a tie all that are equal belong
+// Kept: w.
+#include "engine/base/scalar.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/row_rule.h"
+
+namespace orrery::nn {
+namespace {
+
+struct TopK {
+  static inline const Info info{.name = "top_k",
+                                .formula = "softmax over the k largest scores",
+                                .source = "Gupta et al. 2021, arXiv:2106.06899",
+                                .parameters = "as softmax",
+                                .keeps = "q, k, v, weights (B, H, Tq, Tk)"};
+  int64_t k = 8;
+  void visit(auto& v) { v("k", k, "keys that a query reads", at_least(1)); }
+
+  template <class Row, class T, class A = Arithmetic<T>>
+  HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
+    const auto s = row.hold(scores);
+    const A lowest = std::numeric_limits<A>::lowest(), top = row.max([&](auto j) { return s[j]; });
+    A bound = top;  // the k-th largest: from the largest down, until k keys are there
+    for (;;) {
+      const A at = bound;
+      if (row.sum([&](auto j) { return s[j] >= at ? 1 : 0; }) >= k) break;
+      bound = row.max([&](auto j) { return s[j] < at ? s[j] : -INFINITY; });
+      if (!(bound > lowest)) break;
+    }
+    const A from = bound > lowest ? bound : lowest;  // masked keys lie below the lowest number
+    const A total = row.sum([&](auto j) { return s[j] >= from ? scalar::exp(s[j] - top) : A(0); });
+    row.each([&](auto j) { w[j] = s[j] >= from ? scalar::exp(s[j] - top) / total : A(0); });
+  }
+  template <class Row, class T, class A = Arithmetic<T>>
+  HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
+    const auto w = row.hold(weights), g = row.hold(dw);
+    const A mean = row.sum([&](auto j) { return w[j] > 0 ? w[j] * g[j] : A(0); });
+    row.each([&](auto j) { ds[j] = w[j] > 0 ? w[j] * (g[j] - mean) : A(0); });
+  }
+};
+
+Tensor reference(const Tensor& s, const TopK& rule) {
+  const Tensor on = step(weights_by(rule, s.detach())), none = Tensor::full({1}, -INFINITY, s.dtype());
+  const Tensor e = where(on, exp(where(on, s, none)), Tensor::zeros({1}, s.dtype()));
+  return e / maximum(sum(e, {-1}, true), Tensor::full({1}, 1e-300, s.dtype()));
+}
+REGISTER_ROW_RULE(TopK, reference, "top_k(k=1)", "top_k(k=3)");
+
+}  // namespace
+}  // namespace orrery::nn
