@@ -98,15 +98,15 @@ class TaylorAttention final : public nn::AttentionLayer {
                                     .source = "De Brebisson and Vincent 2015, arXiv:1511.05042",
                                     .parameters = "as softmax",
                                     .keeps = "q, k, v, scores and weights (B, H, Tq, Tk), 1/sum of each row"};
-  TaylorAttention(const Spec& spec, const nn::AttentionOptions& options)
+  TaylorAttention(const Spec& spec, const nn::AttentionLayerOptions& options)
       : AttentionLayer(info.name, nn::settings_from<Settings>(spec), options, {.span = false, .slots = false}) {}
 
  private:
-  Tensor read(const nn::Reading& r, const nn::ReadingOptions& o, nn::Pass&) override {
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, nn::Pass&) override {
     return nn::read_values(weights(r, o), r, o);
   }
-  Tensor weights(const nn::Reading& r, const nn::ReadingOptions& o) override {
-    const Tensor s = nn::hidden_scores(r, o);
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    const Tensor s = nn::masked_scores(r, o);
     return nn::by_simple_operations() ? reference(s) : record(TaylorSoftmax{}, s);
   }
 };

@@ -25,13 +25,17 @@ class Naive final : public AttentionLayer {
                                 .parameters = "as softmax",
                                 .keeps = "q, k, v"};
 
-  Naive(const Spec& spec, const AttentionOptions& options) : Naive(settings_from<Settings>(spec), options) {}
-  Naive(const Settings& settings, const AttentionOptions& options)
+  Naive(const Spec& spec, const AttentionLayerOptions& options) : Naive(settings_from<Settings>(spec), options) {}
+  Naive(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}), function_(settings.function) {}
 
  private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return attend(r, o, function_).output; }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override { return weights_of(r, o, function_); }
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+    return attention(r, o, function_).output;
+  }
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    return attention_weights(r, o, function_);
+  }
 
   Activation function_;
 };

@@ -72,13 +72,15 @@ class SparsemaxAttention final : public AttentionLayer {
                                 .source = "Martins and Astudillo 2016, arXiv:1602.02068",
                                 .parameters = "as softmax",
                                 .keeps = "q, k, v, scores and weights (B, H, Tq, Tk)"};
-  SparsemaxAttention(const Spec& spec, const AttentionOptions& options)
+  SparsemaxAttention(const Spec& spec, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings_from<Settings>(spec), options, {.span = false, .slots = false}) {}
 
  private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return read_values(weights(r, o), r, o); }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    const Tensor s = hidden_scores(r, o);
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+    return read_values(weights(r, o), r, o);
+  }
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    const Tensor s = masked_scores(r, o);
     return by_simple_operations() ? reference(s) : record(Sparsemax{}, s);
   }
 };

@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/attention.h"
 #include "engine/base/config.h"
 #include "engine/base/registry.h"
 #include "engine/tensor/tensor.h"
-#include "nn/attentions/base/kernels.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::nn {
@@ -72,7 +72,7 @@ struct ActivationKernels {
   // makes da, of which C keeps dz = F'(z) da, and a = F(z).  Null where nothing can be on a device.
   void (*multiply)(Constants, Dtype, const void* product, int parts_of_f32, void* a);
   void (*multiply_backward)(Constants, Dtype, const void* product, int parts_of_f32, const void* z, void* a);
-  AttendKernels attend;  // with weights F(s)
+  AttentionKernels attention;  // with weights F(s)
 };
 
 namespace detail {

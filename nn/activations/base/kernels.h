@@ -217,7 +217,7 @@ struct KernelsOf {
                         nullptr,       nullptr,    {}};
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
     k.multiply = multiply, k.multiply_backward = multiply_backward;
-    k.attend = AttendKernelsOf<PointwiseWeighting<F>>::all();
+    k.attention = cuda::attention_kernels<PointwiseWeighting<F>>();
 #endif
     if constexpr (HasDerivativeFromOutput<F>) k.derivative_from_output = derivative_from_output;
     return k;
