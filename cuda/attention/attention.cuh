@@ -16,7 +16,7 @@
 // The price is that scores are computed once in forward, and in backward once for queries, once for keys, and twice
 // more where terms of the distance want gradients.
 //
-// A tile in which nothing is visible to any thread is skipped after one vote, a tile whose weights are all zero after another.
+// A tile in which all is masked is skipped after one vote, a tile whose weights are all zero after another.
 #pragma once
 
 #include <algorithm>

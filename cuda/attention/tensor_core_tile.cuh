@@ -1,5 +1,5 @@
-// What the kernels of attention on tensor cores share: tiles in shared memory, what of them is visible to a warp, products and
-// results.  See tensor_core.cuh.
+// What the kernels of attention on tensor cores share: tiles in shared memory, what of them is visible to a warp,
+// products and results.  See tensor_core.cuh.
 #pragma once
 
 #include <cstdint>

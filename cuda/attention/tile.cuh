@@ -206,7 +206,8 @@ __device__ void store_scores(typename AttentionTile<A>::Scores& scores,
 }
 
 // Adds weight(row, k) times row k of the right panel, for the rows and columns of the result that this thread holds.
-// A weight of zero is left out, so that NaN in what is masked has no influence.  `stage(column, columns)` fills the panel.
+// A weight of zero is left out, so that NaN in what is masked has no influence.  `stage(column, columns)` fills the
+// panel.
 template <class A, class Weight, class Stage>
 __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
                                   typename AttentionTile<A>::Result& sum) {

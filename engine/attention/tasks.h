@@ -88,9 +88,10 @@ int64_t each_block(const Problem<A>& p, const Task& task) {
   });
 }
 
-// Every group of queries is paired with every group of keys, in rounds.  Within a round no two tasks share a group, so every gradient is
-// added up in the order of the rounds, without atomics and with the same bits for any number of threads.  The number of
-// groups depends on the sizes only; with enough sequences and heads it is one, and there is one round.
+// Every group of queries is paired with every group of keys, in rounds.  Within a round no two tasks share a group, so
+// every gradient is added up in the order of the rounds, without atomics and with the same bits for any number of
+// threads.  The number of groups depends on the sizes only; with enough sequences and heads it is one, and there is one
+// round.
 struct Rounds {
   int64_t heads;                     // pairs of a sequence and a key head, or key heads: independent of one another
   int64_t query_blocks, key_blocks;  // to be grouped
