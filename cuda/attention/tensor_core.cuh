@@ -16,8 +16,8 @@
 // the next.  One barrier per tile does both duties: the tile has arrived from all threads, and none still reads the
 // buffer that is filled next.
 //
-// Tiles that sizes, masks and lengths leave out are never fetched, nor those whose documents cannot meet.  What is left is
-// visible to a warp as a whole, or in part, and then told element by element; or not at all, which it passes over.
+// Tiles that sizes, masks and lengths leave out are never fetched, nor those whose documents cannot meet.  What is left
+// is visible to a warp as a whole, or in part, and then told element by element; or not at all, which it passes over.
 //
 // A product adds 0 times the rows that are masked for a query, which would let NaN through.  Only where a tile is
 // visible in part, its rows are looked at first: such a row becomes zeros, and a query that gives it a weight becomes

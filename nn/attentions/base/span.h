@@ -30,7 +30,7 @@ class Span final : public Module {
   // `context` is the most tokens there can be; 0: unknown.  Errors: S below 1 or beyond it, R below 1.
   Span(const Spec& spec, int64_t width, int64_t heads, int64_t context);
   bool learned() const { return kind_ != Kind::fixed; }
-  // Adds the span of queries x (B, Tq, width) to the inputs, and the penalty "span_penalty" to the pass if it is wanted.
+  // Adds the span of queries x (B, Tq, width) to the inputs, and the penalty "span_penalty" if the pass wants it.
   void add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass);
   void limit(AttentionOptions& options) const;  // window and ramp
   // So many distances, from 0, can be visible with the parameters as they are: a cache may drop keys beyond.
