@@ -10,7 +10,7 @@ if a kernel of products or of attention spills registers, if one asks for more t
 """
 import collections, re, subprocess, sys
 
-must_not_spill = re.compile(r"matmul|tensor_core|add_pieces|attend")
+must_not_spill = re.compile(r"matmul|tensor_core|add_pieces|attention")
 formula_kernels = re.compile(r"^(map|broadcast|lanes_rows|warp_rows|block_rows|reduce)_kernel")
 most_shared = 99 * 1024  # of a consumer card
 arguments = [a for a in sys.argv[1:] if not a.startswith("--")]

@@ -1,27 +1,26 @@
 #include "cuda/attention/attention.cuh"
 
 namespace orrery::cuda {
+namespace {
 
-template void attend_forward(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                             const AttendInputs<float>&, Tokens<float>, float*);
-template void attend_statistics(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                                const AttendInputs<float>&, const float*, const RowStatistics<float>&);
-template void attend_backward(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                              const AttendInputs<float>&, Tokens<const float>, const float*, Tokens<const float>,
-                              const AttendGradients<float>&, const StatisticsGradients<float>&);
-template void attend_forward(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                             const AttendInputs<double>&, Tokens<double>, double*);
-template void attend_statistics(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                                const AttendInputs<double>&, const double*, const RowStatistics<double>&);
-template void attend_backward(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                              const AttendInputs<double>&, Tokens<const double>, const double*, Tokens<const double>,
-                              const AttendGradients<double>&, const StatisticsGradients<double>&);
-template void attend_forward(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&, const AttendInputs<bf16>&,
-                             Tokens<bf16>, float*);
-template void attend_statistics(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                                const AttendInputs<bf16>&, const float*, const RowStatistics<float>&);
-template void attend_backward(const AttendSizes&, const AttendOptions&, const SoftmaxWeights&,
-                              const AttendInputs<bf16>&, Tokens<const bf16>, const float*, Tokens<const bf16>,
-                              const AttendGradients<bf16>&, const StatisticsGradients<float>&);
+template <class A>
+class Softmax final : public AttentionKernels<A> {
+ public:
+  void forward(const AttentionProblem<A>& problem) const override { attention_forward(problem, SoftmaxWeights{}); }
+  void statistics(const AttentionProblem<A>& problem) const override {
+    attention_statistics(problem, SoftmaxWeights{});
+  }
+  void backward(const AttentionProblem<A>& problem) const override { attention_backward(problem, SoftmaxWeights{}); }
+};
+
+}  // namespace
+
+template <class A>
+const AttentionKernels<A>& softmax_attention() {
+  static const Softmax<A> kernels;
+  return kernels;
+}
+template const AttentionKernels<float>& softmax_attention<float>();
+template const AttentionKernels<double>& softmax_attention<double>();
 
 }  // namespace orrery::cuda

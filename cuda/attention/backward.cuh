@@ -1,10 +1,5 @@
-// The kernels of attention's backward: see attend.cuh.  Derivatives of one tile, element by element:
-//
-//   g_ij  = d_ij <do_i, v_j> + dS_i - dH_i (ln(w_ij / P_i) + H_i) / P_i     the last term only where w > 0
-//   ds_ij = w_ij (g_ij - c_i),  c_i = <do_i, o_i>                           softmax, where dS has no effect
-//   ds_ij = m_ij F'(s_ij) g_ij                                              pointwise
-//   dm_ij = exp(s_ij - L_i) (g_ij - c_i)  or  F(s_ij) g_ij,  dz_i = sum_j dm_ij / R where 0 < m_ij < 1
-//   dt_ij = ds_ij (1 - (s_ij / cap)^2)
+// The kernels of attention's backward: see attention.cuh, and engine/base/attention.h for the derivatives g, ds, dm and
+// dt of one tile.
 #pragma once
 
 #include "cuda/attention/tile.cuh"
@@ -19,23 +14,24 @@ struct QueryWork {
 
   template <class P>
   __device__ QueryWork(const P& p, int size) {
-    constexpr int chunk = AttendTile<A>::chunk;
+    constexpr int chunk = AttentionTile<A>::chunk;
     const unsigned chunks = static_cast<unsigned>((size + chunk - 1) / chunk);
-    q = query_tile(p, blockIdx.x / chunks, AttendTile<A>::side);
+    q = query_tile(p, blockIdx.x / chunks, AttentionTile<A>::side);
     column = static_cast<int>(blockIdx.x % chunks) * chunk;
-    columns = least(chunk, size - column);
+    columns = minimum(chunk, size - column);
   }
 };
 
-// What belongs to the rows of a thread.  The entropy's term is factor (ln w + offset): -dH / P and H - ln P.
+// What belongs to the rows of a thread.
 template <class A, class P>
 struct RowTerms {
-  static constexpr int each = AttendTile<A>::each;
+  static constexpr int each = AttentionTile<A>::each;
   static constexpr bool softmax = decltype(P::weights)::softmax;
-  A log_sum[each], centre[each], factor[each], offset[each];  // centre: c, or -dS
+  A log_sum[each], centre[each];  // centre: c, or -dS
+  EntropyTerm<A> entropy[each];
 
   __device__ RowTerms(const P& p, const QueryTile& q) {
-    const StatisticsGradients<A>& given = p.statistics;
+    const StatisticsGradients<A>& given = p.statistics_gradients;
 #pragma unroll
     for (int a = 0; a < each; ++a) {
       const int i = q.first + tile_row() + 16 * a;
@@ -43,34 +39,32 @@ struct RowTerms {
       const bool exists = i < p.queries;
       log_sum[a] = softmax && exists ? p.log_sum[at] : A(0);
       centre[a] = !exists ? A(0) : softmax ? p.inner[at] : given.sum_gradient ? -given.sum_gradient[at] : A(0);
-      const bool positive = exists && given.entropy_gradient && given.positive_sum[at] > 0;
-      factor[a] = positive ? -given.entropy_gradient[at] / given.positive_sum[at] : A(0);
-      offset[a] = positive ? given.entropy[at] - scalar::log(given.positive_sum[at]) : A(0);
+      entropy[a] = exists ? entropy_term(given, at, Logarithm{}) : EntropyTerm<A>{};
     }
   }
 };
 
-// Scores become weights with dropout, <do, v> becomes dt, both 0 where nothing is seen.  Adds dm to `ramps`.  Returns
+// Scores become weights with dropout, <do, v> becomes dt, both 0 where masked.  Adds dm to `ramps`.  Returns
 // whether this thread has anything but zeros.
 template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
-                              const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s,
-                              typename AttendTile<A>::Registers& g, A (&ramps)[AttendTile<A>::each]) {
-  const RandomKey random = p.kept > 0 ? p.random_key.now() : RandomKey{};
+                              const typename AttentionTile<A>::Registers& m, typename AttentionTile<A>::Registers& s,
+                              typename AttentionTile<A>::Registers& g, A (&ramps)[AttentionTile<A>::each]) {
+  const RandomKey random = p.dropout.kept > 0 ? p.dropout.random_key.now() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    const A share = m[a][b], score = s[a][b];
-    if (share == 0) {
+    const A mask = m[a][b], score = s[a][b];
+    if (mask == 0) {
       s[a][b] = g[a][b] = 0;
       return;
     }
-    const A kept = p.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
-    const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = share * unmasked;
+    const A kept = p.dropout.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
+    const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = mask * unmasked;
     A gradient = kept * g[a][b] - terms.centre[a];
-    if (p.statistics.entropy_gradient && w > 0) gradient += terms.factor[a] * (scalar::log(w) + terms.offset[a]);
-    if (share > 0 && share < 1) ramps[a] += unmasked * gradient;
+    if (p.statistics_gradients.entropy_gradient) gradient += terms.entropy[a].gradient(w, Logarithm{});
+    ramps[a] += span_gradient(mask, unmasked * gradient);
     s[a][b] = w * kept;
-    g[a][b] = score_gradient(p, share, score, w, gradient) * cap_slope(p, score);
+    g[a][b] = score_gradient(p, mask, score, w, gradient) * cap_slope(p, score);
     some = some || s[a][b] != 0 || g[a][b] != 0;
   });
   return some;
@@ -78,17 +72,17 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
 
 // Weights and dt of one tile, in registers.
 template <class A, class P>
-__device__ bool differentiate_tile(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
-                                   const RowTerms<A, P>& terms, const typename AttendTile<A>::Registers& m,
-                                   typename AttendTile<A>::Registers& w, typename AttendTile<A>::Registers& dt,
-                                   A (&ramps)[AttendTile<A>::each]) {
-  constexpr int depth = AttendTile<A>::depth;
+__device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
+                                   const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& m,
+                                   typename AttentionTile<A>::Registers& w, typename AttentionTile<A>::Registers& dt,
+                                   A (&ramps)[AttentionTile<A>::each]) {
+  constexpr int depth = AttentionTile<A>::depth;
   compute_scores(tile, p, q, keys, m, w);
   const ReadRows<A> gradients = rows_of_queries(p, p.output_gradient, q, p.value_size);
   const ReadRows<A> values = rows_of_keys(p, p.value, p.slot_value, q, keys, p.value_size);
   each_element<A>(q, keys, [&](int a, int b, int, int) { dt[a][b] = 0; });
   for (int column = 0; column < p.value_size; column += depth) {
-    const int columns = least(depth, p.value_size - column);
+    const int columns = minimum(depth, p.value_size - column);
     refill([&] {
       load_panel<A>(tile.left, gradients, q.first, p.queries, column, columns);
       load_panel<A>(tile.right, values, keys.first, keys.end, column, columns);
@@ -100,31 +94,22 @@ __device__ bool differentiate_tile(AttendTile<A>& tile, const P& p, const QueryT
 
 // ---- c = <do, o>: a warp for each row
 
-template <class A>
-struct InnerProducts {
-  int64_t rows, query_heads, queries;
-  int size;
-  ReadRows<A> output, output_gradient;
-
-  static InnerProducts of(const AttendSizes& s, const ReadRows<A>& output, const ReadRows<A>& output_gradient) {
-    return {s.batch * s.query_heads * s.queries, s.query_heads, s.queries,
-            static_cast<int>(s.value_size),      output,        output_gradient};
-  }
-};
-inline unsigned attend_inner_blocks(int64_t rows) {
-  constexpr int64_t warps = attend_threads / 32;
+inline unsigned attention_inner_blocks(int64_t rows) {
+  constexpr int64_t warps = attention_threads / 32;
   return static_cast<unsigned>((rows + warps - 1) / warps);
 }
 template <class A>
-__global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const InnerProducts<A> p, A* inner) {
-  const int64_t row = int64_t{blockIdx.x} * (attend_threads / 32) + threadIdx.x / 32;
-  if (row >= p.rows) return;
+__global__ void __launch_bounds__(attention_threads)
+    attention_inner_kernel(const __grid_constant__ AttentionProblem<A> p, int64_t rows, A* inner) {
+  const int64_t row = int64_t{blockIdx.x} * (attention_threads / 32) + threadIdx.x / 32;
+  if (row >= rows) return;
   const int64_t sequence = row / p.queries / p.query_heads, head = row / p.queries % p.query_heads;
-  const int64_t token = sequence * p.queries + row % p.queries;
-  const ReadRows<A> outputs = p.output.from(token, head * p.size);
-  const ReadRows<A> gradients = p.output_gradient.from(token, head * p.size);
+  const int64_t token = sequence * p.queries + row % p.queries, column = head * p.value_size;
+  const ReadRows<A> outputs = rows_from(p, Tokens<const A>{p.output.data, p.output.stride}, token, column);
+  const ReadRows<A> gradients = rows_from(p, p.output_gradient, token, column);
   A sum = 0;
-  for (int c = static_cast<int>(threadIdx.x) % 32; c < p.size; c += 32) sum += outputs.at(0, c) * gradients.at(0, c);
+  for (int c = static_cast<int>(threadIdx.x) % 32; c < p.value_size; c += 32)
+    sum += outputs.at(0, c) * gradients.at(0, c);
   sum = across_lanes(sum, Plus{}, 32);
   if (threadIdx.x % 32 == 0) inner[row] = sum;
 }
@@ -133,9 +118,9 @@ __global__ void __launch_bounds__(attend_threads) attend_inner_kernel(const Inne
 
 // dq += dt (k + p).  Panels of p are staged together with those of k.
 template <class A, class P>
-__device__ void add_query_gradients(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys, int first,
-                                    int columns, typename AttendTile<A>::Result& sum) {
-  constexpr int side = AttendTile<A>::side, each = AttendTile<A>::each, depth = AttendTile<A>::depth;
+__device__ void add_query_gradients(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
+                                    int first, int columns, typename AttentionTile<A>::Result& sum) {
+  constexpr int side = AttentionTile<A>::side, each = AttentionTile<A>::each, depth = AttentionTile<A>::depth;
   const ReadRows<A> rows = rows_of_keys(p, p.key, p.slot_key, q, keys, p.head_size);
   const auto weight = [&](int row, int k) { return tile.gradients[row][k]; };
   add_weighted_rows(
@@ -144,9 +129,9 @@ __device__ void add_query_gradients(AttendTile<A>& tile, const P& p, const Query
       sum);
   if (!p.relative_embedding.data || keys.slots) return;
 #pragma unroll
-  for (int panel = 0; panel < AttendTile<A>::chunk / depth; ++panel) {
+  for (int panel = 0; panel < AttentionTile<A>::chunk / depth; ++panel) {
     if (panel * depth >= columns) break;
-    refill([&] { load_distances(tile, p, q, keys, first + panel * depth, least(depth, columns - panel * depth)); });
+    refill([&] { load_distances(tile, p, q, keys, first + panel * depth, minimum(depth, columns - panel * depth)); });
 #pragma unroll 2
     for (int k = 0; k < side; ++k)
 #pragma unroll
@@ -161,10 +146,11 @@ __device__ void add_query_gradients(AttendTile<A>& tile, const P& p, const Query
 }
 
 template <class A, class P>
-__global__ void __launch_bounds__(attend_threads, 1)
-    attend_backward_queries_kernel(const __grid_constant__ P p, const WriteRows<A> gradient, A* span_gradient) {
-  using Tile = AttendTile<A>;
+__global__ void __launch_bounds__(attention_threads, 1)
+    attention_backward_queries_kernel(const __grid_constant__ P p, A* span_gradient) {
+  using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
+  const Tokens<A> gradient = p.gradients.query;
   const QueryWork<A> work(p, gradient.data ? p.head_size : 1);
   const QueryTile q = work.q;
   const RowTerms<A, P> terms(p, q);
@@ -175,7 +161,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
     typename Tile::Registers m, w, dt;
-    if (!any_of_block(tile, vote, compute_shares<A>(p, q, keys, m))) continue;
+    if (!any_of_block(tile, vote, compute_mask<A>(p, q, keys, m))) continue;
     const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
     if (!gradient.data) continue;
     store_scores<A>(tile.gradients, dt);
@@ -183,7 +169,8 @@ __global__ void __launch_bounds__(attend_threads, 1)
   }
 
   if (gradient.data) {
-    const WriteRows<A> to = gradient.from(int64_t{q.sequence} * p.queries, int64_t{q.head} * p.head_size + work.column);
+    const WriteRows<A> to =
+        rows_from(p, gradient, int64_t{q.sequence} * p.queries, int64_t{q.head} * p.head_size + work.column);
     each_result<A>(sum, work.columns, [&](int, int row, int column, A value) {
       if (q.first + row < p.queries) to.set(q.first + row, column, p.scale * value);
     });
@@ -199,7 +186,8 @@ __global__ void __launch_bounds__(attend_threads, 1)
 
 // The spans of heads: a warp for each adds up its rows.
 template <class A>
-__global__ void __launch_bounds__(32) attend_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
+__global__ void __launch_bounds__(32)
+    attention_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
   A sum = 0;
   for (int64_t n = threadIdx.x; n < batch * queries; n += 32)
     sum += rows[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
@@ -210,10 +198,9 @@ __global__ void __launch_bounds__(32) attend_add_rows_kernel(const A* rows, int6
 // ---- dk and dv, of the context or of slots
 
 template <class A, class P>
-__global__ void __launch_bounds__(attend_threads, 1)
-    attend_backward_keys_kernel(const __grid_constant__ P p, bool slots, const WriteRows<A> key_gradient,
-                                const WriteRows<A> value_gradient) {
-  using Tile = AttendTile<A>;
+__global__ void __launch_bounds__(attention_threads, 1)
+    attention_backward_keys_kernel(const __grid_constant__ P p, bool slots) {
+  using Tile = AttentionTile<A>;
   constexpr int side = Tile::side, chunk = Tile::chunk;
   Tile& tile = shared_memory<Tile>();
   const int longest = p.head_size > p.value_size ? p.head_size : p.value_size, chunks = (longest + chunk - 1) / chunk;
@@ -221,20 +208,22 @@ __global__ void __launch_bounds__(attend_threads, 1)
   const int heads = slots ? p.key_heads : p.batch * p.key_heads;
   const int head = block % heads, own_sequence = head / p.key_heads, key_head = head % p.key_heads;
   const int first_key = block / heads * side, keys_end = slots ? p.slots : p.keys;
-  const int key_columns = key_gradient.data ? least(chunk, p.head_size - column) : 0;
-  const int value_columns = value_gradient.data ? least(chunk, p.value_size - column) : 0;
+  const Tokens<A> key_gradient = slots ? p.gradients.slot_key : p.gradients.key;
+  const Tokens<A> value_gradient = slots ? p.gradients.slot_value : p.gradients.value;
+  const int key_columns = key_gradient.data ? minimum(chunk, p.head_size - column) : 0;
+  const int value_columns = value_gradient.data ? minimum(chunk, p.value_size - column) : 0;
   const int group = p.query_heads / p.key_heads;
   typename Tile::Result dk = {}, dv = {};
   A ramps[Tile::each] = {};
   int vote = 0;
   for (int sequence = slots ? 0 : own_sequence; sequence < (slots ? p.batch : own_sequence + 1); ++sequence) {
     const KeyTile keys = {slots, first_key, slots ? p.slots : length_of(p, sequence)};
-    const QueryRange range(p, keys, side, side);
+    const Interval range = query_range(p, keys, side, side);
     for (int n = 0; n < group; ++n)
       for (int first = range.begin; first < range.end; first += side) {
         const QueryTile q = {sequence, key_head * group + n, first};
         typename Tile::Registers m, w, dt;
-        if (!any_of_block(tile, vote, compute_shares<A>(p, q, keys, m))) continue;
+        if (!any_of_block(tile, vote, compute_mask<A>(p, q, keys, m))) continue;
         const RowTerms<A, P> terms(p, q);
         const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
         store_scores<A>(tile.weights, w);
@@ -251,8 +240,8 @@ __global__ void __launch_bounds__(attend_threads, 1)
       }
   }
   const int64_t token = slots ? 0 : int64_t{own_sequence} * p.keys;
-  const WriteRows<A> to_key = key_gradient.from(token, int64_t{key_head} * p.head_size + column);
-  const WriteRows<A> to_value = value_gradient.from(token, int64_t{key_head} * p.value_size + column);
+  const WriteRows<A> to_key = rows_from(p, key_gradient, token, int64_t{key_head} * p.head_size + column);
+  const WriteRows<A> to_value = rows_from(p, value_gradient, token, int64_t{key_head} * p.value_size + column);
   each_result<A>(dk, key_columns, [&](int, int row, int c, A value) {
     if (first_key + row < keys_end) to_key.set(first_key + row, c, p.scale * value);
   });
@@ -286,17 +275,17 @@ struct DistanceTile {
   }
 };
 
-// bias: (query_heads, distances); key_parts: (query_heads, distances, head_size).  Null where nobody wants them.
+// key_parts: (query_heads, distances, head_size), null where they are not wanted.
 template <class A, class P>
-__global__ void __launch_bounds__(attend_threads, 1)
-    attend_backward_distances_kernel(const __grid_constant__ P p, A* bias, A* key_parts) {
-  using Tile = AttendTile<A>;
+__global__ void __launch_bounds__(attention_threads, 1)
+    attention_backward_distances_kernel(const __grid_constant__ P p, A* key_parts) {
+  using Tile = AttentionTile<A>;
   constexpr int side = Tile::side;
   Tile& tile = shared_memory<Tile>();
   const int chunks = key_parts ? (p.head_size + Tile::chunk - 1) / Tile::chunk : 1,
             tiles = (p.distances + side - 1) / side;
   const int column = static_cast<int>(blockIdx.x) % chunks * Tile::chunk, block = static_cast<int>(blockIdx.x) / chunks;
-  const int columns = key_parts ? least(Tile::chunk, p.head_size - column) : 0;
+  const int columns = key_parts ? minimum(Tile::chunk, p.head_size - column) : 0;
   const int first_distance = block % tiles * side, head = block / tiles, thread = static_cast<int>(threadIdx.x);
   typename Tile::Result sum = {};
   A bias_sum = 0, ramps[Tile::each] = {};  // a thread below `side`: db of one distance
@@ -304,17 +293,17 @@ __global__ void __launch_bounds__(attend_threads, 1)
   for (int sequence = 0; sequence < p.batch; ++sequence)
     for (int first = 0; first < p.queries; first += side) {
       const QueryTile q = {sequence, head, first};
-      for (int turn = 0; turn < (p.causal ? 2 : 4); ++turn) {
+      for (int turn = 0; turn < (p.last <= p.query_offset ? 2 : 4); ++turn) {
         const DistanceTile at(p, q, turn, first_distance, side);
         if (at.keys.first >= at.keys.end || at.keys.first + side <= 0) continue;
         typename Tile::Registers m, w, dt;
-        bool seen = false;
+        bool visible = false;
         each_element<A>(q, at.keys, [&](int a, int b, int i, int j) {
           const bool own = at.owns(i + p.query_offset - j, first_distance, side);
-          m[a][b] = own ? share_of<A>(p, q, at.keys, i, j) : A(0);
-          seen = seen || !(m[a][b] == 0);
+          m[a][b] = own ? mask_weight<A>(p, q, at.keys, i, j) : A(0);
+          visible = visible || !(m[a][b] == 0);
         });
-        if (!any_of_block(tile, vote, seen)) continue;
+        if (!any_of_block(tile, vote, visible)) continue;
         const RowTerms<A, P> terms(p, q);
         const bool some = differentiate_tile(tile, p, q, at.keys, terms, m, w, dt, ramps);
         store_scores<A>(tile.gradients, dt);
@@ -331,6 +320,7 @@ __global__ void __launch_bounds__(attend_threads, 1)
             [&](int c, int width) { load_panel<A>(tile.right, queries, q.first, p.queries, column + c, width); }, sum);
       }
     }
+  A* const bias = p.gradients.relative_bias;
   if (bias && column == 0 && thread < side && first_distance + thread < p.distances)
     bias[int64_t{head} * p.distances + first_distance + thread] = bias_sum;
   A* const to = key_parts + (int64_t{head} * p.distances + first_distance) * p.head_size + column;
@@ -341,13 +331,14 @@ __global__ void __launch_bounds__(attend_threads, 1)
 
 // The keys of a distance: the parts of the heads, added up in their order by a block.
 template <class A>
-__global__ void __launch_bounds__(attend_threads)
-    attend_add_heads_kernel(const A* parts, int heads, int size, const WriteRows<A> gradient) {
+__global__ void __launch_bounds__(attention_threads)
+    attention_add_heads_kernel(const __grid_constant__ AttentionProblem<A> p, const A* parts) {
   const int64_t distances = gridDim.x, distance = blockIdx.x;
-  for (int c = static_cast<int>(threadIdx.x); c < size; c += attend_threads) {
+  const WriteRows<A> gradient = rows_from(p, p.gradients.relative_embedding, distance, 0);
+  for (int c = static_cast<int>(threadIdx.x); c < p.head_size; c += attention_threads) {
     A sum = 0;
-    for (int head = 0; head < heads; ++head) sum += parts[(head * distances + distance) * size + c];
-    gradient.set(distance, c, sum);
+    for (int head = 0; head < p.query_heads; ++head) sum += parts[(head * distances + distance) * p.head_size + c];
+    gradient.set(0, c, sum);
   }
 }
 

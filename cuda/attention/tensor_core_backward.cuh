@@ -1,4 +1,4 @@
-// The kernels of attention's backward on tensor cores: see attend_tensor_core.cuh, and attend_backward.cuh for the
+// The kernels of attention's backward on tensor cores: see tensor_core.cuh, and backward.cuh for the
 // derivatives.
 #pragma once
 
@@ -17,15 +17,15 @@ struct TensorCoreRowTerms {
   }
 };
 
-// Scores become weights with dropout, <do, v> becomes dt, both 0 where nothing is seen.  terms(bit): of the query of an
+// Scores become weights with dropout, <do, v> becomes dt, both 0 where masked.  terms(bit): of the query of an
 // element.
 template <int Groups, class P, class Terms>
-__device__ void differentiate_rows(const P& p, uint32_t seen, uint32_t kept, const Terms& terms, float (&s)[Groups][4],
-                                   float (&g)[Groups][4]) {
+__device__ void differentiate_rows(const P& p, uint32_t visible, uint32_t kept, const Terms& terms,
+                                   float (&s)[Groups][4], float (&g)[Groups][4]) {
 #pragma unroll
   for (int bit = 0; bit < 4 * Groups; ++bit) {
     float& gradient = g[bit / 4][bit % 4];
-    if (p.kept > 0) gradient *= has(kept, bit) ? p.kept : 0.f;
+    if (p.dropout.kept > 0) gradient *= has(kept, bit) ? p.dropout.kept : 0.f;
     gradient -= terms(bit).centre;
   }
   if (p.soft_cap > 0) {  // ds is linear in g, so its factor may come first
@@ -36,42 +36,42 @@ __device__ void differentiate_rows(const P& p, uint32_t seen, uint32_t kept, con
   for (int bit = 0; bit < 4 * Groups; ++bit) {
     float &score = s[bit / 4][bit % 4], &gradient = g[bit / 4][bit % 4];
     const float w = unmasked_weight(p, score, terms(bit).log_sum, FastExponential{});
-    gradient = has(seen, bit) ? score_gradient(p, 1.f, score, w, gradient) : 0.f;
-    score = has(seen, bit) ? w : 0.f;
-    if (p.kept > 0) score *= has(kept, bit) ? p.kept : 0.f;
+    gradient = has(visible, bit) ? score_gradient(p, 1.f, score, w, gradient) : 0.f;
+    score = has(visible, bit) ? w : 0.f;
+    if (p.dropout.kept > 0) score *= has(kept, bit) ? p.dropout.kept : 0.f;
   }
 }
 
 // Weights and dt of 16 rows of the warp, from the tile's own and walked operands: s of the first ones, g of the second.
-// What is seen of them, or none where all are zeros.
+// What is visible of them, or none where all are zeros.
 template <bool KeysAreRows, int Size, class P, class Terms>
-__device__ Sight differentiate_tile(const TensorCoreBackwardTile<Size>& tile, int buffer, int row, const P& p,
+__device__ Cover differentiate_tile(const TensorCoreBackwardTile<Size>& tile, int buffer, int row, const P& p,
                                     const RandomKey& random, const QueryTile& q, const KeyTile& keys, int query,
                                     int key, const Terms& terms, typename TensorCoreBackwardTile<Size>::Scores (&s)[1],
                                     typename TensorCoreBackwardTile<Size>::Scores (&g)[1]) {
   constexpr int walked = TensorCoreBackwardTile<Size>::walked_rows;
-  uint32_t seen[1];
-  const Sight sight = look<KeysAreRows, walked>(p, q, keys, query, key, seen);
-  if (sight == Sight::none) return sight;
+  uint32_t visible[1];
+  const Cover cover = look<KeysAreRows, walked>(p, q, keys, query, key, visible);
+  if (cover == Cover::none) return cover;
   multiply_rows(tile.own[0], row, tile.walked[buffer][0], s);
-  if (!score_rows(p, seen, s)) return Sight::none;
+  if (!score_rows(p, visible, s)) return Cover::none;
   multiply_rows(tile.own[1], row, tile.walked[buffer][1], g);
-  const uint32_t kept = p.kept > 0 ? ScorePlaces<KeysAreRows>{query, key}.kept(p, random, q, walked / 2) : 0;
-  differentiate_rows(p, seen[0], kept, terms, s[0], g[0]);
-  return sight;
+  const uint32_t kept = p.dropout.kept > 0 ? ScorePlaces<KeysAreRows>{query, key}.kept(p, random, q, walked / 2) : 0;
+  differentiate_rows(p, visible[0], kept, terms, s[0], g[0]);
+  return cover;
 }
 
 // ---- dq
 
 template <class P, int Size>
-__global__ void __launch_bounds__(tensor_core_attend_threads, 2)
-    tensor_core_attend_backward_queries_kernel(const __grid_constant__ P p, const WriteRows<float> gradient) {
+__global__ void __launch_bounds__(tensor_core_attention_threads, 2)
+    tensor_core_attention_backward_queries_kernel(const __grid_constant__ P p) {
   using Tile = TensorCoreBackwardTile<Size>;
   constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16, own_query = q.first + row;
-  const RandomKey random = p.random_key.now();
+  const RandomKey random = p.dropout.random_key.now();
   TensorCoreRowTerms terms[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) terms[h] = TensorCoreRowTerms::of(p, q, own_query + ScorePlaces<false>::row(2 * h));
@@ -85,13 +85,13 @@ __global__ void __launch_bounds__(tensor_core_attend_threads, 2)
     const KeyTile keys = walk.tiles[n];
     typename Tile::Scores w[1], dt[1];
     const auto of_row = [&](int bit) { return terms[bit / 2 % 2]; };
-    const Sight sight =
+    const Cover cover =
         differentiate_tile<false>(tile, buffer, row, p, random, q, keys, own_query, keys.first, of_row, w, dt);
-    if (sight == Sight::none) return;
+    if (cover == Cover::none) return;
     const auto& rows = tile.walked[buffer][0];
-    add_weighted_rows(dt, rows, sight == Sight::some ? find_bad_rows(rows) : 0, sum);
+    add_weighted_rows(dt, rows, cover == Cover::some ? find_bad_rows(rows) : 0, sum);
   });
-  const WriteRows<float> to = gradient.from(int64_t{q.sequence} * p.queries, int64_t{q.head} * p.head_size);
+  const WriteRows<float> to = rows_of_queries(p, p.gradients.query, q, p.head_size);
   store_rows(to, own_query, p.queries, p.head_size, sum, [&](int, int) { return p.scale; });
 }
 
@@ -109,7 +109,7 @@ struct QueryWalk {
                        int queries)
       : p(problem), keys(own_keys), sequence(own_sequence), side(queries) {
     const int group = p.query_heads / p.key_heads;
-    const QueryRange range(p, keys, key_count, side);
+    const Interval range = query_range(p, keys, key_count, side);
     first_head = key_head * group, begin = range.begin;
     each = keys.first < keys.end && range.begin < range.end ? (range.end - range.begin + side - 1) / side : 0;
     count = group * each;
@@ -123,9 +123,8 @@ struct QueryWalk {
 };
 
 template <class P, int Size>
-__global__ void __launch_bounds__(tensor_core_attend_threads, 2)
-    tensor_core_attend_backward_keys_kernel(const __grid_constant__ P p, const WriteRows<float> key_gradient,
-                                            const WriteRows<float> value_gradient) {
+__global__ void __launch_bounds__(tensor_core_attention_threads, 2)
+    tensor_core_attention_backward_keys_kernel(const __grid_constant__ P p) {
   using Tile = TensorCoreBackwardTile<Size>;
   constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows;
   Tile& tile = shared_memory<Tile>();
@@ -133,13 +132,13 @@ __global__ void __launch_bounds__(tensor_core_attend_threads, 2)
   const int sequence = head / p.key_heads, key_head = head % p.key_heads;
   const KeyTile keys = {false, static_cast<int>(blockIdx.x) / heads * owned, length_of(p, sequence)};
   const int row = static_cast<int>(threadIdx.x) / 32 * 16, own_key = keys.first + row;
-  const RandomKey random = p.random_key.now();
+  const RandomKey random = p.dropout.random_key.now();
   typename Tile::Result dk[1] = {}, dv[1] = {};
 
   const int64_t token = int64_t{sequence} * p.keys;
   const int64_t key_column = int64_t{key_head} * p.head_size, value_column = int64_t{key_head} * p.value_size;
-  fetch_rows(tile.own[0], p.key.from(token, key_column), keys.first, keys.end, p.head_size);
-  fetch_rows(tile.own[1], p.value.from(token, value_column), keys.first, keys.end, p.value_size);
+  fetch_rows(tile.own[0], rows_from(p, p.key, token, key_column), keys.first, keys.end, p.head_size);
+  fetch_rows(tile.own[1], rows_from(p, p.value, token, value_column), keys.first, keys.end, p.value_size);
   const QueryWalk walk(p, sequence, key_head, keys, owned, walked);
   const auto fetch = [&](int n, int buffer) {
     const QueryTile q = walk[n];
@@ -153,18 +152,18 @@ __global__ void __launch_bounds__(tensor_core_attend_threads, 2)
     const auto of_column = [&](int bit) {
       return TensorCoreRowTerms::of(p, q, q.first + ScorePlaces<true>::column(bit));
     };
-    const Sight sight =
+    const Cover cover =
         differentiate_tile<true>(tile, buffer, row, p, random, q, keys, q.first, own_key, of_column, w, dt);
-    if (sight == Sight::none) return;
+    if (cover == Cover::none) return;
     const auto &queries = tile.walked[buffer][0], &gradients = tile.walked[buffer][1];
-    add_weighted_rows(w, gradients, sight == Sight::some ? find_bad_rows(gradients) : 0, dv);
-    add_weighted_rows(dt, queries, sight == Sight::some ? find_bad_rows(queries) : 0, dk);
+    add_weighted_rows(w, gradients, cover == Cover::some ? find_bad_rows(gradients) : 0, dv);
+    add_weighted_rows(dt, queries, cover == Cover::some ? find_bad_rows(queries) : 0, dk);
   });
-  if (key_gradient.data)
-    store_rows(key_gradient.from(token, key_column), own_key, p.keys, p.head_size, dk,
+  if (p.gradients.key.data)
+    store_rows(rows_from(p, p.gradients.key, token, key_column), own_key, p.keys, p.head_size, dk,
                [&](int, int) { return p.scale; });
-  if (value_gradient.data)
-    store_rows(value_gradient.from(token, value_column), own_key, p.keys, p.value_size, dv,
+  if (p.gradients.value.data)
+    store_rows(rows_from(p, p.gradients.value, token, value_column), own_key, p.keys, p.value_size, dv,
                [](int, int) { return 1.f; });
 }
 

@@ -1,5 +1,5 @@
-// What the kernels of attention on tensor cores share: tiles in shared memory, what a warp sees of them, products and
-// results.  See attend_tensor_core.cuh.
+// What the kernels of attention on tensor cores share: tiles in shared memory, what of them is visible to a warp,
+// products and results.  See tensor_core.cuh.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace orrery::cuda {
 
-inline constexpr int tensor_core_attend_threads = 128;
-inline constexpr int64_t tensor_core_attend_size = 128;  // the largest head
+inline constexpr int tensor_core_attention_threads = 128;
+inline constexpr int64_t tensor_core_attention_size = 128;  // the largest head
 
 template <int Count, int Size>
 struct alignas(16) TensorCoreRows {
@@ -20,7 +20,7 @@ struct alignas(16) TensorCoreRows {
   bf16 element[Count][pitch];
 };
 template <int Size, int Owned, int Operands, int Walked>
-struct TensorCoreAttendTile {
+struct TensorCoreTile {
   static constexpr int owned_rows = Owned, walked_rows = Walked;
   // A lane's part of 16 rows: of products with the walked rows, and of a result.
   using Scores = float[walked_rows / 8][4];
@@ -29,9 +29,9 @@ struct TensorCoreAttendTile {
   TensorCoreRows<walked_rows, Size> walked[2][2];
 };
 template <int Size>
-using TensorCoreForwardTile = TensorCoreAttendTile<Size, 128, 1, 4096 / Size>;
+using TensorCoreForwardTile = TensorCoreTile<Size, 128, 1, 4096 / Size>;
 template <int Size>
-using TensorCoreBackwardTile = TensorCoreAttendTile<Size, 64, 2, 32>;  // more rows do not fit into the registers
+using TensorCoreBackwardTile = TensorCoreTile<Size, 64, 2, 32>;  // more rows do not fit into the registers
 static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreBackwardTile<128>) <= 99 * 1024);
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
@@ -46,7 +46,7 @@ __device__ void fetch_rows(TensorCoreRows<Count, Size>& tile, const ReadRows<flo
   const bf16* const data = static_cast<const bf16*>(rows.data) + rows.first;
   const bool vectors = reinterpret_cast<uintptr_t>(data) % 16 == 0 && rows.stride % chunk == 0 && size % chunk == 0;
 #pragma unroll 4
-  for (int n = static_cast<int>(threadIdx.x); n < Count * chunks; n += tensor_core_attend_threads) {
+  for (int n = static_cast<int>(threadIdx.x); n < Count * chunks; n += tensor_core_attention_threads) {
     const int row = n / chunks, column = n % chunks * chunk;
     const bool exists = first + row < end && column < size;
     bf16* const to = tile.element[row] + column;
@@ -68,7 +68,7 @@ __device__ void walk_along(const Tiles& tiles, const Fetch& fetch, const Body& b
   while (n < tiles.count) {
     cp_async_commit();
     cp_async_wait<0>();
-    __syncthreads();  // the tile has arrived from all threads, and nobody reads the other buffer
+    __syncthreads();  // the tile has arrived from all threads, and none reads the other buffer
     const int following = tiles.next(n + 1);
     if (following < tiles.count) fetch(following, 1 - buffer);
     body(n, buffer);
@@ -81,28 +81,30 @@ __device__ void walk_along(const Tiles& tiles, const Fetch& fetch, const Body& b
 // ---- documents
 
 struct DocumentRange {
-  int least = 1, largest = 0;  // none
+  int minimum = 1, maximum = 0;  // none
 
   // Of `count` tokens from number `first` on; by a whole warp.
   __device__ static DocumentRange of(const int32_t* documents, int64_t first, int count) {
     DocumentRange range{1 << 30, -(1 << 30)};
     for (int n = lane_of_warp(); n < count; n += 32) {
       const int document = documents[first + n];
-      range = {Smaller{}(range.least, document), Larger{}(range.largest, document)};
+      range = {Smaller{}(range.minimum, document), Larger{}(range.maximum, document)};
     }
-    return {across_lanes(range.least, Smaller{}, 32), across_lanes(range.largest, Larger{}, 32)};
+    return {across_lanes(range.minimum, Smaller{}, 32), across_lanes(range.maximum, Larger{}, 32)};
   }
-  __device__ bool meets(const DocumentRange& other) const { return least <= other.largest && other.least <= largest; }
+  __device__ bool meets(const DocumentRange& other) const {
+    return minimum <= other.maximum && other.minimum <= maximum;
+  }
 };
 template <class P>
 __device__ DocumentRange documents_of(const P& p, const QueryTile& q, int side) {
   return DocumentRange::of(p.query_document_ids, int64_t{q.sequence} * p.queries + q.first,
-                           cuda::least(side, p.queries - q.first));
+                           minimum(side, p.queries - q.first));
 }
 template <class P>
 __device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& keys, int side) {
   return DocumentRange::of(p.key_document_ids, int64_t{sequence} * p.keys + keys.first,
-                           cuda::least(side, keys.end - keys.first));
+                           minimum(side, keys.end - keys.first));
 }
 
 // The tiles of keys that a tile of queries walks along.
@@ -134,21 +136,15 @@ __device__ void fetch_keys(Tile& tile, const P& p, const QueryTile& q, const Key
              keys.end, p.value_size);
 }
 
-// ---- what a warp sees
-
-enum class Sight { none, some, all };
+// ---- what is visible to a warp
 
 // Of `queries` queries from i on and `key_count` keys from j on.  A query that does not exist may be among them: its
 // rows are zeros.
 template <class P>
-__device__ Sight sight_of(const P& p, const KeyTile& keys, int i, int queries, int j, int key_count) {
-  const int nearest = i + p.query_offset - (j + key_count - 1), farthest = i + queries - 1 + p.query_offset - j;
-  const bool beyond = p.window > 0 && (nearest >= p.window || -farthest >= p.window);
-  if (j >= keys.end || (p.causal && farthest < 0) || beyond) return Sight::none;
-  const bool within = p.window == 0 || (farthest < p.window && -nearest < p.window);
-  const bool own_is_seen = p.attend_to_self || nearest > 0 || farthest < 0;
-  const bool all = j + key_count <= keys.end && !p.query_document_ids && !(p.causal && nearest < 0);
-  return all && within && own_is_seen ? Sight::all : Sight::some;
+__device__ Cover cover_of(const P& p, const KeyTile& keys, int i, int queries, int j, int key_count) {
+  if (j >= keys.end) return Cover::none;
+  const Cover by_band = orrery::cover_of(p, i, queries, j, key_count);
+  return by_band == Cover::all && (j + key_count > keys.end || p.query_document_ids) ? Cover::some : by_band;
 }
 
 inline constexpr int lanes_of_row = 4;  // that share a row of a product
@@ -165,7 +161,7 @@ struct ScorePlaces {
   __device__ int key_at(int bit) const { return key + (KeysAreRows ? row(bit) : column(bit)); }
 
   template <class P>
-  __device__ uint32_t seen(const P& p, const QueryTile& q, const KeyTile& keys, int bits) const {
+  __device__ uint32_t visible(const P& p, const QueryTile& q, const KeyTile& keys, int bits) const {
     uint32_t mask = 0;
 #pragma unroll 1
     for (int bit = 0; bit < bits; ++bit) mask |= uint32_t{sees(p, q, keys, query_at(bit), key_at(bit))} << bit;
@@ -179,7 +175,8 @@ struct ScorePlaces {
 #pragma unroll 1
     for (int bit = 0; bit < bits; bit += together) {
       const Values<uint32_t, 4> words = dropout_words(p, random, q, query_at(bit), key_at(bit));
-      for (int e = 0; e < together; ++e) mask |= uint32_t{word_of(words, key_at(bit + e)) >= p.least} << (bit + e);
+      for (int e = 0; e < together; ++e)
+        mask |= uint32_t{dropout_keeps(p.dropout, word_of(words, key_at(bit + e)))} << (bit + e);
     }
     return mask;
   }
@@ -334,24 +331,24 @@ struct FastExponential {
 
 // What the warp sees of `Count` walked rows, as a mask for each 16 of its own rows; not set if it sees none.
 template <bool KeysAreRows, int Count, int Blocks, class P>
-__device__ Sight look(const P& p, const QueryTile& q, const KeyTile& keys, int query, int key,
-                      uint32_t (&seen)[Blocks]) {
+__device__ Cover look(const P& p, const QueryTile& q, const KeyTile& keys, int query, int key,
+                      uint32_t (&visible)[Blocks]) {
   constexpr int own = 16 * Blocks, queries = KeysAreRows ? Count : own, key_count = KeysAreRows ? own : Count;
-  const Sight sight = sight_of(p, keys, query, queries, key, key_count);
-  if (sight == Sight::none) return sight;
+  const Cover cover = cover_of(p, keys, query, queries, key, key_count);
+  if (cover == Cover::none) return cover;
   uint32_t any = 0;
 #pragma unroll
   for (int block = 0; block < Blocks; ++block) {
     const ScorePlaces<KeysAreRows> places{query + (KeysAreRows ? 0 : 16 * block), key + (KeysAreRows ? 16 * block : 0)};
-    seen[block] = sight == Sight::all ? ~0u : places.seen(p, q, keys, Count / 2);
-    any |= seen[block];
+    visible[block] = cover == Cover::all ? ~0u : places.visible(p, q, keys, Count / 2);
+    any |= visible[block];
   }
-  return __ballot_sync(~0u, any != 0) ? sight : Sight::none;
+  return __ballot_sync(~0u, any != 0) ? cover : Cover::none;
 }
 
-// Products become scores.  False if none of the warp's scores that are seen has a weight or a derivative.
+// Products become scores.  False if none of the warp's visible scores has a weight or a derivative.
 template <int Blocks, int Groups, class P>
-__device__ bool score_rows(const P& p, const uint32_t (&seen)[Blocks], float (&s)[Blocks][Groups][4]) {
+__device__ bool score_rows(const P& p, const uint32_t (&visible)[Blocks], float (&s)[Blocks][Groups][4]) {
 #pragma unroll
   for (int n = 0; n < 4 * Groups * Blocks; ++n) s[n % Blocks][n / Blocks / 4][n / Blocks % 4] *= p.scale;
   if (p.soft_cap > 0) {
@@ -368,7 +365,7 @@ __device__ bool score_rows(const P& p, const uint32_t (&seen)[Blocks], float (&s
       for (int block = 0; block < Blocks; ++block)
 #pragma unroll
         for (int bit = 0; bit < 4 * Groups; ++bit)
-          positive = positive || (has(seen[block], bit) && s[block][bit / 4][bit % 4] > 0);
+          positive = positive || (has(visible[block], bit) && s[block][bit / 4][bit % 4] > 0);
       return __ballot_sync(~0u, positive) != 0;
     }
   return true;

@@ -8,8 +8,8 @@
 // panel, so any head size works and none is padded.  Results are wider: a block keeps at most `chunk` columns of them
 // in registers; wider heads are cut into chunks, each by a block of its own that computes the scores again.
 //
-// Barriers stand in two places only.  `refill` has one before the panels are written (everybody has read what stood
-// there) and one after (everybody has written).  `any_of_block` has one between its flags and their readers; its two
+// Barriers stand in two places only.  `refill` has one before the panels are written (all have read what stood
+// there) and one after (all have written).  `any_of_block` has one between its flags and their readers; its two
 // sets of flags take turns, so that the next vote may begin while this one is still being read.  A tile of weights is
 // written before a vote and read after it, and the vote on what the next tile sees stands between its readers and its
 // next writers.
@@ -22,10 +22,10 @@
 
 namespace orrery::cuda {
 
-inline constexpr int attend_threads = 256;
+inline constexpr int attention_threads = 256;
 
 template <class A>
-struct AttendTile {
+struct AttentionTile {
   static constexpr int side = sizeof(A) == 4 ? 64 : 32;
   static constexpr int each = side / 16;                   // rows and columns of a tile that a thread holds
   static constexpr int depth = 32;                         // columns of a panel
@@ -39,10 +39,11 @@ struct AttendTile {
   Panel left, right;
   A distances[2 * side][depth + 1];
   Scores weights, gradients;
-  unsigned votes[2][attend_threads / 32];
+  unsigned votes[2][attention_threads / 32];
 };
-inline constexpr int64_t attend_shared_memory = 99 * 1024;  // what a block may have on every card from sm_80 on
-static_assert(sizeof(AttendTile<float>) <= attend_shared_memory && sizeof(AttendTile<double>) <= attend_shared_memory);
+inline constexpr int64_t attention_shared_memory = 99 * 1024;  // what a block may have on every card from sm_80 on
+static_assert(sizeof(AttentionTile<float>) <= attention_shared_memory &&
+              sizeof(AttentionTile<double>) <= attention_shared_memory);
 
 __device__ inline int tile_row() { return static_cast<int>(threadIdx.x) / 16; }
 __device__ inline int tile_column() { return static_cast<int>(threadIdx.x) % 16; }
@@ -51,57 +52,57 @@ __device__ inline int tile_column() { return static_cast<int>(threadIdx.x) % 16;
 
 template <class Fill>
 __device__ void refill(const Fill& fill) {
-  __syncthreads();  // everybody has read what stood there
+  __syncthreads();  // all have read what stood there
   fill();
-  __syncthreads();  // everybody has written
+  __syncthreads();  // all have written
 }
 
 template <class A>
-__device__ bool any_of_block(AttendTile<A>& tile, int& vote, bool mine) {
+__device__ bool any_of_block(AttentionTile<A>& tile, int& vote, bool mine) {
   unsigned* const votes = tile.votes[vote++ % 2];
   const unsigned ballot = __ballot_sync(~0u, mine);
   if (threadIdx.x % 32 == 0) votes[threadIdx.x / 32] = ballot;
   __syncthreads();
   unsigned all = 0;
-  for (int warp = 0; warp < attend_threads / 32; ++warp) all |= votes[warp];
+  for (int warp = 0; warp < attention_threads / 32; ++warp) all |= votes[warp];
   return all != 0;
 }
 
-// ---- shares of the elements of this thread
+// ---- the mask of the elements of this thread
 
 // body(a, b, i, j) for the elements of this thread
 template <class A, class Body>
 __device__ void each_element(const QueryTile& q, const KeyTile& keys, const Body& body) {
 #pragma unroll
-  for (int a = 0; a < AttendTile<A>::each; ++a)
+  for (int a = 0; a < AttentionTile<A>::each; ++a)
 #pragma unroll
-    for (int b = 0; b < AttendTile<A>::each; ++b)
+    for (int b = 0; b < AttentionTile<A>::each; ++b)
       body(a, b, q.first + tile_row() + 16 * a, keys.first + tile_column() + 16 * b);
 }
 
-// Whether this thread sees anything
+// Whether anything is visible of the elements of this thread
 template <class A, class P>
-__device__ bool compute_shares(const P& p, const QueryTile& q, const KeyTile& keys,
-                               typename AttendTile<A>::Registers& m) {
-  bool seen = false;
+__device__ bool compute_mask(const P& p, const QueryTile& q, const KeyTile& keys,
+                             typename AttentionTile<A>::Registers& m) {
+  bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    m[a][b] = share_of<A>(p, q, keys, i, j);
-    seen = seen || !(m[a][b] == 0);
+    m[a][b] = mask_weight<A>(p, q, keys, i, j);
+    some = some || !(m[a][b] == 0);
   });
-  return seen;
+  return some;
 }
 
 // ---- operands
 
 // Rows [first, first + side) and `columns` columns from `column` on; zeros outside [0, end).
 template <class A>
-__device__ void load_panel(typename AttendTile<A>::Panel& panel, const ReadRows<A>& rows, int first, int end,
+__device__ void load_panel(typename AttentionTile<A>::Panel& panel, const ReadRows<A>& rows, int first, int end,
                            int column, int columns) {
-  constexpr int side = AttendTile<A>::side, depth = AttendTile<A>::depth;
+  constexpr int side = AttentionTile<A>::side, depth = AttentionTile<A>::depth;
   const int c = static_cast<int>(threadIdx.x) % depth;
   if (c >= columns) return;
 #pragma unroll 4
-  for (int r = static_cast<int>(threadIdx.x) / depth; r < side; r += attend_threads / depth) {
+  for (int r = static_cast<int>(threadIdx.x) / depth; r < side; r += attention_threads / depth) {
     const int row = first + r;
     panel[r][c] = row >= 0 && row < end ? rows.at(row, column + c) : A(0);
   }
@@ -109,16 +110,17 @@ __device__ void load_panel(typename AttendTile<A>::Panel& panel, const ReadRows<
 
 // The keys of the distances that a tile meets: row n belongs to x = (distance of row 0 and the last column) + n.
 template <class A, class P>
-__device__ void load_distances(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys, int column,
+__device__ void load_distances(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys, int column,
                                int columns) {
-  constexpr int side = AttendTile<A>::side, depth = AttendTile<A>::depth;
+  constexpr int side = AttentionTile<A>::side, depth = AttentionTile<A>::depth;
   const int c = static_cast<int>(threadIdx.x) % depth;
   const int first = q.first + p.query_offset - (keys.first + side - 1);
+  const ReadRows<A> embeddings = rows_from(p, p.relative_embedding, 0, column);
   if (c >= columns) return;
 #pragma unroll 4
-  for (int r = static_cast<int>(threadIdx.x) / depth; r < 2 * side - 1; r += attend_threads / depth) {
+  for (int r = static_cast<int>(threadIdx.x) / depth; r < 2 * side - 1; r += attention_threads / depth) {
     const int distance = first + r < 0 ? -(first + r) : first + r;
-    tile.distances[r][c] = distance < p.distances ? p.relative_embedding.at(distance, column + c) : A(0);
+    tile.distances[r][c] = distance < p.distances ? embeddings.at(distance, c) : A(0);
   }
 }
 
@@ -126,8 +128,8 @@ __device__ void load_distances(AttendTile<A>& tile, const P& p, const QueryTile&
 
 // sum += the inner products of rows of `left` and of `right`, over one panel
 template <class A>
-__device__ void multiply_panels(const AttendTile<A>& tile, int columns, typename AttendTile<A>::Registers& sum) {
-  constexpr int each = AttendTile<A>::each;
+__device__ void multiply_panels(const AttentionTile<A>& tile, int columns, typename AttentionTile<A>::Registers& sum) {
+  constexpr int each = AttentionTile<A>::each;
 #pragma unroll 4
   for (int d = 0; d < columns; ++d) {
     A left[each], right[each];
@@ -144,8 +146,9 @@ __device__ void multiply_panels(const AttendTile<A>& tile, int columns, typename
 }
 // sum += <q_i, p_|x|>: the distances of a thread's elements lie 16 apart
 template <class A>
-__device__ void multiply_distances(const AttendTile<A>& tile, int columns, typename AttendTile<A>::Registers& sum) {
-  constexpr int each = AttendTile<A>::each, side = AttendTile<A>::side;
+__device__ void multiply_distances(const AttentionTile<A>& tile, int columns,
+                                   typename AttentionTile<A>::Registers& sum) {
+  constexpr int each = AttentionTile<A>::each, side = AttentionTile<A>::side;
   const int nearest = tile_row() - tile_column() + side - 1;
 #pragma unroll 2
   for (int d = 0; d < columns; ++d) {
@@ -161,17 +164,17 @@ __device__ void multiply_distances(const AttendTile<A>& tile, int columns, typen
   }
 }
 
-// s of a tile; what a query does not see becomes 0.
+// s of a tile; what is masked becomes 0.
 template <class A, class P>
-__device__ void compute_scores(AttendTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
-                               const typename AttendTile<A>::Registers& m, typename AttendTile<A>::Registers& s) {
-  constexpr int depth = AttendTile<A>::depth;
+__device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
+                               const typename AttentionTile<A>::Registers& m, typename AttentionTile<A>::Registers& s) {
+  constexpr int depth = AttentionTile<A>::depth;
   const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
   const ReadRows<A> rows = rows_of_keys(p, p.key, p.slot_key, q, keys, p.head_size);
   const bool positioned = p.relative_embedding.data && !keys.slots;
   each_element<A>(q, keys, [&](int a, int b, int, int) { s[a][b] = 0; });
   for (int column = 0; column < p.head_size; column += depth) {
-    const int columns = least(depth, p.head_size - column);
+    const int columns = minimum(depth, p.head_size - column);
     refill([&] {
       load_panel<A>(tile.left, queries, q.first, p.queries, column, columns);
       load_panel<A>(tile.right, rows, keys.first, keys.end, column, columns);
@@ -194,23 +197,25 @@ __device__ void compute_scores(AttendTile<A>& tile, const P& p, const QueryTile&
 
 // A thread's elements of a tile, to be read by all after the next refill
 template <class A>
-__device__ void store_scores(typename AttendTile<A>::Scores& scores, const typename AttendTile<A>::Registers& values) {
+__device__ void store_scores(typename AttentionTile<A>::Scores& scores,
+                             const typename AttentionTile<A>::Registers& values) {
 #pragma unroll
-  for (int a = 0; a < AttendTile<A>::each; ++a)
+  for (int a = 0; a < AttentionTile<A>::each; ++a)
 #pragma unroll
-    for (int b = 0; b < AttendTile<A>::each; ++b) scores[tile_row() + 16 * a][tile_column() + 16 * b] = values[a][b];
+    for (int b = 0; b < AttentionTile<A>::each; ++b) scores[tile_row() + 16 * a][tile_column() + 16 * b] = values[a][b];
 }
 
 // Adds weight(row, k) times row k of the right panel, for the rows and columns of the result that this thread holds.
-// A weight of zero is left out, so that NaN in what is hidden stays hidden.  `stage(column, columns)` fills the panel.
+// A weight of zero is left out, so that NaN in what is masked has no influence.  `stage(column, columns)` fills the
+// panel.
 template <class A, class Weight, class Stage>
-__device__ void add_weighted_rows(AttendTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
-                                  typename AttendTile<A>::Result& sum) {
-  constexpr int side = AttendTile<A>::side, each = AttendTile<A>::each, depth = AttendTile<A>::depth;
+__device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
+                                  typename AttentionTile<A>::Result& sum) {
+  constexpr int side = AttentionTile<A>::side, each = AttentionTile<A>::each, depth = AttentionTile<A>::depth;
 #pragma unroll
-  for (int panel = 0; panel < AttendTile<A>::chunk / depth; ++panel) {
+  for (int panel = 0; panel < AttentionTile<A>::chunk / depth; ++panel) {
     if (panel * depth >= columns) break;
-    refill([&] { stage(panel * depth, least(depth, columns - panel * depth)); });
+    refill([&] { stage(panel * depth, minimum(depth, columns - panel * depth)); });
 #pragma unroll 4
     for (int k = 0; k < side; ++k) {
       const A low = tile.right[k][tile_column()], high = tile.right[k][tile_column() + 16];
@@ -226,11 +231,11 @@ __device__ void add_weighted_rows(AttendTile<A>& tile, int columns, const Weight
 
 // body(row of the tile, column of the chunk, value) for the elements of a result that this thread holds
 template <class A, class Body>
-__device__ void each_result(const typename AttendTile<A>::Result& sum, int columns, const Body& body) {
+__device__ void each_result(const typename AttentionTile<A>::Result& sum, int columns, const Body& body) {
 #pragma unroll
-  for (int a = 0; a < AttendTile<A>::each; ++a)
+  for (int a = 0; a < AttentionTile<A>::each; ++a)
 #pragma unroll
-    for (int e = 0; e < AttendTile<A>::columns; ++e)
+    for (int e = 0; e < AttentionTile<A>::columns; ++e)
       if (const int column = tile_column() + 16 * e; column < columns) body(a, tile_row() + 16 * a, column, sum[a][e]);
 }
 
@@ -240,7 +245,7 @@ __device__ A sum_of_row(A x) {
   return across_lanes(x, Plus{}, 16);
 }
 template <class A>
-__device__ A largest_of_row(A x) {
+__device__ A maximum_of_row(A x) {
   return across_lanes(x, Larger{}, 16);
 }
 

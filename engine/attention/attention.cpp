@@ -1,23 +1,29 @@
-// The functions of attend.h: operands are checked and padded, then tasks run.  The arithmetic is in kernels_*.cpp.
+// From tensors to the problem that both devices take, and on a CPU from there to tasks.  The arithmetic is in
+// kernels_*.cpp.
 #include "engine/attention/attention.h"
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "engine/attention/checks.h"
 #include "engine/attention/tasks.h"
+#include "engine/autograd/profile.h"
+#include "engine/base/dispatch.h"
 #include "engine/base/version.h"
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+#include "cuda/attention/attention.h"
+#endif
 
 namespace orrery {
 namespace {
 
-using namespace detail::attend;
+using namespace detail::attention;
 
 std::atomic<const InstructionSet*>& chosen() {
   static std::atomic<const InstructionSet*> set = processor_has_avx512() ? &avx512 : &avx2;
   return set;
 }
-
 template <class A>
 const Kernels<A>& kernels() {
   if constexpr (std::is_same_v<A, float>)
@@ -26,175 +32,214 @@ const Kernels<A>& kernels() {
     return chosen().load()->f64;
 }
 
-template <class T>
-struct Setting {
-  using A = Arithmetic<T>;
+// ---- tensors
 
-  Setting(const AttendSizes& sizes, const AttendOptions& options, const Weighting<A>& weighting,
-          const AttendInputs<T>& inputs)
-      : extents(checked(sizes, options, inputs)),
-        query(inputs.query, extents.query),
-        key(inputs.key, extents.key),
-        value(inputs.value, extents.value),
-        slot_key(inputs.slot_key, extents.slot_key),
-        slot_value(inputs.slot_value, extents.slot_value),
-        relative_embedding(inputs.relative_embedding, extents.relative_embedding),
-        problem{.sizes = sizes, .options = options, .weighting = weighting} {
-    problem.sizes.head_size = padded(sizes.head_size);
-    problem.sizes.value_size = padded(sizes.value_size);
-    problem.inputs = {.query = query.tokens(),
-                      .key = key.tokens(),
-                      .value = value.tokens(),
-                      .slot_key = slot_key.tokens(),
-                      .slot_value = slot_value.tokens(),
-                      .relative_embedding = relative_embedding.tokens(),
-                      .relative_bias = inputs.relative_bias,
-                      .span = inputs.span};
-    if (options.dropout > 0) problem.dropout_factors = dropout_factors<A>;
-  }
-  static Extents checked(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs) {
-    check_inputs(sizes, options, inputs);
-    check_numbers(sizes, options, inputs);
-    return extents_of(sizes);
-  }
+const int32_t* whole_numbers(const Tensor& x) { return x ? x.data<int32_t>() : nullptr; }
+template <class A>
+const A* numbers(const Tensor& x) {
+  return x ? x.data<A>() : nullptr;
+}
+template <class A>
+A* new_numbers(const Tensor& x) {
+  return x ? x.mutable_data<A>() : nullptr;
+}
+int64_t stride_of(const Tensor& x) { return x.size(-1) * (x.shape().rank() > 2 ? x.size(-2) : 1); }
 
-  Extents extents;
-  Source<T> query, key, value, slot_key, slot_value, relative_embedding;
-  Problem<A> problem;
-};
-
-// Where the gradients go: finish() writes back those that were computed in padded memory.
-template <class T>
-struct Results {
-  using A = Arithmetic<T>;
-
-  Results(const AttendGradients<T>& gradients, const Extents& extents)
-      : query(gradients.query, extents.query),
-        key(gradients.key, extents.key),
-        value(gradients.value, extents.value),
-        slot_key(gradients.slot_key, extents.slot_key),
-        slot_value(gradients.slot_value, extents.slot_value),
-        relative_embedding(gradients.relative_embedding, extents.relative_embedding),
-        padded{.query = query.tokens(),
-               .key = key.tokens(),
-               .value = value.tokens(),
-               .slot_key = slot_key.tokens(),
-               .slot_value = slot_value.tokens(),
-               .relative_embedding = relative_embedding.tokens(),
-               .relative_bias = gradients.relative_bias,
-               .span = gradients.span} {}
-  void finish() const {
-    for (const Destination<T>* result : {&query, &key, &value, &slot_key, &slot_value, &relative_embedding})
-      result->finish();
-  }
-
-  Destination<T> query, key, value, slot_key, slot_value, relative_embedding;
-  AttendGradients<A> padded;
-};
-
-}  // namespace
-
-const char* attend_instruction_set() { return chosen().load()->name; }
-
-void use_attend_instruction_set(const char* name) {
-  const bool wide = std::strcmp(name, avx512.name) == 0;
-  check(wide || std::strcmp(name, avx2.name) == 0, "attend: no instruction set '", name,
-        "'; there are avx2 and avx512");
-  check(!wide || processor_has_avx512(), "attend: this processor lacks avx512; use avx2");
-  chosen() = wide ? &avx512 : &avx2;
+// T is the tensors' type, bf16 behind pointers to float.
+template <class T, class A = Arithmetic<T>>
+Tokens<const A> tokens(const Tensor& x) {
+  return x ? Tokens<const A>{reinterpret_cast<const A*>(x.data<T>()), stride_of(x)} : Tokens<const A>{};
+}
+template <class T, class A = Arithmetic<T>>
+Tokens<A> new_tokens(const Tensor& x) {
+  return x ? Tokens<A>{reinterpret_cast<A*>(x.mutable_data<T>()), stride_of(x)} : Tokens<A>{};
 }
 
 template <class T>
-void check_attend(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs) {
-  check_inputs(sizes, options, inputs);
-  check_unread_numbers(sizes, options);
+AttentionProblem<Arithmetic<T>> problem_of(const AttentionInputs& x, const AttentionOptions& options) {
+  using A = Arithmetic<T>;
+  const auto number = [](int64_t n) { return static_cast<int>(n); };  // all are below 2^29
+  AttentionProblem<A> p;
+  p.queries = number(x.query.size(1)), p.keys = number(x.key.size(1)), p.batch = number(x.query.size(0));
+  p.query_heads = number(x.query.size(2)), p.key_heads = number(x.key.size(2));
+  p.head_size = number(x.query.size(3)), p.value_size = number(x.value.size(3));
+  p.slots = number(x.slot_key ? x.slot_key.size(0) : 0);
+  p.distances = number(x.relative_embedding ? x.relative_embedding.size(0)
+                       : x.relative_bias    ? x.relative_bias.size(1)
+                                            : 0);
+  p.is_bf16 = std::is_same_v<T, bf16>, p.span_per_query = x.span && x.span.shape().rank() == 3;
+  p.query = tokens<T>(x.query), p.key = tokens<T>(x.key), p.value = tokens<T>(x.value);
+  p.slot_key = tokens<T>(x.slot_key), p.slot_value = tokens<T>(x.slot_value);
+  p.relative_embedding = tokens<T>(x.relative_embedding);
+  p.relative_bias = numbers<A>(x.relative_bias), p.span = numbers<A>(x.span);
+  set_options(p, options);
+  return p;
 }
 
-template <class T>
-int64_t attend_forward(const AttendSizes& sizes, const AttendOptions& options,
-                       const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs, Tokens<T> output,
-                       Arithmetic<T>* log_sum) {
-  using A = Arithmetic<T>;
-  Setting<T> setting(sizes, options, weighting, inputs);
-  check_stride("outputs", output, setting.extents.output);
-  const Destination<T> result(output, setting.extents.output);
-  setting.problem.output = result.tokens();
-  setting.problem.log_sum = log_sum;
-  const int64_t work =
-      each_block<A>(setting.problem, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& workspace) {
-        kernels<A>().forward(setting.problem, sequence, head, block, workspace);
-      });
-  result.finish();
-  return work;
+template <class A>
+const AttentionKernels<A>& on_device(const AttentionWeighting& weighting) {
+  if (!weighting.softmax()) return *weighting.of<A>().on_device;
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+  return cuda::softmax_attention<A>();
+#else
+  fail("attention: this build has no CUDA");
+#endif
 }
 
-template <class T>
-int64_t attend_backward(const AttendSizes& sizes, const AttendOptions& options,
-                        const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
-                        Tokens<const T> output, const Arithmetic<T>* log_sum, Tokens<const T> output_gradient,
-                        const AttendGradients<T>& gradients, const StatisticsGradients<Arithmetic<T>>& statistics) {
-  using A = Arithmetic<T>;
-  Setting<T> setting(sizes, options, weighting, inputs);
-  const Extents& extents = setting.extents;
-  check_stride("output gradients", output_gradient, extents.output);
-  check_gradients(sizes, inputs, gradients, statistics);
-  if (weighting.values)
-    output = {};
-  else
-    check_stride("outputs", output, extents.output);
-
-  const Source<T> kept(output, extents.output), incoming(output_gradient, extents.output);
-  const Results<T> results(gradients, extents);
-  Problem<A>& problem = setting.problem;
-  problem.kept_output = kept.tokens();
-  problem.kept_log_sum = log_sum;
-  problem.output_gradient = incoming.tokens();
-  problem.gradients = results.padded;
-  problem.statistics_gradients = statistics;
-  PieceSums<A> sums(problem);
-  int64_t work = backward_of_context(problem, kernels<A>(), sums);
-  if (sizes.slots > 0) work += backward_of_slots(problem, kernels<A>(), sums);
-  sums.write(problem.gradients, problem.sizes.head_size);
-  results.finish();
-  return work;
-}
-
-template <class T>
-void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
-                       const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
-                       const Arithmetic<T>* log_sum, const RowStatistics<Arithmetic<T>>& statistics) {
-  using A = Arithmetic<T>;
-  Setting<T> setting(sizes, options, weighting, inputs);
-  setting.problem.kept_log_sum = log_sum;
-  setting.problem.statistics = statistics;
-  each_block<A>(setting.problem, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& workspace) {
-    kernels<A>().statistics(setting.problem, sequence, head, block, workspace);
+// run<T>(problem): once all is checked, for the type T of the tensors
+template <class Run>
+void with_problem(const AttentionInputs& inputs, const AttentionOptions& options, const Run& run) {
+  check_attention(inputs, options);
+  dispatch(inputs.query.dtype(), "attention", [&]<class T>() {
+    const auto problem = problem_of<T>(inputs, options);
+    check_numbers(problem, inputs.query.device());
+    run.template operator()<T>(problem);
   });
 }
 
-template void check_attend(const AttendSizes&, const AttendOptions&, const AttendInputs<float>&);
-template void check_attend(const AttendSizes&, const AttendOptions&, const AttendInputs<double>&);
-template void check_attend(const AttendSizes&, const AttendOptions&, const AttendInputs<bf16>&);
-template int64_t attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
-                                const AttendInputs<float>&, Tokens<float>, float*);
-template int64_t attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<double>&,
-                                const AttendInputs<double>&, Tokens<double>, double*);
-template int64_t attend_forward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
-                                const AttendInputs<bf16>&, Tokens<bf16>, float*);
-template int64_t attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
-                                 const AttendInputs<float>&, Tokens<const float>, const float*, Tokens<const float>,
-                                 const AttendGradients<float>&, const StatisticsGradients<float>&);
-template int64_t attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<double>&,
-                                 const AttendInputs<double>&, Tokens<const double>, const double*, Tokens<const double>,
-                                 const AttendGradients<double>&, const StatisticsGradients<double>&);
-template int64_t attend_backward(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
-                                 const AttendInputs<bf16>&, Tokens<const bf16>, const float*, Tokens<const bf16>,
-                                 const AttendGradients<bf16>&, const StatisticsGradients<float>&);
-template void attend_statistics(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
-                                const AttendInputs<float>&, const float*, const RowStatistics<float>&);
-template void attend_statistics(const AttendSizes&, const AttendOptions&, const Weighting<double>&,
-                                const AttendInputs<double>&, const double*, const RowStatistics<double>&);
-template void attend_statistics(const AttendSizes&, const AttendOptions&, const Weighting<float>&,
-                                const AttendInputs<bf16>&, const float*, const RowStatistics<float>&);
+void count_work(int64_t multiplications) { count_flops(2. * static_cast<double>(multiplications)); }
+
+Tensor row_numbers(const Tensor& q) {
+  return Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
+                       q.device());
+}
+
+}  // namespace
+
+// ---- on tensors
+
+void check_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  check_shapes(inputs);
+  check_mask(inputs, options.mask);
+  check_options(options);
+  check(!inputs.span || options.ramp > 0, "attention: a span is given without a ramp; its length in tokens is needed");
+}
+
+MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
+  MaskView view;
+  view.queries = static_cast<int>(queries), view.keys = static_cast<int>(keys);
+  view.query_offset = static_cast<int>(mask.query_offset);
+  view.key_lengths = whole_numbers(mask.lengths);
+  view.query_document_ids = whole_numbers(mask.query_document_ids);
+  view.key_document_ids = whole_numbers(mask.key_document_ids);
+  set_band(view, mask.causal, mask.attend_to_self, mask.window);
+  return view;
+}
+
+template <class A>
+void set_options(AttentionProblem<A>& p, const AttentionOptions& o) {
+  static_cast<MaskView&>(p) = view_of(o.mask, p.queries, p.keys);
+  p.scale = static_cast<A>(o.scale), p.soft_cap = static_cast<A>(o.soft_cap), p.ramp = static_cast<A>(o.ramp);
+  p.dropout = {.random_key = o.random_key,
+               .counters = (int64_t{p.keys} + p.slots + 3) / 4,
+               .threshold = static_cast<uint32_t>(minimum(std::ceil(o.dropout * 0x1p32), 0x1p32 - 1)),
+               .kept = o.dropout > 0 ? static_cast<A>(1 / (1 - o.dropout)) : A(0)};
+}
+
+AttentionOutput attention_forward(const AttentionInputs& x, const AttentionOptions& options,
+                                  const AttentionWeighting& weighting) {
+  AttentionOutput y;
+  with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
+    y.output = Tensor::empty(x.query.shape().with(-1, p.value_size), x.query.dtype(), x.query.device());
+    if (weighting.softmax()) y.log_sum = row_numbers(x.query);
+    p.output = new_tokens<T>(y.output), p.log_sum = new_numbers<A>(y.log_sum);
+    if (x.query.device() == Device::cuda)
+      on_device<A>(weighting).forward(p);
+    else
+      count_work(attention_forward(p, weighting));
+  });
+  return y;
+}
+
+AttentionOutput attention_statistics(const AttentionInputs& x, const AttentionOptions& options,
+                                     const AttentionWeighting& weighting, AttentionOutput y) {
+  for (Tensor* statistic : {&y.sum, &y.positive_sum, &y.entropy, &y.zero_share, &y.maximum})
+    *statistic = row_numbers(x.query);
+  with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
+    p.log_sum = const_cast<A*>(numbers<A>(y.log_sum));
+    p.statistics = {new_numbers<A>(y.sum), new_numbers<A>(y.positive_sum), new_numbers<A>(y.entropy),
+                    new_numbers<A>(y.zero_share), new_numbers<A>(y.maximum)};
+    if (x.query.device() == Device::cuda)
+      on_device<A>(weighting).statistics(p);
+    else
+      attention_statistics(p, weighting);
+  });
+  return y;
+}
+
+void attention_backward(const AttentionInputs& x, const AttentionOptions& options, const AttentionWeighting& weighting,
+                        const AttentionOutput& forward, const AttentionOutput& dy, const AttentionInputs& d) {
+  check_gradients(x, forward, dy, d);
+  with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
+    const Tensor output_gradient =
+        dy.output ? dy.output
+                  : Tensor::zeros(x.query.shape().with(-1, p.value_size), x.query.dtype(), x.query.device());
+    const Tokens<const A> output = tokens<T>(forward.output);
+    p.output = {const_cast<A*>(output.data), output.stride}, p.log_sum = const_cast<A*>(numbers<A>(forward.log_sum));
+    p.output_gradient = tokens<T>(output_gradient);
+    p.statistics_gradients = {numbers<A>(forward.positive_sum), numbers<A>(forward.entropy), numbers<A>(dy.sum),
+                              numbers<A>(dy.entropy)};
+    p.gradients = {new_tokens<T>(d.query),          new_tokens<T>(d.key),        new_tokens<T>(d.value),
+                   new_tokens<T>(d.slot_key),       new_tokens<T>(d.slot_value), new_tokens<T>(d.relative_embedding),
+                   new_numbers<A>(d.relative_bias), new_numbers<A>(d.span)};
+    if (x.query.device() == Device::cuda)
+      on_device<A>(weighting).backward(p);
+    else
+      count_work(attention_backward(p, weighting));
+  });
+}
+
+// ---- on a CPU
+
+const char* attention_instruction_set() { return chosen().load()->name; }
+
+void use_attention_instruction_set(const char* name) {
+  const bool wide = std::strcmp(name, avx512.name) == 0;
+  check(wide || std::strcmp(name, avx2.name) == 0, "attention: no instruction set '", name,
+        "'; there are avx2 and avx512");
+  check(!wide || processor_has_avx512(), "attention: this processor lacks avx512; use avx2");
+  chosen() = wide ? &avx512 : &avx2;
+}
+
+template <class A>
+int64_t attention_forward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
+  const PaddedProblem<A> padded(problem, weighting, true);
+  const Problem<A>& p = padded.problem;
+  const int64_t work = each_block<A>(p, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& w) {
+    kernels<A>().forward(p, sequence, head, block, w);
+  });
+  padded.tensors.finish();
+  return work;
+}
+
+template <class A>
+int64_t attention_statistics(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
+  const PaddedProblem<A> padded(problem, weighting, false);
+  const Problem<A>& p = padded.problem;
+  return each_block<A>(p, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& w) {
+    kernels<A>().statistics(p, sequence, head, block, w);
+  });
+}
+
+template <class A>
+int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
+  const PaddedProblem<A> padded(problem, weighting, false);
+  const Problem<A>& p = padded.problem;
+  PieceSums<A> sums(p);
+  int64_t work = backward_of_context(p, kernels<A>(), sums);
+  if (p.slots > 0) work += backward_of_slots(p, kernels<A>(), sums);
+  sums.write(p.gradients, p.head_size);
+  padded.tensors.finish();
+  return work;
+}
+
+template void set_options(AttentionProblem<float>&, const AttentionOptions&);
+template void set_options(AttentionProblem<double>&, const AttentionOptions&);
+template int64_t attention_forward(const AttentionProblem<float>&, const AttentionWeighting&);
+template int64_t attention_forward(const AttentionProblem<double>&, const AttentionWeighting&);
+template int64_t attention_statistics(const AttentionProblem<float>&, const AttentionWeighting&);
+template int64_t attention_statistics(const AttentionProblem<double>&, const AttentionWeighting&);
+template int64_t attention_backward(const AttentionProblem<float>&, const AttentionWeighting&);
+template int64_t attention_backward(const AttentionProblem<double>&, const AttentionWeighting&);
 
 }  // namespace orrery

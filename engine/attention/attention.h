@@ -1,52 +1,107 @@
-// Attention on the CPU, forward and backward, tile by tile: engine/base/attention.h states formulas and operands.  The
-// same inputs give the same bits for any number of threads.
+// Attention on tensors, on either device, forward and backward: engine/base/attention.h states the formulas.  The same
+// inputs give the same bits for any number of threads.
 #pragma once
 
 #include "engine/base/attention.h"
+#include "engine/base/tile_function.h"
+#include "engine/tensor/tensor.h"
 
 namespace orrery {
 
-// How a score becomes a weight.  Without functions: softmax.  The functions are called once per tile, over n contiguous
-// elements; w may be s and ds may be g.  A is float or double.
-template <class A>
-struct Weighting {
-  void (*values)(const void* context, const A* s, A* w, int64_t n) = nullptr;                       // w = F(s)
-  void (*backward)(const void* context, const A* s, const A* g, A* w, A* ds, int64_t n) = nullptr;  // ds = F'(s) g
-  const void* context = nullptr;
-  bool zero_below_zero = false;  // F(s) = F'(s) = 0 for s <= 0: tiles without a positive score are skipped
+// Shapes: B sequences, Tq queries and Tk keys of each, H query heads, Hk key heads with H a multiple of Hk, head size
+// D, value size Dv, N slots.  All but query, key and value may be undefined; all of one dtype, but that the bias and
+// the span of bf16 queries are f32.
+struct AttentionInputs {
+  Tensor query = {};                      // (B, Tq, H, D)
+  Tensor key = {}, value = {};            // (B, Tk, Hk, D), (B, Tk, Hk, Dv)
+  Tensor slot_key = {}, slot_value = {};  // (N, Hk, D), (N, Hk, Dv): persistent slots, both or none
+  Tensor relative_embedding = {};         // (distances, D)
+  Tensor relative_bias = {};              // (H, distances)
+  Tensor span = {};                       // (H) or (B, H, Tq), in tokens; `ramp` belongs to it
 };
 
-// T is float, double or bf16.  Errors: sizes, strides and options that make no sense, by name and value; slots, spans
-// and terms of the distance that are given in part; distances fewer than some query sees.
-//
-// Writes output (batch, queries, query_heads, value_size) and, for softmax, log_sum (batch, query_heads, queries),
-// which is minus infinity for a query that sees nothing.  For pointwise weights log_sum is not touched.
-// Returns the number of multiplications with additions that were done, which shrinks with what masks and spans hide.
-template <class T>
-int64_t attend_forward(const AttendSizes& sizes, const AttendOptions& options,
-                       const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs, Tokens<T> output,
-                       Arithmetic<T>* log_sum);
+// Who sees whom.
+struct AttentionMask {
+  bool causal = true;          // query i stands at key i + query_offset and sees none beyond
+  bool attend_to_self = true;  // if not: the key at a query's own place is masked
+  int64_t query_offset = 0;    // keys that a cache put before those of the queries
+  int64_t keys_dropped = 0;    // and before these, because a span reaches no further back
+  int64_t window = 0;          // if not 0: only keys at a distance below it are visible
+  Tensor lengths = {};         // (B) i32: keys beyond it are masked
+  Tensor query_lengths = {};   // (B) i32: queries beyond it are padding, which no loss counts
+  Tensor query_document_ids = {}, key_document_ids = {};  // (B, Tq) and (B, Tk) i32, both or none
+};
 
-// output and log_sum are what forward wrote; pointwise weights need neither.
-template <class T>
-int64_t attend_backward(const AttendSizes& sizes, const AttendOptions& options,
-                        const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
-                        Tokens<const T> output, const Arithmetic<T>* log_sum, Tokens<const T> output_gradient,
-                        const AttendGradients<T>& gradients, const StatisticsGradients<Arithmetic<T>>& statistics = {});
+struct AttentionOptions {
+  AttentionMask mask = {};
+  double scale = 1;               // of <q, k>
+  double soft_cap = 0, ramp = 0;  // R of the span
+  double dropout = 0;             // fraction of the weights that is set to zero
+  LateKey random_key{};
+};
 
-// log_sum is what forward wrote, for softmax.
-template <class T>
-void attend_statistics(const AttendSizes& sizes, const AttendOptions& options,
-                       const Weighting<Arithmetic<T>>& weighting, const AttendInputs<T>& inputs,
-                       const Arithmetic<T>* log_sum, const RowStatistics<Arithmetic<T>>& statistics);
+// How a score becomes a weight: w = F(s), or without functions softmax.
+struct AttentionWeighting {
+  template <class A>
+  struct For {
+    const TileFunction<A>* function = nullptr;
+    const AttentionKernels<A>* on_device = nullptr;  // the same on a GPU, where there is one
+  };
+  For<float> f32 = {};  // bf16 too
+  For<double> f64 = {};
+  bool zero_below_zero = false;  // F(s) = F'(s) = 0 for s <= 0: tiles without a positive score are skipped
 
-// What can be told by sizes: the functions above tell it themselves, and look at lengths, documents and spans as well.
-// This is for the caller of a GPU, on pointers that the CPU cannot read.
-template <class T>
-void check_attend(const AttendSizes& sizes, const AttendOptions& options, const AttendInputs<T>& inputs);
+  bool softmax() const { return !f32.function; }
+  template <class A>
+  const For<A>& of() const {
+    if constexpr (sizeof(A) == sizeof(float))
+      return f32;
+    else
+      return f64;
+  }
+};
+
+struct AttentionOutput {
+  Tensor output = {};   // (B, Tq, H, Dv)
+  Tensor log_sum = {};  // L of softmax: (B, H, Tq), like the following
+  // Of the weights of each row, undefined unless asked for; the last two are not differentiable.
+  Tensor sum = {}, positive_sum = {}, entropy = {};
+  Tensor zero_share = {}, maximum = {};  // share of exact zeros among what is visible; largest weight
+};
+
+// Errors: shapes, dtypes and options that make no sense, by name and value.  The functions below call it, and look on a
+// CPU at lengths, documents and spans as well: terms of the distance must be enough for every visible key.
+void check_attention(const AttentionInputs& inputs, const AttentionOptions& options);
+
+// output and log_sum
+AttentionOutput attention_forward(const AttentionInputs& inputs, const AttentionOptions& options,
+                                  const AttentionWeighting& weighting);
+// The same with the row statistics of what forward gave.
+AttentionOutput attention_statistics(const AttentionInputs& inputs, const AttentionOptions& options,
+                                     const AttentionWeighting& weighting, AttentionOutput forward);
+// Overwrites the gradients, whose undefined tensors are not computed.  Softmax needs output and log_sum of forward; a
+// gradient of the entropy needs the statistics.  Of `output_gradients` output, sum and entropy count, where defined.
+void attention_backward(const AttentionInputs& inputs, const AttentionOptions& options,
+                        const AttentionWeighting& weighting, const AttentionOutput& forward,
+                        const AttentionOutput& output_gradients, const AttentionInputs& gradients);
+
+// The mask in plain numbers, for functions of engine/base/attention_formula.h.
+MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys);
+// The numbers of the options; the problem's sizes stand.
+template <class A>
+void set_options(AttentionProblem<A>& problem, const AttentionOptions& options);
+
+// A problem on the CPU.  Returns the number of multiplications with additions that were done, which shrinks with what
+// masks and spans leave.
+template <class A>
+int64_t attention_forward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
+template <class A>
+int64_t attention_statistics(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
+template <class A>
+int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
 
 // "avx512" or "avx2": chosen once by what the processor has.  Tests set it; an unknown or missing one is an Error.
-const char* attend_instruction_set();
-void use_attend_instruction_set(const char* name);
+const char* attention_instruction_set();
+void use_attention_instruction_set(const char* name);
 
 }  // namespace orrery

@@ -4,13 +4,13 @@
 
 #include "engine/attention/score_gradients.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 namespace {
 
 template <class A>
 void load_inner_products(const BackwardBlock<A>& block) {
-  const int64_t size = block.p.sizes.value_size;
-  const Matrix<const A> outputs = block.of_queries(block.p.kept_output, size);
+  const int64_t size = block.p.value_size;
+  const Matrix<A> outputs = block.of_queries(block.p.output, size);
   for (int64_t i = 0; i < block.width; ++i) {
     Vector<A> products{};
     for (int64_t c = 0; c < size && i < block.count; c += lanes<A>)
@@ -22,10 +22,10 @@ void load_inner_products(const BackwardBlock<A>& block) {
 template <class A>
 BackwardBlock<A> prepare(const QueryBlock<A>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
-  const int64_t size = p.sizes.head_size, value_size = p.sizes.value_size;
-  const bool span_wanted = w.sums.span || (p.options.span_per_query && p.gradients.span);
+  const int64_t size = p.head_size, value_size = p.value_size;
+  const bool span_wanted = w.sums.span || (p.span_per_query && p.gradients.span);
   BackwardBlock<A> b{block};
-  b.queries = block.of_queries(p.inputs.query, size);
+  b.queries = block.of_queries(p.query, size);
   b.output_gradients = block.of_queries(p.output_gradient, value_size);
   b.finite_queries = finite(b.queries, b.count, size);
   b.finite_output_gradients = finite(b.output_gradients, b.count, value_size);
@@ -44,11 +44,11 @@ BackwardBlock<A> prepare(const QueryBlock<A>& block, const Workspace<A>& w) {
 template <class A>
 void add_gradients(const BackwardBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
-  const int64_t size = p.sizes.head_size, value_size = p.sizes.value_size;
+  const int64_t size = p.head_size, value_size = p.value_size;
   const Band band = band_of(block, keys);
   const bool all = keys.cover == Cover::all;
   const bool finite_queries = all || block.finite_queries;
-  const Update<A> plain = {.factor = 1, .add = true}, scaled = {static_cast<A>(p.options.scale), true};
+  const Update<A> plain = {.factor = 1, .add = true}, scaled = {p.scale, true};
   if (const Tokens<A> dv = keys.slots ? p.gradients.slot_value : p.gradients.value; dv.data)
     *w.work += add_product<A>(all || block.finite_output_gradients, keys.count, value_size, block.count,
                               {w.scores, block.width, 1}, block.output_gradients, rows_of(block, keys, dv, value_size),
@@ -63,16 +63,15 @@ void add_gradients(const BackwardBlock<A>& block, const Keys& keys, const Worksp
     *w.work += add_product<A>(all || finite(rows, keys.count, size), block.count, size, keys.count,
                               {w.score_gradients, 1, block.width}, rows, dq, scaled, band);
   }
-  if (!keys.slots && p.sizes.distances > 0) add_distance_gradients(block, keys, w.score_gradients, dq, w);
+  if (!keys.slots && p.distances > 0) add_distance_gradients(block, keys, w.score_gradients, dq, w);
 }
 
 // dz = sum dm / R
 template <class A>
 void write_span_gradients(const BackwardBlock<A>& block, const Workspace<A>& w) {
-  const A ramp = static_cast<A>(block.p.options.ramp);
   for (int64_t i = 0; i < block.count && block.span_gradients; ++i)
     (w.sums.span ? w.sums.span[block.head] : block.p.gradients.span[block.place() + i]) +=
-        block.span_gradients[i] / ramp;
+        block.span_gradients[i] / block.p.ramp;
 }
 
 // The rows of tokens [range) of one head become zero.
@@ -84,30 +83,30 @@ void clear(Tokens<A> tokens, int64_t first, Range range, int64_t head, int64_t s
 
 template <class A>
 void clear_queries(const Problem<A>& p, int64_t sequence, int64_t head, Range queries) {
-  clear(p.gradients.query, sequence * p.sizes.queries, queries, head, p.sizes.head_size);
-  if (!p.gradients.span || !p.options.span_per_query) return;
-  A* const row = p.gradients.span + (sequence * p.sizes.query_heads + head) * p.sizes.queries;
+  clear(p.gradients.query, sequence * p.queries, queries, head, p.head_size);
+  if (!p.gradients.span || !p.span_per_query) return;
+  A* const row = p.gradients.span + (sequence * p.query_heads + head) * p.queries;
   for (int64_t i = queries.begin; i < queries.end; ++i) row[i] = 0;
 }
 
 template <class A>
 void clear_keys(const Problem<A>& p, const TilePair& m) {
-  const AttendGradients<A>& d = p.gradients;
-  const int64_t first = m.slots ? 0 : m.sequence * p.sizes.keys;
-  clear(m.slots ? d.slot_key : d.key, first, m.keys, m.key_head, p.sizes.head_size);
-  clear(m.slots ? d.slot_value : d.value, first, m.keys, m.key_head, p.sizes.value_size);
+  const AttentionGradients<A>& d = p.gradients;
+  const int64_t first = m.slots ? 0 : m.sequence * p.keys;
+  clear(m.slots ? d.slot_key : d.key, first, m.keys, m.key_head, p.head_size);
+  clear(m.slots ? d.slot_value : d.value, first, m.keys, m.key_head, p.value_size);
 }
 
 template <class A>
 void backward(const Problem<A>& p, const TilePair& m, const Workspace<A>& w) {
-  const int64_t group = p.sizes.query_heads / p.sizes.key_heads;
+  const int64_t group = p.query_heads / p.key_heads;
   if (m.clear_keys) clear_keys(p, m);
   for (int64_t head = m.key_head * group; head < (m.key_head + 1) * group; ++head) {
     if (m.clear_queries) clear_queries(p, m.sequence, head, m.queries);
     for (int64_t query = m.queries.begin; query < m.queries.end; query += query_block) {
       const QueryBlock<A> plain = query_block_of(p, m.sequence, head, query, m.queries.end, w);
-      const Range seen = m.slots ? m.keys : visible_keys(plain.see, plain.first, plain.count, m.keys);
-      if (seen.begin >= seen.end) continue;
+      const Range keys = m.slots ? m.keys : keys_of_block(plain.mask, plain.first, plain.count, m.keys);
+      if (keys.begin >= keys.end) continue;
       const BackwardBlock<A> block = prepare(plain, w);
       const auto tile = [&](const Keys& keys) {
         if (differentiate(block, keys, w)) add_gradients(block, keys, w);
@@ -122,4 +121,4 @@ void backward(const Problem<A>& p, const TilePair& m, const Workspace<A>& w) {
 }
 
 }  // namespace
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

@@ -10,34 +10,34 @@
 
 #include "engine/attention/kernels.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 namespace {
 
 // Row r of the band belongs to distance first + r; key j of the tile and lane i meet in row i + keys - 1 - j.
 struct Diagonals {
   int64_t first, keys;
-  Range seen;  // rows with distances that are seen
+  Range visible;  // rows with distances of visible pairs
 
   int64_t distance(int64_t row) const { return first + row < 0 ? -(first + row) : first + row; }
 };
 
 template <class A>
 Diagonals diagonals_of(const QueryBlock<A>& block, const Keys& keys) {
-  const int64_t most = block.p.sizes.distances - 1, place = block.see.place;
+  const int64_t most = block.p.distances - 1, place = block.mask.query_offset;
   const int64_t first = block.first + place - (keys.end() - 1);
-  const int64_t nearest = greatest(place - block.see.band.last, -most),
-                farthest = least(place - block.see.band.first, most);
-  return {first, keys.count, {greatest(0, nearest - first), least(keys.count + block.width - 1, farthest - first + 1)}};
+  const int64_t nearest = maximum(place - block.mask.last, -most), farthest = minimum(place - block.mask.first, most);
+  return {
+      first, keys.count, {maximum(0, nearest - first), minimum(keys.count + block.width - 1, farthest - first + 1)}};
 }
 
 // body(rows, distance, step): the rows of the band, in one or two runs, whose |x| begins at `distance` and goes on by
 // `step`.
 template <class Body>
 void each_run(const Diagonals& diagonals, const Body& body) {
-  const Range seen = diagonals.seen;
-  const int64_t turn = greatest(seen.begin, least(seen.end, -diagonals.first));  // from here on x >= 0
-  if (seen.begin < turn) body(Range{seen.begin, turn}, diagonals.distance(seen.begin), -1);
-  if (turn < seen.end) body(Range{turn, seen.end}, diagonals.distance(turn), 1);
+  const Range rows = diagonals.visible;
+  const int64_t turn = maximum(rows.begin, minimum(rows.end, -diagonals.first));  // from here on x >= 0
+  if (rows.begin < turn) body(Range{rows.begin, turn}, diagonals.distance(rows.begin), -1);
+  if (turn < rows.end) body(Range{turn, rows.end}, diagonals.distance(turn), 1);
 }
 
 // Lane l of row r becomes lane l of row r + l, for `rows` rows; lanes<A> - 1 more are read.
@@ -65,11 +65,11 @@ void straighten(Matrix<A> x, int64_t rows) {
 
 template <class A>
 void add_distance_bias(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
-  const int64_t distances = block.p.sizes.distances;
-  const A* const bias = block.p.inputs.relative_bias + block.head * distances;
+  const int64_t distances = block.p.distances;
+  const A* const bias = block.p.relative_bias + block.head * distances;
   const Diagonals diagonals = diagonals_of(block, keys);
   for (int64_t r = 0; r < keys.count + block.width - 1; ++r)
-    w.distance_row[r] = bias[least(diagonals.distance(r), distances - 1)];
+    w.distance_row[r] = bias[minimum(diagonals.distance(r), distances - 1)];
   for (int64_t j = 0; j < keys.count; ++j)
     for (int64_t i = 0; i < block.width; i += lanes<A>) {
       A* const t = scores + j * block.width + i;
@@ -79,13 +79,13 @@ void add_distance_bias(const QueryBlock<A>& block, const Keys& keys, A* scores, 
 
 template <class A>
 void add_distance_products(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
-  const Tokens<const A> p = block.p.inputs.relative_embedding;
+  const Tokens<const A> p = block.p.relative_embedding;
   const int64_t width = block.width;
   each_run(diagonals_of(block, keys), [&](Range rows, int64_t distance, int64_t step) {
-    *w.work += product<A>(rows.end - rows.begin, width, block.p.sizes.head_size,
-                          {p.data + distance * p.stride, step * p.stride, 1}, {w.query_columns, width},
-                          {w.band + rows.begin * width, width}, {.factor = 1, .add = false}, everything,
-                          {rows.begin - (keys.count - 1), rows.begin});
+    *w.work +=
+        product<A>(rows.end - rows.begin, width, block.p.head_size, {p.data + distance * p.stride, step * p.stride, 1},
+                   {w.query_columns, width}, {w.band + rows.begin * width, width}, {.factor = 1, .add = false},
+                   everything, {rows.begin - (keys.count - 1), rows.begin});
   });
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Matrix<A> column = {w.band + i * width + i, width};
@@ -100,8 +100,8 @@ void add_distance_products(const QueryBlock<A>& block, const Keys& keys, A* scor
 template <class A>
 void add_distance_terms(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
   if (keys.slots) return;
-  if (block.p.inputs.relative_bias) add_distance_bias(block, keys, scores, w);
-  if (block.p.inputs.relative_embedding.data) add_distance_products(block, keys, scores, w);
+  if (block.p.relative_bias) add_distance_bias(block, keys, scores, w);
+  if (block.p.relative_embedding.data) add_distance_products(block, keys, scores, w);
 }
 
 // ---- backward
@@ -122,26 +122,26 @@ void gather_band(const QueryBlock<A>& block, const Keys& keys, const A* gradient
 
 template <class A>
 void add_bias_gradients(const QueryBlock<A>& block, const Diagonals& diagonals, const Workspace<A>& w) {
-  A* const bias = w.sums.relative_bias + block.head * block.p.sizes.distances;
-  for (int64_t r = diagonals.seen.begin; r < diagonals.seen.end; ++r) {
+  A* const bias = w.sums.relative_bias + block.head * block.p.distances;
+  for (int64_t r = diagonals.visible.begin; r < diagonals.visible.end; ++r) {
     Vector<A> total{};
     for (int64_t i = 0; i < block.width; i += lanes<A>) total += load(w.band + r * block.width + i);
     bias[diagonals.distance(r)] += sum<A>(total);
   }
 }
 
-// `gradients`: dt of the tile.  `query_gradients`: the rows of dq, without data if nobody wants them.
+// `gradients`: dt of the tile.  `query_gradients`: the rows of dq, without data if they are not wanted.
 template <class A>
 void add_distance_gradients(const QueryBlock<A>& block, const Keys& keys, const A* gradients, Matrix<A> query_gradients,
                             const Workspace<A>& w) {
-  const Tokens<const A> p = block.p.inputs.relative_embedding;
-  const int64_t width = block.width, size = block.p.sizes.head_size, last = keys.count - 1;
-  const Update<A> scaled = {.factor = static_cast<A>(block.p.options.scale), .add = true};
+  const Tokens<const A> p = block.p.relative_embedding;
+  const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
+  const Update<A> scaled = {.factor = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);
   gather_band(block, keys, gradients, w.band);
   if (w.sums.relative_bias) add_bias_gradients(block, diagonals, w);
   if (!p.data) return;
-  const Matrix<const A> queries = block.of_queries(block.p.inputs.query, size);
+  const Matrix<const A> queries = block.of_queries(block.p.query, size);
   each_run(diagonals, [&](Range rows, int64_t distance, int64_t step) {
     const int64_t n = rows.end - rows.begin;
     const A* const band = w.band + rows.begin * width;
@@ -157,4 +157,4 @@ void add_distance_gradients(const QueryBlock<A>& block, const Keys& keys, const 
 }
 
 }  // namespace
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

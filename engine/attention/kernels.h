@@ -3,50 +3,54 @@
 
 #include "engine/attention/mask.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 namespace {
 
 template <class A>
 constexpr A infinity = A(__builtin_inf());
+constexpr auto exponential_of = [](auto x) __attribute__((always_inline)) { return exponential<Lane<decltype(x)>>(x); };
+constexpr auto logarithm_of = [](auto x) __attribute__((always_inline)) { return logarithm<Lane<decltype(x)>>(x); };
+template <class A>
+constexpr auto logarithm_of_one = [](A x) { return logarithm<A>(splat(x))[0]; };
 
 template <class A>
 struct QueryBlock {
   const Problem<A>& p;
-  Visibility see;
+  BlockMask mask;
   const A* spans;  // null without a span
   int64_t sequence, head, key_head;
   int64_t first, count;  // queries
   int64_t width;         // count rounded up to whole vectors
 
-  bool softmax() const { return p.weighting.values == nullptr; }
+  bool softmax() const { return p.weighting.softmax(); }
   template <class B>  // from token `token` on, of tokens (batch, n, heads, size)
   static Matrix<B> rows(Tokens<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
   }
   template <class B>
   Matrix<B> of_queries(Tokens<B> tokens, int64_t size) const {
-    return rows(tokens, sequence * p.sizes.queries + first, head, size);
+    return rows(tokens, sequence * p.queries + first, head, size);
   }
   // of the first query in (batch, heads, queries)
-  int64_t place() const { return (sequence * p.sizes.query_heads + head) * p.sizes.queries + first; }
+  int64_t place() const { return (sequence * p.query_heads + head) * p.queries + first; }
 };
 
 template <class A>
 QueryBlock<A> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head, int64_t first, int64_t end,
                              const Workspace<A>& w) {
-  const int64_t count = least(query_block, end - first);
+  const int64_t count = minimum(query_block, end - first);
   QueryBlock<A> block{.p = p,
-                      .see = visibility(p, sequence),
-                      .spans = p.inputs.span ? w.spans : nullptr,
+                      .mask = block_mask(p, sequence),
+                      .spans = p.span ? w.spans : nullptr,
                       .sequence = sequence,
                       .head = head,
-                      .key_head = head / (p.sizes.query_heads / p.sizes.key_heads),
+                      .key_head = head / (p.query_heads / p.key_heads),
                       .first = first,
                       .count = count,
                       .width = round_up(count, lanes<A>)};
   if (!block.spans) return block;
   load_spans(p, head, block.place(), count, block.width, w.spans);
-  narrow_to_spans(w.spans, count, p.options.ramp, block.see);
+  narrow_to_spans(w.spans, count, p.ramp, block.mask);
   return block;
 }
 
@@ -61,43 +65,41 @@ struct Keys {
 
 template <class A>
 Keys keys_of(const QueryBlock<A>& block, int64_t first, int64_t end) {
-  const int64_t count = least(key_block, end - first);
-  return {first, count, cover(block.see, block.first, block.count, first, count), false};
+  const int64_t count = minimum(key_block, end - first);
+  return {first, count, cover(block.mask, block.first, block.count, first, count), false};
 }
 
 // tile(keys) for the tiles of a block with the keys [range), all of which lie in reach
 template <class A, class Tile>
 void each_tile(const QueryBlock<A>& block, Range range, const Tile& tile) {
-  const Range seen = visible_keys(block.see, block.first, block.count, range);
-  for (int64_t key = seen.begin; key < seen.end; key += key_block)
-    if (const Keys keys = keys_of(block, key, seen.end); keys.cover != Cover::none) tile(keys);
+  const Range found = keys_of_block(block.mask, block.first, block.count, range);
+  for (int64_t key = found.begin; key < found.end; key += key_block)
+    if (const Keys keys = keys_of(block, key, found.end); keys.cover != Cover::none) tile(keys);
 }
 template <class Tile>
 void each_tile_of_slots(Range range, const Tile& tile) {
   for (int64_t slot = range.begin; slot < range.end; slot += key_block)
-    tile(Keys{slot, least(key_block, range.end - slot), Cover::all, true});
+    tile(Keys{slot, minimum(key_block, range.end - slot), Cover::all, true});
 }
 
 // The rows of a tile's keys in tokens of the context or of the slots, whichever the tile is of.
 template <class A, class B>
 Matrix<B> rows_of(const QueryBlock<A>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
-  const int64_t before = keys.slots ? 0 : block.sequence * block.p.sizes.keys;
+  const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
   return block.rows(tokens, before + keys.first, block.key_head, size);
 }
 template <class A>
 Matrix<const A> key_rows(const QueryBlock<A>& block, const Keys& keys) {
-  const AttendInputs<A>& inputs = block.p.inputs;
-  return rows_of(block, keys, keys.slots ? inputs.slot_key : inputs.key, block.p.sizes.head_size);
+  return rows_of(block, keys, keys.slots ? block.p.slot_key : block.p.key, block.p.head_size);
 }
 template <class A>
 Matrix<const A> value_rows(const QueryBlock<A>& block, const Keys& keys) {
-  const AttendInputs<A>& inputs = block.p.inputs;
-  return rows_of(block, keys, keys.slots ? inputs.slot_value : inputs.value, block.p.sizes.value_size);
+  return rows_of(block, keys, keys.slots ? block.p.slot_value : block.p.value, block.p.value_size);
 }
 
 template <class A>
 Band band_of(const QueryBlock<A>& block, const Keys& keys) {
-  return keys.cover == Cover::all ? everything : tile_band(block.see, block.first, keys.first);
+  return keys.cover == Cover::all ? everything : tile_band(block.mask, block.first, keys.first);
 }
 
 // Whether m may lie between 0 and 1 in the tile.
@@ -106,7 +108,7 @@ bool on_ramp(const QueryBlock<A>& block, const Keys& keys) {
   return block.spans && keys.cover == Cover::some;
 }
 
-// tile (keys x width) = B C with the rows of B at the keys and C a transposed copy; hidden elements may be left
+// tile (keys x width) = B C with the rows of B at the keys and C a transposed copy; masked elements may be left
 // unwritten.
 template <class A>
 void transposed_product(const QueryBlock<A>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
@@ -143,9 +145,9 @@ void multiply(A* x, const A* y, int64_t n) {
 
 // y = m x, and 0 where m = 0, whatever x is there; y may be x
 template <class A>
-void apply_shares(const A* shares, int64_t n, const A* x, A* y) {
+void apply_mask(const A* mask, int64_t n, const A* x, A* y) {
   for (int64_t i = 0; i < n; i += lanes<A>) {
-    const Vector<A> m = load(shares + i);
+    const Vector<A> m = load(mask + i);
     store(y + i, select<A>(m == A(0), Vector<A>{}, m * load(x + i)));
   }
 }
@@ -155,31 +157,31 @@ template <class A>
 void pointwise_weights(const QueryBlock<A>& block, const Keys& keys, const A* scores, const Workspace<A>& w,
                        A* weights) {
   const int64_t n = keys.count * block.width;
-  block.p.weighting.values(block.p.weighting.context, scores, weights, n);
-  if (keys.cover == Cover::some) apply_shares(w.shares, n, weights, weights);
+  block.p.weighting.template of<A>().function->values(scores, weights, n);
+  if (keys.cover == Cover::some) apply_mask(w.mask, n, weights, weights);
 }
 
 // The factors of dropout of a tile, null without dropout.
 template <class A>
 const A* dropout_of(const QueryBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
-  if (!p.dropout_factors) return nullptr;
-  const int64_t key = keys.first + (keys.slots ? p.sizes.keys : 0);
-  return p.dropout_factors(p, block.place(), block.width, key, keys.count, w.factors);
+  if (p.dropout.kept == 0) return nullptr;
+  const int64_t key = keys.first + (keys.slots ? p.keys : 0);
+  return dropout_factors(p, block.place(), block.width, key, keys.count, w.factors);
 }
 
 template <class A>
 void pack_queries(const QueryBlock<A>& block, A* query_columns) {
-  pack_columns<A>(block.of_queries(block.p.inputs.query, block.p.sizes.head_size), block.count, block.p.sizes.head_size,
-                  static_cast<A>(block.p.options.scale), block.width, query_columns);
+  pack_columns<A>(block.of_queries(block.p.query, block.p.head_size), block.count, block.p.head_size, block.p.scale,
+                  block.width, query_columns);
 }
 
-// log_sum of the queries, 0 for those that see nothing: then exp(minus infinity - 0) is 0 rather than NaN.
+// log_sum of the queries, 0 where nothing is visible: then exp(minus infinity - 0) is 0 rather than NaN.
 template <class A>
 void load_log_sums(const QueryBlock<A>& block, A* log_sums) {
-  const A* const kept = block.p.kept_log_sum + block.place();
+  const A* const kept = block.p.log_sum + block.place();
   for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count && kept[i] != -infinity<A> ? kept[i] : A(0);
 }
 
 }  // namespace
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

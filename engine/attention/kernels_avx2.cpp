@@ -3,10 +3,10 @@
 #include "engine/attention/forward.h"
 #include "engine/attention/statistics.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 
 constinit const InstructionSet avx2 = {"avx2",
                                        {forward<float>, statistics<float>, backward<float>},
                                        {forward<double>, statistics<double>, backward<double>}};
 
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "engine/attention/attention.h"
+#include "engine/base/attention_formula.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 
 // A tile of scores: its lanes are queries, so that what belongs to a query (maximum, sum, log-sum) is a plain vector,
 // and only q and do have to be transposed.  32 KB in f32.
@@ -11,32 +12,22 @@ inline constexpr int64_t query_block = 64, key_block = 128;
 
 inline constexpr int64_t padding = 16;  // head sizes are multiples of it: one vector of the widest registers
 
+// All tensors are of A, head sizes padded.
 template <class A>
-struct Problem {
-  AttendSizes sizes;  // head_size and value_size padded
-  AttendOptions options;
-  Weighting<A> weighting;
-  AttendInputs<A> inputs = {};
-  Tokens<A> output = {};  // forward
-  A* log_sum = nullptr;
-  const A* kept_log_sum = nullptr;  // backward and statistics
-  Tokens<const A> kept_output = {}, output_gradient = {};
-  AttendGradients<A> gradients = {};
-  StatisticsGradients<A> statistics_gradients = {};
-  RowStatistics<A> statistics = {};
-  // Writes d_ij of a tile, (keys, width), whose first query has the row `row` of (batch, heads, queries), into `memory`
-  // and returns where it begins there; null without dropout.
-  const A* (*dropout_factors)(const Problem& problem, int64_t row, int64_t width, int64_t key, int64_t keys,
-                              A* memory) = nullptr;
+struct Problem : AttentionProblem<A> {
+  AttentionWeighting weighting;
+  bool softmax() const { return weighting.softmax(); }
 };
-template <class A>
-const A* dropout_factors(const Problem<A>& problem, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory);
 
-// Gradients to which the queries of many tasks add: each task has sums of its own.  Null where nobody wants them.
+// Writes d_ij of a tile, (keys, width), whose first query has the row `row` of (batch, heads, queries), into `memory`
+// and returns where it begins there.
+template <class A>
+const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory);
+
+// Gradients to which the queries of many tasks add: each task has sums of its own.  Null where none are wanted.
 template <class A>
 struct SharedSums {
-  A *relative_embedding = nullptr, *relative_bias = nullptr,
-    *span = nullptr;  // as in AttendGradients; span: per head only
+  A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr;  // span: per head only
 };
 
 // Memory of one task; each part begins at a multiple of 64 bytes.
@@ -44,7 +35,7 @@ template <class A>
 struct Workspace {
   A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
   A *scores, *score_gradients;          // tiles: (key_block, query_block)
-  A *shares, *slopes, *spare;           // tiles: m, the derivative of the soft cap, what comes in between
+  A *mask, *slopes, *spare;             // tiles: m, the derivative of the soft cap, what comes in between
   A* factors;                           // of dropout; a tile with room for 8 more keys
   A *band, *distance_row;               // (key_block + query_block, query_block); as many rows of one element
   A* output;                            // (query_block, value_size)
@@ -58,7 +49,7 @@ struct Range {
   int64_t begin, end;
 };
 
-// Queries that meet keys in backward, in one sequence and for all query heads that read one key head.
+// Queries and keys of backward, in one sequence and for all query heads that read one key head.
 struct TilePair {
   int64_t sequence, key_head;
   Range queries, keys;
@@ -69,10 +60,8 @@ struct TilePair {
 // A task is serial.  `block` numbers blocks of query_block queries.
 template <class A>
 struct Kernels {
-  void (*forward)(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block,
-                  const Workspace<A>& workspace);
-  void (*statistics)(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block,
-                     const Workspace<A>& workspace);
+  using OfBlock = void(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block, const Workspace<A>&);
+  OfBlock *forward, *statistics;
   void (*backward)(const Problem<A>& problem, const TilePair& pair, const Workspace<A>& workspace);
 };
 
@@ -83,4 +72,4 @@ struct InstructionSet {
 };
 extern const InstructionSet avx2, avx512;
 
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

@@ -7,7 +7,7 @@
 
 #include "engine/attention/operands.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 
 inline constexpr int64_t piece_work = 1 << 21;  // multiplications and additions, about 20 us: smaller tasks are joined
 inline constexpr int64_t group_block = 128;     // tokens; groups of backward are multiples of it
@@ -22,9 +22,9 @@ template <class A>
 class PieceSums {
  public:
   explicit PieceSums(const Problem<A>& p)
-      : distance_key_(p.gradients.relative_embedding.data ? p.sizes.distances * p.sizes.head_size : 0),
-        distance_bias_(p.gradients.relative_bias ? p.sizes.query_heads * p.sizes.distances : 0),
-        span_(p.gradients.span && !p.options.span_per_query ? p.sizes.query_heads : 0) {}
+      : embedding_(p.gradients.relative_embedding.data ? int64_t{p.distances} * p.head_size : 0),
+        bias_(p.gradients.relative_bias ? int64_t{p.query_heads} * p.distances : 0),
+        span_(p.gradients.span && !p.span_per_query ? p.query_heads : 0) {}
 
   bool wanted() const { return size() > 0; }
   void reserve(int64_t pieces) {
@@ -33,17 +33,17 @@ class PieceSums {
   SharedSums<A> of(int64_t piece) {
     if (!wanted()) return {};
     A* const first = pieces_[static_cast<size_t>(piece)].data();
-    return {distance_key_ ? first : nullptr, distance_bias_ ? first + distance_key_ : nullptr,
-            span_ ? first + distance_key_ + distance_bias_ : nullptr};
+    return {embedding_ ? first : nullptr, bias_ ? first + embedding_ : nullptr,
+            span_ ? first + embedding_ + bias_ : nullptr};
   }
-  void write(const AttendGradients<A>& gradients, int64_t row) const {  // row: elements of one of relative_embedding
-    write_part(0, distance_key_, gradients.relative_embedding.data, row, gradients.relative_embedding.stride);
-    write_part(distance_key_, distance_bias_, gradients.relative_bias, 1, 1);
-    write_part(distance_key_ + distance_bias_, span_, gradients.span, 1, 1);
+  void write(const AttentionGradients<A>& gradients, int64_t row) const {  // row: elements of one of relative_embedding
+    write_part(0, embedding_, gradients.relative_embedding.data, row, gradients.relative_embedding.stride);
+    write_part(embedding_, bias_, gradients.relative_bias, 1, 1);
+    write_part(embedding_ + bias_, span_, gradients.span, 1, 1);
   }
 
  private:
-  size_t size() const { return static_cast<size_t>(distance_key_ + distance_bias_ + span_); }
+  size_t size() const { return static_cast<size_t>(embedding_ + bias_ + span_); }
   void write_part(int64_t first, int64_t n, A* to, int64_t row, int64_t stride) const {
     parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -54,16 +54,16 @@ class PieceSums {
     });
   }
 
-  int64_t distance_key_, distance_bias_, span_;  // elements
+  int64_t embedding_, bias_, span_;  // elements
   std::vector<std::vector<A>> pieces_;
 };
 
 // task(i, workspace) for i in [0, n), each of about `work` operations.  Returns the work that was really done.
 template <class A, class Task>
 int64_t each_task(const Problem<A>& problem, int64_t n, double work, PieceSums<A>* sums, const Task& task) {
-  int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(piece_work) / (work + 1)));
+  int64_t grain = maximum(1, static_cast<int64_t>(static_cast<double>(piece_work) / (work + 1)));
   if (sums && sums->wanted()) {
-    grain = std::max(grain, blocks_of(n, most_sums));
+    grain = maximum(grain, blocks_of(n, most_sums));
     sums->reserve(blocks_of(n, grain));
   }
   std::atomic<int64_t> done = 0;
@@ -79,19 +79,19 @@ int64_t each_task(const Problem<A>& problem, int64_t n, double work, PieceSums<A
 // A task for each block of queries of each head.  Last blocks come first: under a causal mask they are the longest.
 template <class A, class Task>
 int64_t each_block(const Problem<A>& p, const Task& task) {
-  const AttendSizes& s = p.sizes;
-  const int64_t heads = s.batch * s.query_heads, blocks = blocks_of(s.queries, query_block);
-  const double keys = static_cast<double>(s.keys + s.slots);
-  const double work = 2. * std::min(query_block, s.queries) * keys * (s.head_size + s.value_size);
+  const int64_t heads = int64_t{p.batch} * p.query_heads, blocks = blocks_of(p.queries, query_block);
+  const double keys = static_cast<double>(p.keys) + p.slots;
+  const double work = 2. * minimum(query_block, p.queries) * keys * (p.head_size + p.value_size);
   return each_task<A>(p, heads * blocks, work, nullptr, [&](int64_t i, const Workspace<A>& workspace) {
     const int64_t head = i % heads;
-    task(head / s.query_heads, head % s.query_heads, blocks - 1 - i / heads, workspace);
+    task(head / p.query_heads, head % p.query_heads, blocks - 1 - i / heads, workspace);
   });
 }
 
-// Groups of queries meet groups of keys in rounds.  Within a round no two tasks share a group, so every gradient is
-// added up in the order of the rounds, without atomics and with the same bits for any number of threads.  The number of
-// groups depends on the sizes only; with enough sequences and heads it is one, and there is one round.
+// Every group of queries is paired with every group of keys, in rounds.  Within a round no two tasks share a group, so
+// every gradient is added up in the order of the rounds, without atomics and with the same bits for any number of
+// threads.  The number of groups depends on the sizes only; with enough sequences and heads it is one, and there is one
+// round.
 struct Rounds {
   int64_t heads;                     // pairs of a sequence and a key head, or key heads: independent of one another
   int64_t query_blocks, key_blocks;  // to be grouped
@@ -99,42 +99,41 @@ struct Rounds {
 
   Rounds(int64_t heads, int64_t query_blocks, int64_t key_blocks)
       : heads(heads), query_blocks(query_blocks), key_blocks(key_blocks) {
-    const int64_t most = std::max<int64_t>(std::min(query_blocks, key_blocks), 1);
-    groups = std::clamp<int64_t>(blocks_of(tasks_of_round, std::max<int64_t>(heads, 1)), 1, most);
+    const int64_t most = maximum(minimum(query_blocks, key_blocks), 1);
+    groups = maximum(1, minimum(blocks_of(tasks_of_round, maximum(heads, 1)), most));
   }
   Range group(int64_t g, int64_t blocks) const { return {blocks * g / groups, blocks * (g + 1) / groups}; }
 
-  // meet(head, range of query blocks, range of key blocks, round, workspace)
-  template <class A, class Meet>
-  int64_t run(const Problem<A>& p, double pairs, PieceSums<A>& sums, const Meet& meet) const {
+  // body(head, range of query blocks, range of key blocks, round, workspace)
+  template <class A, class Body>
+  int64_t run(const Problem<A>& p, double pairs, PieceSums<A>& sums, const Body& body) const {
     int64_t done = 0;
-    const double work =
-        pairs / static_cast<double>(groups * groups) * 2 * (3 * p.sizes.head_size + 2 * p.sizes.value_size);
+    const double work = pairs / static_cast<double>(groups * groups) * 2 * (3 * p.head_size + 2 * p.value_size);
     for (int64_t round = 0; round < groups; ++round)
       done += each_task<A>(p, heads * groups, work, &sums, [&](int64_t i, const Workspace<A>& w) {
         const int64_t key_group = i / heads, query_group = (round - key_group + groups) % groups;
-        meet(i % heads, group(query_group, query_blocks), group(key_group, key_blocks), round, w);
+        body(i % heads, group(query_group, query_blocks), group(key_group, key_blocks), round, w);
       });
     return done;
   }
 };
 
 inline Range tokens_of(Range blocks, int64_t tokens) {
-  return {std::min(tokens, blocks.begin * group_block), std::min(tokens, blocks.end * group_block)};
+  return {minimum(tokens, blocks.begin * group_block), minimum(tokens, blocks.end * group_block)};
 }
 
 template <class A>
 int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
-  const AttendSizes& s = p.sizes;
-  const Rounds rounds(s.batch * s.key_heads, blocks_of(s.queries, group_block), blocks_of(s.keys, group_block));
-  const double pairs = static_cast<double>(s.queries) * s.keys * (s.query_heads / s.key_heads);
+  const Rounds rounds(int64_t{p.batch} * p.key_heads, blocks_of(p.queries, group_block),
+                      blocks_of(p.keys, group_block));
+  const double pairs = static_cast<double>(p.queries) * p.keys * (p.query_heads / p.key_heads);
   return rounds.run(p, pairs, sums, [&](int64_t head, Range queries, Range keys, int64_t round, const Workspace<A>& w) {
     const bool first = round == 0;
     kernels.backward(p,
-                     {.sequence = head / s.key_heads,
-                      .key_head = head % s.key_heads,
-                      .queries = tokens_of(queries, s.queries),
-                      .keys = tokens_of(keys, s.keys),
+                     {.sequence = head / p.key_heads,
+                      .key_head = head % p.key_heads,
+                      .queries = tokens_of(queries, p.queries),
+                      .keys = tokens_of(keys, p.keys),
                       .slots = false,
                       .clear_queries = first,
                       .clear_keys = first},
@@ -146,16 +145,15 @@ int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, Piec
 // begun.
 template <class A>
 int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
-  const AttendSizes& s = p.sizes;
-  const int64_t blocks = blocks_of(s.queries, group_block);
-  const Rounds rounds(s.key_heads, s.batch * blocks, blocks_of(s.slots, group_block));
-  const double pairs = static_cast<double>(s.batch * s.queries) * s.slots * (s.query_heads / s.key_heads);
+  const int64_t blocks = blocks_of(p.queries, group_block);
+  const Rounds rounds(p.key_heads, p.batch * blocks, blocks_of(p.slots, group_block));
+  const double pairs = static_cast<double>(p.batch) * p.queries * p.slots * (p.query_heads / p.key_heads);
   return rounds.run(p, pairs, sums,
                     [&](int64_t head, Range queries, Range slots, int64_t round, const Workspace<A>& w) {
                       TilePair pair = {.sequence = 0,
                                        .key_head = head,
                                        .queries = {0, 0},
-                                       .keys = tokens_of(slots, s.slots),
+                                       .keys = tokens_of(slots, p.slots),
                                        .slots = true,
                                        .clear_queries = false,
                                        .clear_keys = true};
@@ -163,12 +161,12 @@ int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, PieceS
                       pair.clear_keys = false;
                       for (int64_t block = queries.begin; block < queries.end;) {
                         pair.sequence = block / blocks;
-                        const int64_t before = pair.sequence * blocks, end = std::min(queries.end, before + blocks);
-                        pair.queries = tokens_of({block - before, end - before}, s.queries);
+                        const int64_t before = pair.sequence * blocks, end = minimum(queries.end, before + blocks);
+                        pair.queries = tokens_of({block - before, end - before}, p.queries);
                         kernels.backward(p, pair, w);
                         block = end;
                       }
                     });
 }
 
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

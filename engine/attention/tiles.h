@@ -3,7 +3,7 @@
 
 #include "engine/attention/vectors.h"
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 namespace {
 
 // Row r of a matrix begins at data + r * stride.
@@ -82,15 +82,15 @@ int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A
   int64_t work = 0;
   for (int64_t n0 = 0; n0 < n; n0 += width)
     for (int64_t r = 0; r < m; r += kernel_rows) {
-      const int64_t rows = least(kernel_rows, m - r), last = r + rows - 1;
-      const int64_t k0 = least(depth, greatest(0, r + inner.first)), k1 = least(depth, last + inner.last + 1);
-      const int64_t c0 = greatest(n0, (r + outer.first) & -w);
-      const int64_t c1 = least(least(n, n0 + width), (last + outer.last + w) & -w);
+      const int64_t rows = minimum(kernel_rows, m - r), last = r + rows - 1;
+      const int64_t k0 = minimum(depth, maximum(0, r + inner.first)), k1 = minimum(depth, last + inner.last + 1);
+      const int64_t c0 = maximum(n0, (r + outer.first) & -w);
+      const int64_t c1 = minimum(minimum(n, n0 + width), (last + outer.last + w) & -w);
       if (c0 >= c1) continue;
       kernels.of[(rows - 1) * kernel_vectors + (c1 - c0) / w - 1](
           k1 - k0, {a.data + r * a.row_stride + k0 * a.depth_stride, a.row_stride, a.depth_stride},
           {b.data + k0 * b.stride + c0, b.stride}, {c.data + r * c.stride + c0, c.stride}, update);
-      work += rows * (c1 - c0) * greatest(0, k1 - k0);
+      work += rows * (c1 - c0) * maximum(0, k1 - k0);
     }
   return work;
 }
@@ -146,4 +146,4 @@ void fill_rows(Matrix<A> x, int64_t rows, int64_t n) {
 }
 
 }  // namespace
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

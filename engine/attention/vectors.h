@@ -1,14 +1,16 @@
 // Vectors of the widest registers that the including file is compiled for, and the few functions the tiles need.
 //
-// kernels_avx2.cpp and kernels_avx512.cpp compile this header, tiles.h, visibility.h and the kernels with different
-// flags. Hence the anonymous namespaces, and no function of the standard library: a function that both files shared
+// kernels_avx2.cpp and kernels_avx512.cpp compile this header, tiles.h, mask.h and the kernels with different flags.
+// Hence the anonymous namespaces, and no function of the standard library: a function that both files shared
 // would be one symbol, and the linker might give AVX-512 code to a machine that lacks it.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
-namespace orrery::detail::attend {
+#include "engine/base/minimum.h"
+
+namespace orrery::detail::attention {
 namespace {
 
 #if defined(__AVX512F__)
@@ -56,8 +58,6 @@ using Word = typename Format<A>::Word;  // an integer as wide as A
 template <class A>
 constexpr int lanes = vector_bytes / static_cast<int>(sizeof(A));
 
-constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-constexpr int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 // A constant as an argument; std::integral_constant would be shared between the files.
@@ -199,4 +199,4 @@ template <class A>
 }
 
 }  // namespace
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

@@ -28,7 +28,7 @@
 namespace orrery::detail::matmul {
 namespace {
 
-using namespace attend;  // vectors.h
+using namespace attention;  // vectors.h
 
 constexpr int panel_rows = 8, panel_vectors = 3;
 constexpr int64_t most_rows = 512, depth_bytes = 2048, completed_panels = 4;
@@ -39,8 +39,8 @@ constexpr int64_t most_depth = depth_bytes / int64_t{sizeof(T)};
 
 // The length of the fewest equal pieces of n of at most `most`, in multiples of `step`; at least one step.
 int64_t even_piece(int64_t n, int64_t most, int64_t step) {
-  const int64_t pieces = greatest((n + most - 1) / most, 1);
-  return greatest(round_up((n + pieces - 1) / pieces, step), step);
+  const int64_t pieces = maximum((n + most - 1) / most, 1);
+  return maximum(round_up((n + pieces - 1) / pieces, step), step);
 }
 
 // ---- packing
@@ -110,7 +110,7 @@ template <class T, class E, int size>
 void pack(const Source<E>& x, int64_t count, int64_t depth, T* y) {
   constexpr int together = 4;
   for (int64_t i = 0; i < count; i += size) {
-    const int64_t here = least(size, count - i);
+    const int64_t here = minimum(size, count - i);
     const E* const from = x.at(i, 0).data;
     T* const to = y + i * depth;
     if (!x.across) {
@@ -194,15 +194,15 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
   constexpr int64_t width = panel_columns<T>;
   pack<T, E, panel_rows>(a, rows, depth, left);
   for (int64_t column = 0; column < t.n; column += width) {
-    const int64_t columns = least(width, t.n - column), next = column + width;
+    const int64_t columns = minimum(width, t.n - column), next = column + width;
     pack<T, E, panel_columns<T>>(b.at(column, 0), columns, depth, right);
     for (int64_t row = 0; row < rows; row += panel_rows)
       multiply_panels<T>({left + row * depth, right, depth}, c + row * t.stride + column, t.stride,
-                         least(panel_rows, rows - row), columns, add);
+                         minimum(panel_rows, rows - row), columns, add);
     const int64_t panels = column / width + 1;
     if (panels % completed_panels == 0 || next >= t.n) {
       const int64_t first = (panels - 1) / completed_panels * completed_panels * width;
-      completed(first, least(next, t.n) - first);
+      completed(first, minimum(next, t.n) - first);
     }
   }
 }
@@ -224,8 +224,8 @@ void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspa
   T *const right = workspace, *const left = right + depth * panel_columns<T>;
   for (int64_t row = 0; row < t.m; row += rows)
     for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
-      const int64_t rows_here = least(rows, t.m - row);
-      multiply_block(t, a.at(row, k), b.at(0, k), t.c + row * t.stride, rows_here, least(depth, t.k - k),
+      const int64_t rows_here = minimum(rows, t.m - row);
+      multiply_block(t, a.at(row, k), b.at(0, k), t.c + row * t.stride, rows_here, minimum(depth, t.k - k),
                      k > 0 || t.accumulate, left, right, [&](int64_t column, int64_t columns) {
                        if (completion.block && k + depth >= t.k)
                          completion.block(completion.object, row, rows_here, column, columns);

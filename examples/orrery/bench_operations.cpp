@@ -124,12 +124,12 @@ std::vector<BenchCase> attention_cases() {
           std::vector<Tensor> x;
           for (uint64_t i = 0; i < 3; ++i)
             x.push_back(normal_tensor(shape, i, run.device, run.dtype).set_requires_grad());
-          std::vector<double> shares;  // 1 / L, L the keys that a query sees
+          std::vector<double> shares;  // 1 / L, L the keys visible to a query
           for (int64_t i = 0; i < length; ++i) shares.push_back(1. / static_cast<double>(causal ? i + 1 : length));
           const Tensor share = Tensor::from(Shape{1, length, 1, 1}, shares).to(run.dtype).to(run.device);
-          const nn::ReadingOptions options{.scale = 1 / std::sqrt(static_cast<double>(size)), .causal = causal};
+          const AttentionOptions options{.mask = {.causal = causal}, .scale = 1 / std::sqrt(static_cast<double>(size))};
           const auto f = [&] {
-            const Tensor read = nn::attend({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
+            const Tensor read = nn::attention({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
             return function ? read * share : read;
           };
           const Measured both = measure_both(run, x, normal_tensor(shape, 3, run.device, run.dtype), f);

@@ -46,10 +46,12 @@ BenchCase relu_case(const std::string& name, bool half_negative) {
       x[0] = absolute(x[0]), x[1] = absolute(x[1]) * Tensor::from(Shape{1, length, 1, 1}, signs);
     }
     for (Tensor& t : x) t = t.detach().set_requires_grad();
-    const nn::ReadingOptions options{.scale = 1 / std::sqrt(static_cast<double>(size))};
+    const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(size))};
     const nn::Activation relu("relu");
     const Tensor dy = normal_tensor(shape, 3);
-    const auto forward = [&] { return nn::attend({.query = x[0], .key = x[1], .value = x[2]}, options, relu).output; };
+    const auto forward = [&] {
+      return nn::attention({.query = x[0], .key = x[1], .value = x[2]}, options, relu).output;
+    };
     const Measured both = measure(
         [&] {
           for (const Tensor& t : x) t.set_grad({});

@@ -30,7 +30,7 @@ std::string version_text() {
   const Build b = build();
   return text("orrery ", b.version, "\ncompiler          ", b.compiler, "\nflags             ", b.flags,
               "\ncompiled for      ", b.instruction_sets, "\nthis processor    ", processor_instruction_sets(),
-              "\nfused attention   ", attend_instruction_set(), "\nBLAS              ", blas_description(),
+              "\nfused attention   ", attention_instruction_set(), "\nBLAS              ", blas_description(),
               "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DORRERY_CUDA=ON)");
 }
 

@@ -38,8 +38,8 @@ class Gau final : public Sublayer {
                                 .parameters = "weights as softmax; gammas N(0, 0.02^2), betas 0",
                                 .keeps = "x, u, v, z, q, k, what was read"};
 
-  Gau(const Spec& spec, const AttentionOptions& options) : Gau(settings_from<Settings>(spec), options) {}
-  Gau(const Settings& s, const AttentionOptions& o)
+  Gau(const Spec& spec, const AttentionLayerOptions& options) : Gau(settings_from<Settings>(spec), options) {}
+  Gau(const Settings& s, const AttentionLayerOptions& o)
       : settings_(s),
         options_(o),
         size_(s.size),
@@ -58,25 +58,25 @@ class Gau final : public Sublayer {
     const std::vector<Tensor> uvz =
         linear_split(x, input_.weight.value, input_.bias.value, {expanded_, expanded_, size_});
     const Tensor u = swish_(uvz[0]), z = swish_(uvz[2]);
-    Reading r{.query = one_head(z * query_gain_.value + query_bias_.value),
-              .key = one_head(z * key_gain_.value + key_bias_.value),
-              .value = one_head(swish_(uvz[1]))};
+    AttentionInputs r{.query = one_head(z * query_gain_.value + query_bias_.value),
+                      .key = one_head(z * key_gain_.value + key_bias_.value),
+                      .value = one_head(swish_(uvz[1]))};
     check_cache(info.name, pass, options_.causal);
     if (options_.position)
       r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
     continue_from_cache(path(), r, pass);
     add_distance_terms(options_.position, pass.offset() + x.size(1), r);
-    ReadingOptions o{.causal = options_.causal,
-                     .attend_to_self = settings_.layer.attend_to_self != "no",
-                     .query_offset = pass.offset(),
-                     .dropout = pass.training ? settings_.layer.dropout : 0,
-                     .random_key = pass.key.derive(path()),
-                     .lengths = pass.lengths,
-                     .query_document_ids = pass.document_ids,
-                     .key_document_ids = pass.document_ids};
-    const Tensor n = length_.length(r, o);
+    const AttentionOptions o{.mask = {.causal = options_.causal,
+                                      .attend_to_self = settings_.layer.attend_to_self != "no",
+                                      .query_offset = pass.offset(),
+                                      .lengths = pass.lengths,
+                                      .query_document_ids = pass.document_ids,
+                                      .key_document_ids = pass.document_ids},
+                             .dropout = pass.training ? settings_.layer.dropout : 0,
+                             .random_key = pass.key.derive(path())};
+    const Tensor n = length_.length(r, o.mask);
     r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
-    const Tensor read = attend(r, o, square_).output.reshape(u.shape());
+    const Tensor read = attention(r, o, square_).output.reshape(u.shape());
     return linear(u * read, output_.weight.value, output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
@@ -111,7 +111,7 @@ class Gau final : public Sublayer {
   Tensor one_head(const Tensor& x) const { return x.reshape(Shape{x.size(0), x.size(1), 1, x.size(2)}); }
 
   Settings settings_;
-  AttentionOptions options_;
+  AttentionLayerOptions options_;
   int64_t size_, expanded_;
   LengthRule length_;
   Linear input_;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/autograd/autograd.h"
+#include "engine/base/attention_formula.h"
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
@@ -32,32 +33,32 @@ namespace {
 // two such ranges: those before it and, of a full attention, those after it.  The latter are `reversed`: queries and
 // keys are counted from the last to the first.
 struct Ranges {
-  bool causal, attend_to_self, reversed;
-  int64_t offset, queries, keys;
-  const int32_t *lengths, *query_document_ids, *key_document_ids;
+  MaskView mask;
+  bool reversed;
   int32_t* ranges;  // (B, Tq, 2)
 
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {  // r: query i of a sequence, counted as the ranges are
-    const int64_t sequence = r / queries, i = reversed ? queries - 1 - r % queries : r % queries;
-    int64_t begin = 0, end = keys;
-    if (query_document_ids) {
-      const int32_t id = query_document_ids[sequence * queries + i];
-      const int32_t* const of_key = key_document_ids + sequence * keys;
-      const int all = static_cast<int>(keys);
-      begin = all - row.max([=](int j) { return of_key[j] == id ? all - j : 0; });  // all keys, if none is of it
-      end = begin + row.sum([=](int j) { return of_key[j] == id ? 1 : 0; });
+    const MaskView my = mask;
+    const int64_t sequence = r / my.queries;
+    const int place = static_cast<int>(r % my.queries), i = reversed ? my.queries - 1 - place : place;
+    Interval document = {0, my.keys};
+    if (my.query_document_ids) {
+      const int all = my.keys;
+      const auto same = [=](int j) { return same_document(my, sequence, i, j); };
+      document.begin = all - row.max([=](int j) { return same(j) ? all - j : 0; });  // all keys, if none is of it
+      document.end = document.begin + row.sum([=](int j) { return same(j) ? 1 : 0; });
     }
-    const auto smaller = [](int64_t a, int64_t b) { return a < b ? a : b; };
-    const auto larger = [](int64_t a, int64_t b) { return a < b ? b : a; };
-    if (lengths) end = smaller(end, lengths[sequence]);
-    if (causal) end = smaller(end, i + offset + 1);
-    end = larger(begin, end);
-    if (!attend_to_self && reversed) begin = smaller(larger(begin, i + offset + 1), end);
-    if (!attend_to_self && !reversed) end = larger(begin, smaller(end, i + offset));
+    const Interval band = keys_of_queries(my, i, 1, length_of(my, sequence));
+    int begin = document.begin, end = maximum(begin, minimum(document.end, band.end));
+    const int own = i + my.masked;
+    if (reversed)
+      begin = minimum(maximum(begin, own + 1), end);
+    else
+      end = maximum(begin, minimum(end, own));
     int32_t* const out = ranges + 2 * r;
-    const int64_t first = reversed ? keys - end : begin, last = reversed ? keys - begin : end;
-    row.once([=] { out[0] = static_cast<int32_t>(first), out[1] = static_cast<int32_t>(last); });
+    const int first = reversed ? my.keys - end : begin, last = reversed ? my.keys - begin : end;
+    row.once([=] { out[0] = first, out[1] = last; });
   }
 };
 
@@ -81,7 +82,7 @@ struct PartOfKeys {
   int64_t queries, keys;
   Out<T> part;
   // The first query whose range ends beyond j has the smallest begin of all that do.
-  HOST_DEVICE static bool seen(const int32_t* range, int64_t queries, int64_t j) {
+  HOST_DEVICE static bool is_visible(const int32_t* range, int64_t queries, int64_t j) {
     int64_t low = 0, high = queries;
     while (low < high) {
       const int64_t middle = (low + high) / 2;
@@ -95,15 +96,16 @@ struct PartOfKeys {
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t first = r / keys * queries * 2, j = r % keys;
-    const bool some = seen(ranges + first, queries, j) || (more && seen(more + first, queries, keys - 1 - j));
+    const bool some =
+        is_visible(ranges + first, queries, j) || (more && is_visible(more + first, queries, keys - 1 - j));
     const Out<T> out = part;
     row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
   }
 };
 
-struct LinearRead {
+struct LinearAttentionOperation {
   static constexpr const char* name = "linear_attention";
-  ReadingOptions options;
+  AttentionMask mask;
 
   struct Visible {
     Tensor ranges;  // (B, Tq, 2) i32
@@ -111,24 +113,21 @@ struct LinearRead {
   };
   std::vector<Visible> visible(const Tensor& query, const Tensor& key) const {
     const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
-    const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
-    if (options.query_document_ids && query.device() == Device::cpu) check_contiguous(batch, queries, keys);
+    if (mask.query_document_ids && query.device() == Device::cpu) check_contiguous(batch, queries, keys);
     std::vector<Visible> all;
     for (const bool reversed : {false, true}) {
-      if (reversed && (options.attend_to_self || options.causal)) continue;
+      if (reversed && (mask.attend_to_self || mask.causal)) continue;
       all.push_back({Tensor::empty(Shape{batch, queries, 2}, Dtype::i32, query.device()), reversed});
-      rows(query.device(), batch * queries, options.query_document_ids ? static_cast<int>(keys) : 1,
-           Ranges{options.causal, options.attend_to_self, reversed, options.query_offset, queries, keys,
-                  numbers(options.lengths), numbers(options.query_document_ids), numbers(options.key_document_ids),
-                  all.back().ranges.mutable_data<int32_t>()});
+      rows(query.device(), batch * queries, mask.query_document_ids ? static_cast<int>(keys) : 1,
+           Ranges{view_of(mask, queries, keys), reversed, all.back().ranges.mutable_data<int32_t>()});
     }
     return all;
   }
   // Documents that are not give wrong sums on a device, which cannot tell.
   void check_contiguous(int64_t batch, int64_t queries, int64_t keys) const {
     for (int64_t sequence = 0; sequence < batch; ++sequence) {
-      const int32_t *const of_query = options.query_document_ids.data<int32_t>() + sequence * queries,
-                           *const of_key = options.key_document_ids.data<int32_t>() + sequence * keys;
+      const int32_t *const of_query = mask.query_document_ids.data<int32_t>() + sequence * queries,
+                           *const of_key = mask.key_document_ids.data<int32_t>() + sequence * keys;
       for (int64_t i = 0, last = 0; i < queries; ++i) {
         if (i > 0 && of_query[i] == of_query[i - 1]) continue;
         const int64_t first = std::find(of_key + last, of_key + keys, of_query[i]) - of_key;
@@ -229,34 +228,34 @@ class LinearAttention final : public AttentionLayer {
                                 .parameters = "as softmax",
                                 .keeps = "q, k, F(q), F(k), v"};
 
-  LinearAttention(const Spec& spec, const AttentionOptions& options)
+  LinearAttention(const Spec& spec, const AttentionLayerOptions& options)
       : LinearAttention(settings_from<Settings>(spec), options) {}
-  LinearAttention(const Settings& settings, const AttentionOptions& options)
+  LinearAttention(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options,
                        {.dropout = false, .distance_terms = false, .span = false, .slots = false}),
         function_(settings.function),
         normalize_(settings.normalize) {}
 
  private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
     if (by_simple_operations()) return read_values(weights(r, o), r, o);
     const auto [x, y] = features(r, o);
-    if (!normalize_) return record(LinearRead{o}, x, y, r.value);
+    if (!normalize_) return record(LinearAttentionOperation{o.mask}, x, y, r.value);
     const Tensor ones = Tensor::full(r.value.shape().with(-1, 1), 1, r.value.dtype(), r.value.device());
-    const Tensor read = record(LinearRead{o}, x, y, concatenate({r.value, ones}, 3));
+    const Tensor read = record(LinearAttentionOperation{o.mask}, x, y, concatenate({r.value, ones}, 3));
     return divided(slice(read, 3, 0, r.value.size(3)), slice(read, 3, r.value.size(3), r.value.size(3) + 1));
   }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    Reading mapped = r;
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    AttentionInputs mapped = r;
     std::tie(mapped.query, mapped.key) = features(r, o);
-    ReadingOptions plain = o;
+    AttentionOptions plain = o;
     plain.scale = 1;
-    const Tensor a = weights_of(mapped, plain, Activation("identity"));
+    const Tensor a = attention_weights(mapped, plain, Activation("identity"));
     return normalize_ ? divided(a, sum(a, {-1}, true)) : a;
   }
   // Of queries and keys.  Those that have part in no pair are set to zero before F, whose slope at NaN is NaN.
-  std::pair<Tensor, Tensor> features(const Reading& r, const ReadingOptions& o) const {
-    const LinearRead::Parts parts = LinearRead{o}.parts(r.query, r.key);
+  std::pair<Tensor, Tensor> features(const AttentionInputs& r, const AttentionOptions& o) const {
+    const LinearAttentionOperation::Parts parts = LinearAttentionOperation{o.mask}.parts(r.query, r.key);
     const Tensor zero = Tensor::zeros({1}, r.query.dtype(), r.query.device());
     const auto map = [&](const Tensor& x, const Tensor& part) {
       return function_(where(part, x, zero) * std::sqrt(o.scale));

@@ -37,8 +37,9 @@ class Pointwise final : public AttentionLayer {
                                 .parameters = "as softmax; alpha from its setting, if learned",
                                 .keeps = "q, k, v; what was read, if alpha is not 0"};
 
-  Pointwise(const Spec& spec, const AttentionOptions& options) : Pointwise(settings_from<Settings>(spec), options) {}
-  Pointwise(const Settings& settings, const AttentionOptions& options)
+  Pointwise(const Spec& spec, const AttentionLayerOptions& options)
+      : Pointwise(settings_from<Settings>(spec), options) {}
+  Pointwise(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}),
         function_(settings.function),
         alpha_(settings.alpha.initial),
@@ -57,14 +58,14 @@ class Pointwise final : public AttentionLayer {
     return times_once(x, exp(learned_alpha_.value ? -(log_length * learned_alpha_.value.to(log_length.dtype()))
                                                   : log_length * -alpha_));
   }
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
-    const Tensor read = attend(r, o, function_).output;
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+    const Tensor read = attention(r, o, function_).output;
     if (alpha_ == 0 && !learned_alpha_.value) return read;
-    return scaled(read, length_.log_length(r, o));
+    return scaled(read, length_.log_length(r, o.mask));
   }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    const Tensor n = length_.log_length(r, o);
-    return scaled(weights_of(r, o, function_), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    const Tensor n = length_.log_length(r, o.mask);
+    return scaled(attention_weights(r, o, function_), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
   }
 
   Activation function_;

@@ -33,8 +33,8 @@ class Rela final : public AttentionLayer {
                                 .parameters = "as softmax; gain 1, w 0",
                                 .keeps = "q, k, v, what was read, 1/rms of each row"};
 
-  Rela(const Spec& spec, const AttentionOptions& options) : Rela(settings_from<Settings>(spec), options) {}
-  Rela(const Settings& settings, const AttentionOptions& options)
+  Rela(const Spec& spec, const AttentionLayerOptions& options) : Rela(settings_from<Settings>(spec), options) {}
+  Rela(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}),
         epsilon_(settings.epsilon),
         gain_(Shape{options.width}, constant(1)) {
@@ -47,13 +47,15 @@ class Rela final : public AttentionLayer {
   }
 
  private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override {
-    const Tensor read = attend(r, o, relu_).output;
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+    const Tensor read = attention(r, o, relu_).output;
     const Tensor a = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
     const Tensor y = rms_norm(a, gain_.value, epsilon_);
     return (opening_.value ? sigmoid_.gate(a * opening_.value, y) : y).reshape(read.shape());
   }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override { return weights_of(r, o, relu_); }
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    return attention_weights(r, o, relu_);
+  }
 
   Activation relu_{"relu"}, sigmoid_{"sigmoid"};
   double epsilon_;

@@ -44,8 +44,9 @@ class ReluFormer final : public AttentionLayer {
                                 .parameters = "as softmax; ln gamma of each head",
                                 .keeps = "q, k, v, what was read; sum and entropy of each row with a loss"};
 
-  ReluFormer(const Spec& spec, const AttentionOptions& options) : ReluFormer(settings_from<Settings>(spec), options) {}
-  ReluFormer(const Settings& settings, const AttentionOptions& options)
+  ReluFormer(const Spec& spec, const AttentionLayerOptions& options)
+      : ReluFormer(settings_from<Settings>(spec), options) {}
+  ReluFormer(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}),
         length_(info.name, settings.length, options.causal && !options.memory_width),
         log_gamma_(Shape{heads(), 1}, constant(std::log(settings.gamma))) {
@@ -58,20 +59,21 @@ class ReluFormer final : public AttentionLayer {
 
  private:
   // 1 / (gamma sqrt(n / 2)), (B or 1, Tq, H, 1)
-  Tensor factor(const Reading& r, const ReadingOptions& o) const {
-    const Tensor log_length = length_.log_length(r, o);
+  Tensor factor(const AttentionInputs& r, const AttentionOptions& o) const {
+    const Tensor log_length = length_.log_length(r, o.mask);
     return exp(-(log_length * 0.5 + log_gamma_.value.to(log_length.dtype()))) * std::sqrt(2.0);
   }
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) override {
     const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
-    const Read read = attend(r, o, relu_, losses);
+    const AttentionOutput read = attention(r, o, relu_, losses);
     const Tensor f = factor(r, o);
     if (losses) add_losses(read, f, r, o, pass);
     return times_once(read.output, f);
   }
   // Rows of padding have n = 0 here, which leaves them out of both means.
-  void add_losses(const Read& read, const Tensor& f, const Reading& r, const ReadingOptions& o, Pass& pass) const {
-    const Tensor n = counted_keys(r, o), factors = permute(f, {0, 2, 3, 1});
+  void add_losses(const AttentionOutput& read, const Tensor& f, const AttentionInputs& r, const AttentionOptions& o,
+                  Pass& pass) const {
+    const Tensor n = counted_keys(r, o.mask), factors = permute(f, {0, 2, 3, 1});
     const Tensor sums = read.sum * factors.reshape(Shape{f.size(0), f.size(2), f.size(1)}).to(read.sum.dtype());
     if (pass.wants_loss("normalization_loss"))
       pass.add_loss("normalization_loss",
@@ -79,8 +81,8 @@ class ReluFormer final : public AttentionLayer {
     if (pass.wants_loss("entropy_margin_loss"))
       pass.add_loss("entropy_margin_loss", entropy_margin_loss(read.entropy, n));
   }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    return times_once(weights_of(r, o, relu_), permute(factor(r, o), {0, 2, 1, 3}));
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    return times_once(attention_weights(r, o, relu_), permute(factor(r, o), {0, 2, 1, 3}));
   }
 
   Activation relu_{"relu"};

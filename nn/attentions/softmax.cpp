@@ -13,6 +13,7 @@
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
+#include "nn/attentions/base/length.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
@@ -44,8 +45,8 @@ class Softmax final : public AttentionLayer {
                                     "temperature, 1, and entropy_threshold, 0.5, of each head, if learned",
                                 .keeps = "q, k, v, o, log-sum-exp of each row"};
 
-  Softmax(const Spec& spec, const AttentionOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
-  Softmax(const Settings& settings, const AttentionOptions& options)
+  Softmax(const Spec& spec, const AttentionLayerOptions& options) : Softmax(settings_from<Settings>(spec), options) {}
+  Softmax(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}), settings_(settings) {
     if (settings_.entropy_threshold.learned) {
       threshold_ = Parameter(Shape{heads()}, constant(settings_.entropy_threshold.initial));
@@ -62,29 +63,30 @@ class Softmax final : public AttentionLayer {
   }
 
  private:
-  Reading tempered(Reading r) const {
+  AttentionInputs tempered(AttentionInputs r) const {
     if (temperature_.value) r.query = r.query / temperature_.value;
     return r;
   }
-  ReadingOptions tempered(ReadingOptions o) const {
+  AttentionOptions tempered(AttentionOptions o) const {
     o.soft_cap = settings_.soft_cap;
     if (!temperature_.value) o.scale /= settings_.temperature.initial;
     return o;
   }
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass& pass) override {
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) override {
     const bool regularized = pass.wants_loss("entropy_regularizer");
-    const Read read = attend(tempered(r), tempered(o), {}, regularized);
+    const AttentionOutput read = attention(tempered(r), tempered(o), {}, regularized);
     if (regularized) {
       const Dtype dtype = read.entropy.dtype();
       const Tensor theta =
           threshold_.value ? threshold_.value.to(dtype)
                            : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype, read.entropy.device());
-      pass.add_loss("entropy_regularizer", entropy_regularizer(read.entropy, theta, {.visible = counted_keys(r, o)}));
+      pass.add_loss("entropy_regularizer",
+                    entropy_regularizer(read.entropy, theta, {.visible = counted_keys(r, o.mask)}));
     }
     return read.output;
   }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    return weights_of(tempered(r), tempered(o), {});
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    return attention_weights(tempered(r), tempered(o), {});
   }
 
   Settings settings_;

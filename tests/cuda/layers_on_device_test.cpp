@@ -226,9 +226,9 @@ Results attended(const std::string& activation, int64_t head_size, Device device
     x.push_back(random_tensor({1, 70, 2, head_size}, seed).to(Dtype::bf16).to(device).clone());
     x.back().set_requires_grad();
   }
-  const ReadingOptions options{.scale = 1 / std::sqrt(static_cast<double>(head_size))};
+  const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(head_size))};
   const auto function = activation.empty() ? std::optional<Activation>() : Activation(activation);
-  const Tensor y = attend({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
+  const Tensor y = attention({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
   backward(y, random_tensor(y.shape(), 7).to(Dtype::bf16).to(device));
   return {{"the output", y.to_vector()},
           {"dq", x[0].grad().to_vector()},

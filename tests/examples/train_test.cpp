@@ -251,8 +251,8 @@ TEST_CASE("train: --profile prints a table of the operations") {
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  for (const char* part : {"operation", "kept MB", "of peak", "G multiply-adds", "GFLOP/s", "attend", "cross_entropy",
-                           "forward", "backward", "measured peak: "})
+  for (const char* part : {"operation", "kept MB", "of peak", "G multiply-adds", "GFLOP/s", "attention",
+                           "cross_entropy", "forward", "backward", "measured peak: "})
     CHECK(contains(outcome.out, part));
   CHECK(last_line(outcome.out).starts_with("validation loss "));
 }
@@ -273,7 +273,7 @@ TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
       std::string name, direction, calls, milliseconds, share, percent, rate, unit;
       double work = 0;
       if (words >> name >> direction >> calls >> milliseconds >> share >> percent >> rate >> unit >> work)
-        billions += name == "attend" ? work : 0;
+        billions += name == "attention" ? work : 0;
     }
     return billions;
   };

@@ -34,19 +34,32 @@ Slope<A> evaluate(Kind kind, A s) {
 }
 inline std::atomic<int64_t> tiles_pulled_back = 0;
 template <class A>
-Weighting<A> weighting(Kind kind) {
+class WeightFunction final : public TileFunction<A> {
+ public:
+  explicit WeightFunction(Kind kind) : kind_(kind) {}
+  void values(const A* s, A* w, int64_t n) const override {
+    for (int64_t i = 0; i < n; ++i) w[i] = evaluate(kind_, s[i]).value;
+  }
+  void backward(const A* s, const A* g, A* w, A* ds, int64_t n) const override {
+    ++tiles_pulled_back;
+    for (int64_t i = 0; i < n; ++i) {
+      const Slope<A> f = evaluate(kind_, s[i]);
+      ds[i] = f.derivative * g[i];
+      w[i] = f.value;
+    }
+  }
+
+ private:
+  Kind kind_;
+};
+inline AttentionWeighting weighting(Kind kind) {
+  static const WeightFunction<float> f32[] = {WeightFunction<float>(Kind::relu),
+                                              WeightFunction<float>(Kind::gelu_tanh)};
+  static const WeightFunction<double> f64[] = {WeightFunction<double>(Kind::relu),
+                                               WeightFunction<double>(Kind::gelu_tanh)};
   if (kind == Kind::softmax) return {};
-  return {[](const void* context, const A* s, A* w, int64_t n) {
-            for (int64_t i = 0; i < n; ++i) w[i] = evaluate(*static_cast<const Kind*>(context), s[i]).value;
-          },
-          [](const void* context, const A* s, const A* g, A* w, A* ds, int64_t n) {
-            ++tiles_pulled_back;
-            for (int64_t i = 0; i < n; ++i) {
-              const Slope<A> f = evaluate(*static_cast<const Kind*>(context), s[i]);
-              ds[i] = f.derivative * g[i], w[i] = f.value;
-            }
-          },
-          &kinds[static_cast<int>(kind)], kind == Kind::relu};
+  const int which = kind == Kind::relu ? 0 : 1;
+  return {.f32 = {.function = &f32[which]}, .f64 = {.function = &f64[which]}, .zero_below_zero = kind == Kind::relu};
 }
 
 // ---- data: (batch, tokens, heads, size) without gaps
@@ -66,12 +79,25 @@ struct Results {
   Numbers output, log_sum;
   Operands gradients;
   Numbers sum, positive_sum, entropy, zero_share, maximum;
-  int64_t work = 0;  // of forward and backward; only attend counts
+  int64_t work = 0;  // of forward and backward; only the CPU counts
+};
+
+struct Sizes {
+  int64_t batch, queries, keys, query_heads, key_heads, head_size, value_size, slots = 0, distances = 0;
+};
+struct CaseOptions {
+  double scale = 1;
+  bool causal = false, attend_to_self = true;
+  int64_t query_offset = 0, window = 0;
+  double soft_cap = 0, ramp = 0;
+  bool span_per_query = false;
+  double dropout = 0;
+  LateKey random_key = {};
 };
 
 struct Case {
-  AttendSizes sizes;
-  AttendOptions options = {};
+  Sizes sizes;
+  CaseOptions options = {};
   Kind kind = Kind::softmax;
   bool biased = false, positioned = false, spanned = false, judged = false;  // b, p, z, dS and dH are given
   std::vector<int32_t> lengths = {}, query_document_ids = {}, key_document_ids = {};
@@ -80,7 +106,7 @@ struct Case {
 
   int64_t rows() const { return sizes.batch * sizes.query_heads * sizes.queries; }
   void fill(bool round_to_bf16 = false) {
-    const AttendSizes& s = sizes;
+    const Sizes& s = sizes;
     const auto make = [&](uint64_t seed, int64_t n) {
       Numbers x(static_cast<size_t>(n));
       for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(1.7 * random_number(seed, i));
@@ -106,12 +132,29 @@ struct Case {
     const int64_t o = options.query_offset;
     return std::max<int64_t>({0, sizes.queries - 1 + o, sizes.keys - 1 - o});
   }
-  AttendOptions all_options() const {
-    AttendOptions o = options;
-    if (!lengths.empty()) o.key_lengths = lengths.data();
-    if (!query_document_ids.empty())
-      o.query_document_ids = query_document_ids.data(), o.key_document_ids = key_document_ids.data();
-    return o;
+  // Without operands.  Lengths and documents are the case's own, as pointers.
+  template <class A>
+  AttentionProblem<A> problem() const {
+    const auto number = [](int64_t n) { return static_cast<int>(n); };
+    const auto data = [](const std::vector<int32_t>& x) { return x.empty() ? nullptr : x.data(); };
+    AttentionProblem<A> p;
+    p.batch = number(sizes.batch), p.queries = number(sizes.queries), p.keys = number(sizes.keys);
+    p.query_heads = number(sizes.query_heads), p.key_heads = number(sizes.key_heads);
+    p.head_size = number(sizes.head_size), p.value_size = number(sizes.value_size);
+    p.slots = number(sizes.slots), p.distances = number(sizes.distances);
+    const CaseOptions& o = options;
+    set_options(p, {.mask = {.causal = o.causal,
+                             .attend_to_self = o.attend_to_self,
+                             .query_offset = o.query_offset,
+                             .window = o.window},
+                    .scale = o.scale,
+                    .soft_cap = o.soft_cap,
+                    .ramp = o.ramp,
+                    .dropout = o.dropout,
+                    .random_key = o.random_key});
+    p.span_per_query = o.span_per_query, p.key_lengths = data(lengths);
+    p.query_document_ids = data(query_document_ids), p.key_document_ids = data(key_document_ids);
+    return p;
   }
 };
 

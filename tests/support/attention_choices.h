@@ -9,7 +9,7 @@ namespace orrery::testing {
 
 // The choices that `bits` stands for, eleven bits in all.
 inline constexpr uint32_t all_choices = 1 << 11;
-inline Case case_of(uint32_t bits, AttendSizes sizes, Kind kind) {
+inline Case case_of(uint32_t bits, Sizes sizes, Kind kind) {
   const auto next = [&] {
     const bool bit = bits & 1;
     bits >>= 1;
@@ -38,14 +38,14 @@ inline Results plain_moved(Case c, double unit) {
   return plain(c);
 }
 
-inline constexpr AttendSizes one{.batch = 2,
-                                 .queries = 1,
-                                 .keys = 17,
-                                 .query_heads = 4,
-                                 .key_heads = 2,
-                                 .head_size = 8,
-                                 .value_size = 20,
-                                 .slots = 5},
+inline constexpr Sizes one{.batch = 2,
+                           .queries = 1,
+                           .keys = 17,
+                           .query_heads = 4,
+                           .key_heads = 2,
+                           .head_size = 8,
+                           .value_size = 20,
+                           .slots = 5},
     small{.batch = 2,
           .queries = 17,
           .keys = 17,
@@ -63,7 +63,7 @@ inline constexpr AttendSizes one{.batch = 2,
            .value_size = 8,
            .slots = 18};
 
-inline std::string name_of(const AttendSizes& s) {
+inline std::string name_of(const Sizes& s) {
   return std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys";
 }
 
@@ -89,7 +89,7 @@ inline void spoil_what_nobody_sees(Case& c) {
 }
 
 // Every option at once, with all masks.
-inline Case everything_at_once(const AttendSizes& sizes, Kind kind) {
+inline Case everything_at_once(const Sizes& sizes, Kind kind) {
   Case c = case_of(all_choices - 1, sizes, kind);
   c.options.causal = false, c.options.attend_to_self = false, c.options.window = 60;
   for (int64_t b = 0; b < sizes.batch; ++b) {

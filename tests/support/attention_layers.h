@@ -15,7 +15,7 @@ namespace orrery::testing {
 inline Tensor whole(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
 
 // A layer of this spec in f64 with random parameters, inside their bounds; gau takes its own head size.
-inline std::unique_ptr<nn::Sublayer> layer_of(const std::string& spec, nn::AttentionOptions options) {
+inline std::unique_ptr<nn::Sublayer> layer_of(const std::string& spec, nn::AttentionLayerOptions options) {
   if (options.context == 0) options.context = 64;
   std::unique_ptr<nn::Sublayer> layer = nn::make_attention(parse_spec(spec), options);
   name_paths(*layer);

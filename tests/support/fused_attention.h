@@ -1,4 +1,4 @@
-// A case of attention through attend, with gaps between tokens that must neither be read (NaN) nor written.
+// A case of attention through the CPU's tiles, with gaps between tokens that must neither be read (NaN) nor written.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace orrery::testing {
 inline std::vector<const char*> instruction_sets() {
   std::vector<const char*> sets = {"avx2"};
   try {
-    use_attend_instruction_set("avx512"), sets.push_back("avx512");
+    use_attention_instruction_set("avx512"), sets.push_back("avx512");
   } catch (const Error&) {
   }
   return sets;
@@ -40,15 +40,16 @@ struct Gapped {
     CHECK(nans == data.size() - x.size());  // the gaps are as they were
     return x;
   }
-  Tokens<T> out() { return tokens_at<T>(data.data()); }
-  Tokens<const T> in() const { return tokens_at<const T>(data.data()); }
+  using A = Arithmetic<T>;  // tokens of bf16 stand behind pointers to float
+  Tokens<A> out() { return tokens_at<A>(data.data()); }
+  Tokens<const A> in() const { return tokens_at<const A>(data.data()); }
   int64_t width, stride;
   std::vector<T> data;
 
  private:
-  template <class P>
-  Tokens<P> tokens_at(P* p) const {
-    return data.size() > gap ? Tokens<P>{p + gap, stride} : Tokens<P>{};
+  template <class P, class E>
+  Tokens<P> tokens_at(E* p) const {
+    return data.size() > gap ? Tokens<P>{reinterpret_cast<P*>(p + gap), stride} : Tokens<P>{};
   }
 };
 
@@ -66,7 +67,7 @@ A* data_of(std::vector<A>& x) {
 template <class T>
 struct StoredOperands {
   using A = Arithmetic<T>;
-  StoredOperands(const AttendSizes& s, const Operands& x)
+  StoredOperands(const Sizes& s, const Operands& x)
       : query(x.query, s.query_heads * s.head_size),
         key(x.key, s.key_heads * s.head_size),
         value(x.value, s.key_heads * s.value_size),
@@ -75,17 +76,12 @@ struct StoredOperands {
         relative_embedding(x.relative_embedding, s.head_size),
         relative_bias(converted<A>(x.relative_bias)),
         span(converted<A>(x.span)) {}
-  AttendInputs<T> inputs() {
-    return {query.in(),
-            key.in(),
-            value.in(),
-            slot_key.in(),
-            slot_value.in(),
-            relative_embedding.in(),
-            data_of(relative_bias),
-            data_of(span)};
+  void give_to(AttentionProblem<A>& p) {
+    p.query = query.in(), p.key = key.in(), p.value = value.in();
+    p.slot_key = slot_key.in(), p.slot_value = slot_value.in(), p.relative_embedding = relative_embedding.in();
+    p.relative_bias = data_of(relative_bias), p.span = data_of(span);
   }
-  AttendGradients<T> gradients() {
+  AttentionGradients<A> gradients() {
     return {query.out(),
             key.out(),
             value.out(),
@@ -110,9 +106,9 @@ struct StoredOperands {
 };
 
 template <class T>
-Results attend(const Case& c) {
+Results attention_of(const Case& c) {
   using A = Arithmetic<T>;
-  const AttendSizes& s = c.sizes;
+  const Sizes& s = c.sizes;
   const int64_t width = s.query_heads * s.value_size;
   const auto rows = static_cast<size_t>(c.rows());
   Operands room = c.operands;
@@ -122,14 +118,16 @@ Results attend(const Case& c) {
   Gapped<T> output(c.output_gradient.size(), width);
   std::vector<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_share(rows), maximum(rows);
   std::vector<A> sum_gradient = converted<A>(c.sum_gradient), entropy_gradient = converted<A>(c.entropy_gradient);
-  const AttendOptions options = c.all_options();
-  const Weighting<A> w = weighting<A>(c.kind);
-  int64_t work = attend_forward<T>(s, options, w, operands.inputs(), output.out(), log_sum.data());
-  attend_statistics<T>(s, options, w, operands.inputs(), log_sum.data(),
-                       {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()});
-  work += attend_backward<T>(s, options, w, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(),
-                             gradients.gradients(),
-                             {positive_sum.data(), entropy.data(), data_of(sum_gradient), data_of(entropy_gradient)});
+  AttentionProblem<A> p = c.problem<A>();
+  operands.give_to(p);
+  p.is_bf16 = std::is_same_v<T, bf16>, p.output = output.out(), p.log_sum = log_sum.data();
+  const AttentionWeighting w = weighting(c.kind);
+  int64_t work = attention_forward(p, w);
+  p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()};
+  attention_statistics(p, w);
+  p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
+  p.statistics_gradients = {positive_sum.data(), entropy.data(), data_of(sum_gradient), data_of(entropy_gradient)};
+  work += attention_backward(p, w);
   const auto numbers = [](const std::vector<A>& x) { return Numbers(x.begin(), x.end()); };
   return {output.numbers(), numbers(log_sum),    gradients.operands(), numbers(sum), numbers(positive_sum),
           numbers(entropy), numbers(zero_share), numbers(maximum),     work};
@@ -140,7 +138,7 @@ Results attend(const Case& c) {
 inline void check_equal(const Case& c, const Results& a, const Results& b, double tolerance,
                         const Results* moved = nullptr) {
   CAPTURE(static_cast<int>(c.kind));
-  CAPTURE(std::string(attend_instruction_set()));
+  CAPTURE(std::string(attention_instruction_set()));
   const auto check = [&](const char* name, const auto& numbers) {
     CAPTURE(name);
     const double allowed = tolerance + (moved ? 4 * difference(numbers(*moved), numbers(b)) : 0);

@@ -13,7 +13,7 @@ struct PlainKey {
   int64_t distance;                       // |x|; none for a slot
   size_t key, value;                      // where its rows begin
   double kept;                            // the factor of dropout
-  double share = 1, raw = 0, score = 0;   // m, t, s
+  double mask = 1, raw = 0, score = 0;    // m, t, s
   double unmasked = 0, weight = 0;        // F(s) or exp(s - largest score), w
   double weight_gradient = 0, slope = 0;  // g, F'
   double score_gradient = 0;              // ds
@@ -36,7 +36,7 @@ inline bool sees(const Case& c, int64_t b, int64_t i, int64_t j) {
                                              c.key_document_ids[static_cast<size_t>(b * c.sizes.keys + j)];
 }
 
-inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // by the rule in the header
+inline double dropout_factor(const Case& c, int64_t row, int64_t key) {  // by the rule of WeightDropout
   if (c.options.dropout == 0) return 1;
   const int64_t counters = (c.sizes.keys + c.sizes.slots + 3) / 4;
   const auto bits = c.options.random_key.now().bits(static_cast<uint64_t>(row * counters + key / 4));
@@ -48,7 +48,7 @@ inline size_t span_place(const Case& c, const PlainRow& r) {
 }
 
 inline PlainRow plain_row(const Case& c, int64_t row) {
-  const AttendSizes& s = c.sizes;
+  const Sizes& s = c.sizes;
   const int64_t i = row % s.queries, h = row / s.queries % s.query_heads, b = row / s.queries / s.query_heads;
   const int64_t token = (b * s.queries + i) * s.query_heads + h, head = h / (s.query_heads / s.key_heads);
   PlainRow r{b, h, i, row, static_cast<size_t>(token * s.head_size), static_cast<size_t>(token * s.value_size)};
@@ -62,8 +62,8 @@ inline PlainRow plain_row(const Case& c, int64_t row) {
     add(false, b * s.keys + j, std::abs(i + c.options.query_offset - j), j);
     if (!c.spanned) continue;
     const double distance = static_cast<double>(r.keys.back().distance), R = c.options.ramp;
-    r.keys.back().share = std::clamp((R + c.operands.span[span_place(c, r)] - distance) / R, 0., 1.);
-    if (r.keys.back().share == 0) r.keys.pop_back();
+    r.keys.back().mask = std::clamp((R + c.operands.span[span_place(c, r)] - distance) / R, 0., 1.);
+    if (r.keys.back().mask == 0) r.keys.pop_back();
   }
   for (int64_t n = 0; n < s.slots; ++n) add(true, n, 0, s.keys + n);
   return r;
@@ -91,7 +91,7 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
     const Slope<double> f = evaluate(c.kind, k.score);
     k.unmasked = c.kind == Kind::softmax ? std::exp(k.score - largest) : f.value;
     k.slope = c.kind == Kind::softmax ? k.unmasked : f.derivative;
-    k.weight = k.share * k.unmasked, r.total += k.weight;
+    k.weight = k.mask * k.unmasked, r.total += k.weight;
   }
   const auto row = static_cast<size_t>(r.row);
   out.log_sum[row] = largest + std::log(r.total);
@@ -122,9 +122,8 @@ inline void plain_score_gradients(const Case& c, PlainRow& r, Results& out) {
   }
   for (PlainKey& k : r.keys) {  // through w = e / total, then through e = m F(s), F = exp for softmax
     const double g = c.kind == Kind::softmax ? (k.weight_gradient - inner) / r.total : k.weight_gradient;
-    k.score_gradient = g * k.share * k.slope;
-    if (c.spanned && k.share > 0 && k.share < 1)
-      out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;
+    k.score_gradient = g * k.mask * k.slope;
+    if (c.spanned && k.mask > 0 && k.mask < 1) out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;
   }
 }
 

@@ -23,6 +23,7 @@
 
 #include "engine/base/config.h"
 #include "engine/base/registry.h"
+#include "engine/base/tile_function.h"
 #include "engine/tensor/tensor.h"
 #include "nn/base/gradient_case.h"
 
@@ -71,16 +72,12 @@ class ElementwiseRole {  // on tensors of one shape
   ~ElementwiseRole() = default;
 };
 
-// Tiles of other operations: n numbers on the CPU, on the calling thread.  Results may overwrite inputs.
 template <class T>
-class TileRole {
+class TileRole : public TileFunction<T> {  // in tiles of other operations
  public:
   static constexpr const char* role = "activation of a tile";
   template <class F>
   class Of;
-  virtual void values(const T* x, T* y, int64_t n) const = 0;
-  virtual void backward(const T* x, const T* g, T* y, T* dx,
-                        int64_t n) const = 0;  // y = F(x) unless null, dx = F'(x) g
 
  protected:
   ~TileRole() = default;

@@ -32,12 +32,12 @@ struct Made final : Numbers, Roles::template Of<F>... {
 // The roles of a formula, each compiled for it.  A new role is a line here and its own file.
 template <class F>
 struct RolesOf {
-  using Type = Made<F, PlainNumbers<F>, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
+  using Type =
+      Made<F, PlainNumbers<F>, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
-                    EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>,
-                    AttentionRole<double>, AttentionRole<bf16>,
+           EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>, AttentionRole<double>,
 #endif
-                    DynamicNormRole>;
+           DynamicNormRole>;
   static constexpr int parameters = 0;
 };
 template <LearnedFormula F>

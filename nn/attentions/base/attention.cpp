@@ -15,14 +15,14 @@ namespace {
 
 bool given(const Spec& spec) { return spec.name != "none"; }
 
-int64_t checked_head_size(const AttentionOptions& o) {
+int64_t checked_head_size(const AttentionLayerOptions& o) {
   check(o.heads >= 1 && o.width % o.heads == 0, "attention: heads (", o.heads, ") must divide width (", o.width, ")");
   check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
   return o.width / o.heads;
 }
 
-void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionOptions& o,
+void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionLayerOptions& o,
                      const AttentionAbilities& can) {
   check(can.dropout || s.dropout == 0, name, ": has no weights to drop, so dropout must be 0, not ", s.dropout);
   check(can.span || !given(s.span), name, ": cannot be combined with span=", s.span, "; use softmax or pointwise");
@@ -45,7 +45,7 @@ Registry<AttentionEntry>& attentions() {
   static Registry<AttentionEntry> all("attention");
   return all;
 }
-std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options) {
+std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerOptions& options) {
   return make_from(attentions(), spec, options);
 }
 
@@ -57,7 +57,7 @@ void check_cache(std::string_view name, const Pass& pass, bool causal) {
   check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
 }
 
-void continue_from_cache(const std::string& path, Reading& r, Pass& pass, int64_t reach) {
+void continue_from_cache(const std::string& path, AttentionInputs& r, Pass& pass, int64_t reach) {
   if (!pass.cache) return;
   constexpr int64_t step = 64;
   const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
@@ -71,7 +71,7 @@ void continue_from_cache(const std::string& path, Reading& r, Pass& pass, int64_
     kept = {r.key.detach(), r.value.detach()};
 }
 
-void add_distance_terms(const Position* position, int64_t distances, Reading& r) {
+void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& r) {
   if (!position || !position->acts_on_scores()) return;
   const Dtype dtype = r.query.dtype();
   if (const Tensor bias = position->relative_bias(distances, r.query.device()))
@@ -109,7 +109,7 @@ const std::vector<Info>& attention_settings() {
 }
 
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
-                               const AttentionOptions& options, const AttentionAbilities& abilities)
+                               const AttentionLayerOptions& options, const AttentionAbilities& abilities)
     : name_(name),
       settings_(settings),
       options_(options),
@@ -144,14 +144,14 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
 }
 AttentionLayer::~AttentionLayer() = default;
 
-ReadingOptions AttentionLayer::span_limits() const {
-  ReadingOptions limits{.attend_to_self = attend_to_self_};
+AttentionOptions AttentionLayer::span_limits() const {
+  AttentionOptions limits{.mask = {.attend_to_self = attend_to_self_}};
   if (span_) span_->limit(limits);
   return limits;
 }
-// So many distances are seen, of those that there are.
+// So many distances are visible, of those that there are.
 int64_t AttentionLayer::within_window(int64_t distances) const {
-  const int64_t window = span_limits().window;
+  const int64_t window = span_limits().mask.window;
   return window > 0 ? std::min(distances, window) : distances;
 }
 
@@ -160,7 +160,7 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
 }
 
 // Queries, keys and values of these tokens.
-Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
+AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
   const int64_t keys = key_heads_ * head_size_;
   std::vector<Tensor> qkv;
   if (query_key_value_) {
@@ -172,13 +172,13 @@ Reading AttentionLayer::project(const Tensor& x, Pass& pass) {
     qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
     qkv.insert(qkv.begin(), (*query_)(x, pass));
   }
-  Reading r{.query = by_head(qkv[0], options_.heads),
-            .key = by_head(qkv[1], key_heads_),
-            .value = by_head(qkv[2], key_heads_)};
+  AttentionInputs r{.query = by_head(qkv[0], options_.heads),
+                    .key = by_head(qkv[1], key_heads_),
+                    .value = by_head(qkv[2], key_heads_)};
   return r;
 }
 
-void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
+void AttentionLayer::add_terms(const Tensor& x, AttentionInputs& r, Pass& pass) const {
   add_distance_terms(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
   if (span_) span_->add_to(r, x, pass);
   if (slots_) {
@@ -187,45 +187,45 @@ void AttentionLayer::add_terms(const Tensor& x, Reading& r, Pass& pass) const {
   }
 }
 
-ReadingOptions AttentionLayer::options_of(const Reading& r, const Pass& pass) const {
+AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass& pass) const {
   const bool cross = options_.memory_width != 0;
   const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
-  ReadingOptions o{.scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
-                   .causal = options_.causal && !cross,
-                   .attend_to_self = attend_to_self_ || cross,
-                   .query_offset = cached,
-                   .keys_dropped = cross ? 0 : pass.offset() - cached,
-                   .dropout = pass.training ? settings_.dropout : 0,
-                   .random_key = pass.key.derive(path()),
-                   .lengths = cross ? pass.memory_lengths : pass.lengths,
-                   .query_lengths = pass.lengths};
+  AttentionOptions o{.mask = {.causal = options_.causal && !cross,
+                              .attend_to_self = attend_to_self_ || cross,
+                              .query_offset = cached,
+                              .keys_dropped = cross ? 0 : pass.offset() - cached,
+                              .lengths = cross ? pass.memory_lengths : pass.lengths,
+                              .query_lengths = pass.lengths,
+                              .query_document_ids = pass.document_ids,
+                              .key_document_ids = cross ? pass.memory_document_ids : pass.document_ids},
+                     .scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
+                     .dropout = pass.training ? settings_.dropout : 0,
+                     .random_key = pass.key.derive(path())};
   check(
       !cross || bool(pass.document_ids) == bool(pass.memory_document_ids), name_,
       ": cross attention reads the memory of a token's own document, so pass.document_ids and pass.memory_document_ids "
       "come together; only ",
       pass.document_ids ? "the first" : "the second", " is given");
-  o.query_document_ids = pass.document_ids, o.key_document_ids = cross ? pass.memory_document_ids : pass.document_ids;
   if (span_) span_->limit(o);
   return o;
 }
 
-Tensor AttentionLayer::read_all(const Reading& r, const ReadingOptions& o, Pass& pass) {
+Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
   if (!slots_ || !slots_->split()) return read(r, o, pass);
-  Reading context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
+  AttentionInputs context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
   context.slot_key = context.slot_value = {};
   slots.key = Tensor::empty(r.key.shape().with(1, 0), r.key.dtype(), r.key.device());
   slots.value = Tensor::empty(r.value.shape().with(1, 0), r.value.dtype(), r.value.device());
-  ReadingOptions of_slots{.scale = o.scale,
-                          .causal = false,
-                          .soft_cap = o.soft_cap,
-                          .dropout = o.dropout,
-                          .random_key = o.random_key.derive("slots"),
-                          .query_lengths = o.query_lengths};
+  const AttentionOptions of_slots{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
+                                  .scale = o.scale,
+                                  .soft_cap = o.soft_cap,
+                                  .dropout = o.dropout,
+                                  .random_key = o.random_key.derive("slots")};
   return read(context, o, pass) + read(slots, of_slots, pass);
 }
 
 // The weights and the numbers about their rows, as far as somebody watches them.
-void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
+void AttentionLayer::show_weights(const AttentionInputs& r, const AttentionOptions& o) {
   const auto watched = [&](const char* name) { return is_hooked(path(), name); };
   const bool rows_watched =
       watched("row_sum") || watched("row_entropy") || watched("row_zero_share") || watched("row_maximum");
@@ -235,12 +235,12 @@ void AttentionLayer::show_weights(const Reading& r, const ReadingOptions& o) {
   if (!w) return;
   hook(path(), "weights", w);
   if (!rows_watched) return;
-  const Read rows = row_statistics(w, visibility(r, o));
+  const AttentionOutput rows = row_statistics(w, attention_mask(r, o));
   hook(path(), "row_sum", rows.sum), hook(path(), "row_entropy", rows.entropy);
   hook(path(), "row_zero_share", rows.zero_share), hook(path(), "row_maximum", rows.maximum);
 }
 
-Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
+Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass) {
   if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
   const bool cross = options_.memory_width != 0;
   if (!cross) check_cache(name_, pass, options_.causal);
@@ -254,7 +254,7 @@ Tensor AttentionLayer::read_heads(Reading r, const Tensor& x, Pass& pass) {
   r.value = hook(path(), "value", r.value);
   if (!cross) continue_from_cache(path(), r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
-  const ReadingOptions o = options_of(r, pass);
+  const AttentionOptions o = options_of(r, pass);
   show_weights(r, o);
   const Tensor read = hook(path(), "read", read_all(r, o, pass));
   const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});

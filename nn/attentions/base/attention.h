@@ -19,7 +19,7 @@
 
 namespace orrery::nn {
 
-struct AttentionOptions {
+struct AttentionLayerOptions {
   int64_t width;          // in and out
   int64_t heads;          // query heads; the head size is width / heads
   int64_t key_heads = 0;  // key/value heads, each shared by heads / key_heads query heads; 0: as many as heads
@@ -64,36 +64,36 @@ class Slots;
 
 class AttentionLayer : public Sublayer {
  public:
-  AttentionLayer(std::string_view name, const AttentionSettings& settings, const AttentionOptions& options,
+  AttentionLayer(std::string_view name, const AttentionSettings& settings, const AttentionLayerOptions& options,
                  const AttentionAbilities& abilities);
   ~AttentionLayer() override;
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) final;
   // The layer between its projections: what queries (B, Tq, H, D) read from keys (B, Tk, Hk, D) and values (B, Tk, Hk,
   // Dv), as (B, Tq, H Dv).  The tokens x (B, Tq, width) that ask are for a gate and a dynamic span.
-  Tensor read_heads(Reading reading, const Tensor& x, Pass& pass);
+  Tensor read_heads(AttentionInputs inputs, const Tensor& x, Pass& pass);
   void visit(Visitor& v) override;  // a rule with parameters of its own visits them too
 
  protected:
   // (B, Tq, H, Dv).  With split slots this is called twice, for the context and for the slots as the only keys.
-  virtual Tensor read(const Reading& reading, const ReadingOptions& options, Pass& pass) = 0;
+  virtual Tensor read(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass) = 0;
   // (B, H, Tq, Tk + N), for those who watch; an undefined tensor if the rule has no weights.
-  virtual Tensor weights(const Reading& reading, const ReadingOptions& options) = 0;
+  virtual Tensor weights(const AttentionInputs& inputs, const AttentionOptions& options) = 0;
   int64_t heads() const { return options_.heads; }
   int64_t head_size() const { return head_size_; }
 
  private:
   Tensor by_head(const Tensor& x, int64_t heads) const;
-  ReadingOptions span_limits() const;
+  AttentionOptions span_limits() const;
   int64_t within_window(int64_t distances) const;
-  Reading project(const Tensor& x, Pass& pass);
-  void add_terms(const Tensor& x, Reading& reading, Pass& pass) const;
-  ReadingOptions options_of(const Reading& reading, const Pass& pass) const;
-  void show_weights(const Reading& reading, const ReadingOptions& options);
-  Tensor read_all(const Reading& reading, const ReadingOptions& options, Pass& pass);
+  AttentionInputs project(const Tensor& x, Pass& pass);
+  void add_terms(const Tensor& x, AttentionInputs& inputs, Pass& pass) const;
+  AttentionOptions options_of(const AttentionInputs& inputs, const Pass& pass) const;
+  void show_weights(const AttentionInputs& inputs, const AttentionOptions& options);
+  Tensor read_all(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass);
 
   std::string name_;
   AttentionSettings settings_;
-  AttentionOptions options_;
+  AttentionLayerOptions options_;
   int64_t key_heads_, head_size_;
   bool attend_to_self_;
   std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // the first, or the two others in cross attention
@@ -108,18 +108,19 @@ class AttentionLayer : public Sublayer {
 // Errors if the pass has a cache from which this attention, `name`, cannot go on.
 void check_cache(std::string_view name, const Pass& pass, bool causal);
 // With a cache in the pass: puts the keys and values of the tokens before in front, and keeps them for the next pass,
-// under `path`, the attention's.  If not 0, keys at a distance of `reach` and beyond are seen by nobody: they are
-// dropped, in steps of 64, and `reading` may begin with fewer keys than there were tokens.
-void continue_from_cache(const std::string& path, Reading& reading, Pass& pass, int64_t reach = 0);
-// The position's terms of the scores, in the dtypes that attend wants; `position` may be null.
-void add_distance_terms(const Position* position, int64_t distances, Reading& reading);
+// under `path`, the attention's.  If not 0, keys at a distance of `reach` and beyond are masked for all: they are
+// dropped, in steps of 64, and `inputs` may begin with fewer keys than there were tokens.
+void continue_from_cache(const std::string& path, AttentionInputs& inputs, Pass& pass, int64_t reach = 0);
+// The position's terms of the scores, in the dtypes that attention takes; `position` may be null.
+void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& inputs);
 
 // What the layer's settings add to any attention: one for each that has a formula.
 const std::vector<Info>& attention_settings();
 
-using AttentionEntry = Entry<Sublayer, const AttentionOptions&>;
+using AttentionEntry = Entry<Sublayer, const AttentionLayerOptions&>;
 Registry<AttentionEntry>& attentions();
-std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionOptions& options);  // "softmax(dropout=0.1)"
+std::unique_ptr<Sublayer> make_attention(const Spec& spec,
+                                         const AttentionLayerOptions& options);  // "softmax(dropout=0.1)"
 Spec resolved_attention(const Spec& spec);  // with all settings by name, those of a span and of slots too
 
 // Gradient cases of whole layers for each spec: causal, full with lengths, packed documents with grouped key heads,

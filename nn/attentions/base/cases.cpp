@@ -13,7 +13,7 @@ Tensor whole_numbers(const Shape& shape, const std::vector<int32_t>& values) { r
 
 struct Condition {
   std::string title;
-  AttentionOptions options;
+  AttentionLayerOptions options;
   Shape input;
   std::function<void(Pass&)> prepare = {};
   int64_t quotients = 64;  // few where a pass is long
@@ -58,7 +58,7 @@ std::vector<Condition> cross_conditions() {
     };
   };
   const auto options = [](int64_t width) {
-    return AttentionOptions{.width = width, .heads = 2, .causal = false, .memory_width = 7};
+    return AttentionLayerOptions{.width = width, .heads = 2, .causal = false, .memory_width = 7};
   };
   return {{"cross, Tq 3, Tk 5, D 6", options(12), {2, 3, 12}, reading(5, 2)},
           {"cross, Tq 17, Tk 65, D 8", options(16), {2, 17, 16}, reading(65, 1), 2}};
@@ -75,7 +75,7 @@ std::vector<Condition> conditions(const AttentionCase& settings) {
 // An attention with the position that acts on it, as a model has them.
 class Positioned final : public Module {
  public:
-  Positioned(const AttentionCase& settings, AttentionOptions options) {
+  Positioned(const AttentionCase& settings, AttentionLayerOptions options) {
     options.context = context;
     if (settings.position != "none") {
       position_ =

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/attention_formula.h"
+#include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
 
@@ -13,6 +15,37 @@ struct FixedSettings {
   template <class V>
   void visit(V& v) {
     v("n", length, "the length", at_least(1));
+  }
+};
+
+// Row r is query r % queries of sequence r / queries.
+template <class T>
+struct VisibleKeys {
+  MaskView mask;
+  int lowest;  // minus the keys that were dropped
+  Out<T> number;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const MaskView my = mask;
+    const int64_t sequence = r / my.queries;
+    const int i = static_cast<int>(r % my.queries), length = length_of(my, sequence);
+    const int n = my.query_document_ids
+                      ? row.sum([=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; })
+                      : count_visible(my, sequence, i, lowest);
+    const Out<T> out = number;
+    row.once([=] { out[r] = static_cast<Arithmetic<T>>(n); });
+  }
+};
+template <class T>
+struct RealRows {
+  int64_t queries, offset;
+  const int32_t* query_lengths;
+  Out<T> real;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const bool is_real = r % queries + offset < query_lengths[r / queries];
+    const Out<T> out = real;
+    row.once([=] { out[r] = Arithmetic<T>(is_real ? 1 : 0); });
   }
 };
 
@@ -37,6 +70,34 @@ struct NumberInDocument {
 
 }  // namespace
 
+Tensor visible_keys(const AttentionInputs& r, const AttentionMask& m, Dtype dtype) {
+  const int64_t batch = m.lengths || m.query_document_ids ? r.query.size(0) : 1, keys = r.key.size(1);
+  const Tensor n = Tensor::empty(Shape{batch, r.query.size(1)}, dtype, r.query.device());
+  dispatch(dtype, "visible_keys", [&]<class T>() {
+    rows(n.device(), n.numel(), m.query_document_ids ? static_cast<int>(keys) : 1,
+         VisibleKeys<T>{view_of(m, r.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
+  });
+  return n;
+}
+
+Tensor real_rows(const AttentionInputs& r, const AttentionMask& m) {
+  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const int64_t queries = r.query.size(1);
+  if (!m.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype, r.query.device());
+  const Tensor real = Tensor::empty(Shape{r.query.size(0), 1, queries}, dtype, r.query.device());
+  dispatch(dtype, "real_rows", [&]<class T>() {
+    rows(real.device(), real.numel(), 1,
+         RealRows<T>{queries, m.query_offset, m.query_lengths.data<int32_t>(), {real.mutable_data<T>()}});
+  });
+  return real;
+}
+
+Tensor counted_keys(const AttentionInputs& r, const AttentionMask& m) {
+  const Tensor real = real_rows(r, m), n = visible_keys(r, m, real.dtype());
+  const auto slots = static_cast<double>(r.slot_key ? r.slot_key.size(0) : 0);
+  return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
+}
+
 LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
   if (spec.name == "fixed") {
     FixedSettings settings;
@@ -54,7 +115,7 @@ LengthRule::LengthRule(std::string_view owner, const Spec& spec, bool causal) {
         ": length=row_index counts the tokens before a query, so it needs causal attention; use keys_visible");
 }
 
-Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
+Tensor LengthRule::length(const AttentionInputs& r, const AttentionMask& m) const {
   const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const Device device = r.query.device();
   const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
@@ -62,25 +123,25 @@ Tensor LengthRule::length(const Reading& r, const ReadingOptions& o) const {
   const auto at_least_one = [&](const Tensor& n) {
     return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
   };
-  check(kind_ != Kind::padded_length || o.query_offset == 0,
+  check(kind_ != Kind::padded_length || m.query_offset == 0,
         "length=padded_length: a text that goes on from a cache has no padded length; use keys_visible or fixed(n)");
   if (kind_ == Kind::padded_length)
     return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, r.key.size(1) + slots)), dtype, device);
   if (kind_ == Kind::keys_visible) {
-    const Tensor n = at_least_one(visible_keys(r, o, Dtype::f64)).to(dtype);
+    const Tensor n = at_least_one(visible_keys(r, m, Dtype::f64)).to(dtype);
     return n.reshape(Shape{n.size(0), queries, 1, 1});
   }
-  const int64_t batch = o.query_document_ids ? r.query.size(0) : 1;
+  const int64_t batch = m.query_document_ids ? r.query.size(0) : 1;
   const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
-  const int32_t* const ids = o.query_document_ids ? o.query_document_ids.data<int32_t>() : nullptr;
+  const int32_t* const ids = m.query_document_ids ? m.query_document_ids.data<int32_t>() : nullptr;
   rows(device, n.numel(), ids ? static_cast<int>(queries) : 1,
-       NumberInDocument{ids, queries, o.query_offset + o.keys_dropped, n.mutable_data<double>()});
+       NumberInDocument{ids, queries, m.query_offset + m.keys_dropped, n.mutable_data<double>()});
   return at_least_one(n).to(dtype);
 }
 
-Tensor LengthRule::log_length(const Reading& r, const ReadingOptions& o) const {
+Tensor LengthRule::log_length(const AttentionInputs& r, const AttentionMask& m) const {
   const NoGrad guard;
-  return log(length(r, o));
+  return log(length(r, m));
 }
 
 Tensor times_once(const Tensor& x, const Tensor& factor) { return (x.to(factor.dtype()) * factor).to(x.dtype()); }

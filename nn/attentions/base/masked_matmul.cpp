@@ -8,8 +8,8 @@
 namespace orrery::nn {
 namespace {
 
-Tensor only_seen(const Tensor& x, const Tensor& seen) {
-  return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device()));
+Tensor masked_to_zero(const Tensor& x, const Tensor& mask) {
+  return where(mask, x, Tensor::zeros({1}, x.dtype(), x.device()));
 }
 
 template <class A>
@@ -44,7 +44,7 @@ struct CountFound {  // how many rows of a head
 template <class T>
 struct AddNotFinite {
   using A = Arithmetic<T>;
-  In<T> weights, seen, x;
+  In<T> weights, mask, x;
   const int32_t *found, *of_head;
   Out<T> y;
   int64_t rows, terms;
@@ -56,7 +56,7 @@ struct AddNotFinite {
     const Out<T> out = y.at(r * row.n);
     for (int64_t j = 0; j < terms; ++j) {
       const int64_t term = head * terms + j, pair = transposed ? term * rows + i : r * terms + j;
-      if (found[term] == 0 || seen[pair] == 0) continue;
+      if (found[term] == 0 || mask[pair] == 0) continue;
       const A w = weights[pair];
       const In<T> numbers = x.at(term * row.n);
       row.each([=](int d) {
@@ -66,27 +66,27 @@ struct AddNotFinite {
   }
 };
 
-Tensor scores(const Tensor& q, const Tensor& k, const Tensor& seen) {
-  return only_seen(matmul(q, k, {.b = true}), seen);
+Tensor scores(const Tensor& q, const Tensor& k, const Tensor& mask) {
+  return masked_to_zero(matmul(q, k, {.b = true}), mask);
 }
 // sum over j of w_ij x_j, or of w_ji x_j if transposed
-Tensor sums(const Tensor& w, const Tensor& x, const Tensor& seen, bool transposed = false) {
-  const Tensor kept = only_seen(w, seen);
+Tensor sums(const Tensor& w, const Tensor& x, const Tensor& mask, bool transposed = false) {
+  const Tensor kept = masked_to_zero(w, mask);
   const Tensor finite = Tensor::empty_like(x);
   const int64_t terms = x.size(-2), heads = x.shape().rows() / std::max<int64_t>(1, terms);
   const Tensor found = Tensor::empty(Shape{heads, terms}, Dtype::i32, x.device()),
                of_head = Tensor::empty(Shape{heads}, Dtype::i32, x.device());
   const int width = static_cast<int>(x.size(-1));
-  dispatch(x.dtype(), "seen_sum", [&]<class T>() {
+  dispatch(x.dtype(), "masked_matmul", [&]<class T>() {
     map(x.device(), x.numel(), FinitePart{}, finite.mutable_data<T>(), x.data<T>());
     rows(x.device(), found.numel(), width, FindNotFinite<T>{{x.data<T>()}, found.mutable_data<int32_t>()});
   });
   reduce(x.device(), heads, terms, 1, CountFound{found.data<int32_t>()}, of_head.mutable_data<int32_t>());
   const Tensor y = matmul(kept, finite, {.a = transposed});
-  dispatch(x.dtype(), "seen_sum", [&]<class T>() {
+  dispatch(x.dtype(), "masked_matmul", [&]<class T>() {
     rows(x.device(), y.shape().rows(), width,
          AddNotFinite<T>{{kept.data<T>()},
-                         {seen.data<T>()},
+                         {mask.data<T>()},
                          {x.data<T>()},
                          found.data<int32_t>(),
                          of_head.data<int32_t>(),
@@ -98,32 +98,32 @@ Tensor sums(const Tensor& w, const Tensor& x, const Tensor& seen, bool transpose
   return y;
 }
 
-struct SeenScores {
-  static constexpr const char* name = "seen_scores";
-  Tensor forward(Saved& saved, const Tensor& q, const Tensor& k, const Tensor& seen) const {
-    saved.save(q, k, seen);
-    return scores(q, k, seen);
+struct MaskedMatmulTransposed {
+  static constexpr const char* name = "masked_matmul_transposed";
+  Tensor forward(Saved& saved, const Tensor& q, const Tensor& k, const Tensor& mask) const {
+    saved.save(q, k, mask);
+    return scores(q, k, mask);
   }
   Gradients<3> backward(const Saved& saved, const Tensor& ds) const {
-    const Tensor &q = saved[0], &k = saved[1], &seen = saved[2];
+    const Tensor &q = saved[0], &k = saved[1], &mask = saved[2];
     Gradients<3> d;
-    if (saved.needs(0)) d[0] = sums(ds, k, seen);
-    if (saved.needs(1)) d[1] = sums(ds, q, seen, true);
+    if (saved.needs(0)) d[0] = sums(ds, k, mask);
+    if (saved.needs(1)) d[1] = sums(ds, q, mask, true);
     return d;
   }
 };
 
-struct SeenSum {
-  static constexpr const char* name = "seen_sum";
-  Tensor forward(Saved& saved, const Tensor& w, const Tensor& v, const Tensor& seen) const {
-    saved.save(w, v, seen);
-    return sums(w, v, seen);
+struct MaskedMatmul {
+  static constexpr const char* name = "masked_matmul";
+  Tensor forward(Saved& saved, const Tensor& w, const Tensor& v, const Tensor& mask) const {
+    saved.save(w, v, mask);
+    return sums(w, v, mask);
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &w = saved[0], &v = saved[1], &seen = saved[2];
+    const Tensor &w = saved[0], &v = saved[1], &mask = saved[2];
     Gradients<3> d;
-    if (saved.needs(0)) d[0] = scores(dy, v, seen);
-    if (saved.needs(1)) d[1] = sums(w, dy, seen, true);
+    if (saved.needs(0)) d[0] = scores(dy, v, mask);
+    if (saved.needs(1)) d[1] = sums(w, dy, mask, true);
     return d;
   }
 };
@@ -132,11 +132,11 @@ Shape pairs(const Tensor& a, const Tensor& b) { return a.shape().with(-1, b.size
 
 }  // namespace
 
-Tensor seen_scores(const Tensor& query, const Tensor& key, const Tensor& seen) {
-  return record(SeenScores{}, query, key, broadcast_to(seen.detach(), pairs(query, key)));
+Tensor masked_matmul_transposed(const Tensor& query, const Tensor& key, const Tensor& mask) {
+  return record(MaskedMatmulTransposed{}, query, key, broadcast_to(mask.detach(), pairs(query, key)));
 }
-Tensor seen_sum(const Tensor& weights, const Tensor& value, const Tensor& seen) {
-  return record(SeenSum{}, weights, value, broadcast_to(seen.detach(), weights.shape()));
+Tensor masked_matmul(const Tensor& weights, const Tensor& value, const Tensor& mask) {
+  return record(MaskedMatmul{}, weights, value, broadcast_to(mask.detach(), weights.shape()));
 }
 
 }  // namespace orrery::nn

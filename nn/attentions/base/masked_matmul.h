@@ -1,20 +1,20 @@
-// Products between queries and keys of which a mask hides some pairs.  A hidden pair takes no part in the product or in
-// its gradients, whatever it would have brought: it is left out, not multiplied by zero, for 0 times NaN is NaN.
+// Products between queries and keys of which a mask leaves out some pairs.  A masked pair takes no part in the product
+// or in its gradients, whatever it would have brought: it is left out, not multiplied by zero, for 0 times NaN is NaN.
 //   scores_i = <q_i, k_j> where i sees j, else 0      dq_i = sum over the j that i sees of ds_ij k_j
 //                                                     dk_j = sum over the i that see j of ds_ij q_i
 //   read_i = sum over the j that i sees of w_ij v_j   dw_ij = <do_i, v_j> where i sees j, else 0
 //                                                     dv_j = sum over the i that see j of w_ij do_i
 // Each is the gradient of the other.  Both run as whole matrix products: what is not finite is taken out, and goes by
-// hand to those who see it.  Kept: both operands and the mask.
+// hand to those that see it.  Kept: both operands and the mask.
 #pragma once
 
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {
 
-// (..., Tq, D), (..., Tk, D) -> (..., Tq, Tk); `seen` broadcasts to the scores, 0 where hidden
-Tensor seen_scores(const Tensor& query, const Tensor& key, const Tensor& seen);
-// (..., Tq, Tk), (..., Tk, Dv) -> (..., Tq, Dv); `seen` broadcasts to the weights
-Tensor seen_sum(const Tensor& weights, const Tensor& value, const Tensor& seen);
+// (..., Tq, D), (..., Tk, D) -> (..., Tq, Tk); `mask` broadcasts to the scores, 0 where masked
+Tensor masked_matmul_transposed(const Tensor& query, const Tensor& key, const Tensor& mask);
+// (..., Tq, Tk), (..., Tk, Dv) -> (..., Tq, Dv); `mask` broadcasts to the weights
+Tensor masked_matmul(const Tensor& weights, const Tensor& value, const Tensor& mask);
 
 }  // namespace orrery::nn

@@ -1,4 +1,6 @@
 // The formulas of engine/base/attention.h by simple operations, which differentiate themselves: slow, and plain to see.
+// This is the independent witness of the fused paths, so it has a copy of its own of all that they share: nothing here
+// calls engine/base/attention_formula.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -32,25 +34,23 @@ Tensor joined(const Tensor& context, const Tensor& slots, int axis) {
   return slots ? concatenate({context, slots}, axis) : context;
 }
 
-// What a query sees by its place, its sequence's length and its document.
+// The rule of AttentionMask for one pair, written once more, in plain words.
 struct Places {
   bool causal, attend_to_self;
-  int64_t offset, window, dropped, queries, keys;
-  const int32_t *lengths, *query_lengths, *query_document_ids, *key_document_ids;
+  int64_t offset, window, queries, keys;
+  const int32_t *lengths, *query_document_ids, *key_document_ids;
 
-  static Places of(const Reading& r, const ReadingOptions& o) {
+  static Places of(const AttentionInputs& x, const AttentionMask& m) {
     const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
-    return {o.causal,
-            o.attend_to_self,
-            o.query_offset,
-            o.window,
-            o.keys_dropped,
-            r.query.size(1),
-            r.key.size(1),
-            numbers(o.lengths),
-            numbers(o.query_lengths),
-            numbers(o.query_document_ids),
-            numbers(o.key_document_ids)};
+    return {m.causal,
+            m.attend_to_self,
+            m.query_offset,
+            m.window,
+            x.query.size(1),
+            x.key.size(1),
+            numbers(m.lengths),
+            numbers(m.query_document_ids),
+            numbers(m.key_document_ids)};
   }
   HOST_DEVICE bool sees(int64_t batch, int64_t i, int64_t j) const {
     const int64_t x = i + offset - j;
@@ -60,55 +60,18 @@ struct Places {
     if (lengths && j >= lengths[batch]) return false;
     return !query_document_ids || query_document_ids[batch * queries + i] == key_document_ids[batch * keys + j];
   }
-  // How many keys a query sees: by arithmetic, or one by one if there are documents.
-  template <class Row>
-  HOST_DEVICE int64_t count(Row row, int64_t batch, int64_t i) const {
-    const Places my = *this;
-    if (query_document_ids) return row.sum([=](int j) { return my.sees(batch, i, j) ? 1 : 0; });
-    const int64_t place = i + offset, length = lengths ? int64_t{lengths[batch]} : keys;
-    const auto smaller = [](int64_t a, int64_t b) { return a < b ? a : b; };
-    const int64_t first = place - window + 1;
-    const int64_t begin = window == 0 ? 0 : first < -dropped ? -dropped : first;
-    const int64_t band_end = window == 0 ? length : smaller(place + window, length);
-    const int64_t end = causal ? smaller(place + 1, band_end) : band_end;
-    const int64_t n = end < begin ? 0 : end - begin;
-    return n - (!attend_to_self && place >= begin && place < end ? 1 : 0);
-  }
 };
-
 // Row r is query r % queries of sequence r / queries.
 template <class T>
-struct SeenPairs {  // 1 where a query sees a key or a slot, else 0
+struct VisiblePairs {  // 1 where a query sees a key or a slot, else 0
   Places places;
-  Out<T> seen;
+  Out<T> visible;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Places my = places;
-    const Out<T> out = seen.at(r * row.n);
+    const Out<T> out = visible.at(r * row.n);
     const int64_t batch = r / my.queries, i = r % my.queries;
     row.each([=](int j) { out[j] = Arithmetic<T>(j >= my.keys || my.sees(batch, i, j) ? 1 : 0); });
-  }
-};
-template <class T>
-struct SeenKeys {
-  Places places;
-  Out<T> number;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const Out<T> out = number;
-    const auto n = static_cast<Arithmetic<T>>(places.count(row, r / places.queries, r % places.queries));
-    row.once([=] { out[r] = n; });
-  }
-};
-template <class T>
-struct RealRows {
-  Places places;
-  Out<T> real;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const Places my = places;
-    const Out<T> out = real;
-    row.once([=] { out[r] = Arithmetic<T>(r % my.queries + my.offset < my.query_lengths[r / my.queries] ? 1 : 0); });
   }
 };
 struct Distances {  // |i + offset - j|, but at most `most`, for row i
@@ -125,7 +88,7 @@ struct Distances {  // |i + offset - j|, but at most `most`, for row i
   }
 };
 template <class T>
-struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, as engine/attention/attention.h says
+struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, by the rule of WeightDropout
   LateKey key;
   double dropout;
   Out<T> factor;
@@ -133,25 +96,26 @@ struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, as 
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t blocks = (row.n + 3) / 4;
     const RandomKey random = key.now();
-    const double least = dropout * 0x1p32;
+    const double threshold = dropout * 0x1p32;
     const Arithmetic<T> kept = static_cast<Arithmetic<T>>(1 / (1 - dropout));
     const Out<T> out = factor.at(r * row.n);
     row.each([=](int j) {
       const uint32_t word = random.bits(static_cast<uint64_t>(r * blocks + j / 4))[j % 4];
-      out[j] = static_cast<double>(word) >= least ? kept : Arithmetic<T>(0);
+      out[j] = static_cast<double>(word) >= threshold ? kept : Arithmetic<T>(0);
     });
   }
 };
 
 // |i + query_offset - j| for all pairs, (Tq, Tk) i32
-Tensor distances(const Reading& r, const ReadingOptions& o, int64_t most) {
+Tensor distances(const AttentionInputs& r, const AttentionOptions& o, int64_t most) {
   const Tensor x = Tensor::empty(Shape{r.query.size(1), r.key.size(1)}, Dtype::i32, r.query.device());
-  rows(x.device(), x.size(0), static_cast<int>(x.size(1)), Distances{o.query_offset, most, x.mutable_data<int32_t>()});
+  rows(x.device(), x.size(0), static_cast<int>(x.size(1)),
+       Distances{o.mask.query_offset, most, x.mutable_data<int32_t>()});
   return x;
 }
 
 // m = clip((R + z - |x|) / R, 0, 1), 1 for slots: (B or 1, H, Tq, Tk + N).  The slope is 0 at both ends.
-Tensor span_mask(const Reading& r, const ReadingOptions& o) {
+Tensor span_mask(const AttentionInputs& r, const AttentionOptions& o) {
   const Dtype dtype = r.query.dtype();
   const int64_t batch = r.span.shape().rank() == 3 ? r.query.size(0) : 1, queries = r.query.size(1);
   const Tensor z = r.span.shape().rank() == 3 ? r.span.reshape(Shape{batch, r.span.size(1), queries, 1})
@@ -166,14 +130,14 @@ Tensor span_mask(const Reading& r, const ReadingOptions& o) {
 
 }  // namespace
 
-Tensor scores_of(const Reading& r, const ReadingOptions& o) {
+Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
-  const Tensor q = permute(r.query, {0, 2, 1, 3}), seen = visibility(r, o),
+  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = attention_mask(r, o),
                zero = Tensor::zeros({1}, q.dtype(), q.device());
   const Tensor keys = joined(heads_first(r.key, heads), r.slot_key ? slots_of(r.slot_key, batch, heads) : Tensor(), 2);
-  Tensor s = seen_scores(q, keys, seen) * o.scale;
+  Tensor s = masked_matmul_transposed(q, keys, visible) * o.scale;
   const auto of_distance = [&](const Tensor& term) {  // slots have no distance
-    const Tensor of_context = where(slice(seen, 3, 0, r.key.size(1)), term, zero);
+    const Tensor of_context = where(slice(visible, 3, 0, r.key.size(1)), term, zero);
     if (!r.slot_key) return of_context;
     return joined(of_context, Tensor::zeros(of_context.shape().with(3, r.slot_key.size(0)), q.dtype(), q.device()), 3);
   };
@@ -188,56 +152,57 @@ Tensor scores_of(const Reading& r, const ReadingOptions& o) {
   return o.soft_cap > 0 ? tanh(s / o.soft_cap) * o.soft_cap : s;
 }
 
-Tensor visibility(const Reading& r, const ReadingOptions& o) {
-  const int64_t batch = o.lengths || o.query_document_ids ? r.query.size(0) : 1;
+Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {
+  const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
   const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
   const Tensor by_place = Tensor::empty(Shape{batch, 1, queries, keys + slots}, r.query.dtype(), r.query.device());
-  dispatch(by_place.dtype(), "visibility", [&]<class T>() {
+  dispatch(by_place.dtype(), "attention_mask", [&]<class T>() {
     rows(by_place.device(), batch * queries, static_cast<int>(keys + slots),
-         SeenPairs<T>{Places::of(r, o), {by_place.mutable_data<T>()}});
+         VisiblePairs<T>{Places::of(r, o.mask), {by_place.mutable_data<T>()}});
   });
   return r.span ? by_place * step(span_mask(r, o)).detach() : by_place;
 }
 
-Tensor hidden_scores(const Reading& r, const ReadingOptions& o) {
-  const Tensor s = scores_of(r, o);
-  return where(visibility(r, o), s, Tensor::full({1}, -INFINITY, s.dtype(), s.device()));
+Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
+  const Tensor s = attention_scores(r, o);
+  return where(attention_mask(r, o), s, Tensor::full({1}, -INFINITY, s.dtype(), s.device()));
 }
 
-Tensor weights_of(const Reading& r, const ReadingOptions& o, const std::optional<Activation>& function) {
-  const Tensor s = scores_of(r, o), zero = Tensor::zeros({1}, s.dtype(), s.device());
-  const Tensor seen = visibility(r, o), m = r.span ? span_mask(r, o) : Tensor();
-  const auto masked = [&](const Tensor& w) { return where(seen, m ? w * m : w, zero); };
-  if (function) return masked((*function)(where(seen, s, zero)));
-  const Tensor hidden = where(seen, s, Tensor::full({1}, -INFINITY, s.dtype(), s.device()));
-  const Tensor largest = max(hidden, -1, true).detach();
-  const Tensor some = step(sum(broadcast_to(seen, s.shape()), {-1}, true));  // a query that sees nothing: zeros
-  const Tensor e = masked(exp(where(seen, s - where(some, largest, zero), zero)));
+Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
+                         const std::optional<Activation>& function) {
+  const Tensor s = attention_scores(r, o), zero = Tensor::zeros({1}, s.dtype(), s.device());
+  const Tensor visible = attention_mask(r, o), m = r.span ? span_mask(r, o) : Tensor();
+  const auto masked = [&](const Tensor& w) { return where(visible, m ? w * m : w, zero); };
+  if (function) return masked((*function)(where(visible, s, zero)));
+  const Tensor masked_s = where(visible, s, Tensor::full({1}, -INFINITY, s.dtype(), s.device()));
+  const Tensor largest = max(masked_s, -1, true).detach();
+  const Tensor some = step(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
+  const Tensor e = masked(exp(where(visible, s - where(some, largest, zero), zero)));
   return where(some, e / where(some, sum(e, {-1}, true), Tensor::full({1}, 1, s.dtype(), s.device())), zero);
 }
 
-Tensor read_values(const Tensor& weights, const Reading& r, const ReadingOptions& o) {
+Tensor read_values(const Tensor& weights, const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t heads = r.query.size(2);
-  const Tensor seen = visibility(r, o),
+  const Tensor visible = attention_mask(r, o),
                values = joined(heads_first(r.value, heads),
                                r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
-  if (o.dropout == 0) return permute(seen_sum(weights, values, seen), {0, 2, 1, 3});
+  if (o.dropout == 0) return permute(masked_matmul(weights, values, visible), {0, 2, 1, 3});
   const int64_t keys = weights.size(3);
   const Tensor factors = Tensor::empty_like(weights);
   dispatch(weights.dtype(), "dropout", [&]<class T>() {
     rows(weights.device(), weights.shape().rows(), static_cast<int>(keys),
          DropoutFactors<T>{o.random_key, o.dropout, {factors.mutable_data<T>()}});
   });
-  return permute(seen_sum(weights * factors, values, seen), {0, 2, 1, 3});
+  return permute(masked_matmul(weights * factors, values, visible), {0, 2, 1, 3});
 }
 
-Read row_statistics(const Tensor& w, const Tensor& visible) {
+AttentionOutput row_statistics(const Tensor& w, const Tensor& visible) {
   const Tensor zero = Tensor::zeros({1}, w.dtype(), w.device()), one = Tensor::full({1}, 1, w.dtype(), w.device());
   const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
   const Tensor p = positive / where(alive, total, one), above = step(p);
-  const Tensor seen = broadcast_to(visible, w.shape()), count = sum(seen, {-1});
-  const Tensor zeros = sum(seen * where(w, zero, one), {-1});
-  const Tensor largest = max(where(seen, w, Tensor::full({1}, -INFINITY, w.dtype(), w.device())), -1);
+  const Tensor counted = broadcast_to(visible, w.shape()), count = sum(counted, {-1});
+  const Tensor zeros = sum(counted * where(w, zero, one), {-1});
+  const Tensor largest = max(where(counted, w, Tensor::full({1}, -INFINITY, w.dtype(), w.device())), -1);
   return {.output = {},
           .sum = sum(w, {-1}),
           .entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1}),
@@ -245,40 +210,13 @@ Read row_statistics(const Tensor& w, const Tensor& visible) {
           .maximum = where(count, largest, zero).detach()};
 }
 
-Read attend_reference(const Reading& reading, const ReadingOptions& options, const std::optional<Activation>& function,
-                      bool statistics) {
-  const Tensor w = weights_of(reading, options, function);
-  Read read;
-  if (statistics) read = row_statistics(w, visibility(reading, options));
+AttentionOutput attention_reference(const AttentionInputs& reading, const AttentionOptions& options,
+                                    const std::optional<Activation>& function, bool statistics) {
+  const Tensor w = attention_weights(reading, options, function);
+  AttentionOutput read;
+  if (statistics) read = row_statistics(w, attention_mask(reading, options));
   read.output = read_values(w, reading, options);
   return read;
-}
-
-Tensor real_rows(const Reading& r, const ReadingOptions& o) {
-  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  const int64_t queries = r.query.size(1);
-  if (!o.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype, r.query.device());
-  const Tensor real = Tensor::empty(Shape{r.query.size(0), 1, queries}, dtype, r.query.device());
-  dispatch(dtype, "real_rows", [&]<class T>() {
-    rows(real.device(), real.numel(), 1, RealRows<T>{Places::of(r, o), {real.mutable_data<T>()}});
-  });
-  return real;
-}
-
-Tensor counted_keys(const Reading& r, const ReadingOptions& o) {
-  const Tensor real = real_rows(r, o), n = visible_keys(r, o, real.dtype());
-  const auto slots = static_cast<double>(r.slot_key ? r.slot_key.size(0) : 0);
-  return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
-}
-
-Tensor visible_keys(const Reading& r, const ReadingOptions& o, Dtype dtype) {
-  const int64_t batch = o.lengths || o.query_document_ids ? r.query.size(0) : 1;
-  const Tensor n = Tensor::empty(Shape{batch, r.query.size(1)}, dtype, r.query.device());
-  dispatch(dtype, "visible_keys", [&]<class T>() {
-    rows(n.device(), n.numel(), o.query_document_ids ? static_cast<int>(r.key.size(1)) : 1,
-         SeenKeys<T>{Places::of(r, o), {n.mutable_data<T>()}});
-  });
-  return n;
 }
 
 }  // namespace orrery::nn

@@ -83,15 +83,17 @@ class RowRuleAttention final : public AttentionLayer {
   };
   static constexpr const Info& info = Rule::info;
 
-  RowRuleAttention(const Spec& spec, const AttentionOptions& options)
+  RowRuleAttention(const Spec& spec, const AttentionLayerOptions& options)
       : RowRuleAttention(settings_from<Settings>(spec), options) {}
-  RowRuleAttention(const Settings& settings, const AttentionOptions& options)
+  RowRuleAttention(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}), rule_(settings.rule) {}
 
  private:
-  Tensor read(const Reading& r, const ReadingOptions& o, Pass&) override { return read_values(weights(r, o), r, o); }
-  Tensor weights(const Reading& r, const ReadingOptions& o) override {
-    const Tensor s = hidden_scores(r, o);
+  Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
+    return read_values(weights(r, o), r, o);
+  }
+  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
+    const Tensor s = masked_scores(r, o);
     if (!by_simple_operations()) return weights_by(rule_, s);
     if constexpr (requires { reference(s, rule_); })
       return reference(s, rule_);

@@ -73,7 +73,7 @@ void Slots::visit(Visitor& v) {
 
 namespace {
 
-Reading slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
+AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
   check_same_kind("read_slots", x, slots.key);
   const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
   check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "read_slots: x ", x.shape(), " for keys ",
@@ -87,24 +87,24 @@ Reading slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
           .slot_value = slots.value};
 }
 
-ReadingOptions without_places(ReadingOptions options) {
-  options.causal = false;
+AttentionOptions without_places(AttentionOptions options) {
+  options.mask.causal = false;
   return options;
 }
 
 }  // namespace
 
-Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const ReadingOptions& options,
+Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
                   const std::optional<Activation>& function) {
-  const Tensor o = attend(slots_alone(x, slots), without_places(options), function).output;
+  const Tensor o = attention(slots_alone(x, slots), without_places(options), function).output;
   return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
 }
 
 void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
-                       const ReadingOptions& options) {
+                       const AttentionOptions& options) {
   if (!is_hooked(path, "weights")) return;
   const NoGrad guard;
-  hook(path, "weights", weights_of(slots_alone(x, slots), without_places(options), {}));
+  hook(path, "weights", attention_weights(slots_alone(x, slots), without_places(options), {}));
 }
 
 }  // namespace orrery::nn

@@ -40,10 +40,10 @@ class Slots final : public Module {
 
 // Slots as the only keys, which every token reads: x (..., Hk D) -> (..., Hk Dv).  Without a function: softmax over the
 // slots.  Of the options scale, soft_cap and dropout have a meaning here.
-Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const ReadingOptions& options,
+Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
                   const std::optional<Activation>& function = {});
 // Shows the weights of that, (B, Hk, T, N) for x (B, T, Hk D), to who watches path.weights.
 void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
-                       const ReadingOptions& options);
+                       const AttentionOptions& options);
 
 }  // namespace orrery::nn

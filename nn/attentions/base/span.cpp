@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/ops.h"
+#include "nn/attentions/base/length.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
@@ -71,53 +72,53 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
   check(context == 0 || limit_ <= context, "span: ", spec, " reaches back ", limit_, " tokens, the context has ",
         context, "; S must be in [1, ", context, "]");
   if (kind_ == Kind::adaptive) {
-    share_ = Parameter(Shape{heads}, constant(0));
-    share_.lowest = 0, share_.highest = 1, share_.rate_group = "spans";
+    fraction_ = Parameter(Shape{heads}, constant(0));
+    fraction_.lowest = 0, fraction_.highest = 1, fraction_.rate_group = "spans";
   }
   if (kind_ == Kind::dynamic) {
-    share_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
-    share_of_token_->bias.initialization = constant(-4);
-    share_of_token_->weight.decay = false;
-    share_of_token_->weight.rate_group = share_of_token_->bias.rate_group = "spans";
+    fraction_of_token_ = std::make_unique<Linear>(width, heads, Linear::Options{.weight = normal(0.02)});
+    fraction_of_token_->bias.initialization = constant(-4);
+    fraction_of_token_->weight.decay = false;
+    fraction_of_token_->weight.rate_group = fraction_of_token_->bias.rate_group = "spans";
   }
 }
 
 Tensor Span::forward(const Tensor& x, Pass& pass) {
   static const Activation sigmoid("sigmoid");
-  const Tensor share =
-      kind_ == Kind::adaptive ? share_.value : permute(sigmoid((*share_of_token_)(x, pass)), {0, 2, 1});
+  const Tensor fraction =
+      kind_ == Kind::adaptive ? fraction_.value : permute(sigmoid((*fraction_of_token_)(x, pass)), {0, 2, 1});
   // Tokens beyond 256 have no bf16, nor have parts of one much nearer.
-  return (share.dtype() == Dtype::bf16 ? share.to(Dtype::f32) : share) * static_cast<double>(limit_) + 1.0;
+  return (fraction.dtype() == Dtype::bf16 ? fraction.to(Dtype::f32) : fraction) * static_cast<double>(limit_) + 1.0;
 }
 
-void Span::add_to(Reading& reading, const Tensor& x, Pass& pass) {
+void Span::add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass) {
   if (!learned()) return;
-  reading.span = (*this)(x, pass);
+  inputs.span = (*this)(x, pass);
   const double limit = static_cast<double>(limit_);
   if (!pass.wants_loss("span_penalty")) return;
-  const Tensor real = real_rows(reading, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
+  const Tensor real = real_rows(inputs, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
   pass.add_loss("span_penalty",
-                span_penalty((reading.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
+                span_penalty((inputs.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
 }
 
-void Span::limit(ReadingOptions& options) const {
-  options.window = learned() || !options.attend_to_self ? limit_ + 1 : limit_;
+void Span::limit(AttentionOptions& options) const {
+  options.mask.window = learned() || !options.mask.attend_to_self ? limit_ + 1 : limit_;
   options.ramp = ramp_;
 }
 
-int64_t Span::reach(const ReadingOptions& limited) const {
+int64_t Span::reach(const AttentionOptions& limited) const {
   // A device is not asked: what lies beyond the span but within its limit is kept, and has no weight.
-  if (kind_ != Kind::adaptive || share_.value.device() != Device::cpu) return limited.window;
+  if (kind_ != Kind::adaptive || fraction_.value.device() != Device::cpu) return limited.mask.window;
   // m > 0 at the distances x < R + z + 1
   double widest = 0;
-  for (const double share : share_.value.to_vector()) widest = std::max(widest, share);
-  const double seen = std::ceil(ramp_ + widest * static_cast<double>(limit_) + 1);
-  return std::min(limited.window, static_cast<int64_t>(seen));
+  for (const double fraction : fraction_.value.to_vector()) widest = std::max(widest, fraction);
+  const double visible = std::ceil(ramp_ + widest * static_cast<double>(limit_) + 1);
+  return std::min(limited.mask.window, static_cast<int64_t>(visible));
 }
 
 void Span::visit(Visitor& v) {
-  v("share", share_);
-  v("share_of_token", share_of_token_);
+  v("share", fraction_);
+  v("share_of_token", fraction_of_token_);
 }
 
 }  // namespace orrery::nn

@@ -39,10 +39,10 @@ SlotWeights slot_weights(const Sublayer& layer) {
   return reader->slot_weights();
 }
 
-Tensor attend_over_slots(const Tensor& x, const SlotWeights& w) {
-  const ReadingOptions options{.scale = w.scale};
-  check((!w.key_bias && !w.value_bias) || w.key.size(1) == 1, "attend_over_slots: biases go with one head, not with ",
-        w.key.size(1));
+Tensor attention_over_slots(const Tensor& x, const SlotWeights& w) {
+  const AttentionOptions options{.scale = w.scale};
+  check((!w.key_bias && !w.value_bias) || w.key.size(1) == 1,
+        "attention_over_slots: biases go with one head, not with ", w.key.size(1));
   Tensor y;
   if (w.key_bias) {
     const Tensor bias = (w.key_bias / w.scale).reshape(Shape{w.key.size(0), 1, 1});

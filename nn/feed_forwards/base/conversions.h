@@ -33,9 +33,9 @@ class SlotReader : public Sublayer {
 
 SlotWeights slot_weights(const Sublayer& layer);  // an error if the layer reads no slots
 
-// y by nn::attend, with the slots as the only keys: x (..., H D) -> (..., H D).  A bias of the keys is what they have
-// on one more channel, which is 1 in every query.
-Tensor attend_over_slots(const Tensor& x, const SlotWeights& weights);
+// y by nn::attention, with the slots as the only keys: x (..., H D) -> (..., H D).  A bias of the keys is what they
+// have on one more channel, which is 1 in every query.
+Tensor attention_over_slots(const Tensor& x, const SlotWeights& weights);
 
 // One head: a matrix (N, C) as slots (N, 1, C), and back.
 Tensor as_slots(const Tensor& matrix);

@@ -11,10 +11,10 @@ void check_case(Case& c, double tolerance) {
   c.fill(std::is_same_v<T, bf16>);
   const Results expected = plain(c);
   const Results moved = c.judged ? plain_moved(c, std::numeric_limits<Arithmetic<T>>::epsilon()) : Results();
-  check_equal(c, attend_on_card<T>(c), expected, tolerance, c.judged ? &moved : nullptr);
+  check_equal(c, attention_on_card<T>(c), expected, tolerance, c.judged ? &moved : nullptr);
 }
 template <class T>
-void check_some(const AttendSizes& sizes, uint64_t n, double tolerance) {
+void check_some(const Sizes& sizes, uint64_t n, double tolerance) {
   for (const Kind kind : kinds)
     for (uint64_t i = 0; i < n; i += one_of(6)) {
       const auto bits = RandomKey{static_cast<uint64_t>(kind), 9}.bits(i)[0];
@@ -24,14 +24,14 @@ void check_some(const AttendSizes& sizes, uint64_t n, double tolerance) {
     }
 }
 
-const AttendSizes wide{.batch = 1,  // heads of several panels, and of more than one chunk
-                       .queries = 33,
-                       .keys = 40,
-                       .query_heads = 2,
-                       .key_heads = 1,
-                       .head_size = 131,
-                       .value_size = 147,
-                       .slots = 2},
+const Sizes wide{.batch = 1,  // heads of several panels, and of more than one chunk
+                 .queries = 33,
+                 .keys = 40,
+                 .query_heads = 2,
+                 .key_heads = 1,
+                 .head_size = 131,
+                 .value_size = 147,
+                 .slots = 2},
     long_row{.batch = 1,
              .queries = 150,
              .keys = 211,
@@ -52,7 +52,7 @@ TEST_CASE("attention on a card: every combination of options agrees with a plain
 
 TEST_CASE("attention on a card: combinations of options at every size") {
   if (no_card()) return;
-  for (const AttendSizes& sizes : {one, medium, wide, long_row}) {
+  for (const Sizes& sizes : {one, medium, wide, long_row}) {
     CAPTURE(name_of(sizes));
     check_some<double>(sizes, sizes.queries < 33 ? 30 : 6, 1e-12);
     check_some<float>(sizes, sizes.queries < 33 ? 30 : 6, 2e-4);
@@ -62,7 +62,7 @@ TEST_CASE("attention on a card: combinations of options at every size") {
 
 TEST_CASE("attention on a card: all masks and all options at once") {
   if (no_card()) return;
-  for (const AttendSizes& sizes : {small, medium, wide, long_row})
+  for (const Sizes& sizes : {small, medium, wide, long_row})
     for (const Kind kind : kinds) {
       CAPTURE(name_of(sizes));
       Case c = everything_at_once(sizes, kind);
@@ -101,7 +101,7 @@ bool same_sums(const Results& a, const Results& b) {
 }
 
 // With whole numbers relu, its sums and gradients are exact in f32 whatever their order; the ramp takes quarters.
-Case whole_case(AttendSizes sizes, bool with_span) {
+Case whole_case(Sizes sizes, bool with_span) {
   Case c{.sizes = sizes, .options = {.query_offset = 2, .window = 45}, .kind = Kind::relu};
   c.biased = c.positioned = true, c.spanned = with_span, c.options.ramp = with_span ? 4 : 0;
   c.options.dropout = 0.5, c.options.random_key = RandomKey{3, 4};
@@ -113,21 +113,21 @@ Case whole_case(AttendSizes sizes, bool with_span) {
 
 TEST_CASE("attention on a card: whole numbers give exactly what the plain loop gives, in every order of threads") {
   if (no_card()) return;
-  for (const AttendSizes& sizes : {small, medium, wide})
+  for (const Sizes& sizes : {small, medium, wide})
     for (const bool with_span : {false, true}) {
       CAPTURE(name_of(sizes));
       const Case c = whole_case(sizes, with_span);
       const Results expected = plain(c);
       in_every_order([&] {
-        CHECK(same_sums(attend_on_card<float>(c), expected));
-        CHECK(same_sums(attend_on_card<double>(c), expected));
+        CHECK(same_sums(attention_on_card<float>(c), expected));
+        CHECK(same_sums(attention_on_card<double>(c), expected));
       });
     }
 }
 
 TEST_CASE("attention on a card: windows and offsets that end at the edges of tiles") {
   if (no_card()) return;
-  const AttendSizes sizes{
+  const Sizes sizes{
       .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .key_heads = 1, .head_size = 3, .value_size = 3};
   for (const int64_t window : {0, 1, 2, 31, 32, 33, 34, 64, 65, 66}) {
     if (thread_sanitizer && window != 33) continue;
@@ -139,8 +139,8 @@ TEST_CASE("attention on a card: windows and offsets that end at the edges of til
       c.fill();
       make_whole(c);
       const Results expected = plain(c);
-      CHECK(same_sums(attend_on_card<float>(c), expected));
-      CHECK(same_sums(attend_on_card<double>(c), expected));
+      CHECK(same_sums(attention_on_card<float>(c), expected));
+      CHECK(same_sums(attention_on_card<double>(c), expected));
     }
   }
 }
@@ -154,7 +154,7 @@ TEST_CASE("attention on a card: a score of minus infinity has no weight and no g
     c.operands.relative_bias[distance] = -INFINITY;
   const Results expected = plain(c);
   CHECK(difference(expected.gradients.query, expected.gradients.query) == 0);  // no NaN
-  Results found = attend_on_card<double>(c);
+  Results found = attention_on_card<double>(c);
   found.zero_share = expected.zero_share;  // the plain loop counts no zeros of softmax
   check_equal(c, found, expected, 1e-12);
 }
@@ -164,10 +164,10 @@ TEST_CASE("attention on a card: the same bits in every order of threads and in e
   for (const Kind kind : kinds) {
     Case c = everything_at_once(medium, kind);
     c.fill();
-    const Results first = attend_on_card<float>(c), first_of_doubles = attend_on_card<double>(c);
+    const Results first = attention_on_card<float>(c), first_of_doubles = attention_on_card<double>(c);
     in_every_order([&] {
-      CHECK(worst_difference(attend_on_card<float>(c), first) == 0);
-      CHECK(worst_difference(attend_on_card<double>(c), first_of_doubles) == 0);
+      CHECK(worst_difference(attention_on_card<float>(c), first) == 0);
+      CHECK(worst_difference(attention_on_card<double>(c), first_of_doubles) == 0);
     });
   }
 }
@@ -180,7 +180,7 @@ TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do
     Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = kind};
     c.sizes.slots = 0, c.judged = true, c.lengths = {0, 70};
     c.fill();
-    const Results r = attend_on_card<float>(c);
+    const Results r = attention_on_card<float>(c);
     const auto zero = [](const Numbers& x, size_t n) {
       return std::all_of(x.begin(), x.begin() + static_cast<int64_t>(n), [](double e) { return e == 0; });
     };
@@ -210,9 +210,9 @@ TEST_CASE("attention on a card: NaN in what a query does not see has no influenc
   if (no_card()) return;
   for (const Kind kind : kinds) {
     Case c = case_with_unseen_parts(kind);
-    const Results clean = attend_on_card<float>(c);
+    const Results clean = attention_on_card<float>(c);
     spoil_what_nobody_sees(c);
-    const Results dirty = attend_on_card<float>(c);
+    const Results dirty = attention_on_card<float>(c);
     const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
       return std::equal(a.begin() + static_cast<int64_t>(begin), a.begin() + static_cast<int64_t>(end),
                         b.begin() + static_cast<int64_t>(begin));
@@ -232,12 +232,12 @@ TEST_CASE("attention on a card: NaN in what a query does not see has no influenc
 TEST_CASE("every barrier of attention is needed") {
   if (thread_sanitizer) return;
   // Tiles that are skipped between others that are not: the votes must be the whole block's.
-  AttendSizes sizes = medium;
+  Sizes sizes = medium;
   sizes.batch = 1;
   Case c = whole_case(sizes, true);
   const Results expected = plain(c);
   check_that_every_barrier_is_needed("cuda/attention/tile.cuh",
-                                     [&] { return same_sums(attend_on_card<double>(c), expected); });
+                                     [&] { return same_sums(attention_on_card<double>(c), expected); });
 }
 #endif
 

@@ -40,10 +40,11 @@ template <class T>
 class OnDevice {
  public:
   explicit OnDevice(Gapped<T>& host) : host_(host), device_(Device::cuda, host.data) {}
-  Tokens<const T> in() {
-    return host_.in().data ? Tokens<const T>{device_.data() + host_.gap, host_.stride} : host_.in();
+  using A = Arithmetic<T>;
+  Tokens<const A> in() { return {out().data, out().stride}; }
+  Tokens<A> out() {
+    return host_.out().data ? Tokens<A>{reinterpret_cast<A*>(device_.data() + host_.gap), host_.stride} : host_.out();
   }
-  Tokens<T> out() { return host_.out().data ? Tokens<T>{device_.data() + host_.gap, host_.stride} : host_.out(); }
   void fetch() {
     const Numbers all = device_.read();
     REQUIRE(all.size() == host_.data.size());  // the guards are as they were
@@ -79,11 +80,12 @@ struct OperandsOnDevice {
         relative_embedding(x.relative_embedding),
         relative_bias(x.relative_bias),
         span(x.span) {}
-  AttendInputs<T> inputs() {
-    return {query.in(),           key.in(),   value.in(), slot_key.in(), slot_value.in(), relative_embedding.in(),
-            relative_bias.data(), span.data()};
+  void give_to(AttentionProblem<A>& p) {
+    p.query = query.in(), p.key = key.in(), p.value = value.in();
+    p.slot_key = slot_key.in(), p.slot_value = slot_value.in(), p.relative_embedding = relative_embedding.in();
+    p.relative_bias = relative_bias.data(), p.span = span.data();
   }
-  AttendGradients<T> gradients() {
+  AttentionGradients<A> gradients() {
     return {query.out(),          key.out(),  value.out(), slot_key.out(), slot_value.out(), relative_embedding.out(),
             relative_bias.data(), span.data()};
   }
@@ -99,9 +101,9 @@ struct OperandsOnDevice {
 };
 
 template <class T, class Weights>
-Results attend_on_card(const Case& c, const Weights& weights) {
+Results attention_on_card(const Case& c, const Weights& weights) {
   using A = Arithmetic<T>;
-  const AttendSizes& s = c.sizes;
+  const Sizes& s = c.sizes;
   const int64_t width = s.query_heads * s.value_size;
   Operands room = c.operands;
   for (Numbers* x : room.all()) std::fill(x->begin(), x->end(), not_a_number);
@@ -113,30 +115,32 @@ Results attend_on_card(const Case& c, const Weights& weights) {
   NumbersOnDevice<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_share(rows), maximum(rows);
   NumbersOnDevice<A> sum_gradient(converted<A>(c.sum_gradient)), entropy_gradient(converted<A>(c.entropy_gradient));
   NumbersOnDevice<int32_t> lengths(c.lengths), of_queries(c.query_document_ids), of_keys(c.key_document_ids);
-  AttendOptions o = c.options;
-  o.key_lengths = lengths.data(), o.query_document_ids = of_queries.data(), o.key_document_ids = of_keys.data();
+  AttentionProblem<A> p = c.problem<A>();
+  operands.give_to(p);
+  p.is_bf16 = std::is_same_v<T, bf16>, p.output = output.out(), p.log_sum = log_sum.data();
+  p.key_lengths = lengths.data(), p.query_document_ids = of_queries.data(), p.key_document_ids = of_keys.data();
 
-  cuda::attend_forward<T>(s, o, weights, operands.inputs(), output.out(), log_sum.data());
-  cuda::attend_statistics<T>(s, o, weights, operands.inputs(), log_sum.data(),
-                             {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()});
-  cuda::attend_backward<T>(s, o, weights, operands.inputs(), output.in(), log_sum.data(), output_gradient.in(),
-                           gradients.gradients(),
-                           {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()});
+  cuda::attention_forward(p, weights);
+  p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_share.data(), maximum.data()};
+  cuda::attention_statistics(p, weights);
+  p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
+  p.statistics_gradients = {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()};
+  cuda::attention_backward(p, weights);
   output.fetch();
   return {host_output.numbers(), log_sum.read(), gradients.operands(), sum.read(),
           positive_sum.read(),   entropy.read(), zero_share.read(),    maximum.read()};
 }
 template <class T>
-Results attend_on_card(const Case& c) {
+Results attention_on_card(const Case& c) {
   switch (c.kind) {
     case Kind::softmax:
-      return attend_on_card<T>(c, cuda::SoftmaxWeights{});
+      return attention_on_card<T>(c, cuda::SoftmaxWeights{});
     case Kind::relu:
-      return attend_on_card<T>(c, cuda::PointwiseWeights<Relu>{});
+      return attention_on_card<T>(c, cuda::PointwiseWeights<Relu>{});
     case Kind::gelu_tanh:
       break;
   }
-  return attend_on_card<T>(c, cuda::PointwiseWeights<GeluTanh>{});
+  return attention_on_card<T>(c, cuda::PointwiseWeights<GeluTanh>{});
 }
 
 }  // namespace

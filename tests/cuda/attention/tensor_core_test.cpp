@@ -14,10 +14,12 @@ using MarkedRelu = cuda::PointwiseWeights<Marked<Relu>>;
 using MarkedGelu = cuda::PointwiseWeights<Marked<GeluTanh>>;
 
 Results on_tensor_cores(const Case& c) {
-  REQUIRE(cuda::tensor_cores_attend(c.sizes, AttendInputs<bf16>{}));
-  if (c.kind == Kind::softmax) return attend_on_card<bf16>(c, cuda::SoftmaxWeights{});
-  if (c.kind == Kind::relu) return attend_on_card<bf16>(c, MarkedRelu{{}, true});
-  return attend_on_card<bf16>(c, MarkedGelu{});
+  AttentionProblem<float> p = c.problem<float>();
+  p.is_bf16 = true;
+  REQUIRE(cuda::fits_tensor_cores(p));
+  if (c.kind == Kind::softmax) return attention_on_card<bf16>(c, cuda::SoftmaxWeights{});
+  if (c.kind == Kind::relu) return attention_on_card<bf16>(c, MarkedRelu{{}, true});
+  return attention_on_card<bf16>(c, MarkedGelu{});
 }
 
 template <class Check>
@@ -70,7 +72,7 @@ void check_case(Case c) {
   check_close(c, on_tensor_cores(c), plain(c));
 }
 
-AttendSizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t value_size) {
+Sizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t value_size) {
   return {.batch = 2,
           .queries = queries,
           .keys = keys,
@@ -81,7 +83,7 @@ AttendSizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t v
 }
 
 enum Choice { nothing, causal, offset, own, window, lengths, documents, cap, dropout, everything, choices };
-Case case_with(AttendSizes sizes, Kind kind, int choice) {
+Case case_with(Sizes sizes, Kind kind, int choice) {
   Case c{.sizes = sizes, .options = {.scale = 0.9 / std::sqrt(static_cast<double>(sizes.head_size))}, .kind = kind};
   const auto is = [&](Choice one) { return choice == one || choice == everything; };
   c.options.causal = choice == causal || is(offset);
@@ -113,7 +115,7 @@ TEST_CASE("attention on tensor cores: every size") {
   if (no_card()) return;
   const int64_t tokens[] = {1, 17, 65, 130}, heads[] = {8, 20, 64, 96, 128};
   for (int n = 0; n < 20; ++n) {
-    const AttendSizes sizes = sizes_of(tokens[n % 4], tokens[n / 4 % 4], heads[n % 5], heads[(n / 5 + n) % 5]);
+    const Sizes sizes = sizes_of(tokens[n % 4], tokens[n / 4 % 4], heads[n % 5], heads[(n / 5 + n) % 5]);
     CAPTURE(sizes.queries);
     CAPTURE(sizes.keys);
     CAPTURE(sizes.head_size);
@@ -125,7 +127,7 @@ TEST_CASE("attention on tensor cores: every size") {
 
 TEST_CASE("attention on tensor cores: tiles that are hidden, and edges of windows between them") {
   if (no_card()) return;
-  AttendSizes sizes = sizes_of(200, 330, 8, 8);
+  Sizes sizes = sizes_of(200, 330, 8, 8);
   sizes.batch = sizes.query_heads = sizes.key_heads = 1;
   for (const int64_t width : {1, 31, 32, 33, 64, 65, 128})
     for (const int64_t at : {-70, -1, 0, 63, 64, 128, 300}) {
@@ -140,7 +142,7 @@ TEST_CASE("attention on tensor cores: tiles that are hidden, and edges of window
 // ---- exact cases
 
 // Weights up to 64, sums below 2^24: all exact but the last rounding.
-Case whole_case(AttendSizes sizes, int choice) {
+Case whole_case(Sizes sizes, int choice) {
   Case c = case_with(sizes, Kind::relu, choice);
   c.options.scale = 1, c.options.soft_cap = 0, c.options.dropout = c.options.dropout > 0 ? 0.5 : 0;
   c.fill(true);
@@ -213,7 +215,7 @@ TEST_CASE("attention on tensor cores: no keys, no queries, no sequences") {
   if (no_card()) return;
   for (const Kind kind : kinds)
     for (const int none : {0, 1, 2}) {
-      AttendSizes sizes = sizes_of(17, 17, 8, 20);
+      Sizes sizes = sizes_of(17, 17, 8, 20);
       (none == 0 ? sizes.keys : none == 1 ? sizes.queries : sizes.batch) = 0;
       Case c = case_with(sizes, kind, nothing);
       c.fill(true);
@@ -230,7 +232,7 @@ TEST_CASE("attention on tensor cores: NaN in what a query does not see has no in
   if (no_card()) return;
   for (const Kind kind : kinds)
     for (const int64_t width : {8, 96}) {
-      AttendSizes sizes = sizes_of(70, 70, width, width);
+      Sizes sizes = sizes_of(70, 70, width, width);
       sizes.batch = 1, sizes.query_heads = sizes.key_heads = 1;
       Case c = case_with(sizes, kind, causal);
       c.fill(true);
@@ -260,38 +262,43 @@ TEST_CASE("attention on tensor cores: tiles without a positive score are left ou
   if (no_card()) return;
   Case c = case_with(sizes_of(65, 130, 64, 64), Kind::relu, causal);
   c.fill(true);
-  CHECK(same_bits(attend_on_card<bf16>(c, MarkedRelu{{}, true}), attend_on_card<bf16>(c, MarkedRelu{{}, false})));
+  CHECK(same_bits(attention_on_card<bf16>(c, MarkedRelu{{}, true}), attention_on_card<bf16>(c, MarkedRelu{{}, false})));
   c.options.causal = false;
   std::fill(c.operands.query.begin(), c.operands.query.end(), 1.);
   std::fill(c.operands.key.begin(), c.operands.key.end(), -1.);
   std::fill(c.operands.value.begin(), c.operands.value.end(), not_a_number);
   const auto size = [](const Numbers& x) { return static_cast<int64_t>(x.size()); };
-  const Results skipped = attend_on_card<bf16>(c, MarkedRelu{{}, true});
+  const Results skipped = attention_on_card<bf16>(c, MarkedRelu{{}, true});
   CHECK(finite(skipped.output, 0, size(skipped.output)));  // 0 NaN is NaN, had it been added
   CHECK(finite(skipped.gradients.query, 0, size(skipped.gradients.query)));
 }
 
 TEST_CASE("attention on tensor cores: what it has no kernels for goes elsewhere") {
-  const AttendSizes sizes = sizes_of(1, 1, 128, 128);
   const float number = 0;
-  const bf16 element(0.f);
-  CHECK(cuda::tensor_cores_attend(sizes, {}));
-  AttendSizes slots = sizes, wide = sizes, wide_values = sizes;
-  slots.slots = 1, wide.head_size = 129, wide_values.value_size = 129;
-  for (const AttendSizes& other : {slots, wide, wide_values}) CHECK_FALSE(cuda::tensor_cores_attend(other, {}));
-  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {.relative_embedding = {&element, 1}}));
-  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {.relative_bias = &number}));
-  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {.span = &number}));
-  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {}, {.sum_gradient = &number}));
-  CHECK_FALSE(cuda::tensor_cores_attend(sizes, {}, {.entropy_gradient = &number}));
-  CHECK(cuda::tensor_core_weighting<bf16, MarkedRelu>);
-  CHECK_FALSE(cuda::tensor_core_weighting<float, MarkedRelu>);
-  CHECK_FALSE(cuda::tensor_core_weighting<bf16, cuda::PointwiseWeights<Relu>>);
+  const auto fits = [](auto change) {
+    AttentionProblem<float> p = Case{.sizes = sizes_of(1, 1, 128, 128)}.problem<float>();
+    p.is_bf16 = true;
+    change(p);
+    return cuda::fits_tensor_cores(p);
+  };
+  CHECK(fits([](auto&) {}));
+  CHECK_FALSE(fits([](auto& p) { p.is_bf16 = false; }));
+  CHECK_FALSE(fits([](auto& p) { p.slots = 1; }));
+  CHECK_FALSE(fits([](auto& p) { p.head_size = 129; }));
+  CHECK_FALSE(fits([](auto& p) { p.value_size = 129; }));
+  CHECK_FALSE(fits([&](auto& p) { p.relative_embedding = {&number, 1}; }));
+  CHECK_FALSE(fits([&](auto& p) { p.relative_bias = &number; }));
+  CHECK_FALSE(fits([&](auto& p) { p.span = &number; }));
+  CHECK_FALSE(fits([&](auto& p) { p.statistics_gradients.sum_gradient = &number; }));
+  CHECK_FALSE(fits([&](auto& p) { p.statistics_gradients.entropy_gradient = &number; }));
+  CHECK(cuda::tensor_core_weighting<float, MarkedRelu>);
+  CHECK_FALSE(cuda::tensor_core_weighting<double, MarkedRelu>);
+  CHECK_FALSE(cuda::tensor_core_weighting<float, cuda::PointwiseWeights<Relu>>);
 }
 
 #if defined(EMULATE_CUDA)
 bool one_sequence_is_right(int64_t width) {
-  AttendSizes sizes = sizes_of(65, 130, width, width);
+  Sizes sizes = sizes_of(65, 130, width, width);
   sizes.batch = 1;
   const Case c = whole_case(sizes, causal);
   return same_when_rounded(on_tensor_cores(c), plain(c));

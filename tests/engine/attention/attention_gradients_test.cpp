@@ -11,7 +11,7 @@ using namespace testing;
 
 // <do, o> + <dS, S> + <dH, H>
 double loss_of(const Case& c) {
-  const Results r = attend<double>(c);
+  const Results r = attention_of<double>(c);
   double loss = 0;
   const auto add = [&](const Numbers& gradient, const Numbers& x) {
     for (size_t i = 0; i < gradient.size(); ++i) loss += gradient[i] * x[i];
@@ -25,7 +25,7 @@ const char* const names[] = {"query",         "key", "value", "slot_key", "slot_
 
 // Each operand by itself, along a random direction.
 void check_slopes(const Case& c) {
-  const Results r = attend<double>(c);
+  const Results r = attention_of<double>(c);
   for (size_t n = 0; n < std::size(names); ++n) {
     const auto loss = [&](double t) {
       Case moved = c;
@@ -62,7 +62,7 @@ Case with_everything(Kind kind) {
 Numbers sums_of_keys(const Case& c) {  // of ds over a row, times scale: with a key component that is 1 everywhere
   Numbers sums;
   const auto D = static_cast<size_t>(c.sizes.head_size);
-  const Numbers dq = attend<double>(c).gradients.query;
+  const Numbers dq = attention_of<double>(c).gradients.query;
   for (size_t i = 0; i < dq.size(); i += D) sums.push_back(dq[i]);
   return sums;
 }
@@ -74,7 +74,7 @@ double largest(const Numbers& x) {
 
 }  // namespace
 
-TEST_CASE("attend: every gradient agrees with a difference quotient, also those through the statistics") {
+TEST_CASE("attention: every gradient agrees with a difference quotient, also those through the statistics") {
   for (const Kind kind : {Kind::softmax, Kind::gelu_tanh})
     for (const bool per_query : {false, true}) {
       Case c = with_everything(kind);
@@ -86,7 +86,8 @@ TEST_CASE("attend: every gradient agrees with a difference quotient, also those 
     }
 }
 
-TEST_CASE("attend: gradients through the statistics of positive pointwise weights agree with a difference quotient") {
+TEST_CASE(
+    "attention: gradients through the statistics of positive pointwise weights agree with a difference quotient") {
   Case c = with_everything(Kind::gelu_tanh);
   c.options.soft_cap = 0;
   c.fill();
@@ -96,7 +97,7 @@ TEST_CASE("attend: gradients through the statistics of positive pointwise weight
   check_slopes(c);
 }
 
-TEST_CASE("attend: the gradients of the scores of a row add up to zero for softmax, spanned and joint too") {
+TEST_CASE("attention: the gradients of the scores of a row add up to zero for softmax, spanned and joint too") {
   for (const bool spanned : {false, true})
     for (const int64_t slots : {0, 20})
       for (const Kind kind : kinds) {
@@ -121,33 +122,33 @@ TEST_CASE("attend: the gradients of the scores of a row add up to zero for softm
       }
 }
 
-TEST_CASE("attend: a span as long as the window is that window, and a span of zero shows the last R keys") {
+TEST_CASE("attention: a span as long as the window is that window, and a span of zero shows the last R keys") {
   for (const Kind kind : kinds) {
     Case window{
         .sizes = {1, 150, 150, 2, 2, 16, 16}, .options = {.scale = 0.4, .causal = true, .window = 40}, .kind = kind};
     window.fill();
     Case span = window;
     span.spanned = true, span.options.ramp = 8, span.operands.span = {40, 40};
-    Results spanned = attend<double>(span);
+    Results spanned = attention_of<double>(span);
     CHECK(spanned.gradients.span == Numbers{0, 0});
     spanned.gradients.span.clear();
-    check_equal(window, spanned, attend<double>(window), 0);
+    check_equal(window, spanned, attention_of<double>(window), 0);
 
     span.options.window = 0, span.operands.span = {0, 0};
-    const Results shortest = attend<double>(span);
+    const Results shortest = attention_of<double>(span);
     for (Numbers* x : {&span.operands.key, &span.operands.value})
       std::fill_n(x->begin(), 100 * 32, not_a_number);  // keys 0 to 99: query 107 sees 100 to 107
-    const Results dirty = attend<double>(span);
+    const Results dirty = attention_of<double>(span);
     for (size_t i = 107 * 32; i < dirty.output.size(); ++i) CHECK(dirty.output[i] == shortest.output[i]);
     if (kind != Kind::relu) CHECK(std::isnan(dirty.output[106 * 32]));  // relu may skip NaN
   }
 }
 
-TEST_CASE("attend: a span's gradient adds up over all tiles of keys that its ramp crosses") {
+TEST_CASE("attention: a span's gradient adds up over all tiles of keys that its ramp crosses") {
   for (const char* const set : instruction_sets())
     for (const Kind kind : kinds)
       for (const bool per_query : {false, true}) {
-        use_attend_instruction_set(set);
+        use_attention_instruction_set(set);
         Case c{.sizes = {.batch = 2,
                          .queries = 20,
                          .keys = 600,
@@ -161,12 +162,12 @@ TEST_CASE("attend: a span's gradient adds up over all tiles of keys that its ram
         c.fill();
         for (Numbers* x : {&c.operands.key, &c.operands.value})
           for (double& e : *x) e = std::abs(e);  // no key's share cancels that of another
-        check_equal(c, attend<double>(c), plain(c), 1e-12);
+        check_equal(c, attention_of<double>(c), plain(c), 1e-12);
       }
-  use_attend_instruction_set(instruction_sets().back());
+  use_attention_instruction_set(instruction_sets().back());
 }
 
-TEST_CASE("attend: slots without a context are softmax over the slots") {
+TEST_CASE("attention: slots without a context are softmax over the slots") {
   for (const Kind kind : kinds) {
     Case slots{.sizes = {.batch = 3,
                          .queries = 70,
@@ -183,7 +184,7 @@ TEST_CASE("attend: slots without a context are softmax over the slots") {
     keys.fill();
     keys.operands.query = slots.operands.query, keys.output_gradient = slots.output_gradient;
     keys.operands.key = slots.operands.slot_key, keys.operands.value = slots.operands.slot_value;
-    const Results a = attend<double>(slots), b = attend<double>(keys);
+    const Results a = attention_of<double>(slots), b = attention_of<double>(keys);
     CHECK(difference(a.output, b.output) <= 1e-13);
     CHECK(difference(a.gradients.query, b.gradients.query) <= 1e-13);
     CHECK(difference(a.gradients.slot_key, b.gradients.key) <= 1e-12);
@@ -191,7 +192,7 @@ TEST_CASE("attend: slots without a context are softmax over the slots") {
   }
 }
 
-TEST_CASE("attend: slots are always seen, and what they hold reaches everybody") {
+TEST_CASE("attention: slots are always seen, and what they hold reaches everybody") {
   for (const Kind kind : kinds) {
     Case c{.sizes = {.batch = 2,
                      .queries = 40,
@@ -205,10 +206,10 @@ TEST_CASE("attend: slots are always seen, and what they hold reaches everybody")
            .kind = kind};
     c.lengths = {0, 40};
     c.fill();
-    check_equal(c, attend<double>(c), plain(c), 1e-12);
+    check_equal(c, attention_of<double>(c), plain(c), 1e-12);
     std::fill_n(c.operands.key.begin(), 40 * 32, not_a_number);  // sequence 0, which sees none of its keys
     check_equal(
-        c, attend<double>(c),
+        c, attention_of<double>(c),
         [&] {
           Case clean = c;
           std::fill_n(clean.operands.key.begin(), 40 * 32, 0.);
@@ -216,26 +217,28 @@ TEST_CASE("attend: slots are always seen, and what they hold reaches everybody")
         }(),
         1e-12);
     std::fill_n(c.operands.slot_value.begin(), 1, not_a_number);
-    const Results r = attend<double>(c);
+    const Results r = attention_of<double>(c);
     for (size_t row = 0; row < 80; ++row) CHECK(std::isnan(r.output[row * 32]));
   }
 }
 
-TEST_CASE("attend: gradients that nobody wants leave the others as they are") {
+TEST_CASE("attention: gradients that nobody wants leave the others as they are") {
   Case c = with_everything(Kind::softmax);
   c.fill();
-  const Results all = attend<double>(c);
+  const Results all = attention_of<double>(c);
   StoredOperands<double> operands(c.sizes, c.operands);
-  const std::vector<double> output = all.output, log_sum = all.log_sum;
+  std::vector<double> output = all.output, log_sum = all.log_sum;
   const int64_t width = c.sizes.query_heads * c.sizes.value_size;
   Numbers bias(c.operands.relative_bias.size(), not_a_number), span(c.operands.span.size(), not_a_number),
       slots(c.operands.slot_key.size(), not_a_number);
   const int64_t slot_stride = c.sizes.key_heads * c.sizes.head_size;
-  attend_backward<double>(
-      c.sizes, c.options, {}, operands.inputs(), {output.data(), width}, log_sum.data(),
-      {c.output_gradient.data(), width},
-      {.slot_key = {slots.data(), slot_stride}, .relative_bias = bias.data(), .span = span.data()},
-      {all.positive_sum.data(), all.entropy.data(), c.sum_gradient.data(), c.entropy_gradient.data()});
+  AttentionProblem<double> p = c.problem<double>();
+  operands.give_to(p);
+  p.output = {output.data(), width}, p.log_sum = log_sum.data(), p.output_gradient = {c.output_gradient.data(), width};
+  p.statistics_gradients = {all.positive_sum.data(), all.entropy.data(), c.sum_gradient.data(),
+                            c.entropy_gradient.data()};
+  p.gradients = {.slot_key = {slots.data(), slot_stride}, .relative_bias = bias.data(), .span = span.data()};
+  attention_backward(p, {});
   CHECK(difference(bias, all.gradients.relative_bias) == 0);
   CHECK(difference(span, all.gradients.span) == 0);
   CHECK(difference(slots, all.gradients.slot_key) == 0);

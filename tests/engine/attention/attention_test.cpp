@@ -14,9 +14,9 @@ namespace {
 using namespace testing;
 
 // Every mask, alone and together, for these sizes.
-std::vector<Case> masks(const AttendSizes& s) {
+std::vector<Case> masks(const Sizes& s) {
   const int64_t offset = s.keys - s.queries;
-  const auto with = [&](AttendOptions o) { return Case{.sizes = s, .options = o}; };
+  const auto with = [&](CaseOptions o) { return Case{.sizes = s, .options = o}; };
   std::vector<Case> cases = {with({.scale = 0.3}),
                              with({.scale = 0.3, .causal = true}),
                              with({.scale = 0.3, .causal = true, .query_offset = offset}),
@@ -39,7 +39,7 @@ std::vector<Case> masks(const AttendSizes& s) {
   return cases;
 }
 
-const AttendSizes ragged[] = {
+const Sizes ragged[] = {
     {.batch = 2, .queries = 65, .keys = 65, .query_heads = 2, .key_heads = 2, .head_size = 16, .value_size = 16},
     {.batch = 1, .queries = 300, .keys = 300, .query_heads = 2, .key_heads = 1, .head_size = 32, .value_size = 16},
     {.batch = 2, .queries = 1, .keys = 150, .query_heads = 4, .key_heads = 2, .head_size = 24, .value_size = 40},
@@ -47,45 +47,45 @@ const AttendSizes ragged[] = {
 
 template <class T>
 void check_all(double tolerance) {
-  for (const AttendSizes& sizes : ragged)
+  for (const Sizes& sizes : ragged)
     for (Case& c : masks(sizes))
       for (const Kind kind : kinds) {
         c.kind = kind;
         c.fill(std::is_same_v<T, bf16>);
         const Results expected = plain(c);
         for (const char* set : instruction_sets()) {
-          use_attend_instruction_set(set);
-          check_equal(c, attend<T>(c), expected, tolerance);
+          use_attention_instruction_set(set);
+          check_equal(c, attention_of<T>(c), expected, tolerance);
         }
       }
 }
 
 }  // namespace
 
-TEST_CASE("attend agrees with a plain loop under every mask") {
+TEST_CASE("attention agrees with a plain loop under every mask") {
   SUBCASE("f64") { check_all<double>(1e-12); }
   SUBCASE("f32") { check_all<float>(6e-5); }
   SUBCASE("bf16") { check_all<bf16>(3e-2); }
 }
 
-TEST_CASE("attend gives the same bits for any number of threads") {
-  const AttendSizes few{1, 520, 391, 2, 1, 32, 48}, many{7, 70, 70, 4, 4, 16, 16};  // rounds of groups; a task per head
-  for (const AttendSizes& sizes : {few, many})
+TEST_CASE("attention gives the same bits for any number of threads") {
+  const Sizes few{1, 520, 391, 2, 1, 32, 48}, many{7, 70, 70, 4, 4, 16, 16};  // rounds of groups; a task per head
+  for (const Sizes& sizes : {few, many})
     for (const Kind kind : kinds) {
       Case c{.sizes = sizes, .options = {.scale = 0.2, .causal = true, .dropout = 0.1}, .kind = kind};
       c.fill();
       const int before = thread_count();
       set_thread_count(1);
-      const Results one = attend<float>(c);
+      const Results one = attention_of<float>(c);
       for (const int threads : {2, 3}) {
         set_thread_count(threads);
-        check_equal(c, attend<float>(c), one, 0);
+        check_equal(c, attention_of<float>(c), one, 0);
       }
       set_thread_count(before);
     }
 }
 
-TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, whatever it and the keys hold") {
+TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, whatever it and the keys hold") {
   for (const Kind kind : kinds) {
     Case c{.sizes = {2, 70, 40, 2, 2, 16, 24},
            .options = {.scale = 0.3, .causal = true, .query_offset = -1},
@@ -103,8 +103,8 @@ TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, what
     poison(c.output_gradient, c.output_gradient.size() / 2, c.output_gradient.size() / 2),
         poison(c.output_gradient, 0, 48);
     for (const char* set : instruction_sets()) {
-      use_attend_instruction_set(set);
-      const Results expected = plain(clean), dirty = attend<float>(c);
+      use_attention_instruction_set(set);
+      const Results expected = plain(clean), dirty = attention_of<float>(c);
       check_equal(c, dirty, expected, 6e-5);
       for (size_t i = 0; i < 48; ++i) CHECK(dirty.output[i] == 0);
       for (size_t i = dirty.output.size() / 2; i < dirty.output.size(); ++i) CHECK(dirty.output[i] == 0);
@@ -115,17 +115,17 @@ TEST_CASE("attend: a query that sees nothing gives zero and zero gradients, what
   }
 }
 
-TEST_CASE("attend: NaN and infinity reach only those who see them") {
+TEST_CASE("attention: NaN and infinity reach only those who see them") {
   for (const Kind kind : kinds)
     for (const double bad : {not_a_number, double{INFINITY}}) {
       Case c{.sizes = {1, 100, 100, 1, 1, 16, 16}, .options = {.scale = 0.3, .causal = true}, .kind = kind};
       for (int i = 0; i < 100; ++i) c.query_document_ids.push_back(i >= 37 && i < 80);  // document 1 in the middle of 0
       c.key_document_ids = c.query_document_ids;
       c.fill();
-      const Results clean = attend<float>(c);
+      const Results clean = attention_of<float>(c);
       for (Numbers* x : {&c.operands.query, &c.operands.key, &c.operands.value, &c.output_gradient})
         std::fill_n(x->begin() + 40 * 16, 16, bad);  // token 40
-      const Results dirty = attend<float>(c);
+      const Results dirty = attention_of<float>(c);
       const auto untouched = [&](const Numbers& a, const Numbers& b) {
         for (size_t i = 0; i < a.size(); ++i)
           if (const size_t token = i / 16; token < 37 || token >= 80) CHECK(a[i] == b[i]);
@@ -137,20 +137,20 @@ TEST_CASE("attend: NaN and infinity reach only those who see them") {
     }
 }
 
-TEST_CASE("attend: dropout keeps the mean and the share it was told to") {
+TEST_CASE("attention: dropout keeps the mean and the share it was told to") {
   Case c{.sizes = {2, 200, 300, 2, 2, 4, 1}, .options = {.scale = 0, .dropout = 0.25}};
   c.options.random_key = RandomKey{3, 4};
   c.fill();
   std::fill(c.operands.value.begin(), c.operands.value.end(), 1.);  // o_i = (number kept) / (0.75 * 300)
   double mean = 0, square = 0;
-  const Numbers output = attend<float>(c).output;
+  const Numbers output = attention_of<float>(c).output;
   for (const double o : output) mean += o / static_cast<double>(output.size());
   for (const double o : output) square += (o - mean) * (o - mean) / static_cast<double>(output.size());
   CHECK(std::abs(mean - 1) < 0.005);                         // standard error 0.0012
   CHECK(std::abs(square / (0.25 / 0.75 / 300) - 1) < 0.25);  // independent draws: their variance
 }
 
-TEST_CASE("attend: a feed-forward is attention over weights") {
+TEST_CASE("attention: a feed-forward is attention over weights") {
   const int64_t tokens = 37, width = 20, hidden = 130;
   Case c{.sizes = {1, tokens, hidden, 1, 1, width, width}, .kind = Kind::gelu_tanh};
   c.fill();
@@ -171,21 +171,21 @@ TEST_CASE("attend: a feed-forward is attention over weights") {
             dw_in[at(n, d)] += dh * f.derivative * c.operands.query[at(t, d)];
       }
     }
-  const Results r = attend<double>(c);
+  const Results r = attention_of<double>(c);
   CHECK(difference(r.output, y) <= 1e-12);
   CHECK(difference(r.gradients.query, dx) <= 1e-12);
   CHECK(difference(r.gradients.key, dw_in) <= 1e-12);
   CHECK(difference(r.gradients.value, dw_out) <= 1e-12);
 }
 
-TEST_CASE("attend: large scores, underflow and skipped tiles") {
+TEST_CASE("attention: large scores, underflow and skipped tiles") {
   Case c{.sizes = {1, 64, 300, 1, 1, 16, 16}, .options = {.scale = 40}};
   c.fill();
-  const Results r = attend<double>(c), expected = plain(c);  // scores of some hundreds
+  const Results r = attention_of<double>(c), expected = plain(c);  // scores of some hundreds
   CHECK(difference(r.output, expected.output) <= 1e-11);
   CHECK(difference(r.gradients.key, expected.gradients.key) <= 1e-10);
   CHECK(difference(r.entropy, expected.entropy) <= 1e-11);
-  const Results narrow = attend<float>(c);
+  const Results narrow = attention_of<float>(c);
   for (const double share : narrow.zero_share) CHECK(share > 0.5);
   CHECK(difference(narrow.sum, Numbers(64, 1.)) < 1e-4);  // the rounding of scores of some hundreds
 
@@ -194,56 +194,58 @@ TEST_CASE("attend: large scores, underflow and skipped tiles") {
   for (size_t i = 128 * 16; i < c.operands.key.size(); ++i)
     c.operands.key[i] = -std::abs(c.operands.key[i]);  // beyond the first tile: nothing positive
   tiles_pulled_back = 0;
-  check_equal(c, attend<double>(c), plain(c), 1e-12);
+  check_equal(c, attention_of<double>(c), plain(c), 1e-12);
   CHECK(tiles_pulled_back == 1);
 }
 
-TEST_CASE("attend: gradients that nobody wants, and empty sizes") {
+TEST_CASE("attention: gradients that nobody wants, and empty sizes") {
   Case c{.sizes = {1, 20, 30, 1, 1, 16, 16}};
   c.fill();
-  const Results all = attend<double>(c);
-  const AttendInputs<double> inputs{
-      {c.operands.query.data(), 16}, {c.operands.key.data(), 16}, {c.operands.value.data(), 16}};
+  const Results all = attention_of<double>(c);
   Numbers output(c.operands.query.size()), log_sum(20), dk(c.operands.key.size());
-  attend_forward<double>(c.sizes, {}, {}, inputs, {output.data(), 16}, log_sum.data());
-  attend_backward<double>(c.sizes, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
-                          {.key = {dk.data(), 16}});
+  const auto run = [&](AttentionProblem<double> p, const AttentionGradients<double>& gradients) {
+    p.query = {c.operands.query.data(), 16}, p.key = {c.operands.key.data(), 16},
+    p.value = {c.operands.value.data(), 16};
+    p.output = {output.data(), 16}, p.log_sum = log_sum.data();
+    if (p.queries > 0) attention_forward(p, {});
+    p.output_gradient = {c.output_gradient.data(), 16}, p.gradients = gradients;
+    attention_backward(p, {});
+  };
+  AttentionProblem<double> p = c.problem<double>();
+  run(p, {.key = {dk.data(), 16}});
   CHECK(dk == all.gradients.key);
 
   Numbers dq(c.operands.query.size(), not_a_number);
-  const AttendSizes no_keys{1, 20, 0, 1, 1, 16, 16}, no_queries{1, 0, 30, 1, 1, 16, 16};
-  attend_forward<double>(no_keys, {}, {}, inputs, {output.data(), 16}, log_sum.data());
-  attend_backward<double>(no_keys, {}, {}, inputs, {output.data(), 16}, log_sum.data(), {c.output_gradient.data(), 16},
-                          {.query = {dq.data(), 16}});
+  p.keys = 0;
+  run(p, {.query = {dq.data(), 16}});
   CHECK(output == Numbers(output.size()));
   CHECK(dq == Numbers(dq.size()));
-  attend_backward<double>(no_queries, {}, {}, inputs, {output.data(), 16}, log_sum.data(),
-                          {c.output_gradient.data(), 16}, {.key = {dk.data(), 16}});
+  p.keys = 30, p.queries = 0;
+  run(p, {.key = {dk.data(), 16}});
   CHECK(dk == Numbers(dk.size()));
 }
 
-TEST_CASE("attend: what does not fit is named") {
-  const auto error = [](AttendSizes s, AttendOptions o, int64_t stride = 64) {
-    std::vector<float> x(64 * 64);
-    return error_of([&] {
-      attend_forward<float>(s, o, {}, {{x.data(), stride}, {x.data(), 64}, {x.data(), 64}}, {x.data(), 64}, x.data());
-    });
+TEST_CASE("attention: what does not fit is named") {
+  const auto tokens = [](int64_t time, int64_t heads, int64_t size) { return Tensor::zeros({1, time, heads, size}); };
+  const auto error = [&](AttentionOptions o, const Tensor& query, int64_t key_heads = 2) {
+    const Tensor key = tokens(4, key_heads, query.size(3));
+    return error_of([&] { attention_forward({.query = query, .key = key, .value = key}, o, {}); });
   };
-  const AttendSizes good{1, 4, 4, 2, 2, 16, 16};
-  const int32_t documents[4] = {}, long_length = 5;
-  CHECK(error(good, {}) == "no error");
-  CHECK(error({1, 4, 4, 3, 2, 16, 16}, {}) == "attend: query heads (3) must be a multiple of key heads (2)");
-  CHECK(error({1, 4, 4, 2, 2, 0, 16}, {}) == "attend: head size (0) and value size (16) must be at least 1");
-  CHECK(error({1, -4, 4, 2, 2, 16, 16}, {}) == "attend: batch (1), queries (-4) and keys (4) must not be negative");
-  CHECK(error(good, {}, 31) == "attend: queries have a stride of 31; a token of 2 heads of 16 has 32 elements");
-  CHECK(error(good, {.window = -1}) == "attend: window is -1; a number of keys is needed, or 0 for none");
-  CHECK(error(good, {.dropout = 1}) == "attend: dropout is 1; a share in [0, 1) is needed");
-  CHECK(error(good, {.key_lengths = &long_length}) ==
-        "attend: length 5 of sequence 0 is outside [0, 4], the number of keys");
-  CHECK(error(good, {.key_document_ids = documents}) ==
-        "attend: documents of keys are given without those of queries; both or none are needed");
-  CHECK(error_of([] { use_attend_instruction_set("mmx"); }) ==
-        "attend: no instruction set 'mmx'; there are avx2 and avx512");
+  const Tensor good = tokens(4, 2, 16), length = Tensor::from({1}, std::vector<int32_t>{5}),
+               documents = Tensor::zeros({1, 4}, Dtype::i32);
+  CHECK(error({}, good) == "no error");
+  CHECK(error({}, tokens(4, 3, 16)) ==
+        "attention: queries (1, 4, 3, 16), keys (1, 4, 2, 16), values (1, 4, 2, 16) do not fit; they must be (batch, "
+        "time, heads, size), query heads a multiple of key heads");
+  CHECK(error({}, tokens(4, 2, 0)) == "attention: head size (0) and value size (0) must be at least 1");
+  CHECK(error({.mask = {.window = -1}}, good) == "attention: window is -1; a number of keys is needed, or 0 for none");
+  CHECK(error({.dropout = 1}, good) == "attention: dropout is 1; a share in [0, 1) is needed");
+  CHECK(error({.mask = {.lengths = length}}, good) ==
+        "attention: length 5 of sequence 0 is outside [0, 4], the number of keys");
+  CHECK(error({.mask = {.key_document_ids = documents}}, good) ==
+        "attention: documents of keys are given without those of queries; both or none are needed");
+  CHECK(error_of([] { use_attention_instruction_set("mmx"); }) ==
+        "attention: no instruction set 'mmx'; there are avx2 and avx512");
 }
 
 }  // namespace orrery

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace orrery::detail::attend {
+namespace orrery::detail::attention {
 namespace {
 
 template <class A>
@@ -29,7 +29,7 @@ double worst_ulp(double begin, double end, Vector<A> (*f)(Vector<A>), long doubl
 
 }  // namespace
 
-TEST_CASE("attend: exponential and logarithm") {
+TEST_CASE("attention: exponential and logarithm") {
   CHECK(worst_ulp<float>(-87, 0, exponential<float>, std::exp) < 1.1);
   CHECK(worst_ulp<double>(-708, 0, exponential<double>, std::exp) < 1.1);
   CHECK(worst_ulp<float>(1e-3, 0.9, logarithm<float>, std::log) < 2.5);
@@ -42,7 +42,7 @@ TEST_CASE("attend: exponential and logarithm") {
   CHECK(std::isnan(logarithm<float>(Vector<float>{} + NAN)[0]));
 }
 
-TEST_CASE("attend: hyperbolic tangent") {
+TEST_CASE("attention: hyperbolic tangent") {
   CHECK(worst_ulp<float>(-9, 9, hyperbolic_tangent<float>, std::tanh) < 3);
   CHECK(worst_ulp<double>(-20, 20, hyperbolic_tangent<double>, std::tanh) < 3);
   CHECK(worst_ulp<double>(-1e-6, 1e-6, hyperbolic_tangent<double>, std::tanh) < 3);  // no cancellation
@@ -54,4 +54,4 @@ TEST_CASE("attend: hyperbolic tangent") {
   CHECK(std::isnan(hyperbolic_tangent<float>(Vector<float>{} + NAN)[0]));
 }
 
-}  // namespace orrery::detail::attend
+}  // namespace orrery::detail::attention

@@ -32,7 +32,7 @@ class PricedSoftmax final : public Sublayer {
   static inline const Info info{
       .name = "priced_softmax", .formula = "softmax", .source = "a test", .parameters = "as softmax", .keeps = "y"};
 
-  PricedSoftmax(const Spec& spec, const AttentionOptions& options)
+  PricedSoftmax(const Spec& spec, const AttentionLayerOptions& options)
       : softmax_(make_attention(parse_spec("softmax"), options)) {
     read_settings(spec, {});
   }

@@ -14,7 +14,7 @@ using namespace orrery::nn;
 using namespace orrery::testing;
 
 TEST_CASE("naive(F) equals pointwise(F, alpha=0)") {
-  const AttentionOptions options{.width = 8, .heads = 2};
+  const AttentionLayerOptions options{.width = 8, .heads = 2};
   const Tensor x = random_tensor({2, 7, 8}, 1);
   for (const char* f : {"relu", "sigmoid", "identity"}) {
     Pass pass;
@@ -27,7 +27,7 @@ TEST_CASE("naive(F) equals pointwise(F, alpha=0)") {
 TEST_CASE("linear(identity) equals pointwise(identity, alpha=0)") {
   const Tensor x = random_tensor({2, 7, 8}, 1);
   for (const bool causal : {true, false}) {
-    const AttentionOptions options{.width = 8, .heads = 2, .causal = causal};
+    const AttentionLayerOptions options{.width = 8, .heads = 2, .causal = causal};
     Pass pass;
     const NoGrad guard;
     CHECK(largest_difference((*layer_of("linear(identity)", options))(x, pass),
@@ -57,7 +57,7 @@ TEST_CASE("causal attention with equal scores has the mean entropy ln(T!) / T, o
     const double ceiling = std::lgamma(static_cast<double>(row_count) + 1) / static_cast<double>(row_count);
     for (const char* function : {"", "sigmoid"}) {
       const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
-      const Tensor h = mean(attend({.query = q, .key = k, .value = v}, {}, f, true).entropy, {0, 2});
+      const Tensor h = mean(attention({.query = q, .key = k, .value = v}, {}, f, true).entropy, {0, 2});
       CHECK(largest_difference(h, Tensor::full({2}, ceiling, Dtype::f64)) <= 1e-12);
       CHECK(causal_entropy_ceiling(row_count) == doctest::Approx(ceiling).epsilon(1e-14));
       // heads at half of it and in full, among three of them
@@ -67,13 +67,13 @@ TEST_CASE("causal attention with equal scores has the mean entropy ln(T!) / T, o
   }
 }
 
-TEST_CASE("sum_j s_j dH/ds_j is 0 by the derivative of attend: a factor on a row's scores changes no ReLU entropy") {
+TEST_CASE("sum_j s_j dH/ds_j is 0 by the derivative of attention: a factor on a row's scores changes no ReLU entropy") {
   // s is linear in q, so <q_i, dH_i/dq_i> = sum_j s_ij dH_i/ds_ij; and softmax's is not 0
   const Tensor k = random_tensor({2, 7, 2, 5}, 2), v = random_tensor({2, 7, 2, 5}, 3);
   for (const char* function : {"relu", ""}) {
     const Tensor q = random_tensor({2, 7, 2, 5}, 1).set_requires_grad();
     const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
-    const Tensor h = attend({.query = q, .key = k, .value = v}, {}, f, true).entropy;
+    const Tensor h = attention({.query = q, .key = k, .value = v}, {}, f, true).entropy;
     backward(h, random_tensor(h.shape(), 4));
     const Tensor along = sum(q.detach() * q.grad(), {-1});
     CHECK(largest_difference(q.grad(), Tensor::zeros_like(q)) > 0.1);
@@ -106,12 +106,12 @@ TEST_CASE("persistent slots with an empty context are a softmax memory, and unde
     x.set_grad({});
     const auto slots = [&](const char* name) { return parameters.at(name).reshape(Shape{5, 1, width}); };
     const Tensor nothing = Tensor::empty({2, 0, 1, width}, Dtype::f64);
-    Tensor y = attend({.query = x.reshape(Shape{2, 7, 1, width}),
-                       .key = nothing,
-                       .value = nothing,
-                       .slot_key = slots("key"),
-                       .slot_value = slots("value")},
-                      {.causal = false})
+    Tensor y = attention({.query = x.reshape(Shape{2, 7, 1, width}),
+                          .key = nothing,
+                          .value = nothing,
+                          .slot_key = slots("key"),
+                          .slot_value = slots("value")},
+                         {.mask = {.causal = false}})
                    .output.reshape(x.shape());
     if (normalized) {  // by its formula
       const Tensor centred = y - mean(y, {-1}, true), variance = mean(centred * centred, {-1}, true);
@@ -125,7 +125,7 @@ TEST_CASE("persistent slots with an empty context are a softmax memory, and unde
 }
 
 TEST_CASE("relu_former with gamma sqrt(n / 2) = 1 is the naive attention") {
-  const AttentionOptions options{.width = 8, .heads = 2};
+  const AttentionLayerOptions options{.width = 8, .heads = 2};
   const auto former = layer_of("relu_former(length=fixed(2))", options), naive = layer_of("naive(relu)", options);
   for (const NamedParameter& p : parameters_of(*former))
     if (p.path == "log_gamma") p.parameter->value.copy_from(Tensor::zeros({2, 1}, Dtype::f64));
@@ -139,12 +139,12 @@ TEST_CASE("relu_former with gamma sqrt(n / 2) = 1 is the naive attention") {
 TEST_CASE("a factor on the scores scales relu's weights and leaves their entropy, softmax's it changes") {
   const Tensor q = random_tensor({2, 7, 2, 5}, 1), k = random_tensor({2, 7, 2, 5}, 2),
                v = random_tensor({2, 7, 2, 5}, 3);
-  const Reading r{.query = q, .key = k, .value = v};
+  const AttentionInputs r{.query = q, .key = k, .value = v};
   const auto read = [&](double scale, const std::optional<Activation>& f) {
-    return attend(r, {.scale = scale}, f, true);
+    return attention(r, {.scale = scale}, f, true);
   };
   const Activation relu("relu");
-  const Read once = read(1, relu), thrice = read(3, relu);
+  const AttentionOutput once = read(1, relu), thrice = read(3, relu);
   CHECK(largest_difference(once.output * 3.0, thrice.output) <= 1e-13);
   CHECK(largest_difference(once.entropy, thrice.entropy) <= 1e-13);
   CHECK(largest_difference(read(1, {}).entropy, read(3, {}).entropy) > 0.1);

@@ -150,7 +150,7 @@ TEST_CASE("the span penalty of a dynamic span is S times the mean over real toke
 
 TEST_CASE("the entropy margin is 0.7 ln n with n the keys that a row sees, whatever stands for the length") {
   const Leaves x;
-  const AttentionOptions options{.width = heads * size, .heads = heads};
+  const AttentionLayerOptions options{.width = heads * size, .heads = heads};
   const double by_keys = loss_of(*layer_of("relu_former", options), x, "entropy_margin_loss").item();
   CHECK(loss_of(*layer_of("relu_former(length=fixed(1000))", options), x, "entropy_margin_loss").item() ==
         doctest::Approx(by_keys).epsilon(1e-12));

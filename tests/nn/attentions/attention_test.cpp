@@ -124,13 +124,13 @@ TEST_CASE("a fully masked row gives 0 and gradient 0, whatever stands in the mas
     const Tensor q = random_tensor({1, 3, 2, 5}, 1).set_requires_grad();
     const Tensor k = Tensor::full({1, 4, 2, 5}, nan, Dtype::f64).set_requires_grad(),
                  v = Tensor::full({1, 4, 2, 5}, nan, Dtype::f64).set_requires_grad();
-    const ReadingOptions nothing{.causal = false, .lengths = whole({1}, {0})};
+    const AttentionOptions nothing{.mask = {.causal = false, .lengths = whole({1}, {0})}};
     const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
     for (const bool simple : {false, true}) {
       std::unique_ptr<SimpleOperations> guard;
       if (simple) guard = std::make_unique<SimpleOperations>();
       for (const Tensor& x : {q, k, v}) x.set_grad({});
-      const Tensor o = attend({.query = q, .key = k, .value = v}, nothing, f).output;
+      const Tensor o = attention({.query = q, .key = k, .value = v}, nothing, f).output;
       CHECK(largest_difference(o, Tensor::zeros_like(o)) == 0);
       backward(o, Tensor::full(o.shape(), 1, Dtype::f64));
       for (const Tensor& x : {q, k, v}) CHECK(largest_difference(x.grad(), Tensor::zeros_like(x)) == 0);

@@ -15,7 +15,7 @@ using namespace orrery::testing;
 
 namespace {
 
-Tensor read_heads(Sublayer& layer, const Reading& r, Pass& pass) {
+Tensor read_heads(Sublayer& layer, const AttentionInputs& r, Pass& pass) {
   return dynamic_cast<AttentionLayer&>(layer).read_heads(r, {}, pass);
 }
 
@@ -23,9 +23,9 @@ Tensor read_heads(Sublayer& layer, const Reading& r, Pass& pass) {
 
 TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
   // With values of 1, what is read is the sum of the weights: F(0) times the keys that are seen, if all scores are 0.
-  const Reading r{.query = Tensor::zeros({1, 6, 1, 4}, Dtype::f64),
-                  .key = random_tensor({1, 6, 1, 4}, 2),
-                  .value = Tensor::full({1, 6, 1, 4}, 1, Dtype::f64)};
+  const AttentionInputs r{.query = Tensor::zeros({1, 6, 1, 4}, Dtype::f64),
+                          .key = random_tensor({1, 6, 1, 4}, 2),
+                          .value = Tensor::full({1, 6, 1, 4}, 1, Dtype::f64)};
   const std::pair<const char*, double> at_zero[] = {{"sigmoid", 0.5}, {"softplus", std::log(2)}, {"exp", 1}};
   for (const auto& [function, f] : at_zero)
     for (const bool simple : {false, true}) {
@@ -34,8 +34,8 @@ TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
       CAPTURE(simple);
       std::unique_ptr<SimpleOperations> guard;
       if (simple) guard = std::make_unique<SimpleOperations>();
-      const auto sums = [&](const ReadingOptions& o) {
-        return slice(attend(r, o, Activation(name)).output, 3, 0, 1).to_vector();
+      const auto sums = [&](const AttentionMask& m) {
+        return slice(attention(r, {.mask = m}, Activation(name)).output, 3, 0, 1).to_vector();
       };
       const auto times = [factor = f](std::vector<double> n) {
         for (double& x : n) x *= factor;
@@ -55,10 +55,11 @@ TEST_CASE("a masked key gives 0, not F(0): for functions that are not 0 at 0") {
 }
 
 TEST_CASE("slots count in L: in all of its meanings but fixed") {
-  const Reading without{.query = random_tensor({1, 4, 1, 2}, 1), .key = random_tensor({1, 4, 1, 2}, 2), .value = {}};
-  Reading with = without;
+  const AttentionInputs without{
+      .query = random_tensor({1, 4, 1, 2}, 1), .key = random_tensor({1, 4, 1, 2}, 2), .value = {}};
+  AttentionInputs with = without;
   with.slot_key = random_tensor({3, 1, 2}, 4);
-  const auto lengths = [](const char* rule, const Reading& r) {
+  const auto lengths = [](const char* rule, const AttentionInputs& r) {
     const Tensor n = LengthRule("test", parse_spec(rule), true).length(r, {});
     return broadcast_to(n, {1, 4, 1, 1}).to_vector();
   };
@@ -84,9 +85,9 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
 
 TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys err by roundings of bf16 only") {
   constexpr int64_t keys = 1014;  // ln 1014 lies half-way between two bf16 numbers: a factor from it is off by 1.5 %
-  const Reading r{.query = Tensor::full({1, keys, 1, 4}, 0.5, Dtype::bf16),
-                  .key = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16),
-                  .value = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16)};
+  const AttentionInputs r{.query = Tensor::full({1, keys, 1, 4}, 0.5, Dtype::bf16),
+                          .key = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16),
+                          .value = Tensor::full({1, keys, 1, 4}, 1, Dtype::bf16)};
   CHECK(LengthRule("test", parse_spec("keys_visible"), false).length(r, {.causal = false}).to_vector() ==
         std::vector<double>(keys, keys));
   const NoGrad guard;
@@ -148,7 +149,7 @@ TEST_CASE(
 }
 
 TEST_CASE("linear: the same bits for 1, 2 and 3 threads, forward and backward, at 2 x 512 tokens of 6 heads") {
-  const AttentionOptions options{.width = 48, .heads = 6, .key_heads = 3};
+  const AttentionLayerOptions options{.width = 48, .heads = 6, .key_heads = 3};
   const Tensor x = random_tensor({2, 512, 48}, 1), dy = random_tensor({2, 512, 48}, 2);
   const int before = thread_count();
   for (const char* spec : {"linear", "linear(exp, normalize=yes, attend_to_self=no)"}) {

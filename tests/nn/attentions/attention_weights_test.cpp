@@ -39,7 +39,7 @@ TEST_CASE(
   const Tensor x = random_tensor({2, 6, 8}, 1);
   for (const std::string& spec : specs_with_weights()) {
     CAPTURE(spec);
-    const AttentionOptions options{.width = 8, .heads = 2};
+    const AttentionLayerOptions options{.width = 8, .heads = 2};
     const auto plain = layer_of(spec, options), dropping = layer_of(with_dropout(spec, "0.4"), options);
     const Tensor expected = read(*plain, x, true, 1);
     CHECK(largest_difference(read(*dropping, x, false, 1), expected) == 0);
@@ -88,7 +88,7 @@ TEST_CASE(
   for (const char* spec : {"pointwise(sigmoid)", "pointwise(relu)", "relu_former", "softmax", "sparsemax(scale=0.1)"}) {
     const std::string name = spec;
     CAPTURE(name);
-    const AttentionOptions options{.width = keys, .heads = 1, .causal = false};
+    const AttentionLayerOptions options{.width = keys, .heads = 1, .causal = false};
     const auto weights_by = [&](const std::string& text) {
       const auto layer = layer_of(text, options);
       Pass pass;
@@ -109,16 +109,17 @@ TEST_CASE(
 TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of the plain weights, fused or not") {
   const Tensor q = random_tensor({2, 7, 4, 5}, 1), k = random_tensor({2, 7, 2, 5}, 2),
                v = random_tensor({2, 7, 2, 5}, 3);
-  Reading plain{.query = q, .key = k, .value = v}, slots = plain, spanned = plain;
+  AttentionInputs plain{.query = q, .key = k, .value = v}, slots = plain, spanned = plain;
   slots.slot_key = random_tensor({3, 2, 5}, 4), slots.slot_value = random_tensor({3, 2, 5}, 5);
   spanned.span = Tensor::from({4}, {1.5, 2, 3, 9}, Dtype::f64);
   const Tensor lengths = whole({2}, {7, 3}), none = whole({2}, {0, 5});
-  const std::pair<Reading, ReadingOptions> cases[] = {{plain, {}},
-                                                      {plain, {.causal = false, .lengths = lengths}},
-                                                      {plain, {.causal = false, .lengths = none}},
-                                                      {plain, {.attend_to_self = false}},
-                                                      {slots, {.attend_to_self = false, .lengths = lengths}},
-                                                      {spanned, {.ramp = 2, .lengths = lengths}}};
+  const std::pair<AttentionInputs, AttentionOptions> cases[] = {
+      {plain, {}},
+      {plain, {.mask = {.causal = false, .lengths = lengths}}},
+      {plain, {.mask = {.causal = false, .lengths = none}}},
+      {plain, {.mask = {.attend_to_self = false}}},
+      {slots, {.mask = {.attend_to_self = false, .lengths = lengths}}},
+      {spanned, {.mask = {.lengths = lengths}, .ramp = 2}}};
   for (const char* function : {"", "relu", "sigmoid", "tanh"})
     for (size_t number = 0; number < std::size(cases); ++number)
       for (const bool simple : {false, true}) {
@@ -130,13 +131,14 @@ TEST_CASE("row statistics: sum, entropy, share of zeros and maximum are those of
         std::unique_ptr<SimpleOperations> guard;
         if (simple) guard = std::make_unique<SimpleOperations>();
         const std::optional<Activation> f = function[0] ? std::optional<Activation>(function) : std::nullopt;
-        const Read read = attend(r, o, f, true);
-        const std::vector<double> w = weights_of(r, o, f).to_vector(),
-                                  seen = broadcast_to(visibility(r, o), weights_of(r, o, f).shape()).to_vector();
+        const AttentionOutput read = attention(r, o, f, true);
+        const std::vector<double> w = attention_weights(r, o, f).to_vector(),
+                                  seen = broadcast_to(attention_mask(r, o), attention_weights(r, o, f).shape())
+                                             .to_vector();
         const size_t rows = static_cast<size_t>(read.sum.numel()), width = w.size() / rows;
         const std::vector<double> sums = read.sum.to_vector(), zeros = read.zero_share.to_vector(),
                                   largest = read.maximum.to_vector(), entropy = read.entropy.to_vector(),
-                                  plain_entropy = row_entropy(weights_of(r, o, f)).to_vector();
+                                  plain_entropy = row_entropy(attention_weights(r, o, f)).to_vector();
         for (size_t row = 0; row < rows; ++row) {
           double total = 0, zero = 0, count = 0, most = -INFINITY;
           for (size_t j = row * width; j < (row + 1) * width; ++j) {
@@ -198,12 +200,13 @@ TEST_CASE("ReLU rows can be all zero: the output is 0, gradients are 0, and the 
       y.backward();
       CHECK(largest_difference(slice(query.grad(), 2, 0, 1), Tensor::zeros({1, 6, 1, 4}, Dtype::f64)) == 0);
     }
-  const Reading r{.query = q, .key = k, .value = v};
-  const Tensor w = weights_of(r, {}, Activation("relu"));
-  CHECK(dead_row_share(w, visibility(r, {})) == doctest::Approx(0.5));
+  const AttentionInputs r{.query = q, .key = k, .value = v};
+  const Tensor w = attention_weights(r, {}, Activation("relu"));
+  CHECK(dead_row_share(w, attention_mask(r, {})) == doctest::Approx(0.5));
   CHECK(dead_row_share(w) == doctest::Approx(0.5));
-  const ReadingOptions own_hidden{.attend_to_self = false};  // query 0 sees nothing, and does not count
-  CHECK(dead_row_share(weights_of(r, own_hidden, Activation("relu")), visibility(r, own_hidden)) ==
+  const AttentionOptions own_masked{
+      .mask = {.attend_to_self = false}};  // nothing is visible to query 0, which does not count
+  CHECK(dead_row_share(attention_weights(r, own_masked, Activation("relu")), attention_mask(r, own_masked)) ==
         doctest::Approx(0.5));
-  CHECK(dead_row_share(weights_of(r, {}, {})) == 0);
+  CHECK(dead_row_share(attention_weights(r, {}, {})) == 0);
 }

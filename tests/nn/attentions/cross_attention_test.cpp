@@ -90,10 +90,10 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
   const auto layer = cross_layer("softmax(scale=0.7)", position.get()),
              plain = cross_layer("softmax(scale=0.7)", nullptr);
   const Tensor x = random_tensor({2, queries, width}, 1);
-  const Reading given{.query = random_tensor({2, queries, heads, size}, 2),
-                      .key = random_tensor({2, keys, heads, size}, 3),
-                      .value = random_tensor({2, keys, heads, size}, 4)};
-  Reading turned = given;
+  const AttentionInputs given{.query = random_tensor({2, queries, heads, size}, 2),
+                              .key = random_tensor({2, keys, heads, size}, 3),
+                              .value = random_tensor({2, keys, heads, size}, 4)};
+  AttentionInputs turned = given;
   const auto turn = [&](const Tensor& t) {  // by the definition: pair (i, i + 3) by p 10000^(-2i / 6)
     std::vector<double> numbers = t.to_vector();
     const int64_t tokens = t.size(1);
@@ -109,7 +109,7 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
     return Tensor::from(t.shape(), numbers, Dtype::f64);
   };
   turned.query = turn(given.query), turned.key = turn(given.key);
-  const auto read = [&](Sublayer& of, const Reading& r, Pass& pass) {
+  const auto read = [&](Sublayer& of, const AttentionInputs& r, Pass& pass) {
     return dynamic_cast<AttentionLayer&>(of).read_heads(r, x, pass);
   };
   const NoGrad guard;
@@ -122,7 +122,7 @@ TEST_CASE("rotary in cross attention turns queries by their places and memory ke
   cache.tokens = 1;
   Pass later;
   later.cache = &cache;
-  Reading last = given;
+  AttentionInputs last = given;
   last.query = part(given.query, 1, queries);
   CHECK(largest_difference(read(*layer, last, later), part(expected, 1, queries)) <= 1e-13);
 }

@@ -59,9 +59,9 @@ Parameter* parameter_at(Module& module, const std::string& path) {
   return nullptr;
 }
 
-Made make(const GoldenCase& test, const Spec& spec, const AttentionOptions& plain) {
+Made make(const GoldenCase& test, const Spec& spec, const AttentionLayerOptions& plain) {
   Made made;
-  AttentionOptions options = plain;
+  AttentionLayerOptions options = plain;
   if (!test.position.empty()) {
     made.position = make_position(parse_spec(test.position), {.context = 32,
                                                               .width = options.width,
@@ -116,7 +116,7 @@ void check_rule(const GoldenCase& test) {
   Cache cache;
   if (test.has("lengths")) (cross ? pass.memory_lengths : pass.lengths) = test.tensor("lengths");
   if (test.has("documents")) pass.document_ids = test.tensor("documents");
-  Reading reading{.query = q, .key = k, .value = v};
+  AttentionInputs reading{.query = q, .key = k, .value = v};
   if (cached > 0) {
     cache.tokens = cached;
     cache.entries[made.layer->path()] = {slice(k, 1, 0, cached), slice(v, 1, 0, cached)};

@@ -92,7 +92,7 @@ template <class F>
 ReadResult read(const Operands& x, const F& f) {
   const Tensor q = x.query.clone().set_requires_grad(), k = x.key.clone().set_requires_grad(),
                v = x.value.clone().set_requires_grad();
-  const Tensor y = f(Reading{.query = q, .key = k, .value = v});
+  const Tensor y = f(AttentionInputs{.query = q, .key = k, .value = v});
   backward(y, random_tensor(y.shape(), 4));
   return {y.detach(), q.grad(), k.grad(), v.grad()};
 }
@@ -146,7 +146,7 @@ void check_layers(bool simple) {
         if (!between) continue;  // gau has no such place
         check_hidden(
             mask, spec.find("persistent") != std::string::npos, key_heads,
-            [&](const Reading& r) {
+            [&](const AttentionInputs& r) {
               std::unique_ptr<SimpleOperations> guard;
               if (simple) guard = std::make_unique<SimpleOperations>();
               Pass pass = pass_of(mask);
@@ -194,14 +194,14 @@ TEST_CASE("gau: tokens that a query does not see have no influence on its output
         CHECK(largest_difference(tokens(clean, 0, i, i + 1), tokens(dirty, 0, i, i + 1)) == 0);
     // what it reads by, with gradients
     const Activation square("relu_squared");
-    check_hidden(mask, false, 2, [&](const Reading& r) {
-      return attend(r,
-                    {.causal = mask.causal,
-                     .attend_to_self = mask.attend_to_self,
-                     .lengths = pass.lengths,
-                     .query_document_ids = pass.document_ids,
-                     .key_document_ids = pass.document_ids},
-                    square)
+    check_hidden(mask, false, 2, [&](const AttentionInputs& r) {
+      return attention(r,
+                       {.mask = {.causal = mask.causal,
+                                 .attend_to_self = mask.attend_to_self,
+                                 .lengths = pass.lengths,
+                                 .query_document_ids = pass.document_ids,
+                                 .key_document_ids = pass.document_ids}},
+                       square)
           .output;
     });
   }

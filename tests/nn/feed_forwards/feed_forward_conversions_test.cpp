@@ -25,10 +25,10 @@ TEST_CASE("a dense feed-forward is attend over its own weights") {
         differentiate([&](const Tensor& q) { return dense_feed_forward(q, f, dense_in, {}, dense_out, {}); }, x, dy);
     const Result attended = differentiate(
         [&](const Tensor& q) {
-          const Reading reading{.query = q,
-                                .key = in.reshape(Shape{1, slots, 1, width}),
-                                .value = transpose(out).reshape(Shape{1, slots, 1, width})};
-          return attend(reading, {.scale = 1, .causal = false}, f).output;
+          const AttentionInputs reading{.query = q,
+                                        .key = in.reshape(Shape{1, slots, 1, width}),
+                                        .value = transpose(out).reshape(Shape{1, slots, 1, width})};
+          return attention(reading, {.mask = {.causal = false}}, f).output;
         },
         x, dy);
     CHECK(difference(dense, attended) <= exact);
@@ -46,7 +46,7 @@ TEST_CASE("the slots of a layer, attended over, give its output and every gradie
     const Layer layer = layer_of(spec, options), same = layer_of(spec, options);
     const Result by_layer = run(*layer, x, dy);
     const Result by_slots =
-        differentiate([&](const Tensor& leaf) { return attend_over_slots(leaf, slot_weights(*same)); }, x, dy);
+        differentiate([&](const Tensor& leaf) { return attention_over_slots(leaf, slot_weights(*same)); }, x, dy);
     CHECK(difference(by_layer, by_slots) <= exact);
     const auto one = parameters_of(*layer), other = parameters_of(*same);
     for (size_t i = 0; i < one.size(); ++i) {

@@ -51,8 +51,8 @@ void compare(const std::string& name, const std::vector<std::string>& inputs, co
 
 using Inputs = std::vector<Tensor>;
 
-Tensor softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const ReadingOptions& options) {
-  return attend({.query = q, .key = k, .value = v}, options).output;
+Tensor softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  return attention({.query = q, .key = k, .value = v}, options).output;
 }
 
 }  // namespace
@@ -63,8 +63,9 @@ TEST_CASE("layers agree with PyTorch, outputs and every gradient") {
   compare("linear", {"x", "weight", "bias"}, [](const Inputs& x) { return linear(x[0], x[1], x[2]); });
   compare("attention", {"q", "k", "v"},
           [](const Inputs& x) { return softmax_attention(x[0], x[1], x[2], {.scale = 0.5}); });
-  compare("attention_full", {"q", "k", "v"},
-          [](const Inputs& x) { return softmax_attention(x[0], x[1], x[2], {.scale = 0.5, .causal = false}); });
+  compare("attention_full", {"q", "k", "v"}, [](const Inputs& x) {
+    return softmax_attention(x[0], x[1], x[2], {.mask = {.causal = false}, .scale = 0.5});
+  });
   compare("feed_forward", {"x", "input", "output"},
           [](const Inputs& x) { return dense_feed_forward(x[0], Activation("gelu"), x[1], {}, x[2], {}); });
   compare("cross_entropy", {"logits", "targets"}, [](const Inputs& x) { return cross_entropy(x[0], x[1]); });
@@ -145,18 +146,18 @@ TEST_CASE("attention: lengths, documents, grouped heads, errors") {
   const Tensor q = random_tensor({2, 6, 4, 3}, 1), k = random_tensor({2, 6, 2, 3}, 2),
                v = random_tensor({2, 6, 2, 3}, 3);
   const Tensor lengths = Tensor::from({2}, std::vector<int32_t>{4, 6});
-  const Tensor o = softmax_attention(q, k, v, {.scale = 0.5, .causal = false, .lengths = lengths});
+  const Tensor o = softmax_attention(q, k, v, {.mask = {.causal = false, .lengths = lengths}, .scale = 0.5});
   const auto first = [](const Tensor& x, int64_t n) { return slice(x.slice(0, 1), 1, 0, n); };
   CHECK(largest_difference(first(o, 4), softmax_attention(first(q, 4), first(k, 4), first(v, 4),
-                                                          {.scale = 0.5, .causal = false})) <= 1e-14);
+                                                          {.mask = {.causal = false}, .scale = 0.5})) <= 1e-14);
   const Tensor documents = Tensor::from({2, 6}, std::vector<int32_t>{0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0});
-  const Tensor packed =
-      softmax_attention(q, k, v, {.scale = 0.5, .query_document_ids = documents, .key_document_ids = documents});
+  const Tensor packed = softmax_attention(
+      q, k, v, {.mask = {.query_document_ids = documents, .key_document_ids = documents}, .scale = 0.5});
   CHECK(largest_difference(first(packed, 4),
                            softmax_attention(first(q, 4), first(k, 4), first(v, 4), {.scale = 0.5})) <= 1e-14);
   CHECK_THROWS_WITH_AS(
       softmax_attention(q, k.slice(0, 1), v, {.scale = 1}),
-      "attend: queries (2, 6, 4, 3), keys (1, 6, 2, 3), values (2, 6, 2, 3) do not fit; they must be (batch, "
+      "attention: queries (2, 6, 4, 3), keys (1, 6, 2, 3), values (2, 6, 2, 3) do not fit; they must be (batch, "
       "time, heads, size), query heads a multiple of key heads",
       Error);
   CHECK_THROWS_WITH_AS(make_attention(parse_spec("softmax"), {.width = 512, .heads = 7}),

@@ -61,67 +61,28 @@ struct Statistics {
   Tensor zero_share, maximum;  // (B, H, T), without gradient
 };
 
-// The two statistics that no loss reads, by the fused loops.
-void add_shares(Statistics& s, const Reading& r, const ReadingOptions& o, const std::optional<Activation>& function) {
-  const AttendSizes sizes{.batch = r.query.size(0),
-                          .queries = r.query.size(1),
-                          .keys = r.key.size(1),
-                          .query_heads = r.query.size(2),
-                          .key_heads = r.key.size(2),
-                          .head_size = r.query.size(3),
-                          .value_size = r.value.size(3)};
-  const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
-  const AttendOptions options{.scale = o.scale,
-                              .causal = o.causal,
-                              .key_lengths = numbers(o.lengths),
-                              .query_document_ids = numbers(o.query_document_ids),
-                              .key_document_ids = numbers(o.key_document_ids)};
-  Weighting<double> weighting;
-  if (function)
-    weighting = {.values = [](const void* f, const double* x, double* w,
-                              int64_t n) { static_cast<const Activation*>(f)->values(Dtype::f64, x, w, n); },
-                 .backward = nullptr,
-                 .context = &*function,
-                 .zero_below_zero = function->info().zero_below_zero};
-  const auto tokens = [](const Tensor& t) { return Tokens<const double>{t.data<double>(), t.size(2) * t.size(3)}; };
-  const AttendInputs<double> inputs{.query = tokens(r.query), .key = tokens(r.key), .value = tokens(r.value)};
-  const Tensor output = Tensor::empty(r.query.shape().with(-1, r.value.size(3)), Dtype::f64);
-  const Tensor log_sum = Tensor::zeros(s.sum.shape(), Dtype::f64);
-  s.zero_share = Tensor::empty(s.sum.shape(), Dtype::f64), s.maximum = Tensor::empty(s.sum.shape(), Dtype::f64);
-  attend_forward<double>(sizes, options, weighting, inputs,
-                         {output.mutable_data<double>(), output.size(2) * output.size(3)},
-                         log_sum.mutable_data<double>());
-  attend_statistics<double>(
-      sizes, options, weighting, inputs, log_sum.data<double>(),
-      {.zero_share = s.zero_share.mutable_data<double>(), .maximum = s.maximum.mutable_data<double>()});
-}
-
 // The row statistics of a rule's weights, with the factor of the length where the rule has one.
 Statistics statistics_of(const GoldenCase& test, const Tensor& q, const Tensor& k, const Tensor& kappa,
                          const Tensor& rho) {
   const Spec spec = parse_spec(test.spec);
-  Reading r{.query = q, .key = k, .value = k};
+  AttentionInputs r{.query = q, .key = k, .value = k};
   if (kappa) r.slot_key = r.slot_value = transpose(kappa, 0, 1) * std::sqrt(static_cast<double>(q.size(3)));
-  ReadingOptions o{.scale = 1 / std::sqrt(static_cast<double>(q.size(3))), .causal = test.yes("causal")};
-  if (test.has("lengths")) o.lengths = o.query_lengths = test.tensor("lengths");
-  if (test.has("documents")) o.query_document_ids = o.key_document_ids = test.tensor("documents");
+  AttentionOptions o{.mask = {.causal = test.yes("causal")}, .scale = 1 / std::sqrt(static_cast<double>(q.size(3)))};
+  if (test.has("lengths")) o.mask.lengths = o.mask.query_lengths = test.tensor("lengths");
+  if (test.has("documents")) o.mask.query_document_ids = o.mask.key_document_ids = test.tensor("documents");
   std::optional<Activation> function;
   if (spec.name == "pointwise") function.emplace(spec.items.at(0).value);
   if (spec.name == "relu_former") function.emplace("relu");
-  const Read read = attend(r, o, function, true);
-  const LengthRule rule("test", parse_spec("keys_visible"), o.causal);
+  const AttentionOutput read = attention(r, o, function, true);
+  const LengthRule rule("test", parse_spec("keys_visible"), o.mask.causal);
   const auto rows = [](const Tensor& x) { return permute(x, {0, 2, 3, 1}).reshape(Shape{x.size(0), 1, x.size(1)}); };
-  const Tensor n = rows(rule.length(r, o)), log_n = rows(rule.log_length(r, o));
+  const Tensor n = rows(rule.length(r, o.mask)), log_n = rows(rule.log_length(r, o.mask));
   Tensor factor = Tensor::full({1}, 1, Dtype::f64);
   if (spec.name == "pointwise") factor = exp(log_n * (spec.items.size() > 1 ? -0.5 : -1.0));
   if (spec.name == "relu_former")
     factor = exp(-(log_n * 0.5)) * std::sqrt(2.0) / exp(rho.reshape(Shape{1, q.size(2), 1}));
-  Statistics s{read.sum * factor, read.entropy, n, real_rows(r, o), {}, {}};
-  if (!kappa) {
-    const NoGrad guard;
-    add_shares(s, r, o, function);
-    s.maximum = s.maximum * factor;
-  }
+  Statistics s{read.sum * factor, read.entropy, n, real_rows(r, o.mask), {}, {}};
+  if (!kappa) s.zero_share = read.zero_share, s.maximum = read.maximum * factor.detach();
   return s;
 }
 
@@ -175,8 +136,9 @@ void check_rows(const GoldenCase& test) {
 void check_regularizer(const GoldenCase& test) {
   const Tensor q = test.leaf("q"), k = test.leaf("k"), theta = test.leaf("theta"), t = test.leaf("temperature");
   const bool causal = test.yes("causal");
-  const Read read = attend({.query = q / t.reshape(Shape{q.size(2), 1}), .key = k, .value = k},
-                           {.scale = 1 / std::sqrt(static_cast<double>(q.size(3))), .causal = causal}, {}, true);
+  const AttentionOutput read =
+      attention({.query = q / t.reshape(Shape{q.size(2), 1}), .key = k, .value = k},
+                {.mask = {.causal = causal}, .scale = 1 / std::sqrt(static_cast<double>(q.size(3)))}, {}, true);
   const Tensor y = entropy_regularizer(read.entropy, theta, {.tolerance = test.real("margin", 0), .causal = causal}) *
                    test.real("coefficient", 1);
   CHECK(std::abs(y.item() - test.tensor("y").item()) <= 1e-12);

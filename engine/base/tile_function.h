@@ -1,0 +1,20 @@
+// A function of numbers with its backward, for tiles of operations that know no formulas: n neighbouring numbers on the
+// CPU, on the calling thread.  Results may overwrite inputs.
+#pragma once
+
+#include <cstdint>
+
+namespace orrery {
+
+template <class T>
+class TileFunction {
+ public:
+  virtual void values(const T* x, T* y, int64_t n) const = 0;  // y = F(x)
+  virtual void backward(const T* x, const T* g, T* y, T* dx,
+                        int64_t n) const = 0;  // y = F(x) unless null, dx = F'(x) g
+
+ protected:
+  ~TileFunction() = default;
+};
+
+}  // namespace orrery
