@@ -81,7 +81,7 @@ class RowRuleAttention final : public AttentionLayer {
       layer.visit(v);
     }
   };
-  static constexpr const Info& info = Rule::info;
+  static inline const Info info = Rule::info;
 
   RowRuleAttention(const Spec& spec, const AttentionOptions& options)
       : RowRuleAttention(settings_from<Settings>(spec), options) {}
