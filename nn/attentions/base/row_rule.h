@@ -105,7 +105,7 @@ template <class Rule, auto reference>
 bool register_row_rule(const std::vector<std::string>& more_specs = {}) {
   const std::string name(Rule::info.name);
   register_type<RowRuleAttention<Rule, reference>>(attentions());
-  add_attention_cases(name, {name, name + "(gate=sigmoid, qk_norm=rms, scale=1)"});
+  add_attention_cases(name, {name, name + "(gate=sigmoid, scale=1)"});
   add_attention_case("attention", name, {.spec = name + "(dropout=0.3)", .dropout = true, .cross = true});
   return add_attention_cases(name, more_specs);
 }
