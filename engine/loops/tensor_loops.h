@@ -241,7 +241,7 @@ auto to_elements(const T&... y) {
   return detail::Destinations<As, sizeof...(T)>{{&y...}};
 }
 
-// f(row, operands...) for each row of the first operand.  A row is walked over `walked` places, if given, else over all.
+// f(row, operands...) for each row of the first operand, walked over `walked` places, if given, else over all.
 template <class F, class First, class... More>
 void each_row(const char* name, int walked, const F& f, const First& first, const More&... more) {
   const Tensor& x = *first.x;

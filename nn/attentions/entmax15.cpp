@@ -64,7 +64,7 @@ Tensor reference(const Tensor& s) {
   return u * u;
 }
 
-REGISTER_ROW_RULE(Entmax15, reference);
+REGISTER_ROW_RULE(Entmax15, reference, "entmax15(qk_norm=rms, scale=1)");
 
 }  // namespace
 }  // namespace orrery::nn

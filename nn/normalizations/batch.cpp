@@ -14,7 +14,7 @@
 // Kept: x, never y; mu and r of each channel.
 #include <algorithm>
 
-#include "engine/autograd/autograd.h"
+#include "engine/autograd/parameter_gradient.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
@@ -91,17 +91,17 @@ struct BatchNorm {
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
     const RealTokens real = real_tokens(name, x, lengths);
-    const Tensor dweight = Tensor::empty_like(mean), dbias = Tensor::empty_like(mean);
-    sum_rows(name, ParameterTerms{real}, to_sums(dweight, dbias), row_of(x), row_of(dy), whole<Computed>(mean),
+    const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
+    sum_rows(name, ParameterTerms{real}, to_sums(dw.sum, db.sum), row_of(x), row_of(dy), whole<Computed>(mean),
              whole<Computed>(rstd), row_index());
     Tensor dx;
     if (saved.needs(0)) {
       dx = Tensor::empty_like(x);
       each_row(name, InputGradient{real}, row_of(x), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
-               whole<Computed>(rstd), whole<Computed>(dweight), whole<Computed>(dbias),
+               whole<Computed>(rstd), whole<Computed>(dw.sum), whole<Computed>(db.sum),
                whole<Computed>(of_x ? statistics.tokens : Tensor()), to_row(dx));
     }
-    return {dx, dweight.to(x.dtype()), dbias.to(x.dtype())};
+    return {dx, dw.done(), db.done()};
   }
 };
 

@@ -10,7 +10,7 @@
 // Kept: x, never y; mu and r of each group.
 #include <algorithm>
 
-#include "engine/autograd/autograd.h"
+#include "engine/autograd/parameter_gradient.h"
 #include "engine/base/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
@@ -155,16 +155,16 @@ struct GroupNorm {
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3], x_parts = by_part(x);
-    const Tensor dx = Tensor::empty_like(x), h = for_parts(x), hx = for_parts(x), gx = empty_computed(x, x.shape()),
-                 dweight = empty_computed(x, weight.shape()), dbias = Tensor::empty_like(dweight);
+    const Tensor dx = Tensor::empty_like(x), h = for_parts(x), hx = for_parts(x), gx = empty_computed(x, x.shape());
     const Parts p = parts(x);
     each_row(name, BackwardSums{p}, row_of(x_parts), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
              whole<Computed>(rstd), to_number(h), to_number(hx), to_row<Computed>(gx));
     const Tensor mean_h = means(x, h), mean_hx = means(x, hx);
     each_row(name, InputGradient{p}, row_of(x_parts), row_index(), whole(weight), row_of(dy), whole<Computed>(mean),
              whole<Computed>(rstd), whole<Computed>(mean_h), whole<Computed>(mean_hx), to_row(dx));
-    sum_rows(name, ParameterTerms{p.real}, to_sums(dweight, dbias), row_of(dy), row_of<Computed>(gx), row_index());
-    return {dx, dweight.to(x.dtype()), dbias.to(x.dtype())};
+    const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
+    sum_rows(name, ParameterTerms{p.real}, to_sums(dw.sum, db.sum), row_of(dy), row_of<Computed>(gx), row_index());
+    return {dx, dw.done(), db.done()};
   }
 };
 

@@ -7,7 +7,7 @@
 // Kept: x, and mu and r of each row (2 numbers a row, in the arithmetic type): xh is recomputed.
 #include <cmath>
 
-#include "engine/autograd/autograd.h"
+#include "engine/autograd/parameter_gradient.h"
 #include "engine/base/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
@@ -73,9 +73,10 @@ struct LayerNorm {
                to_row(d[0]));
     }
     if (saved.needs(1) || saved.needs(2)) {
-      d[1] = Tensor::empty_like(weight), d[2] = Tensor::empty_like(weight);
-      sum_rows(name, ParameterTerms{}, to_sums<Stored>(d[1], d[2]), row_of(x), row_of(dy), number_of(mean),
+      const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
+      sum_rows(name, ParameterTerms{}, to_sums(dw.sum, db.sum), row_of(x), row_of(dy), number_of(mean),
                number_of(rstd));
+      d[1] = dw.done(), d[2] = db.done();
     }
     return d;
   }

@@ -6,7 +6,7 @@
 // Kept: x, and r of each row (1 number a row, in the arithmetic type).
 #include <cmath>
 
-#include "engine/autograd/autograd.h"
+#include "engine/autograd/parameter_gradient.h"
 #include "engine/base/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
@@ -62,8 +62,9 @@ struct RmsNorm {
       each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(rstd), to_row(d[0]));
     }
     if (saved.needs(1)) {
-      d[1] = Tensor::empty_like(weight);
-      sum_rows(name, WeightTerm{}, to_sums<Stored>(d[1]), row_of(x), row_of(dy), number_of(rstd));
+      const ParameterGradient dw(saved, 1, weight);
+      sum_rows(name, WeightTerm{}, to_sums(dw.sum), row_of(x), row_of(dy), number_of(rstd));
+      d[1] = dw.done();
     }
     return d;
   }

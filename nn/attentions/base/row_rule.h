@@ -81,7 +81,7 @@ class RowRuleAttention final : public AttentionLayer {
       layer.visit(v);
     }
   };
-  static constexpr const Info& info = Rule::info;
+  static inline const Info info = Rule::info;
 
   RowRuleAttention(const Spec& spec, const AttentionLayerOptions& options)
       : RowRuleAttention(settings_from<Settings>(spec), options) {}
@@ -107,7 +107,7 @@ template <class Rule, auto reference>
 bool register_row_rule(const std::vector<std::string>& more_specs = {}) {
   const std::string name(Rule::info.name);
   register_type<RowRuleAttention<Rule, reference>>(attentions());
-  add_attention_cases(name, {name, name + "(gate=sigmoid, qk_norm=rms, scale=1)"});
+  add_attention_cases(name, {name, name + "(gate=sigmoid, scale=1)"});
   add_attention_case("attention", name, {.spec = name + "(dropout=0.3)", .dropout = true, .cross = true});
   return add_attention_cases(name, more_specs);
 }

@@ -1,10 +1,9 @@
 // ScaleNorm: every token divided by its length, with one learned length for all.  Nguyen and Salazar 2019,
 // arXiv:1910.05895.
 //   y = g x r,   r = 1 / sqrt(sum x^2 + epsilon)       over C channels; g one number, from sqrt(C) or as set
-// With u = x r and h = dy, and dr = -r^3 <x, dx>:
+// With u = x r and h = dy, and dr = -r^3 <x, dx>, x and r of each row being kept:
 //   dx = g r (h - u <u, h>),   dg = sum over rows of <u, h>
-// Kept: x, and r of each row.
-#include "engine/autograd/autograd.h"
+#include "engine/autograd/parameter_gradient.h"
 #include "engine/base/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
@@ -44,9 +43,11 @@ struct ScaleNorm {
     return y;
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &g = saved[1], &r = saved[2], dx = Tensor::empty_like(x), dg = Tensor::empty_like(r);
-    each_row(name, Backward{}, row_of(x), whole(g), row_of(dy), number_of(r), to_row(dx), to_number(dg));
-    return {dx, sum(dg).reshape(g.shape()).to(g.dtype())};
+    const Tensor &x = saved[0], &g = saved[1], &r = saved[2], dx = Tensor::empty_like(x), along = Tensor::empty_like(r);
+    each_row(name, Backward{}, row_of(x), whole(g), row_of(dy), number_of(r), to_row(dx), to_number(along));
+    const ParameterGradient dg(saved, 1, g);
+    dg.sum.copy_from(sum(along).reshape(g.shape()));
+    return {dx, dg.done()};
   }
 };
 

@@ -1,0 +1,94 @@
+// The loops over tensors: what a formula is handed of each operand, and what is refused.
+#include <doctest/doctest.h>
+
+#include "engine/loops/tensor_loops.h"
+#include "tests/support/errors.h"
+
+using namespace orrery;
+using orrery::testing::error_of;
+
+namespace {
+
+struct Normal {  // y = w (x - mean) + r, and the mean; two copies of y, of which one may be absent
+  template <class Row, class T, class A>
+  HOST_DEVICE void operator()(Row row, In<T> x, int64_t r, In<T> w, In<double> none, A factor, Out<T> y, Out<bf16> copy,
+                              A& mean) const {
+    const A m = row.sum([&](int i) { return x[i]; }) / static_cast<A>(row.n);
+    row.each([&](int i) {
+      y[i] = w[i] * (x[i] - m) * factor + static_cast<A>(r);
+      if (copy) copy[i] = static_cast<float>(y[i]);
+    });
+    row.once([&] { mean = none ? A(-1) : m; });
+  }
+};
+struct Weighted {  // x w_column m_row, and the row
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A x, A w, A m, int64_t r) const {
+    return {{x * w * m, static_cast<A>(r)}};
+  }
+};
+struct Square {
+  template <class A>
+  HOST_DEVICE double operator()(A x) const {
+    return static_cast<double>(x) * static_cast<double>(x);
+  }
+};
+struct Shifted {
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A x, A y, In<A> shift) const {
+    return {{x + shift[0], x * y}};
+  }
+};
+
+using Numbers = std::vector<double>;
+
+}  // namespace
+
+TEST_CASE("a formula of rows is handed rows, whole tensors, numbers and the row's index, in every dtype") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+    const Tensor x = Tensor::from(Shape{2, 3}, {1, 2, 6, -4, 0, 1}, dtype),
+                 w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
+    const Tensor factor = Tensor::from(Shape{2}, {1, 0.5}, arithmetic_dtype(dtype)), y = Tensor::empty_like(x),
+                 mean = empty_computed(x, Shape{2}), copy = Tensor::empty(x.shape(), Dtype::bf16);
+    CHECK(mean.dtype() == (dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32));
+    for (const Tensor& written : {copy, Tensor()})
+      each_row("test", Normal{}, row_of(x), row_index(), whole(w), whole<double>(Tensor()), number_of(factor),
+               to_row(y), to_row_if<bf16>(written), to_number(mean));
+    CHECK(mean.to_vector() == Numbers{3, -1});
+    CHECK(y.to_vector() == Numbers{-2, -2, -3, -0.5, 2, 0});
+    CHECK(copy.to_vector() == y.to_vector());
+  }
+}
+
+TEST_CASE("sums of columns and of all elements are handed elements; a map's formula also what all share") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+    const Tensor x = Tensor::from(Shape{2, 3}, {1, 2, 6, -4, 0, 1}, dtype),
+                 w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
+    const Tensor m = Tensor::from(Shape{2}, {1, 2}, arithmetic_dtype(dtype)), a = empty_computed(x, Shape{3}),
+                 b = Tensor::empty_like(a), total = Tensor::empty(Shape{}, Dtype::f64);
+    sum_rows("test", Weighted{}, to_sums(a, b), row_of(x), whole(w), number_of(m), row_index());
+    CHECK(a.to_vector() == Numbers{-7, 4, -8});
+    CHECK(b.to_vector() == Numbers{1, 1, 1});
+    sum_elements("test", Square{}, to_sums<double>(total), row_of(x));
+    CHECK(total.item() == 58);
+    const Tensor shifted = Tensor::empty_like(x), product = Tensor::empty_like(x);
+    each_element("test", Shifted{}, to_elements(shifted, product), row_of(x), row_of(x), whole<Computed>(m));
+    CHECK(shifted.to_vector() == Numbers{2, 3, 7, -3, 1, 2});
+    CHECK(product.to_vector() == Numbers{1, 4, 36, 16, 0, 1});
+  }
+}
+
+TEST_CASE("operands that do not fit the first one are refused with a sentence") {
+  const Tensor x = Tensor::zeros(Shape{2, 3}), other = Tensor::zeros(Shape{2, 4}), one = Tensor::zeros(Shape{1});
+  const auto rows_of = [&](const Tensor& w, const Tensor& factor) {
+    return error_of([&] {
+      each_row("test", Normal{}, row_of(x), row_index(), whole(x), whole<double>(Tensor()), number_of(factor),
+               to_row(w), to_row_if<bf16>(Tensor()), to_number(Tensor::zeros(Shape{2})));
+    });
+  };
+  CHECK(rows_of(other, Tensor::zeros(Shape{2})) == "test: an operand of shape (2, 4) for 2 rows of 3");
+  CHECK(rows_of(x, one) == "test: numbers of shape (1) for 2 rows; each has one");
+  CHECK(rows_of(Tensor(), Tensor::zeros(Shape{2})) == "test: an operand is undefined");
+  CHECK(error_of([&] { sum_elements("test", Square{}, to_sums<double>(other), row_of(x)); }) ==
+        "test: a result of shape (2, 4) on cpu for 1 numbers on cpu");
+}
