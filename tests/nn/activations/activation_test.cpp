@@ -421,7 +421,7 @@ TEST_CASE("an activation's spec reads back as the same activation") {
 }
 
 TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
-  const std::string names = join(activation_names()), all = join(detail::activations().names());
+  const std::string names = join(activation_names()), all = join(nn::detail::activations().names());
   CHECK_THROWS_WITH_AS(Activation("swosh"),
                        ("activation: no 'swosh'; did you mean 'swish' (silu)? there are " + all).c_str(), Error);
   CHECK_THROWS_WITH_AS(Activation("relu(2)"), "relu: takes no settings, not '2'", Error);

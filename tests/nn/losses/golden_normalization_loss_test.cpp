@@ -79,9 +79,9 @@ void add_shares(Statistics& s, const Reading& r, const ReadingOptions& o, const 
   Weighting<double> weighting;
   if (function)
     weighting = {.values = [](const void* f, const double* x, double* w,
-                              int64_t n) { static_cast<const Activation*>(f)->values(Dtype::f64, x, w, n); },
+                              int64_t n) { static_cast<const TileRole<double>*>(f)->values(x, w, n); },
                  .backward = nullptr,
-                 .context = &*function,
+                 .context = &function->role<TileRole<double>>(),
                  .zero_below_zero = function->info().zero_below_zero};
   const auto tokens = [](const Tensor& t) { return Tokens<const double>{t.data<double>(), t.size(2) * t.size(3)}; };
   const AttendInputs<double> inputs{.query = tokens(r.query), .key = tokens(r.key), .value = tokens(r.value)};
