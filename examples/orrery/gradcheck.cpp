@@ -10,6 +10,7 @@
 #include "examples/orrery/pointwise_check.h"
 #include "examples/orrery/table.h"
 #include "models/catalogue.h"
+#include "nn/activations/base/facts.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::program {
@@ -90,7 +91,9 @@ void check_activation(const Name& n, Totals& totals) {
     table.add({row.input, std::to_string(row.elements), scientific(row.against_dual), scientific(row.against_quotient),
                "x = " + fixed(row.worst_x, 4), full(row.worst_explicit), full(row.worst_quotient)});
   }
-  report(n.family + " " + n.name + ", point by point", passed, table, n.name, totals);
+  const std::vector<std::string> facts = nn::false_facts(nn::Activation::any(n.name));
+  report(n.family + " " + n.name + ", point by point", passed && facts.empty(), table, n.name, totals);
+  for (const std::string& fact : facts) std::cout << "  false: " << fact << "\n";
 }
 
 std::string place(const Shape& shape, int64_t element) {  // (2, 5): the indices of an element

@@ -57,12 +57,22 @@ struct DynamicNorm {
       reduce(x.device(), 1, x.size(-1), 1, ByChannel<T>{{sums[2].data<T>()}, {sums[3].data<T>()}},
              Outputs<double, 2>{{dalpha.mutable_data<double>(), dshift.mutable_data<double>()}});
     });
-    Gradients<5> d{dx, dalpha, dshift, sums[0], sums[1]};
-    for (int i = 1; i < 5; ++i) {
-      Tensor& gradient = d[static_cast<size_t>(i)];
-      gradient = saved.needs(i) ? gradient.to(x.dtype()) : Tensor();
-    }
+    Gradients<5> d{dx};
+    const std::array<Tensor, 4> all = {dalpha, dshift, sums[0], sums[1]};
+    for (int i = 1; i < 5; ++i)
+      if (saved.needs(i))
+        d[static_cast<size_t>(i)] = handed_on(saved, i, all[static_cast<size_t>(i - 1)].to(arithmetic), x.dtype());
     return d;
+  }
+  // A parameter's gradient, where it is gathered: in f32, whatever the dtype of the parameter.
+  static Tensor handed_on(const Saved& saved, int input, const Tensor& gradient, Dtype dtype) {
+    const Saved::Place place = saved.place(input, gradient.shape(), gradient.dtype(), gradient.device());
+    if (!place.at_home) return gradient.to(dtype);
+    if (place.accumulate)
+      add_in_place(place.gradient, gradient);
+    else
+      place.gradient.copy_from(gradient);
+    return place.gradient;
   }
 };
 

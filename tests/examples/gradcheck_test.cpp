@@ -62,11 +62,27 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
   CHECK(without.code == 1);
   CHECK(contains(without.out, "loss without_case: FAILED, it has no gradient case"));
 
+  for (const auto& [name, sentence] : std::vector<std::pair<std::string, std::string>>{
+           {"false_zero", "zero_below_zero: stated is F(x) = 0 for x <= 0, but F(-1.25) = -0.278"},
+           {"false_limits", "limits: stated is -1, but F(-10000) = "},
+           {"false_kink", "kinks: stated is 1, but F', F'' and F''' pass it without a jump"},
+           {"hidden_kink", "kinks: none is stated at 0.2999999999999"},
+           {"false_from_output", "derivative_from_output: stated is 0, but F'(-12) = -"},
+           {"false_default",
+            "constants: the default is out of its range: false_default: slope: 2 must be at most 1"}}) {
+    const Outcome outcome = gradcheck(name);
+    CHECK(outcome.code == 1);
+    CHECK_MESSAGE(contains(outcome.out, "activation " + name + ", point by point: FAILED"), outcome.out);
+    CHECK_MESSAGE(contains(outcome.out, sentence), outcome.out);
+  }
   CHECK(gradcheck("silu").code == 0);
   const Outcome all = gradcheck("--all");
   CHECK(all.code == 1);
-  CHECK(contains(all.out, "FAILED: wrong_gelu, without_case, wrong_square\n"));
-  CHECK(last_line(all.out).ends_with("3 failed"));
+  CHECK(contains(
+      all.out,
+      "FAILED: false_default, false_from_output, false_kink, false_limits, false_zero, hidden_kink, wrong_gelu, "
+      "without_case, wrong_square\n"));
+  CHECK(last_line(all.out).ends_with("9 failed"));
 }
 
 TEST_CASE("list: every registered name with formula and source") {

@@ -144,12 +144,26 @@ TEST_CASE("try exits 1 and names the check if a derivative is wrong") {
   CHECK(contains(tried.out, "FAILED: gradcheck of wrong_bump"));
 }
 
+TEST_CASE("try exits 1 and tells a fact that is false, though every derivative is right") {
+  const Folder folder;
+  std::string text = activation("false_bump", right_slope);
+  text.replace(text.find(".limits"), 7, ".zero_below_zero = true, .limits");
+  const Outcome tried = run_orrery({"try", folder.write("f.cpp", text), "--out=" + (folder / "plugins"), "--steps=0"});
+  CHECK(tried.code == 1);
+  CHECK_MESSAGE(
+      contains(tried.out, "false: false_bump: zero_below_zero: stated is F(x) = 0 for x <= 0, but F(-1) = -0.5"),
+      tried.out);
+  CHECK(contains(tried.out, "FAILED: gradcheck of false_bump"));
+}
+
 TEST_CASE("try exits 1 and names the training that fails, though every derivative is right") {
   const Folder folder;
   // x in f64, in which gradcheck works; in f32, in which models train, 10^60 is infinite and this is not a number.
   std::string narrow = activation("narrow", "d / d");
   const std::string formula = "return x / (1 + x * x)";
   narrow.replace(narrow.find(formula), formula.size(), "const T b = T(1e30); return x * b * b / (b * b)");
+  const std::string limits = "{0, 0}", infinity = "orrery::nn::ActivationInfo::infinity";
+  narrow.replace(narrow.find(limits), limits.size(), "{-" + infinity + ", " + infinity + "}");
   const Outcome tried =
       run_orrery({"try", folder.write("narrow.cpp", narrow), "--out=" + (folder / "plugins"), "--steps=12"});
   INFO(tried.out, tried.err);

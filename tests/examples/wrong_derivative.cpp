@@ -1,5 +1,6 @@
-// The program's gradcheck with three things registered that it must refuse: an activation whose slope is wrong, a
-// normalization's case whose gradient is wrong, and a name that has no case at all.
+// The program's gradcheck with things registered that it must refuse: an activation whose slope is wrong, a
+// normalization's case whose gradient is wrong, a name that has no case at all, and activations that are right but for
+// one fact that their info states.
 #include <iostream>
 
 #include "engine/autograd/autograd.h"
@@ -26,6 +27,76 @@ struct WrongGelu {  // the erf form forward, the slope of the tanh approximation
   }
 };
 REGISTER_ACTIVATION(WrongGelu);
+
+// x s with its slope, s = sigmoid(x): what the following ones state of it is false.
+struct Silu {
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x * scalar::sigmoid(x);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    const T s = scalar::sigmoid(x);
+    return s * (1 + x * (1 - s));
+  }
+};
+struct FalseZero : Silu {  // attention would skip what is below zero
+  static inline const ActivationInfo info{.name = "false_zero",
+                                          .formula = "x s",
+                                          .source = "none",
+                                          .zero_below_zero = true,
+                                          .limits = {0, ActivationInfo::infinity}};
+};
+REGISTER_ACTIVATION(FalseZero);
+struct FalseLimits : Silu {
+  static inline const ActivationInfo info{
+      .name = "false_limits", .formula = "x s", .source = "none", .limits = {-1, ActivationInfo::infinity}};
+};
+REGISTER_ACTIVATION(FalseLimits);
+struct FalseKink : Silu {  // a wrong slope could hide there
+  static inline const ActivationInfo info{
+      .name = "false_kink", .formula = "x s", .source = "none", .kinks = {1}, .limits = {0, ActivationInfo::infinity}};
+};
+REGISTER_ACTIVATION(FalseKink);
+struct HiddenKink {
+  static inline const ActivationInfo info{
+      .name = "hidden_kink", .formula = "max(x - 0.3, 0)", .source = "none", .limits = {0, ActivationInfo::infinity}};
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x < T(0.3) ? T(0) : x - T(0.3);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return x > T(0.3) ? T(1) : T(0);
+  }
+};
+REGISTER_ACTIVATION(HiddenKink);
+struct FalseFromOutput : Silu {  // silu falls before it rises: its output does not tell where x is
+  static inline const ActivationInfo info{
+      .name = "false_from_output", .formula = "x s", .source = "none", .limits = {0, ActivationInfo::infinity}};
+  template <class T>
+  HOST_DEVICE T derivative_from_output(T y) const {
+    return y > 0 ? T(1) : T(0);
+  }
+};
+REGISTER_ACTIVATION(FalseFromOutput);
+struct FalseDefault {
+  static inline const ActivationInfo info{.name = "false_default",
+                                          .formula = "slope x",
+                                          .source = "none",
+                                          .constants = {{"slope", 2, between(0, 1)}},
+                                          .limits = {-ActivationInfo::infinity, ActivationInfo::infinity}};
+  double slope = 2;
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return T(slope) * x;
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T) const {
+    return T(slope);
+  }
+};
+REGISTER_ACTIVATION(FalseDefault);
 
 struct WrongSquare {
   static constexpr const char* name = "wrong_square";

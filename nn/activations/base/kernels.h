@@ -46,17 +46,20 @@ struct RolesOf<F> {
   static constexpr int parameters = F::parameters;
 };
 
+template <class F>
+struct FormulaOf {  // a static member, because nvcc knows no pointer to a function template here
+  static std::unique_ptr<const Formula> make(const double* constants) {
+    return std::make_unique<const typename RolesOf<F>::Type>(with_constants<F>(constants));
+  }
+};
+
 }  // namespace detail
 
 template <class F>
 requires PlainFormula<F> || LearnedFormula<F>
 bool add_activation() {  // true, so that a static object can hold the result
-  return detail::add_activation(
-      {F::info.name, &F::info,
-       [](const double* constants) -> std::unique_ptr<const detail::Formula> {
-         return std::make_unique<const typename detail::RolesOf<F>::Type>(detail::with_constants<F>(constants));
-       }},
-      {sizeof(F), detail::RolesOf<F>::parameters});
+  const detail::ActivationEntry entry{F::info.name, &F::info, detail::FormulaOf<F>::make};
+  return detail::add_activation(entry, {sizeof(F), detail::RolesOf<F>::parameters});
 }
 
 #define REGISTER_ACTIVATION(Type) \

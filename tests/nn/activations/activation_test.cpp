@@ -13,6 +13,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/gradient_check.h"
 #include "engine/ops/ops.h"
+#include "nn/activations/base/facts.h"
 #include "nn/base/gradient_case.h"
 #include "tests/support/random_tensors.h"
 
@@ -205,6 +206,15 @@ TEST_CASE("every activation: the slope from the output agrees with the slope fro
     CHECK(worst.error <= 1e-13);
   }
   CHECK(with >= 10);
+}
+
+TEST_CASE("every activation: what its info states is true, with other constants too") {
+  std::vector<Activation> all = every_activation();
+  for (const std::string& name : every_learned_activation()) all.push_back(Activation::any(name));
+  for (const Activation& f : all) {
+    INFO(f.spec());
+    CHECK(join(false_facts(f)) == "");
+  }
 }
 
 TEST_CASE("every activation: far out it is finite or at its limit, and NaN stays NaN") {
@@ -421,7 +431,7 @@ TEST_CASE("an activation's spec reads back as the same activation") {
 }
 
 TEST_CASE("a mistake in an activation's spec is answered with a sentence") {
-  const std::string names = join(activation_names()), all = join(detail::activations().names());
+  const std::string names = join(activation_names()), all = join(nn::detail::activations().names());
   CHECK_THROWS_WITH_AS(Activation("swosh"),
                        ("activation: no 'swosh'; did you mean 'swish' (silu)? there are " + all).c_str(), Error);
   CHECK_THROWS_WITH_AS(Activation("relu(2)"), "relu: takes no settings, not '2'", Error);

@@ -244,8 +244,9 @@ TEST_CASE("settings of feed-forwards are checked at construction") {
   CHECK(error("persistent(heads=2)") == "persistent: heads (2) must divide width (5)");
   CHECK(error("persistent(heads=0)") == "persistent: heads: 0 must be at least 1");
   CHECK(error("persistent(dropout=1)") == "persistent: dropout: 1 must be below 1");
+  CHECK(error("dense(d_ff=3)") == "dense(d_ff=3): d_ff=3 is an option of memory, not of dense; dense takes activation");
   CHECK(error("dense(slots=3)") ==
-        "dense(slots=3): slots=3 is an option of memory, persistent, not of dense; dense takes activation");
+        "dense(slots=3): slots=3 is an option of persistent, not of dense; dense takes activation");
   CHECK(error("gated(swosh)").starts_with("gated(swosh): activation: no 'swosh'; did you mean 'swish' (silu)?"));
   CHECK(error("gated(silu, three_thirds=yes)") == "gated: unknown key 'three_thirds'; did you mean 'two_thirds'?");
   CHECK(error("none(3)") == "none: takes no settings, not '3'");

@@ -1,0 +1,148 @@
+#include "nn/activations/base/facts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/check.h"
+
+namespace orrery::nn {
+namespace {
+
+class Facts {
+ public:
+  explicit Facts(const Activation& f) : f_(f), info_(f.info()), p_(f.initial_parameters()) {
+    for (int i = 0; i <= 384; ++i) grid_.push_back(-12 + i / 16.0);
+  }
+  std::vector<std::string> all_false() {
+    for (size_t k = 0; k < p_.size(); ++k)
+      if (!std::isfinite(p_[k]))
+        found_.push_back(text(info_.name, ": ", info_.positive ? "positive" : "parameters", ": ", info_.parameters[k],
+                              " starts at p = ", p_[k],
+                              info_.positive ? ", which is where softplus(p) is not positive" : ""));
+    if (!found_.empty()) return found_;
+    zero_below_zero();
+    derivative_from_output();
+    constants();
+    if (!has_defaults()) return found_;
+    limits();
+    stated_kinks();
+    unstated_kinks();
+    return found_;
+  }
+
+ private:
+  double value(double x) const { return f_.value(x, p_); }
+  double slope(double x) const { return f_.derivative(x, p_); }
+  template <class Stated>
+  void tell(const char* fact, const Stated& stated, double x, double found, const char* what = "F") {
+    found_.push_back(text(info_.name, ": ", fact, ": stated is ", stated, ", but ", what, "(", print_number(x),
+                          ") = ", print_number(found)));
+  }
+  bool has_defaults() const {
+    for (size_t i = 0; i < info_.constants.size(); ++i)
+      if (f_.constants()[i] != info_.constants[i].value) return false;
+    return true;
+  }
+
+  void zero_below_zero() {
+    if (!info_.zero_below_zero) return;
+    std::vector<double> points = {-1e4, -1e-12};
+    for (const double x : grid_)
+      if (x <= 0) points.push_back(x);
+    const auto largest = [&](const auto& f) {
+      return *std::max_element(points.begin(), points.end(),
+                               [&](double a, double b) { return std::abs(f(a)) < std::abs(f(b)); });
+    };
+    const double x = largest([&](double at) { return value(at); }), y = largest([&](double at) { return slope(at); });
+    if (value(x) != 0) return tell("zero_below_zero", "F(x) = 0 for x <= 0", x, value(x));
+    if (slope(y) != 0) tell("zero_below_zero", "F'(x) = 0 for x <= 0", y, slope(y), "F'");
+  }
+  void derivative_from_output() {
+    if (!f_.has_derivative_from_output()) return;
+    std::vector<double> points = grid_;
+    points.insert(points.end(), info_.kinks.begin(), info_.kinks.end());
+    for (const double x : points) {
+      const double stated = f_.derivative_from_output(value(x)), found = slope(x);
+      if (std::abs(stated - found) <= 1e-13 * std::max(1.0, std::abs(found))) continue;
+      return tell("derivative_from_output", print_number(stated), x, found, "F'");
+    }
+  }
+  void constants() {
+    for (const ActivationConstant& constant : info_.constants) {
+      Spec spec{std::string(info_.name), {{std::string(constant.name), {print_number(constant.value), {}}}}};
+      try {
+        Activation::any(spec);
+      } catch (const Error& error) {
+        found_.push_back(text("constants: the default is out of its range: ", error.what()));
+      }
+    }
+  }
+  void limits() {
+    for (const double end : {-1e4, 1e4}) {
+      const double limit = info_.limits[end > 0 ? 1 : 0], y = value(end);
+      if (std::isfinite(limit) && !(std::abs(y - limit) < 1e-3)) tell("limits", print_number(limit), end, y);
+      if (std::isinf(limit) && !(std::abs(y) > 90 && std::signbit(y) == std::signbit(limit)))
+        tell("limits", limit > 0 ? "inf" : "-inf", end, y);
+      if (!std::isnan(limit)) continue;
+      bool moves = false;
+      for (int i = 1; i <= 10; ++i) moves = moves || std::abs(value(end + i * 0.9) - y) > 1e-6;
+      if (!moves) tell("limits", "none", end, y);
+    }
+  }
+
+  // A jump of F', F'' or F''' at x, from three slopes on either side.
+  bool jumps(double x) const {
+    constexpr double h = 1e-3, close = 1e-9;
+    const auto side = [&](double sign) {
+      return std::array{slope(x + sign * close), slope(x + sign * (close + h)), slope(x + sign * (close + 2 * h))};
+    };
+    const auto left = side(-1), right = side(1);
+    const double scale = std::max({1.0, std::abs(left[0]), std::abs(right[0])});
+    const auto second = [&](const auto& s, double sign) { return sign * (4 * s[1] - s[2] - 3 * s[0]) / (2 * h); };
+    const auto third = [&](const auto& s) { return (s[0] - 2 * s[1] + s[2]) / (h * h); };
+    return std::abs(left[0] - right[0]) > 1e-6 * scale ||
+           std::abs(second(left, -1) - second(right, 1)) > 1e-3 * scale ||
+           std::abs(third(left) - third(right)) > 0.1 * scale;
+  }
+  void stated_kinks() {
+    for (const double kink : info_.kinks) {
+      constexpr double h = 1e-6;
+      const double left = (value(kink) - value(kink - h)) / h, right = (value(kink + h) - value(kink)) / h,
+                   stated = slope(kink);
+      if (!(stated >= std::min(left, right) - 1e-5 && stated <= std::max(left, right) + 1e-5))
+        found_.push_back(text(info_.name, ": kinks: the slope at ", print_number(kink), " is stated as ",
+                              print_number(stated), ", outside of the one-sided slopes ", print_number(left), " and ",
+                              print_number(right)));
+      else if (!jumps(kink))
+        found_.push_back(text(info_.name, ": kinks: stated is ", print_number(kink),
+                              ", but F', F'' and F''' pass it without a jump; leave it out, because no difference "
+                              "quotient is looked at near a kink"));
+    }
+  }
+  // Where F' jumps although no kink is stated: every interval is halved towards its larger difference.
+  void unstated_kinks() {
+    for (size_t i = 0; i + 1 < grid_.size(); ++i) {
+      double a = grid_[i], b = grid_[i + 1];
+      for (int halvings = 0; halvings < 40; ++halvings) {
+        const double middle = (a + b) / 2;
+        (std::abs(slope(middle) - slope(a)) > std::abs(slope(b) - slope(middle)) ? b : a) = middle;
+      }
+      const double jump = std::abs(slope(b) - slope(a));
+      const auto near = [&](double kink) { return std::abs(kink - a) < 1e-6; };
+      if (jump > 1e-6 * std::max(1.0, std::abs(slope(a))) && std::none_of(info_.kinks.begin(), info_.kinks.end(), near))
+        return found_.push_back(text(info_.name, ": kinks: none is stated at ", print_number(a), ", but F' jumps from ",
+                                     print_number(slope(a)), " to ", print_number(slope(b)), " there"));
+    }
+  }
+
+  const Activation& f_;
+  const ActivationInfo& info_;
+  std::vector<double> p_, grid_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> false_facts(const Activation& f) { return Facts(f).all_false(); }
+
+}  // namespace orrery::nn
