@@ -89,7 +89,7 @@ void in_a_layer() {
   const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .d_ff = 32});
   nn::initialize(*layer, 1);
   nn::FlatParameters parameters(*layer);
-  const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0)"), parameters);
+  const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   const Tensor x = Tensor::empty(Shape{rows, width});
   nn::fill(x, nn::normal(1), RandomKey{7, 0});
   const std::vector<Tensor> halves = split(x, 2, -1);

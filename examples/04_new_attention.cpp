@@ -130,7 +130,7 @@ void in_a_layer() {
   const auto layer = nn::make_attention(parse_spec("taylor(scale=1)"), {.width = width, .heads = 2, .std = 0.3});
   nn::initialize(*layer, 1);
   nn::FlatParameters parameters(*layer);
-  const auto optimizer = nn::make_optimizer(parse_spec("adamw(decay=0)"), parameters);
+  const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   // Half of the channels say what a token is, the others where it stands.
   const Tensor content = Tensor::empty(Shape{batch, time, width / 2}), place = Tensor::empty(Shape{1, time, width / 2});
   nn::fill(content, nn::normal(1), RandomKey{7, 0});

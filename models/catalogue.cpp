@@ -153,7 +153,7 @@ const std::vector<FamilyForm>& forms() {
       {"optimizer", "Optimizers", "One step for the parameters p with gradients g.",
        [](Name n) { return registered(nn::optimizers(), n); }},
       {"schedule", "Schedules",
-       "Learning rate after the warm-up, at progress p from 0 to 1.  `warm_up_form` is linear or quadratic for all.",
+       "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
        [](Name n) { return registered(nn::schedules(), n); }},
       {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer},
       {"model", "Models", "Presets, which further settings change.", model},

@@ -39,7 +39,8 @@ struct GptSettings {
     v("position", position, "how a token knows where it stands");
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v("dropout", dropout, "share of the sublayers' outputs and of the embedding set to zero while training", share());
+    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
+      fraction());
     v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
       one_of({"pre", "post"}));
     v("parallel", parallel, "attention and feed-forward read the same normalized input");

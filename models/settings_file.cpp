@@ -25,8 +25,8 @@ std::vector<std::pair<std::string, const toml::node*>> in_order(const toml::tabl
 
 class Reader {
  public:
-  Reader(const std::string& path, std::span<const Setting> scratch, std::span<const KeyHint> hints)
-      : path_(path), scratch_(scratch), hints_(hints) {}
+  Reader(const std::string& path, std::span<const Setting> scratch, std::span<const ForeignKey> foreign)
+      : path_(path), scratch_(scratch), foreign_(foreign) {}
 
   Pairs read() {
     const std::string text = read_file(path_);
@@ -47,7 +47,7 @@ class Reader {
         continue;
       }
       const std::string value = node->is_string() ? node->as_string()->get() : plain(*node);
-      set_setting(scratch_, place(*node), prefix + key, value, hints_);
+      set_setting(scratch_, place(*node), prefix + key, value, foreign_);
       pairs_.emplace_back(prefix + key, value);
     }
   }
@@ -96,7 +96,7 @@ class Reader {
 
   const std::string& path_;
   std::span<const Setting> scratch_;
-  std::span<const KeyHint> hints_;
+  std::span<const ForeignKey> foreign_;
   Pairs pairs_;
 };
 
@@ -138,8 +138,9 @@ std::string as_key(const std::string& key) {
 
 }  // namespace
 
-Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch, std::span<const KeyHint> hints) {
-  return Reader(path, scratch, hints).read();
+Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch,
+                         std::span<const ForeignKey> foreign) {
+  return Reader(path, scratch, foreign).read();
 }
 
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings) {

@@ -3,8 +3,8 @@
 //   steps = 2000
 //   attention = "softmax(dropout=0.1)"                      # a spec as text,
 //   feed_forward = { name = "dense", activation = "relu" }  # or as a table with a name
-//   [optimizer]                                             # a table without one changes parts: optimizer.decay
-//   decay = 0.05
+//   [optimizer]                                             # a table without one changes parts: optimizer.weight_decay
+//   weight_decay = 0.05
 #pragma once
 
 #include <span>
@@ -18,10 +18,10 @@ namespace orrery::models {
 
 // Keys and values for set_setting, in the order of the file.  Each is tried on `scratch`, the members of a settings
 // struct that the caller has no other use for, so that a wrong key or value is an Error that names file and line:
-//   run.toml:3: unknown key 'n_layer'; did you mean 'layers'?
+//   run.toml:3: unknown key 'layrs'; did you mean 'layers'?
 std::vector<std::pair<std::string, std::string>> read_settings_file(const std::string& path,
                                                                     std::span<const Setting> scratch,
-                                                                    std::span<const KeyHint> hints = {});
+                                                                    std::span<const ForeignKey> foreign = {});
 
 // What list_settings gave, so that a run can be repeated; whole or not at all.
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings);

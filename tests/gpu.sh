@@ -98,7 +98,7 @@ train() {
   device=$1 out=$2
   shift 2
   rm -rf "$out"
-  "$BUILD/orrery" train --model=gpt-char-small "--data=$text" --steps=10 --warm_up=2 --evaluate_every=0 \
+  "$BUILD/orrery" train --model=gpt-char-small "--data=$text" --steps=10 --warmup_steps=2 --evaluate_every=0 \
     --checkpoint_every=0 "--device=$device" "--out=$out" "$@" > "$out.log" 2>&1 || { cat "$out.log"; return 1; }
   sed -n 's/.*"\(validation_\)\{0,1\}loss":\([-+0-9.eE]*\).*/\2/p' "$out/metrics.jsonl" > "$out.losses"
   [ -s "$out.losses" ] || { echo "no losses in $out/metrics.jsonl"; return 1; }

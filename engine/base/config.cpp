@@ -172,7 +172,7 @@ void check_limits(std::string_view what, const std::string& x, const Limits& lim
 void check_limits(std::string_view what, const Spec& x, const Limits& limits) { check_word(what, x.name, limits); }
 
 void assign(const Setting& setting, std::string_view owner, std::string_view value) {
-  const std::string what = text(owner, ": ", setting.key);
+  const std::string what = text(owner, ": ", setting.key.empty() ? setting.aliases.at(0) : setting.key);
   std::visit(
       [&](auto* member) {
         auto read = read_value(what, value, *member);
@@ -184,26 +184,17 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
 
 std::vector<std::string> keys_of(std::span<const Setting> settings) {
   std::vector<std::string> keys;
-  for (const Setting& setting : settings) keys.push_back(setting.key);
+  for (const Setting& setting : settings)
+    if (!setting.key.empty()) keys.push_back(setting.key);
   return keys;
 }
 
-const Setting* find_setting(std::span<const Setting> settings, std::string_view key) {
-  const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) {
-    return s.key == key || std::find(s.aliases.begin(), s.aliases.end(), key) != s.aliases.end();
-  });
-  return found == settings.end() ? nullptr : &*found;
-}
-
-[[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key,
-                                   std::span<const KeyHint> hints) {
-  const std::vector<std::string> keys = keys_of(settings);
+[[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key) {
+  std::vector<std::string> keys = keys_of(settings);
   const std::string message = text(owner, ": unknown key '", key, "'; ");
-  for (const KeyHint& hint : hints) {
-    if (hint.foreign != key) continue;
-    if (hint.ours.find(' ') == std::string_view::npos) fail(message, "did you mean '", hint.ours, "'?");
-    fail(message, hint.ours);
-  }
+  const std::string_view group = key.substr(0, key.find('.') + 1);  // losses., if there is such a group
+  const auto outside = [&](const std::string& own) { return !own.starts_with(group); };
+  if (!std::all_of(keys.begin(), keys.end(), outside)) std::erase_if(keys, outside);
   for (const std::string& own : keys)  // the right word without its group
     if (own.size() > key.size() && own.ends_with(key) && own[own.size() - key.size() - 1] == '.')
       fail(message, "did you mean '", own, "'?");
@@ -278,15 +269,27 @@ std::string print_number(double x) {
 }
 
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
-                 std::string_view value, std::span<const KeyHint> hints) {
+                 std::string_view value, std::span<const ForeignKey> foreign) {
   if (const Setting* const setting = find_setting(settings, key)) return assign(*setting, owner, value);
+  for (const ForeignKey& other : foreign) {
+    if (other.key != key) continue;
+    check(other.ours.find(' ') == std::string_view::npos, owner, ": unknown key '", key, "'; ", other.ours);
+    return set_setting(settings, owner, other.ours, value);
+  }
   for (size_t dot = key.rfind('.'); dot != std::string_view::npos && dot > 0; dot = key.rfind('.', dot - 1)) {
     const Setting* const outer = find_setting(settings, key.substr(0, dot));
     if (!outer || !std::holds_alternative<Spec*>(outer->value)) continue;
     const std::string what = text(owner, ": ", key);
     return set_item(*std::get<Spec*>(outer->value), key.substr(dot + 1), read_value(what, value, Spec()));
   }
-  fail_unknown_key(settings, owner, key, hints);
+  fail_unknown_key(settings, owner, key);
+}
+
+const Setting* find_setting(std::span<const Setting> settings, std::string_view key) {
+  const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) {
+    return (s.key == key && !key.empty()) || std::find(s.aliases.begin(), s.aliases.end(), key) != s.aliases.end();
+  });
+  return found == settings.end() ? nullptr : &*found;
 }
 
 std::string print_value(const Setting& setting) {
@@ -314,9 +317,24 @@ void read_settings(const Spec& spec, std::span<const Setting> settings) {
   }
 }
 
+Spec without_aliases(Spec spec, std::span<const Setting> settings) {
+  std::vector<Spec::Item> items;
+  for (Spec::Item& item : spec.items) {
+    const Setting* const setting = item.key.empty() ? nullptr : find_setting(settings, item.key);
+    if (setting) {
+      item.key = setting->key;
+      std::erase_if(items, [&](const Spec::Item& before) { return before.key == item.key; });
+    }
+    items.push_back(std::move(item));
+  }
+  spec.items = std::move(items);
+  return spec;
+}
+
 Spec make_spec(std::string_view name, std::span<const Setting> settings) {
   Spec spec{std::string(name), {}};
   for (const Setting& setting : settings) {
+    if (setting.key.empty()) continue;
     std::string value = print_value(setting);
     if (std::holds_alternative<std::vector<double>*>(setting.value))
       value = value.empty() ? "list" : "list(" + value + ")";

@@ -8,11 +8,11 @@
 //
 //   struct Settings {
 //     int64_t batch = 12;
-//     double rate = 1e-3;
+//     double learning_rate = 1e-3;
 //     template <class V>
 //     void visit(V& v) {
 //       v("batch", batch, "sequences of a micro-batch", at_least(1));
-//       v("rate", rate, "step size", above(0));
+//       v("learning_rate|rate", learning_rate, "step size", above(0));   // also read under its former name
 //       v.group("loss", loss);   // members of a nested struct: loss.weight, ...
 //     }
 //   };
@@ -74,11 +74,11 @@ struct Limits {
 inline Limits at_least(double low) { return {.low = low}; }
 inline Limits above(double low) { return {.low = low, .low_allowed = false}; }
 inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
-inline Limits share() { return {.low = 0, .high = 1, .high_allowed = false}; }         // [0, 1)
+inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
 inline Limits one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
 
-struct Setting {  // one member of a visited struct
-  std::string key;
+struct Setting {                     // one member of a visited struct
+  std::string key;                   // empty: read by its aliases alone, and never written
   std::vector<std::string> aliases;  // read like the key, never written
   std::variant<int64_t*, double*, bool*, std::string*, Spec*, LearnableNumber*, std::vector<double>*> value;
   std::string help;
@@ -92,7 +92,8 @@ class SettingCollector {
   template <class T>
   void operator()(std::string_view key, T& value, std::string_view help = "", Limits limits = {}) {
     const size_t bar = std::min(key.find('|'), key.size());
-    Setting setting{prefix_ + std::string(key.substr(0, bar)), {}, &value, std::string(help), std::move(limits)};
+    Setting setting{
+        bar ? prefix_ + std::string(key.substr(0, bar)) : "", {}, &value, std::string(help), std::move(limits)};
     for (size_t begin = bar; begin < key.size();) {
       const size_t end = std::min(key.find('|', begin + 1), key.size());
       setting.aliases.push_back(prefix_ + std::string(key.substr(begin + 1, end - begin - 1)));
@@ -127,27 +128,32 @@ std::vector<Setting> settings_of(Settings& settings) {
   return std::move(collector.settings);
 }
 
-// What to say about a key that is not ours: our key for it, or a sentence (whatever has a space).
-struct KeyHint {
-  std::string_view foreign, ours;
+// The setting of that key or alias; null if there is none.
+const Setting* find_setting(std::span<const Setting> settings, std::string_view key);
+
+// A key of another program: ours, which is set instead, or a sentence (whatever has a space) that says what to do.
+struct ForeignKey {
+  std::string_view key, ours;
 };
 
 // Sets one member from text; `owner` is the first word of errors:
 //   train: batch: 'abc' is not a whole number
-//   train: unknown key 'n_layer'; did you mean 'layers'?
+//   train: unknown key 'layrs'; did you mean 'layers'?
 // A dotted key below a Spec changes one item of it: "attention.dropout".
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
-                 std::string_view value, std::span<const KeyHint> hints = {});
+                 std::string_view value, std::span<const ForeignKey> foreign = {});
 std::string print_value(const Setting& setting);
 std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text);  // "key=value"
 // Reads a spec's items; a named item that repeats a positional one comes later and wins.
 void read_settings(const Spec& spec, std::span<const Setting> settings);
+// The spec with keys in place of aliases; of two items of one key the later one stays.
+Spec without_aliases(Spec spec, std::span<const Setting> settings);
 
 template <Visited Settings>
 void set_setting(Settings& settings, std::string_view owner, std::string_view key, std::string_view value,
-                 std::span<const KeyHint> hints = {}) {
+                 std::span<const ForeignKey> foreign = {}) {
   const std::vector<Setting> members = settings_of(settings);
-  set_setting(std::span<const Setting>(members), owner, key, value, hints);
+  set_setting(std::span<const Setting>(members), owner, key, value, foreign);
 }
 template <Visited Settings>
 void read_settings(const Spec& spec, Settings& settings) {
@@ -159,7 +165,8 @@ void read_settings(const Spec& spec, Settings& settings) {
 template <Visited Settings>
 std::vector<std::pair<std::string, std::string>> list_settings(Settings settings) {
   std::vector<std::pair<std::string, std::string>> all;
-  for (const Setting& member : settings_of(settings)) all.emplace_back(member.key, print_value(member));
+  for (const Setting& member : settings_of(settings))
+    if (!member.key.empty()) all.emplace_back(member.key, print_value(member));
   return all;
 }
 // The spec that sets every member: name(key=value, ...).

@@ -1,18 +1,8 @@
 #include "examples/orrery/arguments.h"
 
-#include <algorithm>
-
 #include "examples/orrery/table.h"
 
 namespace orrery::program {
-namespace {
-
-const Setting* find(std::span<const Setting> settings, std::string_view key) {
-  const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.key == key; });
-  return found == settings.end() ? nullptr : &*found;
-}
-
-}  // namespace
 
 ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
                                 std::span<const Setting> settings) {
@@ -30,7 +20,7 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
       continue;
     }
     const std::string key = argument.substr(2);
-    const Setting* const setting = find(settings, key);
+    const Setting* const setting = find_setting(settings, key);
     const bool value_follows = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
     if (setting && std::holds_alternative<bool*>(setting->value)) {
       parsed.assignments.emplace_back(key, "yes");
@@ -54,6 +44,7 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
 std::string describe(std::span<const Setting> settings) {
   Table table({"", "default", ""}, "lll");
   for (const Setting& setting : settings) {
+    if (setting.key.empty()) continue;
     const std::string value = print_value(setting);
     table.add({"--" + setting.key, value.empty() ? "-" : value, setting.help});
   }

@@ -23,7 +23,7 @@ BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, cons
   nn::convert(model, run.dtype);
   nn::move(model, run.device);
   nn::FlatParameters parameters(model);
-  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)"), parameters);
+  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, weight_decay=0.1)"), parameters);
   const Shape shape{batch, settings.context};
   const Tensor inputs = random_tokens(shape, settings.vocabulary, 0).to(run.device),
                targets = random_tokens(shape, settings.vocabulary, 1).to(run.device);

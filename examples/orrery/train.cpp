@@ -34,7 +34,7 @@ models::TrainSettings read_train_settings(const Arguments& arguments) {
   for (const auto& [key, value] : parsed.assignments) {
     if (key != "config") continue;
     check(!value.empty(), "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
-    for (auto& assignment : models::read_settings_file(value, settings_of(known), models::familiar_names()))
+    for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))
       assignments.push_back(std::move(assignment));
   }
   for (const auto& assignment : parsed.assignments)
@@ -73,7 +73,8 @@ void print_files(const models::TrainSettings& settings, const std::string& check
 std::string train_help() {
   models::TrainSettings settings;
   settings.gpt = models::make_settings({}).gpt;
-  return "Arguments are --key=value; files of them (--config) count first, later keys win.\n"
+  return "Arguments are --key=value; files of them (--config) count first, later keys win.  The names of nanoGPT are "
+         "read too.\n"
          "  --config=FILE.toml  settings from a file, in the same words\n" +
          describe(settings_of(settings)) +
          "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
@@ -85,8 +86,8 @@ int train(const Arguments& arguments) {
   print_settings(settings);
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model()))
             << " parameters; text: " << grouped(static_cast<int64_t>(trainer.text().train().size()))
-            << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().held_out().size())) << " held out; "
-            << thread_count() << " threads" << std::endl;
+            << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().validation().size()))
+            << " for validation; " << thread_count() << " threads" << std::endl;
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << std::endl;
 
   interrupted = 0;

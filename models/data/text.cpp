@@ -24,8 +24,9 @@ Batch crops(std::span<const int32_t> tokens, std::span<const int64_t> starts, in
 
 }  // namespace
 
-Text::Text(const std::string& path, const Tokenizer& tokenizer, double held_out) : path_(path) {
-  check(held_out >= 0 && held_out < 1, "text: held_out ", held_out, " must be at least 0 and below 1");
+Text::Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction) : path_(path) {
+  check(validation_fraction >= 0 && validation_fraction < 1, "text: validation_fraction ", validation_fraction,
+        " must be at least 0 and below 1");
   const std::string bytes = read_file(path);
   check(!bytes.empty(), "text: ", path, " is empty");
   try {
@@ -33,15 +34,15 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double held_out)
   } catch (const Error& error) {
     fail("text: ", path, ": ", error.what());
   }
-  split_ = static_cast<size_t>(std::floor(static_cast<double>(tokens_.size()) * (1 - held_out)));
+  split_ = static_cast<size_t>(std::floor(static_cast<double>(tokens_.size()) * (1 - validation_fraction)));
 }
 
 void Text::check_context(int64_t context) const {
   check(context >= 1, "text: context ", context, " must be at least 1");
   check(static_cast<int64_t>(split_) > context, "text: ", path_, " has ", split_, " tokens for training, a context of ",
         context, " needs at least ", context + 1, "; take a longer text or a shorter context");
-  check(held_out().size() != 1, "text: ", path_,
-        " has 1 token held out, where 2 are the least; take a longer text or another share held out");
+  check(validation().size() != 1, "text: ", path_,
+        " has 1 token for validation, where 2 are the least; take a longer text or another validation_fraction");
 }
 
 TextBatches::TextBatches(std::span<const int32_t> tokens, int64_t batch, int64_t context, uint64_t seed)
@@ -62,7 +63,7 @@ Batch TextBatches::at(int64_t step, int64_t micro_batch) const {
 std::vector<Batch> consecutive_windows(std::span<const int32_t> tokens, int64_t context, int64_t batch) {
   check(batch >= 1 && context >= 1, "text: batch ", batch, " and context ", context, " must be at least 1");
   check(tokens.size() >= 2, "text: validation needs at least 2 tokens, not ", tokens.size(),
-        "; take a longer text or another share held out");
+        "; take a longer text or another validation_fraction");
   const int64_t targets = static_cast<int64_t>(tokens.size()) - 1;
   std::vector<Batch> all;
   std::vector<int64_t> starts;

@@ -1,4 +1,4 @@
-// Text as tokens: a training and a held-out part, random crops of the one, consecutive windows over the other.
+// Text as tokens: a training and a validation part, random crops of the one, consecutive windows over the other.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct Batch {
 
 class Text {
  public:
-  // The first tokens of the file are for training; the last `held_out`, a share in [0, 1), for validation.  Errors: a
-  // file that cannot be read or is empty, a share outside, what the tokenizer refuses.
-  Text(const std::string& path, const Tokenizer& tokenizer, double held_out = 0.1);
+  // The first tokens of the file are for training; the last `validation_fraction`, in [0, 1), for validation.  Errors:
+  // a file that cannot be read or is empty, a fraction outside, what the tokenizer refuses.
+  Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   std::span<const int32_t> train() const { return std::span(tokens_).first(split_); }
-  std::span<const int32_t> held_out() const { return std::span(tokens_).subspan(split_); }
+  std::span<const int32_t> validation() const { return std::span(tokens_).subspan(split_); }
   // An Error with the numbers if training has no crop of `context` tokens and the token after it, or if there is a
-  // held-out part without two tokens.
+  // validation part without two tokens.
   void check_context(int64_t context) const;
 
  private:

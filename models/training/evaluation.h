@@ -1,4 +1,4 @@
-// The loss on held-out text.
+// The loss on the validation text.
 #pragma once
 
 #include <span>

@@ -5,32 +5,47 @@
 #include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
+namespace {
 
-std::span<const KeyHint> familiar_names() {
-  static const KeyHint names[] = {
+// spec = change(registry, spec), for each spec with the registry that reads it.
+template <class Change>
+void change_specs(TrainSettings& settings, const Change& change) {
+  GptSettings& gpt = settings.gpt;
+  gpt.attention = change(nn::attentions(), gpt.attention);
+  gpt.feed_forward = change(nn::feed_forwards(), gpt.feed_forward);
+  gpt.normalization = change(nn::normalizations(), gpt.normalization);
+  gpt.final_normalization = change(nn::normalizations(), gpt.final_normalization);
+  gpt.position = change(nn::positions(), gpt.position);
+  settings.schedule = change(nn::schedules(), settings.schedule);
+  settings.optimizer = change(nn::optimizers(), settings.optimizer);
+}
+
+}  // namespace
+
+std::span<const ForeignKey> nanogpt_keys() {
+  static const ForeignKey keys[] = {
       {"n_layer", "layers"},
       {"n_head", "heads"},
       {"n_embd", "width"},
       {"block_size", "context"},
       {"vocab_size", "vocabulary"},
       {"batch_size", "batch"},
-      {"gradient_accumulation_steps", "accumulate"},
-      {"learning_rate", "rate"},
-      {"min_lr", "final_rate"},
       {"max_iters", "steps"},
-      {"lr_decay_iters", "steps"},
-      {"warmup_iters", "warm_up"},
-      {"weight_decay", "optimizer.decay"},
+      {"min_lr", "min_learning_rate"},
+      {"warmup_iters", "warmup_steps"},
+      {"weight_decay", "optimizer.weight_decay"},
       {"beta1", "optimizer.beta1"},
       {"beta2", "optimizer.beta2"},
-      {"grad_clip", "clip"},
-      {"decay_lr", "schedule"},
       {"eval_interval", "evaluate_every"},
       {"out_dir", "out"},
-      {"init_from", "resume"},
-      {"dataset", "data"},
+      {"decay_lr", "for a learning rate that does not fall use schedule=constant"},
+      {"dataset", "did you mean 'data', the path of a text file?"},
+      {"init_from", "to go on with the run in `out` use resume=yes"},
+      {"eval_iters", "every validation reads the whole validation text; leave it out"},
+      {"log_interval", "every step is reported; leave it out"},
+      {"compile", "there is nothing to compile; leave it out"},
   };
-  return names;
+  return keys;
 }
 
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments) {
@@ -38,19 +53,19 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
   for (const auto& [key, value] : assignments)
     if (key == "model") settings.model = value;
   settings.gpt = presets().at(settings.model).settings;
-  for (const auto& [key, value] : assignments) set_setting(settings, "train", key, value, familiar_names());
+  for (const auto& [key, value] : assignments) {
+    set_setting(settings, "train", key, value, nanogpt_keys());
+    change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::renamed(registry, spec); });
+  }
+  const int64_t decay = settings.lr_decay_iters, steps = settings.steps;
+  check(decay == 0 || decay == steps, "train: lr_decay_iters ", decay, " is not the number of steps, ", steps,
+        "; here a schedule ends with the run: leave lr_decay_iters out, or set steps=", decay);
   return settings;
 }
 
 TrainSettings resolved(TrainSettings settings) {
-  GptSettings& gpt = settings.gpt;
-  gpt.attention = nn::resolved_attention(gpt.attention);
-  gpt.feed_forward = nn::resolved(nn::feed_forwards(), gpt.feed_forward);
-  gpt.normalization = nn::resolved(nn::normalizations(), gpt.normalization);
-  gpt.final_normalization = nn::resolved(nn::normalizations(), gpt.final_normalization);
-  gpt.position = nn::resolved(nn::positions(), gpt.position);
-  settings.schedule = nn::resolved(nn::schedules(), settings.schedule);
-  settings.optimizer = nn::resolved(nn::optimizers(), settings.optimizer);
+  settings.gpt.attention = nn::resolved_attention(settings.gpt.attention);
+  change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::resolved(registry, spec); });
   return settings;
 }
 

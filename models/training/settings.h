@@ -29,17 +29,17 @@ struct TrainSettings {
   std::string model = "gpt-char-small";
   GptSettings gpt;  // of the preset, then changed key by key
   std::string data, out = "runs/latest", tokenizer = "character", device = "cpu", dtype = "f32", precision = "highest";
-  double held_out = 0.1;
-  int64_t steps = 2000, batch = 12, accumulate = 1;
-  double rate = 1e-3, final_rate = 1e-4;
-  int64_t warm_up = 100;
-  std::string warm_up_form = "linear";
+  double validation_fraction = 0.1;
+  int64_t steps = 2000, batch = 12, gradient_accumulation_steps = 1;
+  double learning_rate = 1e-3, min_learning_rate = 1e-4;
+  int64_t warmup_steps = 100, lr_decay_iters = 0;
+  std::string warmup_form = "linear";
   Spec schedule = parse_spec("cosine");
-  Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, decay=0.1)");
+  Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, weight_decay=0.1)");
   LossWeights losses;
-  double clip = 1, label_smoothing = 0;
+  double grad_clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
-  int64_t evaluate_every = 500, checkpoint_every = 500, keep = 2;
+  int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
   bool graph = false, resume = false, profile = false;
 
   template <class V>
@@ -48,20 +48,24 @@ struct TrainSettings {
     gpt.visit(v);
     v("data", data, "text file to learn (UTF-8)");
     v("tokenizer", tokenizer, "character or byte", one_of({"character", "byte"}));
-    v("held_out", held_out, "share of the text, at its end, that is kept for validation", between(0.001, 0.9));
+    v("validation_fraction|held_out", validation_fraction, "of the text, at its end, that is kept for validation",
+      between(0.001, 0.9));
     v("out", out, "folder for checkpoints, metrics and settings");
     v("steps", steps, "updates in all", at_least(1));
     v("batch", batch, "sequences of a micro-batch", at_least(1));
-    v("accumulate", accumulate, "micro-batches of an update", at_least(1));
-    v("rate", rate, "learning rate at its peak", above(0));
-    v("final_rate", final_rate, "learning rate at the last step, for schedules that fall", at_least(0));
-    v("warm_up", warm_up, "steps of the rise to the peak", at_least(0));
-    v("warm_up_form", warm_up_form, "linear or quadratic, which arrives level", one_of({"linear", "quadratic"}));
+    v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update", at_least(1));
+    v("learning_rate|rate", learning_rate, "at its peak", above(0));
+    v("min_learning_rate|final_rate", min_learning_rate, "at the last step, for schedules that fall", at_least(0));
+    v("warmup_steps|warm_up", warmup_steps, "steps of the rise to the peak", at_least(0));
+    v("warmup_form|warm_up_form", warmup_form, "linear or quadratic, which arrives level",
+      one_of({"linear", "quadratic"}));
+    v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`");
     v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)");
     v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)");
     v.group("losses", losses);
-    v("clip", clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
-    v("label_smoothing", label_smoothing, "share of each target that all tokens divide; not in validation", share());
+    v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
+    v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
+      fraction());
     v("seed", seed, "same seed, same bits", at_least(0));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
@@ -73,16 +77,17 @@ struct TrainSettings {
     v("graph", graph, "on a GPU: record a step once and replay it, which saves small models the time of launching");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", at_least(0));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));
-    v("keep", keep, "checkpoints that stay; older ones are removed; 0: all", at_least(0));
+    v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all", at_least(0));
     v("resume", resume, "go on from the last checkpoint in the folder");
     v("profile", profile, "print a table of the operations at the end");
   }
 };
 
-// Names that nanoGPT's users have in their fingers, and ours.
-std::span<const KeyHint> familiar_names();
+// nanoGPT's names of settings, and ours.
+std::span<const ForeignKey> nanogpt_keys();
 
 // The preset named by the last "model" among the assignments, changed by all of them in order.  Each is {key, value}.
+// Keys that are aliases, inside of specs too, count as the keys they stand for.
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
 
 // The same with every spec complete, as a checkpoint records it: pointwise(relu) says that alpha is 1 and the length

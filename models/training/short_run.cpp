@@ -12,8 +12,8 @@
 namespace orrery::models {
 
 ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps, uint64_t seed) {
-  constexpr int64_t batch = 4, warm_up = 20;
-  constexpr double rate = 1e-3;
+  constexpr int64_t batch = 4, warmup_steps = 20;
+  constexpr double learning_rate = 1e-3;
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer("character", data);
   const Text text(data, *tokenizer);
   text.check_context(settings.context);
@@ -21,7 +21,7 @@ ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps,
   Gpt model(settings);
   nn::initialize(model, seed);
   nn::FlatParameters parameters(model);
-  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.99, decay=0.1)"), parameters);
+  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.99, weight_decay=0.1)"), parameters);
   const TextBatches batches(text.train(), batch, settings.context, seed);
 
   const auto start = std::chrono::steady_clock::now();
@@ -35,7 +35,7 @@ ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps,
     run.losses.push_back(loss.item());
     if (!std::isfinite(run.losses.back())) break;
     loss.backward();
-    optimizer->step(rate * std::min(1.0, static_cast<double>(step + 1) / warm_up), 1);
+    optimizer->step(learning_rate * std::min(1.0, static_cast<double>(step + 1) / warmup_steps), 1);
   }
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (run.losses.empty()) return run;

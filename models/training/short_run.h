@@ -14,7 +14,7 @@ struct ShortRun {
   double seconds = 0;
 };
 
-// Trains a GPT on the characters of a text file: batches of 4, AdamW at 1e-3 after 20 steps of warm-up, gradients
+// Trains a GPT on the characters of a text file: batches of 4, AdamW at 1e-3 after 20 warm-up steps, gradients
 // clipped to norm 1.  The same seed gives the same batches to every model.  Stops at a loss that is not finite.
 ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps, uint64_t seed = 1);
 

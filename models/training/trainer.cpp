@@ -57,13 +57,14 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");
-  tokenizer_ = resumed.empty() ? make_tokenizer(s.tokenizer, s.data) : restore_tokenizer(read_state(resumed).tokenizer);
+  const CheckpointState state = resumed.empty() ? CheckpointState() : read_state(resumed);
+  tokenizer_ = resumed.empty() ? make_tokenizer(s.tokenizer, s.data) : restore_tokenizer(state.tokenizer);
   if (s.gpt.vocabulary == 0) s.gpt.vocabulary = tokenizer_->size();
   check(s.gpt.vocabulary >= tokenizer_->size(), "train: vocabulary ", s.gpt.vocabulary,
         " is too small for the tokenizer's ", tokenizer_->size(), " tokens; leave it out or raise it");
-  text_ = std::make_unique<Text>(s.data, *tokenizer_, s.held_out);
+  text_ = std::make_unique<Text>(s.data, *tokenizer_, s.validation_fraction);
   text_->check_context(s.gpt.context);
-  if (!resumed.empty()) check_same_model(s, read_state(resumed));
+  if (!resumed.empty()) check_same_model(s, state);
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
@@ -71,17 +72,16 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   nn::move(*model_, device_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
-  schedule_ = nn::make_schedule(s.schedule, {.rate = s.rate,
-                                             .final_rate = s.final_rate,
-                                             .warm_up = s.warm_up,
+  schedule_ = nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
+                                             .min_learning_rate = s.min_learning_rate,
+                                             .warmup_steps = s.warmup_steps,
                                              .steps = s.steps,
-                                             .warm_up_form = s.warm_up_form});
+                                             .warmup_form = s.warmup_form});
   LossWeights weights = s.losses;
   for (const Setting& one : settings_of(weights))
     if (const double weight = *std::get<double*>(one.value); weight > 0) loss_weights_[one.key] = weight;
   make_inputs();
   if (resumed.empty()) return;
-  const CheckpointState state = read_state(resumed);
   load_weights(resumed, *model_);
   load_optimizer(resumed, *optimizer_);
   step_ = state.step, validation_loss_ = state.validation_loss;
@@ -91,13 +91,13 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
 void Trainer::make_inputs() {
   const TrainSettings& s = settings_;
   tokens_ = std::make_unique<HostToDevice>(
-      Tensor::zeros(Shape{s.accumulate, 2, s.batch, s.gpt.context}, Dtype::i32, device_));
-  numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.accumulate}, Dtype::i32, device_));
+      Tensor::zeros(Shape{s.gradient_accumulation_steps, 2, s.batch, s.gpt.context}, Dtype::i32, device_));
+  numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
 }
 
-Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share) const {
+Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const {
   Tensor total = loss;
   int64_t place = 1;
   for (const auto& [name, weight] : loss_weights_) {
@@ -105,8 +105,8 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, doub
     for (const nn::Pass::Loss& one : pass.losses)
       if (one.name == name) sum = sum ? sum + one.value : one.value;
     check(bool(sum), "train: losses.", name, " has a weight, but nothing in this model has that loss");
-    add_in_place(losses_[place++], scale(sum.detach().to(Dtype::f64), share));
-    total = total + scale(sum.to(loss.dtype()), share * weight);
+    add_in_place(losses_[place++], scale(sum.detach().to(Dtype::f64), fraction));
+    total = total + scale(sum.to(loss.dtype()), fraction * weight);
   }
   return total;
 }
@@ -114,18 +114,18 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, doub
 void Trainer::do_step() {
   const TrainSettings& s = settings_;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
-  const double share = 1.0 / static_cast<double>(s.accumulate);
+  const double fraction = 1.0 / static_cast<double>(s.gradient_accumulation_steps);
   parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
-  for (int64_t micro = 0; micro < s.accumulate; ++micro) {
+  for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
     const Tensor tokens = tokens_->tensor()[micro];
     nn::Pass pass;
     pass.training = true;
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
     pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
-    const Tensor loss = scale(nn::cross_entropy((*model_)(tokens[0], pass), tokens[1], s.label_smoothing), share);
+    const Tensor loss = scale(nn::cross_entropy((*model_)(tokens[0], pass), tokens[1], s.label_smoothing), fraction);
     add_in_place(losses_[0], loss.detach().to(Dtype::f64));
-    with_extra_losses(loss, pass, share).backward();
+    with_extra_losses(loss, pass, fraction).backward();
   }
   optimizer_->update(losses_[0]);
   nn::after_step(*model_);
@@ -136,15 +136,15 @@ void Trainer::queue_step() {
   const auto began = Clock::now();
   auto* to = tokens_->begin<int32_t>();
   auto* const numbers = numbers_->begin<int32_t>();
-  for (int64_t micro = 0; micro < s.accumulate; ++micro) {
+  for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
     const Batch batch = batches_->at(step_, micro);
     for (const Tensor& tokens : {batch.inputs, batch.targets})
       to = std::copy_n(tokens.data<int32_t>(), tokens.numel(), to);
-    numbers[micro] = static_cast<int32_t>(step_ * s.accumulate + micro);
+    numbers[micro] = static_cast<int32_t>(step_ * s.gradient_accumulation_steps + micro);
   }
   tokens_->send(), numbers_->send();
-  const double rate = schedule_->rate(step_);
-  optimizer_->request(rate, s.clip);
+  const double learning_rate = schedule_->learning_rate(step_);
+  optimizer_->request(learning_rate, s.grad_clip);
   // The first step is done as it comes: what is made once, on first use, shall not be part of the recording.
   if (s.graph && step_ > first_step_ && !recorded_) {
     release_cached(device_);  // the recording has its own memory
@@ -152,13 +152,13 @@ void Trainer::queue_step() {
   }
   recorded_ ? recorded_->replay() : do_step();
   ++step_;
-  under_way_.push_back({step_, rate, began, optimizer_->fetch_outcome(), losses_read_->fetch()});
+  in_flight_.push_back({step_, learning_rate, began, optimizer_->fetch_outcome(), losses_read_->fetch()});
 }
 
 void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
   const TrainSettings& s = settings_;
-  const UnderWay done = under_way_.front();
-  under_way_.pop_front();
+  const InFlight done = in_flight_.front();
+  in_flight_.pop_front();
   const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
   const double* losses = losses_read_->read<double>(done.losses);
   const double loss = *losses, norm = outcome.gradient_norm;
@@ -166,22 +166,23 @@ void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
     const std::string last = latest_checkpoint(s.out);
     fail("train: the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, "); ",
          last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
-         "; try a lower --rate or --clip=1");
+         "; try a lower --learning_rate or --grad_clip=1");
   }
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
   stepping_ += seconds;
-  const double tokens = static_cast<double>(s.batch * s.accumulate * s.gpt.context);
-  std::vector<std::pair<std::string, double>> row = {{"loss", loss}, {"gradient_norm", norm}, {"rate", done.rate}};
+  const double tokens = static_cast<double>(s.batch * s.gradient_accumulation_steps * s.gpt.context);
+  std::vector<std::pair<std::string, double>> row = {
+      {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
   row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
   metrics.write(done.step, row);
   if (!events.step) return;
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
-  events.step(
-      {done.step, s.steps, loss, norm, done.rate, seconds * 1e3, tokens / seconds, memory_use(device_).peak, left});
+  events.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
+               memory_use(device_).peak, left});
 }
 
 std::string Trainer::save() {
@@ -190,7 +191,7 @@ std::string Trainer::save() {
                         .settings = list_settings(resolved(settings_)),
                         .validation_loss = validation_loss_};
   const std::string path = write_checkpoint(settings_.out, state, *model_, *optimizer_);
-  remove_old_checkpoints(settings_.out, settings_.keep);
+  remove_old_checkpoints(settings_.out, settings_.keep_checkpoints);
   return path;
 }
 
@@ -207,10 +208,10 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   // A GPU is given its next step before the host asks what came of the last one.
   const size_t ahead = device_ == Device::cuda ? 1 : 0;
   const auto report_until = [&](size_t left) {
-    while (under_way_.size() > left) report(metrics, events);
+    while (in_flight_.size() > left) report(metrics, events);
   };
   const auto validate = [&] {
-    validation_loss_ = evaluate(*model_, text_->held_out(), s.gpt.context);
+    validation_loss_ = evaluate(*model_, text_->validation(), s.gpt.context);
     metrics.write(step_, {{"validation_loss", validation_loss_}});
     if (events.validation) events.validation(step_, validation_loss_);
   };

@@ -22,7 +22,7 @@ namespace orrery::models {
 struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
   int64_t steps;
-  double loss, gradient_norm, rate;
+  double loss, gradient_norm, learning_rate;
   double milliseconds;       // of this step
   double tokens_per_second;  // of this step; evaluation and checkpoints are not counted
   int64_t memory;            // bytes, the most that tensors have held
@@ -60,16 +60,16 @@ class Trainer {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct UnderWay {  // a step that was queued; what came of it is not known yet
+  struct InFlight {  // a step that was queued; its outcome is not known yet
     int64_t step;    // from 1
-    double rate;
+    double learning_rate;
     Clock::time_point began;
     size_t outcome, losses;  // tickets
   };
   void make_inputs();
   void queue_step();
   void do_step();  // what the device does in a step, the same each time: it can be recorded
-  Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double share) const;
+  Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
   // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
   void report(Metrics& metrics, const TrainingEvents& events);
   std::string save();
@@ -89,7 +89,7 @@ class Trainer {
   Tensor losses_;                               // means over the micro-batches: cross-entropy, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
   std::unique_ptr<RecordedWork> recorded_;  // with settings.graph, after a first step that is done as it comes
-  std::deque<UnderWay> under_way_;
+  std::deque<InFlight> in_flight_;
   Clock::time_point reported_;  // the last step
   double stepping_ = 0;         // seconds of the steps that were reported
   int64_t first_step_ = 0;      // of this run

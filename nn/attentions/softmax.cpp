@@ -29,7 +29,8 @@ class Softmax final : public AttentionLayer {
       v("soft_cap", soft_cap, "c: scores become c tanh(s / c); 0: they stay", at_least(0));
       v("temperature", temperature, "divides the scores; learned: one for each head", above(0));
       v("entropy_threshold", entropy_threshold,
-        "theta, for the loss entropy_regularizer: share of the highest entropy that heads are drawn to; learned: one "
+        "theta, for the loss entropy_regularizer: fraction of the highest entropy that heads are drawn to; learned: "
+        "one "
         "each",
         between(0, 1));
       layer.visit(v);

@@ -39,6 +39,7 @@ struct Entry {
   Defaults settings;  // of the spec
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the same with every setting by name, those at their defaults too
+  Spec (*rename)(const Spec& spec);   // the same with keys in place of aliases
 };
 
 // Refuses a setting that `name` lacks and others of its family have, with their names: whoever writes
@@ -50,9 +51,15 @@ template <class Type, class Product, class... Arguments>
 bool register_type(Registry<Entry<Product, Arguments...>>& family) {
   constexpr auto copy = [](std::string_view text) { return std::string(text); };
   const Info& info = Type::info;
-  Entry<Product, Arguments...> entry{
-      copy(info.name), copy(info.formula), copy(info.source), copy(info.parameters), copy(info.keeps), {}, nullptr,
-      nullptr};
+  Entry<Product, Arguments...> entry{copy(info.name),
+                                     copy(info.formula),
+                                     copy(info.source),
+                                     copy(info.parameters),
+                                     copy(info.keeps),
+                                     {},
+                                     nullptr,
+                                     nullptr,
+                                     nullptr};
   if constexpr (requires { typename Type::Settings; }) entry.settings = list_settings(typename Type::Settings{});
   entry.make = [](const Spec& spec, Arguments... arguments) -> std::unique_ptr<Product> {
     return std::make_unique<Type>(spec, arguments...);
@@ -60,6 +67,13 @@ bool register_type(Registry<Entry<Product, Arguments...>>& family) {
   entry.resolve = [](const Spec& spec) -> Spec {
     if constexpr (requires { typename Type::Settings; })
       return make_spec(spec.name, settings_from<typename Type::Settings>(spec));
+    return spec;
+  };
+  entry.rename = [](const Spec& spec) -> Spec {
+    if constexpr (requires { typename Type::Settings; }) {
+      typename Type::Settings settings;
+      return without_aliases(spec, settings_of(settings));
+    }
     return spec;
   };
   family.add(std::move(entry));
@@ -85,6 +99,12 @@ template <class Product, class... Arguments>
 Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);
   return entry ? entry->resolve(spec) : spec;
+}
+// The spec with keys in place of aliases; unchanged if the family has no such name.
+template <class Product, class... Arguments>
+Spec renamed(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
+  const Entry<Product, Arguments...>* const entry = family.find(spec.name);
+  return entry ? entry->rename(spec) : spec;
 }
 
 }  // namespace orrery::nn

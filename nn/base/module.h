@@ -30,7 +30,7 @@ struct Parameter {
   Initialization initialization;
   bool decay = true;   // weight decay applies
   bool table = false;  // rows are looked up one by one (embeddings, positions): no matrix that vectors go through
-  std::string rate_group = "";  // the setting `rates` of every optimizer scales the rate of a group
+  std::string rate_group = "";  // the setting `learning_rates` of every optimizer scales the rate of a group
   double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
 };

@@ -19,41 +19,39 @@ struct Mask {
   In<T> x;
   Out<T> y;
   LateKey key;
-  float probability;
+  float p;
   Arithmetic<T> factor;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const int64_t first = r * row.n;
     const RandomKey drawn = key.now();
     row.each([&](int i) {
-      const bool stays = uniform(drawn, static_cast<uint64_t>(first + i)) >= probability;
+      const bool stays = uniform(drawn, static_cast<uint64_t>(first + i)) >= p;
       y[first + i] = stays ? x[first + i] * factor : Arithmetic<T>(0);
     });
   }
 };
-Tensor masked(const Tensor& x, double probability, const LateKey& key) {
+Tensor masked(const Tensor& x, double p, const LateKey& key) {
   const Tensor y = Tensor::empty_like(x);
   dispatch(x.dtype(), "dropout", [&]<class T>() {
-    rows(x.device(), x.shape().rows(), static_cast<int>(x.shape().last()),
-         Mask<T>{{x.data<T>()},
-                 {y.mutable_data<T>()},
-                 key,
-                 static_cast<float>(probability),
-                 static_cast<Arithmetic<T>>(1 / (1 - probability))});
+    rows(
+        x.device(), x.shape().rows(), static_cast<int>(x.shape().last()),
+        Mask<T>{
+            {x.data<T>()}, {y.mutable_data<T>()}, key, static_cast<float>(p), static_cast<Arithmetic<T>>(1 / (1 - p))});
   });
   return y;
 }
 
 struct DropoutOperation {
   static constexpr const char* name = "dropout";
-  double probability;
+  double p;
   LateKey key;
-  Tensor forward(Saved&, const Tensor& x) const { return masked(x, probability, key); }
-  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {masked(dy, probability, key)}; }
+  Tensor forward(Saved&, const Tensor& x) const { return masked(x, p, key); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const { return {masked(dy, p, key)}; }
 };
 
 constexpr Info dropout_layer{.name = "dropout",
-                             .formula = "x m / (1 - share), m = 0 for a share of the elements, else 1",
+                             .formula = "x m / (1 - p), m = 0 with probability p, else 1",
                              .source = "Srivastava et al. 2014, JMLR 15",
                              .parameters = "none",
                              .keeps = "nothing: m is drawn again"};
@@ -69,15 +67,11 @@ REGISTER_GRADIENT_CASE("layer", "dropout", gradient_case);
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double probability, const LateKey& key) {
-  return record(DropoutOperation{probability, key}, x);
-}
+Tensor dropout(const Tensor& x, double p, const LateKey& key) { return record(DropoutOperation{p, key}, x); }
 
-Dropout::Dropout(double probability) : probability_(probability) {
-  check(probability >= 0 && probability < 1, "dropout: the probability must lie in [0, 1), not ", probability);
-}
+Dropout::Dropout(double p) : p_(p) { check(p >= 0 && p < 1, "dropout: p must lie in [0, 1), not ", p); }
 Tensor Dropout::forward(const Tensor& x, Pass& pass) {
-  return pass.training && probability_ > 0 ? dropout(x, probability_, pass.key.derive(path())) : x;
+  return pass.training && p_ > 0 ? dropout(x, p_, pass.key.derive(path())) : x;
 }
 
 }  // namespace orrery::nn

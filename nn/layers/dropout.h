@@ -6,15 +6,15 @@
 namespace orrery::nn {
 
 // The mask of element i depends on (key, i) alone, so it is drawn again in backward instead of kept.
-Tensor dropout(const Tensor& x, double probability, const LateKey& key);
+Tensor dropout(const Tensor& x, double p, const LateKey& key);
 
 class Dropout final : public Module {
  public:
-  explicit Dropout(double probability);  // in [0, 1)
+  explicit Dropout(double p);  // in [0, 1)
   Tensor forward(const Tensor& x, Pass& pass) override;
 
  private:
-  double probability_;
+  double p_;
 };
 
 }  // namespace orrery::nn

@@ -2,9 +2,10 @@
 // Sukhbaatar et al. 2019, arXiv:1905.07799, and of its code.  For every tensor by itself:
 //   n = |g|_2,   a = rate clip / (n + 1e-10) if n > clip, else rate
 //   s <- s + g^2,   p <- p - a g / (sqrt(s) + epsilon)
-// The clip scales the step and not what is accumulated: s sees all of g.  clip=0 leaves it out.  There is no decay.
-// What the run's own clip by the global norm takes away, this never sees: that paper's recipe is --clip=0, --rate=0.07,
-// a linear warm-up of 32,000 steps and a constant rate.  Two passes: one for n, one reads p, g, s and writes p, s.
+// The clip scales the step and not what is accumulated: s sees all of g.  grad_clip=0 leaves it out.  There is no
+// decay.  What the run's own clip by the global norm takes away, this never sees: that paper's recipe is --grad_clip=0,
+// --learning_rate=0.07, --warmup_steps=32000, --schedule=constant.  Two passes: one for n, one reads p, g, s and writes
+// p, s.
 #include <cmath>
 
 #include "engine/base/scalar.h"
@@ -36,20 +37,21 @@ struct AdagradFormula {
 class Adagrad final : public Optimizer {
  public:
   struct Settings {
-    double clip = 0.03, epsilon = 1e-10;
+    double grad_clip = 0.03, epsilon = 1e-10;
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("clip", clip, "norm of a tensor's gradient above which its step shrinks; 0: none", at_least(0));
+      v("grad_clip|clip", grad_clip, "norm of a tensor's gradient above which its step shrinks; 0: none", at_least(0));
       v("epsilon", epsilon, "added to the root", above(0));
       rates.visit(v);
     }
   };
-  static inline const Info info{.name = "adagrad",
-                                .formula = "p - rate min(1, clip / |g|) g / (sqrt(s) + epsilon), |g| of each tensor",
-                                .source = "Duchi et al. 2011, JMLR 12; clip: Sukhbaatar et al. 2019, arXiv:1905.07799",
-                                .parameters = "s 0",
-                                .keeps = "s: one number a parameter"};
+  static inline const Info info{
+      .name = "adagrad",
+      .formula = "p - learning_rate min(1, grad_clip / |g|) g / (sqrt(s) + epsilon), |g| of each tensor",
+      .source = "Duchi et al. 2011, JMLR 12; grad_clip: Sukhbaatar et al. 2019, arXiv:1905.07799",
+      .parameters = "s 0",
+      .keeps = "s: one number a parameter"};
 
   Adagrad(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters),
@@ -66,7 +68,7 @@ class Adagrad final : public Optimizer {
     double* square = squares_.mutable_data<double>();
     for (const FlatParameters::Segment& s : parameters_.segments()) {
       sum_of_squares(parameters_.part(parameters_.gradients(), s), square);
-      const AdagradFormula formula{settings_.clip, settings_.epsilon, square++};
+      const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square++};
       update_elements(parameters_, s.begin, s.end, sums_, s.begin, control, formula, handling(*s.parameter));
     }
   }

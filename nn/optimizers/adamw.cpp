@@ -6,25 +6,27 @@ namespace {
 
 struct AdamWOfSettings : AdamWFormula {
   struct Settings {
-    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0.01;
+    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("beta1", beta1, "decay of the mean of the gradients", share());
-      v("beta2", beta2, "decay of the mean of their squares", share());
+      v("beta1", beta1, "decay of the mean of the gradients", fraction());
+      v("beta2", beta2, "decay of the mean of their squares", fraction());
       v("epsilon", epsilon, "added to the root", above(0));
-      v("decay", decay, "weight decay of matrices", at_least(0));
+      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", at_least(0));
       rates.visit(v);
     }
   };
   static constexpr Info info{.name = "adamw",
-                             .formula = "p (1 - rate decay) - rate m / (sqrt(v) + epsilon), moments corrected",
+                             .formula =
+                                 "p (1 - learning_rate weight_decay) - learning_rate m / (sqrt(v) + epsilon), moments "
+                                 "corrected",
                              .source = "Loshchilov and Hutter 2019, arXiv:1711.05101",
                              .parameters = "m 0, v 0",
                              .keeps = "m and v: two numbers a parameter"};
   static constexpr const char* moment_names[] = {"first_moment", "second_moment"};
 
-  explicit AdamWOfSettings(const Settings& s) : AdamWFormula{s.beta1, s.beta2, s.epsilon, s.decay} {}
+  explicit AdamWOfSettings(const Settings& s) : AdamWFormula{s.beta1, s.beta2, s.epsilon, s.weight_decay} {}
 };
 
 using AdamW = ElementwiseOptimizer<AdamWOfSettings>;

@@ -10,25 +10,26 @@ namespace {
 
 struct LionFormula {
   struct Settings {
-    double beta1 = 0.9, beta2 = 0.99, decay = 0;
+    double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("beta1", beta1, "share of the mean in the direction of the step", share());
-      v("beta2", beta2, "decay of the mean of the gradients", share());
-      v("decay", decay, "weight decay of matrices", at_least(0));
+      v("beta1", beta1, "weight of the mean in the direction of the step", fraction());
+      v("beta2", beta2, "decay of the mean of the gradients", fraction());
+      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", at_least(0));
       rates.visit(v);
     }
   };
-  static constexpr Info info{.name = "lion",
-                             .formula = "p (1 - rate decay) - rate sign(beta1 m + (1 - beta1) g)",
-                             .source = "Chen et al. 2023, arXiv:2302.06675",
-                             .parameters = "m 0",
-                             .keeps = "m: one number a parameter"};
+  static constexpr Info info{
+      .name = "lion",
+      .formula = "p (1 - learning_rate weight_decay) - learning_rate sign(beta1 m + (1 - beta1) g)",
+      .source = "Chen et al. 2023, arXiv:2302.06675",
+      .parameters = "m 0",
+      .keeps = "m: one number a parameter"};
   static constexpr const char* moment_names[] = {"momentum"};
   static constexpr int moments = 1;
   double beta1, beta2, decay;
-  explicit LionFormula(const Settings& s) : beta1(s.beta1), beta2(s.beta2), decay(s.decay) {}
+  explicit LionFormula(const Settings& s) : beta1(s.beta1), beta2(s.beta2), decay(s.weight_decay) {}
 
   template <class A>
   struct Step {

@@ -8,8 +8,8 @@
 //
 // Matrices are the parameters of two axes, and convolutions, (N, h, w, C) read as (N, h w C).  All others (vectors,
 // scalars, and tables such as embeddings, positions and the output head: Parameter::table) go by AdamW with
-// rate adamw_rate; the default is the ratio of the two rates in the source, 3e-4 / 0.02.  g is already clipped; what
-// does not decay with AdamW does not decay here.
+// a learning rate of its own, learning_rate adamw_learning_rate; the default is the ratio of the two rates in the
+// source, 3e-4 / 0.02.  g is already clipped; what does not decay with AdamW does not decay here.
 #include <cmath>
 
 #include "engine/ops/ops.h"
@@ -67,28 +67,29 @@ Tensor orthogonalize(Tensor x, int64_t iterations) {
 class Muon final : public Optimizer {
  public:
   struct Settings {
-    double momentum = 0.95, decay = 0;
+    double momentum = 0.95, weight_decay = 0;
     bool nesterov = true;
     int64_t iterations = 5;
-    double adamw_rate = 0.015, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-10;
+    double adamw_learning_rate = 0.015, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-10;
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("momentum", momentum, "share of the last direction of a matrix that is kept", share());
-      v("decay", decay, "weight decay of matrices and tables", at_least(0));
+      v("momentum", momentum, "fraction of the last direction of a matrix that is kept", fraction());
+      v("weight_decay|decay", weight_decay, "decoupled decay of matrices and tables", at_least(0));
       v("nesterov", nesterov, "look ahead along the momentum");
       v("iterations", iterations, "of the polynomial that makes the step orthogonal", at_least(1));
-      v("adamw_rate", adamw_rate, "rate of what is no matrix, as a share of the rate", at_least(0));
-      v("beta1", beta1, "of its AdamW", share());
-      v("beta2", beta2, "of its AdamW", share());
+      v("adamw_learning_rate|adamw_rate", adamw_learning_rate,
+        "learning rate of what is no matrix, as a fraction of that of matrices", at_least(0));
+      v("beta1", beta1, "of its AdamW", fraction());
+      v("beta2", beta2, "of its AdamW", fraction());
       v("epsilon", epsilon, "of its AdamW", above(0));
       rates.visit(v);
     }
   };
   static inline const Info info{.name = "muon",
                                 .formula =
-                                    "p (1 - rate decay) - rate sqrt(max(1, rows / columns)) orthogonal(d), "
-                                    "d of the momentum; AdamW for what is no matrix",
+                                    "p (1 - learning_rate weight_decay) - learning_rate sqrt(max(1, rows / columns)) "
+                                    "orthogonal(d), d of the momentum; AdamW for what is no matrix",
                                 .source = "Jordan et al. 2024, kellerjordan.github.io/posts/muon",
                                 .parameters = "momentum 0, m 0, v 0",
                                 .keeps = "one number for a parameter of a matrix, two for any other"};
@@ -124,7 +125,7 @@ class Muon final : public Optimizer {
   }
 
  private:
-  AdamWFormula adamw() const { return {settings_.beta1, settings_.beta2, settings_.epsilon, settings_.decay}; }
+  AdamWFormula adamw() const { return {settings_.beta1, settings_.beta2, settings_.epsilon, settings_.weight_decay}; }
   std::pair<double, double> corrections(int64_t step) const override { return adamw().corrections(step); }
 
   void update_parameters(const Control* control) override {
@@ -135,7 +136,7 @@ class Muon final : public Optimizer {
         update_matrix(s, first_[i], control, how);
         continue;
       }
-      how.rate_factor *= settings_.adamw_rate;
+      how.rate_factor *= settings_.adamw_learning_rate;
       update_elements(parameters_, s.begin, s.end, moments_, first_[i], control, adamw(), how);
     }
   }
@@ -156,7 +157,7 @@ class Muon final : public Optimizer {
       map(p.device(), count, Normalize<A>{square.data<double>()}, x.mutable_data<A>(), d.data<T>());
       const Tensor step = orthogonalize(x, settings_.iterations);
       T* const at = p.mutable_data<T>() + s.begin;
-      map(p.device(), count, Move<A>{control, how, settings_.decay, scale}, at, static_cast<const T*>(at),
+      map(p.device(), count, Move<A>{control, how, settings_.weight_decay, scale}, at, static_cast<const T*>(at),
           step.data<A>());
     });
     parameters_.round(s);

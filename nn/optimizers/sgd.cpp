@@ -8,19 +8,19 @@ namespace {
 
 struct SgdFormula {
   struct Settings {
-    double momentum = 0.9, decay = 0;
+    double momentum = 0.9, weight_decay = 0;
     bool nesterov = false;
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("momentum", momentum, "share of the last step that is kept", share());
-      v("decay", decay, "weight decay of matrices", at_least(0));
+      v("momentum", momentum, "fraction of the last step that is kept", fraction());
+      v("weight_decay|decay", weight_decay, "decay of matrices", at_least(0));
       v("nesterov", nesterov, "look ahead along the momentum");
       rates.visit(v);
     }
   };
   static constexpr Info info{.name = "sgd",
-                             .formula = "u = momentum u + g + decay p; p - rate u",
+                             .formula = "u = momentum u + g + weight_decay p; p - learning_rate u",
                              .source = "Sutskever et al. 2013, PMLR 28",
                              .parameters = "u 0",
                              .keeps = "u: one number a parameter"};
@@ -28,7 +28,7 @@ struct SgdFormula {
   static constexpr int moments = 1;
   double momentum, decay;
   bool nesterov;
-  explicit SgdFormula(const Settings& s) : momentum(s.momentum), decay(s.decay), nesterov(s.nesterov) {}
+  explicit SgdFormula(const Settings& s) : momentum(s.momentum), decay(s.weight_decay), nesterov(s.nesterov) {}
 
   template <class A>
   struct Step {

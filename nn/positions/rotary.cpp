@@ -1,10 +1,10 @@
 // Rotary positions: queries and keys are turned by their place.  Su et al. 2021, arXiv:2104.09864.
 //   (a, b) -> R(p theta_i) (a, b),   R(x) = (cos x  -sin x; sin x  cos x),   theta_i = base^(-2i/n),   0 <= i < n/2
-// for n = share D of the D channels, two by two; the rest stays.  A pair is (i, i + n/2), half_split, as in GPT-NeoX
-// and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of the channels. <R(x) q,
-// R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  Places count within documents, which within one
-// sequence changes no score; in cross attention, where a document begins at other places in the two sequences, it makes
-// packed documents equal separate ones. R is orthogonal, hence the backward is the rotation by the negative angle:
+// for n = partial_rotary_factor D of the D channels, two by two; the rest stays.  A pair is (i, i + n/2), half_split,
+// as in GPT-NeoX and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of channels.
+// <R(x) q, R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  Places count within documents, which within
+// one sequence changes no score; in cross attention, where a document begins at other places in the two sequences, it
+// makes packed documents equal separate ones.  R is orthogonal: backward is the rotation by the negative angle.
 //   dx = R(p theta_i)^T dy = R(-p theta_i) dy
 // Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share, or with documents
 // (B, T, n/2).  They are computed in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.
@@ -85,12 +85,13 @@ struct RotatePairs {
 class RotaryPositions final : public Position {
  public:
   struct Settings {
-    double base = 10000, share = 1;
+    double base = 10000, partial_rotary_factor = 1;
     std::string pairs = "half_split";
     template <class V>
     void visit(V& v) {
       v("base", base, "the slowest pair turns by about one radian in so many places", above(0));
-      v("share", share, "of the head size that is turned", {.low = 0, .high = 1, .low_allowed = false});
+      v("partial_rotary_factor|share", partial_rotary_factor, "fraction of the head size that is turned",
+        {.low = 0, .high = 1, .low_allowed = false});
       v("pairs", pairs, "which channels turn together: half_split or interleaved",
         one_of({"half_split", "interleaved"}));
     }
@@ -119,11 +120,11 @@ class RotaryPositions final : public Position {
 
  private:
   int64_t pairs_of(int64_t head_size) const {
-    const double turned = settings_.share * static_cast<double>(head_size);
+    const double turned = settings_.partial_rotary_factor * static_cast<double>(head_size);
     const auto pairs = static_cast<int64_t>(std::lround(turned / 2));
     check(pairs >= 1 && std::abs(turned - 2 * static_cast<double>(pairs)) < 1e-6, spec_,
-          ": channels are turned in pairs, but share (", settings_.share, ") times the head size (", head_size, ") is ",
-          turned, "; it must be an even number, at least 2");
+          ": channels are turned in pairs, but partial_rotary_factor (", settings_.partial_rotary_factor,
+          ") times the head size (", head_size, ") is ", turned, "; it must be an even number, at least 2");
     return pairs;
   }
   // For all places; made when they are first asked for, because an attention may have a head size of its own.

@@ -1,8 +1,8 @@
 // Inverse square root.  Vaswani et al. 2017, arXiv:1706.03762, section 5.3.
-//   r = rate sqrt(w / t),   t = step + 1,   w = warm_up + 1: the steps counted from 1, and the one that reaches the
-//   peak
-// With a linear warm-up that is the paper's  k min(t^-1/2, t w^-3/2)  for k = rate sqrt(w).  The run's length and
-// final_rate play no part: a run can go on at any time.
+//   r = learning_rate sqrt(w / t),   t = step + 1,   w = warmup_steps + 1
+// t counts the steps from 1, and w is the one that reaches the peak.
+// With a linear warm-up that is the paper's  k min(t^-1/2, t w^-3/2)  for k = learning_rate sqrt(w).  The run's length
+// and min_learning_rate play no part: a run can go on at any time.
 #include <cmath>
 
 #include "nn/schedules/base/schedule.h"
@@ -13,16 +13,17 @@ namespace {
 class InverseSquareRootSchedule final : public Schedule {
  public:
   static inline const Info info{.name = "inverse_square_root",
-                                .formula = "rate sqrt((warm_up + 1) / (step + 1))",
+                                .formula = "learning_rate sqrt((warmup_steps + 1) / (step + 1))",
                                 .source = "Vaswani et al. 2017, arXiv:1706.03762",
-                                .parameters = "rate, warm_up"};
+                                .parameters = "learning_rate, warmup_steps"};
   InverseSquareRootSchedule(const Spec& spec, const ScheduleOptions& options) : Schedule(options) {
     read_settings(spec, {});
   }
 
  private:
-  double after_warm_up(int64_t step, double) const override {
-    return options_.rate * std::sqrt(static_cast<double>(options_.warm_up + 1) / static_cast<double>(step + 1));
+  double after_warmup(int64_t step, double) const override {
+    return options_.learning_rate *
+           std::sqrt(static_cast<double>(options_.warmup_steps + 1) / static_cast<double>(step + 1));
   }
 };
 REGISTER_SCHEDULE(InverseSquareRootSchedule);

@@ -83,7 +83,7 @@ TEST_CASE("a GPT trains on the device with the CPU's losses") {
                    {"context", "32"},
                    {"batch", "4"},
                    {"steps", thread_sanitizer ? "3" : "20"},
-                   {"warm_up", "5"},
+                   {"warmup_steps", "5"},
                    {"bias", "yes"}});
   runs.train("cpu", {});
   runs.train("cuda", on_card);
@@ -108,10 +108,10 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
                    {"context", "16"},
                    {"batch", "2"},
                    {"steps", "6"},
-                   {"accumulate", "2"},
+                   {"gradient_accumulation_steps", "2"},
                    {"dropout", "0.1"},
                    {"attention", "softmax(dropout=0.2)"},
-                   {"clip", "0.5"}});
+                   {"grad_clip", "0.5"}});
   runs.train("cpu", {});
   const TrainingResult eager = runs.train("cuda", on_card), again = runs.train("again", on_card);
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);

@@ -34,7 +34,7 @@ class Folder {
 };
 
 // A model that trains in a blink, on a text of its own.
-inline const std::vector<std::string> tiny = {"--layers=1", "--heads=2", "--width=16", "--context=8",
-                                              "--batch=2",  "--steps=4", "--warm_up=1"};
+inline const std::vector<std::string> tiny = {"--layers=1", "--heads=2", "--width=16",      "--context=8",
+                                              "--batch=2",  "--steps=4", "--warmup_steps=1"};
 std::string tiny_text();  // 1,000 characters, 27 different ones
 std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more);

@@ -90,10 +90,12 @@ TEST_CASE("program: help everywhere, with every key") {
   }
   const Outcome train = run_orrery({"train", "--help"});
   CHECK(train.code == 0);
-  for (const char* key : {"--config", "--model", "--layers", "--data", "--steps", "--rate", "--optimizer", "--seed",
-                          "--resume", "--profile"})
+  for (const char* key : {"--config", "--model", "--layers", "--data", "--steps", "--learning_rate", "--optimizer",
+                          "--seed", "--resume", "--profile"})
     CHECK(contains(train.out, key));
   CHECK(contains(train.out, "gpt-char-small"));
+  CHECK(contains(train.out, "--losses.span_penalty"));
+  for (const char* alias : {"--rate ", "--n_layer", "lr_decay_iters"}) CHECK(!contains(train.out, alias));
   CHECK(contains(train.out, "updates in all"));
   CHECK(contains(run_orrery({"generate", "--help"}).out, "--top_k"));
   CHECK(contains(run_orrery({"gradcheck", "--help"}).out, "--all"));
@@ -114,7 +116,12 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"tran"},
               "no command 'tran'; did you mean 'train'? there are train, generate, gradcheck, list, try, bench");
   check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
-  check_error({"train", "--n_layer", "6"}, "train: unknown key 'n_layer'; did you mean 'layers'?");
+  check_error({"train", "--n_layer", "0"}, "train: layers: 0 must be at least 1");
+  check_error({"train", "--lr_decay_iters=9", "--max_iters=5"},
+              "train: lr_decay_iters 9 is not the number of steps, 5; here a schedule ends with the run: leave");
+  check_error({"train", "--dataset=x"}, "train: unknown key 'dataset'; did you mean 'data', the path of a text file?");
+  check_error({"train", "--losses.span_penality=1"},
+              "train: unknown key 'losses.span_penality'; did you mean 'losses.span_penalty'?");
   check_error({"train", "--steps=many"}, "train: steps: 'many' is not a whole number");
   check_error({"train", "--steps"}, "train: --steps needs a value, as in --steps=2000");
   check_error({"train", "steps=3"}, "train: 'steps=3' is not of the form --key=value");

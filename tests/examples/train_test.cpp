@@ -41,12 +41,11 @@ TEST_CASE("train: settings, steps, files and the validation loss, in plain lines
   REQUIRE(outcome.code == 0);
   CHECK(outcome.err.empty());
   CHECK(contains(outcome.out, "settings: model=gpt-char-small layers=1 heads=2 width=16"));
-  CHECK(
-      std::regex_search(outcome.out, std::regex("model: [\\d,]+ parameters; text: 900 tokens to learn, 100 held out")));
+  CHECK(std::regex_search(outcome.out,
+                          std::regex("model: [\\d,]+ parameters; text: 900 tokens to learn, 100 for validation")));
   CHECK(std::regex_search(
-      outcome.out,
-      std::regex("step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  rate \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
-                 "  +[\\d,]+ tokens/s  +\\d+ MB  \\d+:\\d\\d left\n")));
+      outcome.out, std::regex("step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
+                              "  +[\\d,]+ tokens/s  +\\d+ MB  \\d+:\\d\\d left\n")));
   CHECK(outcome.out.find('\r') == std::string::npos);
   CHECK(outcome.out.find('\x1b') == std::string::npos);
   CHECK(contains(outcome.out, "checkpoint: " + (folder / "run/step_000004") + "\n"));
@@ -64,7 +63,7 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
   const Folder folder;
   const std::string config =
       folder.write("run.toml",
-                   "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 9\nwarm_up = 1\n"
+                   "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 9\nwarmup_steps = 1\n"
                    "data = \"" +
                        folder.write("text.txt", tiny_text()) + "\"\n");
   const Outcome outcome =
@@ -74,14 +73,51 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
   CHECK(contains(outcome.out, " steps=3 "));
   CHECK(fs::exists(folder / "run/step_000003"));
 
-  const Outcome wrong = run_orrery({"train", "--config=" + folder.write("wrong.toml", "steps = 3\nn_embd = 4\n")});
+  const Outcome wrong = run_orrery({"train", "--config=" + folder.write("wrong.toml", "steps = 3\ndataset = 4\n")});
   CHECK(wrong.code == 1);
-  CHECK(contains(wrong.err, "wrong.toml:2: unknown key 'n_embd'; did you mean 'width'?"));
+  CHECK(contains(wrong.err, "wrong.toml:2: unknown key 'dataset'; did you mean 'data', the path of a text file?"));
   // The written settings repeat the run.
   const Outcome again =
       run_orrery({"train", "--config=" + (folder / "run/settings.toml"), "--out=" + (folder / "again")});
   CHECK(again.code == 0);
   CHECK(weights(folder / "run/step_000003") == weights(folder / "again/step_000003"));
+}
+
+TEST_CASE("train: a file in nanoGPT's words trains the same model, and is recorded in ours") {
+  const Folder folder;
+  REQUIRE(
+      run_orrery(train_tiny(folder, "ours",
+                            {"--dropout=0.1", "--learning_rate=2e-3", "--optimizer.beta2=0.9", "--evaluate_every=2"}))
+          .code == 0);
+  const std::string config = folder.write(
+      "theirs.toml",
+      "n_layer = 1\nn_head = 2\nn_embd = 16\nblock_size = 8\nbatch_size = 2\nmax_iters = 4\nlr_decay_iters = 4\n"
+      "learning_rate = 2e-3\nmin_lr = 1e-4\nwarmup_iters = 1\nweight_decay = 0.1\nbeta1 = 0.9\nbeta2 = 0.9\n"
+      "grad_clip = 1.0\neval_interval = 2\ngradient_accumulation_steps = 1\ndropout = 0.1\nbias = false\n");
+  const Outcome outcome = run_orrery(
+      {"train", "--config=" + config, "--data=" + (folder / "text.txt"), "--out_dir=" + (folder / "theirs")});
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(weights(folder / "ours/step_000004") == weights(folder / "theirs/step_000004"));
+  std::string ours = read_file(folder / "ours/settings.toml");
+  const std::string theirs = read_file(folder / "theirs/settings.toml");
+  ours.replace(ours.find(folder / "ours"), (folder / "ours").size(), folder / "theirs");
+  CHECK(ours == theirs);
+}
+
+TEST_CASE("train: a run of the time when settings had their former names goes on, and generates") {
+  const Folder folder;
+  const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";
+  fs::copy(old + "run", folder / "run", fs::copy_options::recursive);
+  const Outcome written =
+      run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=We", "--tokens=40", "--temperature=1"});
+  CHECK(written.out == read_file(old + "generated.txt"));
+  const Outcome resumed = run_orrery({"train", "--config=" + old + "run/settings.toml", "--data=" + old + "text.txt",
+                                      "--out=" + (folder / "run"), "--resume"});
+  INFO(resumed.out, resumed.err);
+  CHECK(resumed.code == 0);
+  CHECK(contains(resumed.out, "resumed after step 2"));
+  CHECK(last_line(resumed.out) == "validation loss 3.7608");
 }
 
 TEST_CASE("train: an attention that cannot work is refused with a sentence, before any training") {
@@ -129,7 +165,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   // The second run is killed by its reader as soon as it has named its first checkpoint.
   std::string command = "\"$ORRERY\"";
   for (const std::string& word :
-       train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep=0"}))
+       train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep_checkpoints=0"}))
     command += " '" + word + "'";
   const Outcome killed =
       run_shell("mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
@@ -251,9 +287,9 @@ TEST_CASE("train: a folder that holds a run is not overwritten") {
 
 TEST_CASE("train: a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
   const Folder folder;
-  const Outcome outcome = run_orrery(train_tiny(
-      folder, "run",
-      {"--steps=400", "--rate=1e30", "--schedule=constant", "--warm_up=0", "--clip=0", "--checkpoint_every=1"}));
+  const Outcome outcome = run_orrery(train_tiny(folder, "run",
+                                                {"--steps=400", "--learning_rate=1e30", "--schedule=constant",
+                                                 "--warmup_steps=0", "--grad_clip=0", "--checkpoint_every=1"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 1);
   CHECK(std::regex_search(outcome.err, std::regex("orrery: train: the loss is not finite at step \\d+")));

@@ -123,11 +123,13 @@ TEST_CASE("a text is split into training and held-out tokens") {
   const auto tokenizer = make_tokenizer("character", file.path());
   const Text text(file.path(), *tokenizer);
   CHECK(text.train().size() == 18);
-  CHECK(tokenizer->decode(text.held_out()) == "ij");
+  CHECK(tokenizer->decode(text.validation()) == "ij");
   CHECK(Text(file.path(), *tokenizer, 0.5).train().size() == 10);
-  CHECK(Text(file.path(), *tokenizer, 0).held_out().empty());
-  CHECK(error_of([&] { Text(file.path(), *tokenizer, 1); }) == "text: held_out 1 must be at least 0 and below 1");
-  CHECK(error_of([&] { Text(file.path(), *tokenizer, -0.1); }) == "text: held_out -0.1 must be at least 0 and below 1");
+  CHECK(Text(file.path(), *tokenizer, 0).validation().empty());
+  CHECK(error_of([&] { Text(file.path(), *tokenizer, 1); }) ==
+        "text: validation_fraction 1 must be at least 0 and below 1");
+  CHECK(error_of([&] { Text(file.path(), *tokenizer, -0.1); }) ==
+        "text: validation_fraction -0.1 must be at least 0 and below 1");
   text.check_context(17);
   CHECK(error_of([&] { text.check_context(18); }) == "text: " + file.path() +
                                                          " has 18 tokens for training, a context of 18 needs "
@@ -135,7 +137,7 @@ TEST_CASE("a text is split into training and held-out tokens") {
   CHECK(error_of([&] { text.check_context(0); }) == "text: context 0 must be at least 1");
   CHECK(error_of([&] { Text(file.path(), *tokenizer, 0.05).check_context(4); }) ==
         "text: " + file.path() +
-            " has 1 token held out, where 2 are the least; take a longer text or another share held out");
+            " has 1 token for validation, where 2 are the least; take a longer text or another validation_fraction");
 }
 
 TEST_CASE("texts that cannot be used") {
@@ -163,7 +165,7 @@ TEST_CASE("Tiny Shakespeare") {
   CHECK(tokenizer->decode(count_to(65)) == "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
   const Text text(path, *tokenizer);
   CHECK(text.train().size() == 1003854);  // nanoGPT's own split
-  CHECK(text.held_out().size() == 111540);
+  CHECK(text.validation().size() == 111540);
   CHECK(tokenizer->decode(text.train().first(13)) == "First Citizen");
 }
 
@@ -218,7 +220,7 @@ TEST_CASE("consecutive windows predict every token but the first exactly once") 
   }
   CHECK(consecutive_windows(count_to(25), 4, 3).size() == 2);
   CHECK(error_of([] { consecutive_windows(count_to(1), 4, 3); }) ==
-        "text: validation needs at least 2 tokens, not 1; take a longer text or another share held out");
+        "text: validation needs at least 2 tokens, not 1; take a longer text or another validation_fraction");
   CHECK(error_of([] { consecutive_windows(count_to(9), 0, 3); }) == "text: batch 3 and context 0 must be at least 1");
 }
 

@@ -39,7 +39,7 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
       p.parameter->value.copy_from(golden_parameter(golden, "initial.", p.path));
     nn::FlatParameters flat(model);
     const auto optimizer =
-        nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)"), flat);
+        nn::make_optimizer(parse_spec("adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, weight_decay=0.1)"), flat);
     for (int64_t step = 0; step < 10; ++step) {
       INFO("step ", step);
       flat.zero_gradients();

@@ -102,7 +102,7 @@ TEST_CASE("a resolved spec makes the same thing, for every name of every family,
     INFO(name);
     const Spec once = nn::resolved(nn::schedules(), parse_spec(name));
     CHECK(nn::resolved(nn::schedules(), once) == once);
-    CHECK(error_of([&] { nn::make_schedule(once, {.rate = 1e-3, .steps = 10}); }) == "no error");
+    CHECK(error_of([&] { nn::make_schedule(once, {.learning_rate = 1e-3, .steps = 10}); }) == "no error");
   }
 }
 

@@ -27,7 +27,7 @@ struct Run {
   double rate = 1e-3;
   bool bias = false;
   std::string out = "run";
-  Spec attention = parse_spec("softmax"), optimizer = parse_spec("adamw(decay=0.1)");
+  Spec attention = parse_spec("softmax"), optimizer = parse_spec("adamw(weight_decay=0.1)");
   std::vector<double> betas = {0.9, 0.99};
   Loss loss;
   template <class V>
@@ -53,8 +53,8 @@ class File {
   const std::string& path() const { return path_; }
   Pairs read() const {
     Run scratch;
-    static constexpr KeyHint hints[] = {{"max_iters", "steps"}};
-    return read_settings_file(path_, settings_of(scratch), hints);
+    static constexpr ForeignKey foreign[] = {{"max_iters", "steps"}, {"dataset", "did you mean 'data', a file?"}};
+    return read_settings_file(path_, settings_of(scratch), foreign);
   }
 
  private:
@@ -85,11 +85,12 @@ TEST_CASE("a settings file says what the command line says, in its order") {
       "rate = 6e-4   # peak\n"
       "out = \"a \\\"new\\\" folder\"\n"
       "bias = true\n"
-      "attention = { name = \"relu_former(relu)\", span = 64, gamma = 1.5, own = false, inner = { name = \"f\", x = 1 "
+      "attention = { name = \"relu_former(relu)\", span = 64, gamma = 1.5, attend_to_self = false, inner = { name = "
+      "\"f\", x = 1 "
       "} }\n"
       "betas = [0.9, 1]\n"
       "[optimizer]\n"
-      "decay = 0.05\n"
+      "weight_decay = 0.05\n"
       "beta2 = 0.99\n"
       "[loss]\n"
       "weight = 2\n");
@@ -99,7 +100,7 @@ TEST_CASE("a settings file says what the command line says, in its order") {
                           {"bias", "yes"},
                           {"attention", "relu_former(relu, span=64, gamma=1.5, attend_to_self=no, inner=f(x=1))"},
                           {"betas", "0.9, 1"},
-                          {"optimizer.decay", "0.05"},
+                          {"optimizer.weight_decay", "0.05"},
                           {"optimizer.beta2", "0.99"},
                           {"loss.weight", "2"}};
   const Pairs read = file.read();
@@ -112,7 +113,7 @@ TEST_CASE("a settings file says what the command line says, in its order") {
   CHECK(run.bias);
   CHECK(run.betas == std::vector<double>{0.9, 1});
   CHECK(run.loss.weight == 2);
-  CHECK(print(run.optimizer) == "adamw(decay=0.05, beta2=0.99)");
+  CHECK(print(run.optimizer) == "adamw(weight_decay=0.05, beta2=0.99)");
   CHECK(print(run_of("attention = \"softmax(1, soft_cap=30)\"").attention) == "softmax(1, soft_cap=30)");
   CHECK(print(run_of("attention = { name = \"f\", list = [1, 2], none = [] }").attention) ==
         "f(list=list(1, 2), none=list)");
@@ -122,7 +123,8 @@ TEST_CASE("a settings file says what the command line says, in its order") {
 }
 
 TEST_CASE("errors name file and line") {
-  CHECK(error_of("steps = 1\n\nmax_iters = 5\n") == ":3: unknown key 'max_iters'; did you mean 'steps'?");
+  CHECK(error_of("steps = 1\n\nmax_iters = 0\n") == ":3: steps: 0 must be at least 1");
+  CHECK(error_of("steps = 1\n\ndataset = 5\n") == ":3: unknown key 'dataset'; did you mean 'data', a file?");
   CHECK(error_of("\nstep = 5\n") == ":2: unknown key 'step'; did you mean 'steps'?");
   CHECK(error_of("steps = \"many\"") == ":1: steps: 'many' is not a whole number");
   CHECK(error_of("steps = 1.5") == ":1: steps: '1.5' is not a whole number");

@@ -28,12 +28,12 @@ Assignments small_run(const Folder& folder, const std::string& out, Assignments 
                      {"width", "32"},
                      {"context", "16"},
                      {"batch", "4"},
-                     {"warm_up", "5"},
+                     {"warmup_steps", "5"},
                      {"checkpoint_every", "25"},
                      {"evaluate_every", "0"},
-                     {"keep", "0"},
-                     {"accumulate", "2"},
-                     {"rate", "0.01"},
+                     {"keep_checkpoints", "0"},
+                     {"gradient_accumulation_steps", "2"},
+                     {"learning_rate", "0.01"},
                      {"dtype", "bf16"}};
   all.insert(all.end(), more.begin(), more.end());
   return all;

@@ -41,12 +41,12 @@ Assignments small_run(const std::string& text, const std::string& out, int steps
           {"width", "32"},
           {"context", "16"},
           {"batch", "4"},
-          {"warm_up", "5"},
+          {"warmup_steps", "5"},
           {"checkpoint_every", "10"},
           {"evaluate_every", "0"},
           {"dropout", "0.1"},
-          {"keep", "0"},
-          {"accumulate", "2"}};
+          {"keep_checkpoints", "0"},
+          {"gradient_accumulation_steps", "2"}};
 }
 Assignments with(Assignments a, const Assignments& more) {
   a.insert(a.end(), more.begin(), more.end());
@@ -112,15 +112,15 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   const std::string text = write_small_text(folder);
   int count = 0;
   for (const auto& pair :
-       {std::pair("adagrad(clip=0.1)", "constant"), std::pair("adamw(decay=0.1)", "inverse_square_root"),
-        std::pair("lion(decay=0.1)", "warmup_stable_decay(decay=0.4)"), std::pair("muon(decay=0.1)", "cosine"),
-        std::pair("sgd", "linear")}) {
+       {std::pair("adagrad(grad_clip=0.1)", "constant"), std::pair("adamw(weight_decay=0.1)", "inverse_square_root"),
+        std::pair("lion(weight_decay=0.1)", "warmup_stable_decay(decay_fraction=0.4)"),
+        std::pair("muon(weight_decay=0.1)", "cosine"), std::pair("sgd", "linear")}) {
     const std::string optimizer = pair.first, schedule = pair.second;
     INFO(optimizer, " ", schedule);
     const std::string whole = folder / ("whole" + std::to_string(count)),
                       parts = folder / ("parts" + std::to_string(count++));
     const Assignments more = {
-        {"optimizer", optimizer}, {"schedule", schedule}, {"warm_up_form", "quadratic"}, {"checkpoint_every", "4"}};
+        {"optimizer", optimizer}, {"schedule", schedule}, {"warmup_form", "quadratic"}, {"checkpoint_every", "4"}};
     train(with(small_run(text, whole, 8), more));
     Trainer trainer(make_settings(with(small_run(text, parts, 8), more)));
     int64_t steps = 0;
@@ -156,8 +156,8 @@ TEST_CASE("batch statistics move once a step, are saved, and go on where a run i
 
 TEST_CASE("a run learns: the loss on held-out text halves") {
   const Folder folder;
-  const TrainingResult result =
-      train(with(small_run(write_small_text(folder), folder / "run", 120), {{"rate", "1e-2"}, {"dropout", "0"}}));
+  const TrainingResult result = train(
+      with(small_run(write_small_text(folder), folder / "run", 120), {{"learning_rate", "1e-2"}, {"dropout", "0"}}));
   CHECK(result.validation_loss < 1.6);  // ln of the 32 characters is 3.4
   CHECK(result.steps_done == 120);
   CHECK(fs::exists(folder / "run/settings.toml"));
@@ -190,8 +190,8 @@ TEST_CASE("losses of attentions are weighted by name, reported apart, and absent
 
 TEST_CASE("stopping early saves; older checkpoints go") {
   const Folder folder;
-  Trainer trainer(make_settings(
-      with(small_run(write_small_text(folder), folder / "run", 100), {{"checkpoint_every", "2"}, {"keep", "2"}})));
+  Trainer trainer(make_settings(with(small_run(write_small_text(folder), folder / "run", 100),
+                                     {{"checkpoint_every", "2"}, {"keep_checkpoints", "2"}})));
   int steps = 0;
   TrainingEvents events;
   events.stop = [&] { return ++steps == 7; };
@@ -270,17 +270,17 @@ TEST_CASE("bad input is answered before any training") {
   CHECK(contains(message({{"data", ""}}), "train: no text to learn; give one with --data=FILE"));
   CHECK(contains(message({{"data", folder / "absent.txt"}}), "absent.txt"));
   CHECK(contains(message({{"data", folder / "short.txt"}}), "context"));
-  CHECK(contains(message({{"n_layer", "3"}}), "train: unknown key 'n_layer'; did you mean 'layers'?"));
+  CHECK(contains(message({{"n_layer", "0"}}), "train: layers: 0 must be at least 1"));
   CHECK(contains(message({{"layerz", "3"}}), "did you mean 'layers'?"));
   CHECK(contains(message({{"batch", "abc"}}), "train: batch: 'abc' is not a whole number"));
   CHECK(contains(message({{"model", "gpt-char-smal"}}), "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?"));
   CHECK(contains(message({{"attention", "softmux"}}), "attention: no 'softmux'; did you mean 'softmax'?"));
-  CHECK(
-      contains(message({{"optimizer", "lion(rates=by_group(spans=2))"}}),
-               "lion: rates: no parameter of this model belongs to a group, so there is no 'spans'; leave rates out"));
-  CHECK(contains(message({{"schedule", "warmup_stable_decay(decay=2)"}}),
-                 "warmup_stable_decay: decay: 2 must be at most 1"));
-  CHECK(contains(message({{"warm_up_form", "cubic"}}), "warm_up_form: no 'cubic'; there are linear, quadratic"));
+  CHECK(contains(message({{"optimizer", "lion(learning_rates=by_group(spans=2))"}}),
+                 "lion: learning_rates: no parameter of this model belongs to a group, so there is no 'spans'; leave "
+                 "learning_rates out"));
+  CHECK(contains(message({{"schedule", "warmup_stable_decay(decay_fraction=2)"}}),
+                 "warmup_stable_decay: decay_fraction: 2 must be at most 1"));
+  CHECK(contains(message({{"warmup_form", "cubic"}}), "warmup_form: no 'cubic'; there are linear, quadratic"));
   CHECK(contains(message({{"heads", "5"}}), "attention: heads (5) must divide width (32)"));
   CHECK(contains(message({{"vocabulary", "3"}}), "train: vocabulary 3 is too small for the tokenizer's"));
   CHECK(contains(message({{"resume", "yes"}}), "train: there is no checkpoint to resume in"));
@@ -296,7 +296,7 @@ TEST_CASE("bad input is answered before any training") {
 TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
   const Folder folder;
   const Assignments settings = with(small_run(write_small_text(folder), folder / "run", 40),
-                                    {{"rate", "1e30"}, {"warm_up", "0"}, {"checkpoint_every", "1"}});
+                                    {{"learning_rate", "1e30"}, {"warmup_steps", "0"}, {"checkpoint_every", "1"}});
   const std::string message = error_of([&] { train(settings); });
   CHECK(contains(message, "train: the loss is not finite at step "));
   CHECK(contains(message, "the last good checkpoint is " + (folder / "run/step_0000")));

@@ -168,7 +168,7 @@ bool Optimizer::step(double rate, double clip, double* norm) {
 std::pair<double, double> Optimizer::corrections(int64_t) const { return {1, 1}; }
 
 void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
-  const std::string what = name + ": rates";
+  const std::string what = name + ": learning_rates";
   check(rates.spec.name != "equal" || rates.spec.items.empty(), what, ": equal takes no factors, not ", rates.spec,
         "; write by_group(GROUP=FACTOR)");
   const std::vector<std::string> groups = parameters_.rate_groups();
@@ -176,7 +176,7 @@ void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
     const std::string value = print(item.value);
     check(!item.key.empty(), what, ": ", value, " in ", rates.spec, " names no group; write by_group(GROUP=FACTOR)");
     check(!groups.empty(), what, ": no parameter of this model belongs to a group, so there is no '", item.key,
-          "'; leave rates out");
+          "'; leave learning_rates out");
     if (std::find(groups.begin(), groups.end(), item.key) == groups.end())
       orrery::detail::fail_unknown(what + ": group", item.key, groups, {});
     const double factor = parse_number(text(what, ": ", item.key), value);

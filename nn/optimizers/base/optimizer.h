@@ -55,13 +55,14 @@ class FlatParameters {
   Tensor values_, gradients_, rounded_;
 };
 
-// The setting `rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the rate of the parameters whose
-// rate_group is named; 0 holds them still.
+// The setting `learning_rates` of every optimizer: by_group(slopes=0.1, spans=10) multiplies the learning rate of the
+// parameters whose rate_group is named; 0 holds them still.
 struct GroupRates {
   Spec spec{"equal", {}};
   template <class V>
   void visit(V& v) {
-    v("rates", spec, "equal, or by_group(GROUP=FACTOR, ...): factors of the rate", one_of({"equal", "by_group"}));
+    v("learning_rates|rates", spec, "equal, or by_group(GROUP=FACTOR, ...): factors of the learning rate",
+      one_of({"equal", "by_group"}));
   }
 };
 
@@ -140,7 +141,7 @@ class Optimizer {
 
 using OptimizerEntry = Entry<Optimizer, FlatParameters&>;
 Registry<OptimizerEntry>& optimizers();
-// "adamw(beta2=0.99, decay=0.1)"
+// "adamw(beta2=0.99, weight_decay=0.1)"
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters);
 
 // sum x^2 in f64, written to *sum on the tensor's device.

@@ -1,6 +1,6 @@
-// The warm-up that all schedules share.  With u = (step + 1) / (warm_up + 1), which is 1 at step `warm_up`:
-//   linear     rate u
-//   quadratic  rate (1 - (1 - u)^2): begins twice as steep and arrives level
+// The warm-up that all schedules share.  With u = (step + 1) / (warmup_steps + 1), which is 1 at step `warmup_steps`:
+//   linear     learning_rate u
+//   quadratic  learning_rate (1 - (1 - u)^2): begins twice as steep and arrives level
 #include "nn/schedules/base/schedule.h"
 
 #include <algorithm>
@@ -21,21 +21,21 @@ std::unique_ptr<Schedule> make_schedule(const Spec& spec, const ScheduleOptions&
 }
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
-  check(options.rate > 0 && options.final_rate >= 0, "schedule: rate ", options.rate,
-        " must be above 0 and final_rate ", options.final_rate, " not negative");
-  check(options.warm_up >= 0 && options.steps >= 0, "schedule: warm_up ", options.warm_up, " and steps ", options.steps,
-        " must not be negative");
-  check(options.warm_up_form == "linear" || options.warm_up_form == "quadratic", "schedule: warm_up_form '",
-        options.warm_up_form, "' must be linear or quadratic");
+  check(options.learning_rate > 0 && options.min_learning_rate >= 0, "schedule: learning_rate ", options.learning_rate,
+        " must be above 0 and min_learning_rate ", options.min_learning_rate, " not negative");
+  check(options.warmup_steps >= 0 && options.steps >= 0, "schedule: warmup_steps ", options.warmup_steps, " and steps ",
+        options.steps, " must not be negative");
+  check(options.warmup_form == "linear" || options.warmup_form == "quadratic", "schedule: warmup_form '",
+        options.warmup_form, "' must be linear or quadratic");
 }
 
-double Schedule::rate(int64_t step) const {
-  if (step < options_.warm_up) {
-    const double u = static_cast<double>(step + 1) / static_cast<double>(options_.warm_up + 1);
-    return options_.rate * (options_.warm_up_form == "linear" ? u : 1 - (1 - u) * (1 - u));
+double Schedule::learning_rate(int64_t step) const {
+  if (step < options_.warmup_steps) {
+    const double u = static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps + 1);
+    return options_.learning_rate * (options_.warmup_form == "linear" ? u : 1 - (1 - u) * (1 - u));
   }
-  const double length = static_cast<double>(std::max<int64_t>(1, options_.steps - options_.warm_up));
-  return after_warm_up(step, std::min(1.0, static_cast<double>(step - options_.warm_up) / length));
+  const double length = static_cast<double>(std::max<int64_t>(1, options_.steps - options_.warmup_steps));
+  return after_warmup(step, std::min(1.0, static_cast<double>(step - options_.warmup_steps) / length));
 }
 
 }  // namespace orrery::nn

@@ -173,9 +173,9 @@ TEST_CASE("optimizers' steps are the CPU's on the device") {
     void visit(nn::Visitor& v) override { v("weight", weight); }
   };
   for (const auto& [spec, dtype, tolerance] :
-       {std::tuple("adamw(decay=0.1)", Dtype::f64, 1e-12), std::tuple("sgd", Dtype::f64, 1e-12),
-        std::tuple("lion(decay=0.1)", Dtype::f64, 1e-12), std::tuple("adagrad", Dtype::f64, 1e-12),
-        std::tuple("adamw(decay=0.1)", Dtype::bf16, 1e-6), std::tuple("muon", Dtype::bf16, 1e-4)}) {
+       {std::tuple("adamw(weight_decay=0.1)", Dtype::f64, 1e-12), std::tuple("sgd", Dtype::f64, 1e-12),
+        std::tuple("lion(weight_decay=0.1)", Dtype::f64, 1e-12), std::tuple("adagrad", Dtype::f64, 1e-12),
+        std::tuple("adamw(weight_decay=0.1)", Dtype::bf16, 1e-6), std::tuple("muon", Dtype::bf16, 1e-4)}) {
     INFO(std::string(spec), " ", std::string(name(dtype)));
     std::vector<Tensor> results;
     for (const Device device : {Device::cpu, Device::cuda}) {

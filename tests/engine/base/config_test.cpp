@@ -32,7 +32,7 @@ struct Nothing {
 };
 
 struct Everything {
-  int64_t batch = 12;
+  int64_t batch = 12, batches = 0;
   double rate = 1e-3, dropout = 0;
   bool bias = false;
   std::string out = "run", device = "cpu";
@@ -44,8 +44,9 @@ struct Everything {
   template <class V>
   void visit(V& v) {
     v("batch", batch, "sequences", at_least(1));
-    v("rate", rate, "step size", above(0));
-    v("dropout", dropout, "share set to zero", share());
+    v("rate|speed|pace", rate, "step size", above(0));
+    v("|epochs", batches, "read, but never written", at_least(1));
+    v("dropout", dropout, "fraction set to zero", fraction());
     v("bias", bias, "biases");
     v("out", out, "folder");
     v("device", device, "where", one_of({"cpu", "cuda"}));
@@ -56,17 +57,17 @@ struct Everything {
   }
 };
 
-constexpr KeyHint hints[] = {{"learning_rate", "rate"}, {"eval_iters", "the whole held-out text is evaluated"}};
+constexpr ForeignKey foreign[] = {{"lr", "rate"}, {"p", "attention.dropout"}, {"eval_iters", "all is evaluated"}};
 
 std::string set_error(const char* key, const char* value) {
   return error_of([&] {
     Everything e;
-    set_setting(e, "train", key, value, hints);
+    set_setting(e, "train", key, value, foreign);
   });
 }
 Everything with(const char* key, const char* value) {
   Everything e;
-  set_setting(e, "train", key, value, hints);
+  set_setting(e, "train", key, value, foreign);
   return e;
 }
 
@@ -190,8 +191,9 @@ TEST_CASE("a wrong value is an error and changes nothing") {
 
 TEST_CASE("an unknown key names the nearest") {
   CHECK(set_error("bach", "1") == "train: unknown key 'bach'; did you mean 'batch'?");
-  CHECK(set_error("learning_rate", "1") == "train: unknown key 'learning_rate'; did you mean 'rate'?");
-  CHECK(set_error("eval_iters", "1") == "train: unknown key 'eval_iters'; the whole held-out text is evaluated");
+  CHECK(set_error("eval_iters", "1") == "train: unknown key 'eval_iters'; all is evaluated");
+  CHECK(set_error("loss.amount", "1") == "train: unknown key 'loss.amount'; there are loss.weight");
+  CHECK(set_error("loss.wight", "1") == "train: unknown key 'loss.wight'; did you mean 'loss.weight'?");
   CHECK(set_error("weight", "1") == "train: unknown key 'weight'; did you mean 'loss.weight'?");
   CHECK(set_error("quux", "1") ==
         "train: unknown key 'quux'; there are batch, rate, dropout, bias, out, device, attention, alpha, betas, "
@@ -199,6 +201,30 @@ TEST_CASE("an unknown key names the nearest") {
   CHECK(set_error("batch.size", "1") ==
         "train: unknown key 'batch.size'; there are batch, rate, dropout, bias, out, "
         "device, attention, alpha, betas, loss.weight");
+}
+
+TEST_CASE("aliases and keys of other programs set what they stand for, under whose key errors speak") {
+  for (const char* const key : {"rate", "speed", "pace", "lr"}) {
+    CHECK(with(key, "0.5").rate == 0.5);
+    CHECK(set_error(key, "0") == "train: rate: 0 must be above 0");
+  }
+  CHECK(print(with("p", "0.1").attention) == "softmax(dropout=0.1)");
+  Everything e;
+  const std::vector<Setting> settings = settings_of(e);
+  CHECK(find_setting(settings, "pace") == find_setting(settings, "rate"));
+  CHECK(find_setting(settings, "lr") == nullptr);
+  CHECK(find_setting(settings, "") == nullptr);
+  CHECK(print(without_aliases(parse_spec("thing(3, pace=1, bias=yes, other=2, speed=f(2))"), settings)) ==
+        "thing(3, bias=yes, other=2, rate=f(2))");
+}
+
+TEST_CASE("a setting without a key is read by its alias alone") {
+  Everything e = with("epochs", "3");
+  CHECK(e.batches == 3);
+  CHECK(set_error("epochs", "0") == "train: epochs: 0 must be at least 1");
+  CHECK(set_error("", "0").starts_with("train: unknown key ''"));
+  for (const auto& [key, value] : list_settings(e)) CHECK(!key.empty());
+  CHECK(print(make_spec("thing", e)).find("epochs") == std::string::npos);
 }
 
 TEST_CASE("a dotted key changes one item of a spec") {

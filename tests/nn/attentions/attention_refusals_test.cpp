@@ -127,7 +127,8 @@ TEST_CASE("gau refuses what it has already or has no place for") {
        {"gau", "gau: has one head, the position has biases for 2; set heads=1", {.position = "relative(31, bias)"}},
        {"gau", "gau: has one head, the position has biases for 2; set heads=1", {.position = "alibi"}},
        {"gau(size=5)",
-        "gau(size=5): rotary: channels are turned in pairs, but share (1) times the head size (5) is 5; it must "
+        "gau(size=5): rotary: channels are turned in pairs, but partial_rotary_factor (1) times the head size (5) is "
+        "5; it must "
         "be an even number, at least 2",
         {.position = "rotary"}},
        {"gau(size=6)", "no error", {.position = "rotary"}}});
@@ -253,10 +254,11 @@ TEST_CASE("sizes that cannot work") {
     });
   };
   CHECK(made(15, 3, 0, "rotary") ==
-        "rotary: channels are turned in pairs, but share (1) times the head size (5) is 5; it must be an even number, "
+        "rotary: channels are turned in pairs, but partial_rotary_factor (1) times the head size (5) is 5; it must be "
+        "an even number, "
         "at least 2");
-  CHECK(made(12, 2, 0, "rotary(share=0.5)").find("share (0.5) times the head size (6) is 3; it must be an even") !=
-        std::string::npos);
+  CHECK(made(12, 2, 0, "rotary(partial_rotary_factor=0.5)")
+            .find("partial_rotary_factor (0.5) times the head size (6) is 3; it must be an even") != std::string::npos);
   CHECK(made(16, 3, 0, "none") == "attention: heads (3) must divide width (16)");
   CHECK(made(12, 4, 3, "none") == "attention: key heads (3) must divide heads (4)");
   CHECK(made(12, 2, 0, "relative(8)") ==

@@ -45,7 +45,7 @@ double reach_after_training(const std::vector<int64_t>& lags, int steps) {
   Layer layer("softmax(span=adaptive_span(80, R=16))", width, limit);
   initialize(layer, 5);
   FlatParameters parameters(layer);
-  const auto optimizer = make_optimizer(parse_spec("adamw(decay=0)"), parameters);
+  const auto optimizer = make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   const int64_t first = *std::max_element(lags.begin(), lags.end());
   for (int step = 0; step < steps; ++step) {
     const Tensor x = Tensor::empty({batch, time, width});

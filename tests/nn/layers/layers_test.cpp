@@ -113,7 +113,7 @@ TEST_CASE("dropout keeps the mean, differs by key, and is the identity outside t
   Dropout layer(0.3);
   Pass pass;
   CHECK(largest_difference(layer(x, pass), x) == 0);
-  CHECK_THROWS_WITH_AS(Dropout(1.5), "dropout: the probability must lie in [0, 1), not 1.5", Error);
+  CHECK_THROWS_WITH_AS(Dropout(1.5), "dropout: p must lie in [0, 1), not 1.5", Error);
 }
 
 TEST_CASE("cross-entropy: ignored targets, reuse of the logits' buffer, errors") {

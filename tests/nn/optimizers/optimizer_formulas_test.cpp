@@ -159,9 +159,10 @@ TEST_CASE("optimizers make the steps of the golden file") {
     }
   };
   for (const auto& given :
-       {std::tuple("adagrad_clipped", "adagrad(clip=0.03)", 0.07), std::tuple("adagrad", "adagrad(clip=0)", 0.07),
-        std::tuple("lion", "lion", 0.01), std::tuple("lion_decayed", "lion(decay=0.1)", 0.01),
-        std::tuple("muon", "muon", 0.02), std::tuple("adamw", "adamw(beta2=0.95, decay=0.1)", 0.01)}) {
+       {std::tuple("adagrad_clipped", "adagrad(grad_clip=0.03)", 0.07),
+        std::tuple("adagrad", "adagrad(grad_clip=0)", 0.07), std::tuple("lion", "lion", 0.01),
+        std::tuple("lion_decayed", "lion(weight_decay=0.1)", 0.01), std::tuple("muon", "muon", 0.02),
+        std::tuple("adamw", "adamw(beta2=0.95, weight_decay=0.1)", 0.01)}) {
     const std::string name = std::get<0>(given), spec = std::get<1>(given);
     const double rate = std::get<2>(given);
     INFO(name);
@@ -185,7 +186,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
 }
 
 TEST_CASE("lion makes the steps of its formula") {
-  check_formula("lion(beta1=0.8, beta2=0.95, decay=0.3)",
+  check_formula("lion(beta1=0.8, beta2=0.95, weight_decay=0.3)",
                 [](Numbers& p, const Numbers& g, auto& memory, int, const Parameter& like) {
                   Numbers& m = of(memory, "m", p.size());
                   for (size_t i = 0; i < p.size(); ++i) {
@@ -211,7 +212,7 @@ TEST_CASE("adagrad makes the steps of its formula, below and above the clip of e
   for (const double size : {1.0, 1e-4}) {  // norms of about 65, 2 and 5; of a ten-thousandth of that
     int clipped = 0;
     check_formula(
-        "adagrad(clip=0.001)",
+        "adagrad(grad_clip=0.001)",
         [&](Numbers& p, const Numbers& g, auto& memory, int, const Parameter&) {
           Numbers& sum = of(memory, "s", p.size());
           const double n = norm(g), rate = n > 0.001 ? 0.07 * 0.001 / (n + 1e-10) : 0.07;
@@ -227,7 +228,7 @@ TEST_CASE("adagrad makes the steps of its formula, below and above the clip of e
 }
 
 TEST_CASE("adagrad's clip scales the step and not what is accumulated") {
-  Run clipped("adagrad(clip=0.5)"), open("adagrad(clip=0)");
+  Run clipped("adagrad(grad_clip=0.5)"), open("adagrad(grad_clip=0)");
   const Tensor before = clipped.model.vector.value.clone();
   clipped.step(1, 1), open.step(1, 1);
   const auto all = clipped.optimizer->moments(), unclipped = open.optimizer->moments();
@@ -245,7 +246,7 @@ TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; wha
   for (const Shape shape : {Shape{3, 5}, Shape{7, 4}, Shape{3, 2, 2, 1}}) {
     INFO(shape);
     const size_t m = static_cast<size_t>(shape[0]), n = static_cast<size_t>(shape.numel() / shape[0]);
-    Run run("muon(decay=0.2)", Dtype::f64, shape);
+    Run run("muon(weight_decay=0.2)", Dtype::f64, shape);
     Numbers w = run.model.matrix.value.to_vector(), u(m * n, 0.0);
     for (int t = 1; t <= 3; ++t) {
       const Numbers g = gradient_of(run.model.matrix, t).to_vector();
@@ -264,7 +265,7 @@ TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; wha
       CHECK(largest_difference(run.model.matrix.value, Tensor::from(shape, w, Dtype::f64)) <= 1e-12);
     }
   }
-  Run muon("muon(adamw_rate=0.5, beta1=0.8, beta2=0.9, epsilon=1e-6, decay=0.2)");
+  Run muon("muon(adamw_learning_rate=0.5, beta1=0.8, beta2=0.9, epsilon=1e-6, weight_decay=0.2)");
   std::map<std::string, Numbers> memory[2];
   Parameter* others[] = {&muon.model.vector, &muon.model.table};
   Numbers expected[] = {others[0]->value.to_vector(), others[1]->value.to_vector()};
@@ -313,7 +314,7 @@ TEST_CASE("muon keeps one number for an element of a matrix and two for any othe
 TEST_CASE("weight decay is decoupled and shrinks only what decays") {
   for (const std::string name : {"adamw", "lion", "muon", "sgd"}) {
     INFO(name);
-    Run run(name + (name == "muon" ? "(decay=0.5, adamw_rate=1)" : "(decay=0.5)"));
+    Run run(name + (name == "muon" ? "(weight_decay=0.5, adamw_learning_rate=1)" : "(weight_decay=0.5)"));
     const Three before;
     run.step(1, 0.1, 0);
     CHECK(largest_difference(run.model.matrix.value, before.matrix.value * 0.95) <= 1e-15);
@@ -337,13 +338,13 @@ TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 h
       return std::array{model.matrix.value - before.matrix.value, model.vector.value - before.vector.value,
                         model.table.value - before.table.value};
     };
-    const std::string decay = name == "adamw" ? "decay=0, " : "";
-    const auto plain = moved("(" + decay + "rates=equal)"),
-               scaled = moved("(" + decay + "rates=by_group(slopes=0.125, maps=4))");
+    const std::string decay = name == "adamw" ? "weight_decay=0, " : "";
+    const auto plain = moved("(" + decay + "learning_rates=equal)"),
+               scaled = moved("(" + decay + "learning_rates=by_group(slopes=0.125, maps=4))");
     CHECK(largest_difference(scaled[0], plain[0] * 4.0) <= 1e-13);
     CHECK(largest_difference(scaled[1], plain[1] * 0.125) <= 1e-13);
     CHECK(largest_difference(scaled[2], plain[2]) <= 1e-15);
-    const auto held = moved("(" + decay + "rates=by_group(maps=0))");
+    const auto held = moved("(" + decay + "learning_rates=by_group(maps=0))");
     CHECK(largest_difference(held[0], plain[0] * 0.0) == 0);
     CHECK(largest_difference(held[1], plain[1]) <= 1e-15);
   }
@@ -352,21 +353,24 @@ TEST_CASE("every optimizer: the rate of a group is scaled by its factor, and 0 h
 TEST_CASE("group factors that cannot work are refused with a sentence") {
   Three model;
   FlatParameters none(model);
-  CHECK(message_of("lion(rates=by_group(spans=2))", none) ==
-        "lion: rates: no parameter of this model belongs to a group, so there is no 'spans'; leave rates out");
+  CHECK(message_of("lion(learning_rates=by_group(spans=2))", none) ==
+        "lion: learning_rates: no parameter of this model belongs to a group, so there is no 'spans'; leave "
+        "learning_rates out");
   model.matrix.rate_group = "spans", model.vector.rate_group = "slopes";
   FlatParameters flat(model);
   CHECK(flat.rate_groups() == std::vector<std::string>{"slopes", "spans"});
-  CHECK(message_of("lion(rates=by_group(slope=2))", flat) ==
-        "lion: rates: group: no 'slope'; did you mean 'slopes'? there are slopes, spans");
-  CHECK(message_of("muon(rates=by_group(spans=-1))", flat) ==
-        "muon: rates: spans: -1 must be finite and not negative; 0 holds the group still");
-  CHECK(message_of("sgd(rates=by_group(spans=fast))", flat) == "sgd: rates: spans: 'fast' is not a number");
-  CHECK(message_of("adamw(rates=by_group(2))", flat) ==
-        "adamw: rates: 2 in by_group(2) names no group; write by_group(GROUP=FACTOR)");
-  CHECK(message_of("adagrad(rates=equal(spans=2))", flat) ==
-        "adagrad: rates: equal takes no factors, not equal(spans=2); write by_group(GROUP=FACTOR)");
-  CHECK(message_of("adamw(rates=slopes)", flat) == "adamw: rates: no 'slopes'; there are equal, by_group");
+  CHECK(message_of("lion(learning_rates=by_group(slope=2))", flat) ==
+        "lion: learning_rates: group: no 'slope'; did you mean 'slopes'? there are slopes, spans");
+  CHECK(message_of("muon(learning_rates=by_group(spans=-1))", flat) ==
+        "muon: learning_rates: spans: -1 must be finite and not negative; 0 holds the group still");
+  CHECK(message_of("sgd(learning_rates=by_group(spans=fast))", flat) ==
+        "sgd: learning_rates: spans: 'fast' is not a number");
+  CHECK(message_of("adamw(learning_rates=by_group(2))", flat) ==
+        "adamw: learning_rates: 2 in by_group(2) names no group; write by_group(GROUP=FACTOR)");
+  CHECK(message_of("adagrad(learning_rates=equal(spans=2))", flat) ==
+        "adagrad: learning_rates: equal takes no factors, not equal(spans=2); write by_group(GROUP=FACTOR)");
+  CHECK(message_of("adamw(learning_rates=slopes)", flat) ==
+        "adamw: learning_rates: no 'slopes'; there are equal, by_group");
 }
 
 TEST_CASE("every optimizer brings values back into their bounds after the step") {

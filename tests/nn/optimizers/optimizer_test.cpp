@@ -29,9 +29,9 @@ struct One final : Module {
 
 TEST_CASE("optimizers make PyTorch's steps") {
   const Golden golden("layers.safetensors");
-  for (const auto& given : {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, decay=0.1)", 0.01),
-                            std::tuple("sgd", "sgd(momentum=0.9, decay=0.05)", 0.1),
-                            std::tuple("sgd_nesterov", "sgd(momentum=0.9, decay=0.05, nesterov=yes)", 0.1)}) {
+  for (const auto& given : {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, weight_decay=0.1)", 0.01),
+                            std::tuple("sgd", "sgd(momentum=0.9, weight_decay=0.05)", 0.1),
+                            std::tuple("sgd_nesterov", "sgd(momentum=0.9, weight_decay=0.05, nesterov=yes)", 0.1)}) {
     const std::string name = std::get<0>(given), spec = std::get<1>(given);
     const double rate = std::get<2>(given);
     INFO(name);

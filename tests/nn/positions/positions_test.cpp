@@ -113,7 +113,8 @@ TEST_CASE("positions agree with the golden files, outputs and gradients") {
 
 TEST_CASE("rotary: scores depend on the distance alone") {
   const Tensor one_query = random_tensor({1, 1, 2, 6}, 1), one_key = random_tensor({1, 1, 2, 6}, 2);
-  for (const char* spec : {"rotary", "rotary(pairs=interleaved)", "rotary(base=50, share=0.6666666667)"}) {
+  for (const char* spec :
+       {"rotary", "rotary(pairs=interleaved)", "rotary(base=50, partial_rotary_factor=0.6666666667)"}) {
     INFO(spec);
     const Tensor q = rotated(spec, broadcast_to(one_query, {1, 8, 2, 6})),
                  k = rotated(spec, broadcast_to(one_key, {1, 8, 2, 6}));
@@ -130,7 +131,7 @@ TEST_CASE("rotary: scores depend on the distance alone") {
 
 TEST_CASE("rotary: angles by the formula, the rest of the channels stays") {
   const Tensor x = random_tensor({2, 8, 2, 6}, 3);
-  const Tensor y = rotated("rotary(base=50, share=0.6666666667)", x);
+  const Tensor y = rotated("rotary(base=50, partial_rotary_factor=0.6666666667)", x);
   const std::vector<double> in = x.to_vector(), out = y.to_vector();
   for (size_t row = 0; row < 2 * 8 * 2; ++row) {
     const double place = static_cast<double>(row / 2 % 8);
@@ -329,15 +330,17 @@ TEST_CASE("what positions refuse, they refuse with a sentence when they are made
     return error_of([&] { make_position(parse_spec(spec), options); });
   };
   CHECK(refusal("rotary", {.context = 8, .width = 15, .heads = 3}) ==
-        "rotary: channels are turned in pairs, but share (1) times the head size (5) is 5; it must be an even number, "
+        "rotary: channels are turned in pairs, but partial_rotary_factor (1) times the head size (5) is 5; it must be "
+        "an even number, "
         "at least 2");
-  CHECK(refusal("rotary(share=0.5)", {.context = 8, .width = 12, .heads = 2}) ==
-        "rotary(share=0.5): channels are turned in pairs, but share (0.5) times the head size (6) is 3; it must be an "
+  CHECK(refusal("rotary(partial_rotary_factor=0.5)", {.context = 8, .width = 12, .heads = 2}) ==
+        "rotary(partial_rotary_factor=0.5): channels are turned in pairs, but partial_rotary_factor (0.5) times the "
+        "head size (6) is 3; it must be an "
         "even number, at least 2");
   CHECK(refusal("rotary", {.context = 8, .width = 12, .heads = 2, .head_size = 3}).find("the head size (3)") !=
         std::string::npos);
-  CHECK(refusal("rotary(share=0)") == "rotary: share: 0 must be above 0");
-  CHECK(refusal("rotary(share=1.5)") == "rotary: share: 1.5 must be at most 1");
+  CHECK(refusal("rotary(partial_rotary_factor=0)") == "rotary: partial_rotary_factor: 0 must be above 0");
+  CHECK(refusal("rotary(partial_rotary_factor=1.5)") == "rotary: partial_rotary_factor: 1.5 must be at most 1");
   CHECK(refusal("rotary(pairs=thirds)").find("half_split") != std::string::npos);
   CHECK(refusal("relative(0)") == "relative(0): S is the largest distance and must be at least 1, not 0");
   CHECK(refusal("relative(-3, bias)") ==

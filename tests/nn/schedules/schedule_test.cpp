@@ -12,9 +12,9 @@ using doctest::Approx;
 namespace {
 
 double rate(const std::string& spec, const ScheduleOptions& options, int64_t step) {
-  return make_schedule(parse_spec(spec), options)->rate(step);
+  return make_schedule(parse_spec(spec), options)->learning_rate(step);
 }
-const ScheduleOptions usual{.rate = 1, .final_rate = 0.1, .warm_up = 9, .steps = 109};
+const ScheduleOptions usual{.learning_rate = 1, .min_learning_rate = 0.1, .warmup_steps = 9, .steps = 109};
 
 }  // namespace
 
@@ -31,7 +31,7 @@ TEST_CASE("schedules: warm-up, ends, shapes") {
 
 TEST_CASE("a quadratic warm-up is 1 - (1 - u)^2 in every schedule, and both forms meet the peak") {
   ScheduleOptions quadratic = usual;
-  quadratic.warm_up_form = "quadratic";
+  quadratic.warmup_form = "quadratic";
   for (const std::string& name : schedules().names()) {
     INFO(name);
     for (int64_t step = 0; step < 9; ++step) {
@@ -48,7 +48,7 @@ TEST_CASE("a quadratic warm-up is 1 - (1 - u)^2 in every schedule, and both form
 TEST_CASE("inverse square root: the warm-up's length over the step, both counted from 1") {
   CHECK(rate("inverse_square_root", usual, 39) == 0.5);           // sqrt(10 / 40)
   CHECK(rate("inverse_square_root", usual, 999) == Approx(0.1));  // beyond the end it goes on
-  CHECK(rate("inverse_square_root", {.rate = 1, .warm_up = 0}, 3) == 0.5);
+  CHECK(rate("inverse_square_root", {.learning_rate = 1, .warmup_steps = 0}, 3) == 0.5);
   for (const int64_t step : {0, 5, 9, 10, 50}) {  // Vaswani's min(t^-1/2, t w^-3/2), scaled to the peak
     const double t = static_cast<double>(step + 1), w = 10;
     CHECK(rate("inverse_square_root", usual, step) ==
@@ -56,22 +56,24 @@ TEST_CASE("inverse square root: the warm-up's length over the step, both counted
   }
 }
 
-TEST_CASE("warm-up, stable, decay: the last share of the run falls, linearly or exponentially") {
-  const ScheduleOptions options{.rate = 2, .final_rate = 0.5, .warm_up = 10, .steps = 200};
-  for (const std::string spec :
-       {"warmup_stable_decay(decay=0.25)", "warmup_stable_decay(decay=0.25, fall=exponential)"}) {
+TEST_CASE("warm-up, stable, decay: the last fraction of the run falls, linearly or exponentially") {
+  const ScheduleOptions options{.learning_rate = 2, .min_learning_rate = 0.5, .warmup_steps = 10, .steps = 200};
+  for (const std::string spec : {"warmup_stable_decay(decay_fraction=0.25)",
+                                 "warmup_stable_decay(decay_fraction=0.25, decay_form=exponential)"}) {
     INFO(spec);
     for (const int64_t step : {10, 80, 149, 150}) CHECK(rate(spec, options, step) == 2);
     CHECK(rate(spec, options, 151) < 2);
     CHECK(rate(spec, options, 200) == Approx(0.5));
     CHECK(rate(spec, options, 500) == Approx(0.5));
   }
-  CHECK(rate("warmup_stable_decay(decay=0.25)", options, 175) == Approx(1.25));
-  CHECK(rate("warmup_stable_decay(decay=0.25, fall=exponential)", options, 175) == Approx(1));  // the geometric mean
-  CHECK(rate("warmup_stable_decay(decay=1)", options, 10) == 2);  // never before the warm-up ends
-  CHECK(rate("warmup_stable_decay(decay=1)", options, 105) == Approx(1.25));
-  CHECK(rate("warmup_stable_decay(decay=0)", options, 199) == 2);
-  CHECK(rate("warmup_stable_decay(decay=0.5)", {.rate = 2, .final_rate = 0, .warm_up = 0, .steps = 10}, 10) == 0);
+  CHECK(rate("warmup_stable_decay(decay_fraction=0.25)", options, 175) == Approx(1.25));
+  CHECK(rate("warmup_stable_decay(decay_fraction=0.25, decay_form=exponential)", options, 175) ==
+        Approx(1));                                                        // the geometric mean
+  CHECK(rate("warmup_stable_decay(decay_fraction=1)", options, 10) == 2);  // never before the warm-up ends
+  CHECK(rate("warmup_stable_decay(decay_fraction=1)", options, 105) == Approx(1.25));
+  CHECK(rate("warmup_stable_decay(decay_fraction=0)", options, 199) == 2);
+  CHECK(rate("warmup_stable_decay(decay_fraction=0.5)",
+             {.learning_rate = 2, .min_learning_rate = 0, .warmup_steps = 0, .steps = 10}, 10) == 0);
 }
 
 TEST_CASE("schedules that cannot work are refused with a sentence") {
@@ -82,17 +84,18 @@ TEST_CASE("schedules that cannot work are refused with a sentence") {
                        "schedule: no 'cosin'; did you mean 'cosine'? there are constant, cosine, inverse_square_root, "
                        "linear, warmup_stable_decay",
                        Error);
-  CHECK_THROWS_WITH_AS(make("cosine", {.rate = 0})(),
-                       "schedule: rate 0 must be above 0 and final_rate 0.0001 not negative", Error);
-  CHECK_THROWS_WITH_AS(make("cosine", {.warm_up = -1})(), "schedule: warm_up -1 and steps 2000 must not be negative",
-                       Error);
-  CHECK_THROWS_WITH_AS(make("linear", {.warm_up_form = "cubic"})(),
-                       "schedule: warm_up_form 'cubic' must be linear or quadratic", Error);
+  CHECK_THROWS_WITH_AS(make("cosine", {.learning_rate = 0})(),
+                       "schedule: learning_rate 0 must be above 0 and min_learning_rate 0.0001 not negative", Error);
+  CHECK_THROWS_WITH_AS(make("cosine", {.warmup_steps = -1})(),
+                       "schedule: warmup_steps -1 and steps 2000 must not be negative", Error);
+  CHECK_THROWS_WITH_AS(make("linear", {.warmup_form = "cubic"})(),
+                       "schedule: warmup_form 'cubic' must be linear or quadratic", Error);
   CHECK_THROWS_WITH_AS(make("cosine(3)", usual)(), "cosine: takes no settings, not '3'", Error);
-  CHECK_THROWS_WITH_AS(make("warmup_stable_decay(decay=1.5)", usual)(),
-                       "warmup_stable_decay: decay: 1.5 must be at most 1", Error);
-  CHECK_THROWS_WITH_AS(make("warmup_stable_decay(fall=exponential)", {.rate = 1, .final_rate = 0})(),
-                       "warmup_stable_decay: fall: exponential never reaches a final_rate of 0; use fall=linear or a "
-                       "final_rate above 0",
-                       Error);
+  CHECK_THROWS_WITH_AS(make("warmup_stable_decay(decay_fraction=1.5)", usual)(),
+                       "warmup_stable_decay: decay_fraction: 1.5 must be at most 1", Error);
+  CHECK_THROWS_WITH_AS(
+      make("warmup_stable_decay(decay_form=exponential)", {.learning_rate = 1, .min_learning_rate = 0})(),
+      "warmup_stable_decay: decay_form: exponential never reaches a min_learning_rate of 0; use decay_form=linear or a "
+      "min_learning_rate above 0",
+      Error);
 }

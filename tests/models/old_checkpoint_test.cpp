@@ -1,0 +1,109 @@
+// A checkpoint that was written when settings had their former names (tests/models/old_checkpoint/make.sh) still
+// generates, and its run goes on as the program of then went on with it.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/base/files.h"
+#include "engine/tensor/safetensors.h"
+#include "models/data/tokenizer.h"
+#include "models/settings_file.h"
+#include "models/training/checkpoint.h"
+#include "models/training/generation.h"
+#include "models/training/trainer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+using orrery::testing::largest_difference;
+
+namespace {
+
+const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// The settings of the old run in a folder of this test.
+TrainSettings settings_in(const Folder& folder, const Pairs& more = {}) {
+  TrainSettings known;
+  Pairs all = read_settings_file(old + "run/settings.toml", settings_of(known));
+  for (const auto& one : Pairs{{"data", old + "text.txt"}, {"out", folder / "run"}, {"resume", "yes"}})
+    all.push_back(one);
+  all.insert(all.end(), more.begin(), more.end());
+  return make_settings(all);
+}
+
+}  // namespace
+
+TEST_CASE("an old checkpoint generates what it generated") {
+  const CheckpointState state = read_state(latest_checkpoint(old + "run"));
+  const auto tokenizer = restore_tokenizer(state.tokenizer);
+  Gpt model(make_settings(state.settings).gpt);
+  load_weights(latest_checkpoint(old + "run"), model);
+  const std::vector<int32_t> tokens = generate(model, tokenizer->encode("We"), {.tokens = 40, .temperature = 1});
+  CHECK(tokenizer->decode(tokens) + "\n" == read_file(old + "generated.txt"));
+}
+
+TEST_CASE("an old run goes on to the losses and weights that it had, and is recorded under the present names") {
+  const Folder folder;
+  std::filesystem::copy(old + "run", folder / "run", std::filesystem::copy_options::recursive);
+  Trainer trainer(settings_in(folder));
+  CHECK(trainer.steps_done() == 2);
+  std::map<int64_t, double> losses;
+  TrainingEvents events;
+  events.step = [&](const StepReport& report) { losses[report.step] = report.loss; };
+  losses[0] = trainer.run(events).validation_loss;
+  CHECK(trainer.steps_done() == 4);
+
+  std::istringstream rows(read_file(old + "run/metrics.jsonl"));
+  int compared = 0;
+  for (std::string line; std::getline(rows, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["step"] <= 2) continue;
+    const bool validation = row.contains("validation_loss");
+    const double expected = row[validation ? "validation_loss" : "loss"];
+    CHECK(std::fabs(losses.at(validation ? 0 : row["step"].get<int64_t>()) - expected) <= 1e-12);
+    ++compared;
+  }
+  CHECK(compared == 3);
+  std::map<std::string, Tensor> end;
+  for (const NamedTensor& t : read_safetensors(old + "end.safetensors").tensors) end.emplace(t.name, t.tensor);
+  const auto parameters = nn::parameters_of(trainer.model());
+  CHECK(parameters.size() == end.size());
+  for (const nn::NamedParameter& p : parameters) {
+    INFO(p.path);
+    CHECK(largest_difference(p.parameter->value, end.at(p.path)) <= 1e-12);
+  }
+
+  const auto recorded = nlohmann::ordered_json::parse(read_file(folder / "run/step_000004/state.json")).at("settings");
+  std::vector<std::string> keys, present;
+  for (const auto& [key, setting] : recorded.items()) keys.push_back(key);
+  for (const auto& [key, setting] : list_settings(TrainSettings())) present.push_back(key);
+  CHECK(keys == present);
+  CHECK(recorded["optimizer"] ==
+        "adamw(beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.05, learning_rates=by_group(thresholds=0.5))");
+  const std::string toml = read_file(folder / "run/settings.toml");
+  for (const char* line : {"\nlearning_rate = 0.02\n", "\nd_ff = 24\n", "\nkeep_checkpoints = 3\n",
+                           "\nposition = \"rotary(partial_rotary_factor=0.5)\"\n",
+                           "\noptimizer = \"adamw(weight_decay=0.05, beta2=0.95, "
+                           "learning_rates=by_group(thresholds=0.5))\"\n"})
+    CHECK_MESSAGE(toml.find(line) != std::string::npos, line);
+}
+
+TEST_CASE("an old run is not resumed as another model, which is told by the present names") {
+  const Folder folder;
+  std::filesystem::copy(old + "run", folder / "run", std::filesystem::copy_options::recursive);
+  const auto refusal = [&](const std::string& key, const std::string& value) {
+    return error_of([&] { Trainer trainer(settings_in(folder, {{key, value}})); });
+  };
+  CHECK(refusal("inner", "32").find(" has d_ff=24, not 32; resume it") != std::string::npos);
+  CHECK(refusal("position", "rotary")
+            .find(" has position=rotary(base=10000, partial_rotary_factor=0.5, pairs=half_split), not ") !=
+        std::string::npos);
+  CHECK(refusal("attention.own", "yes").find("attend_to_self=no, ") != std::string::npos);
+}

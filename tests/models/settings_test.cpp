@@ -1,0 +1,109 @@
+// Settings of a run by other names: former ones, nanoGPT's, and losses by the names under which they are registered.
+#include "models/training/settings.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/support/errors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+std::string error(const Pairs& assignments) {
+  return error_of([&] { make_settings(assignments); });
+}
+std::string value(const Pairs& assignments, const std::string& key) {
+  for (const auto& [name, value] : list_settings(make_settings(assignments)))
+    if (name == key) return value;
+  return "no key " + key;
+}
+
+}  // namespace
+
+TEST_CASE("former names of settings are read, the present ones are shown, and the later of two wins") {
+  const std::vector<std::array<std::string, 3>> names = {
+      {"rate", "learning_rate", "0.5"},
+      {"final_rate", "min_learning_rate", "0.25"},
+      {"warm_up", "warmup_steps", "7"},
+      {"warm_up_form", "warmup_form", "quadratic"},
+      {"clip", "grad_clip", "3"},
+      {"held_out", "validation_fraction", "0.5"},
+      {"accumulate", "gradient_accumulation_steps", "4"},
+      {"keep", "keep_checkpoints", "9"},
+      {"inner", "d_ff", "96"},
+  };
+  for (const auto& [former, present, set] : names) {
+    INFO(former);
+    const std::string before = value({}, present);
+    CHECK(before != set);
+    CHECK(value({{former, set}}, present) == set);
+    CHECK(value({{present, before}, {former, set}}, present) == set);
+    CHECK(value({{former, before}, {present, set}}, present) == set);
+    CHECK(value({{former, set}}, former) == "no key " + former);
+    CHECK(error({{former, "none"}}).starts_with("train: " + present + ": "));
+  }
+}
+
+TEST_CASE("former names inside of specs are read and shown as the present ones") {
+  const auto optimizer = [](const Pairs& assignments) { return value(assignments, "optimizer"); };
+  CHECK(optimizer({{"optimizer", "adamw(decay=0.05, rates=by_group(gammas=2))"}}) ==
+        "adamw(weight_decay=0.05, learning_rates=by_group(gammas=2))");
+  CHECK(optimizer({{"optimizer", "adagrad(clip=1)"}}) == "adagrad(grad_clip=1)");
+  CHECK(optimizer({{"optimizer", "muon(adamw_rate=1)"}}) == "muon(adamw_learning_rate=1)");
+  CHECK(optimizer({{"optimizer", "adamw(weight_decay=1)"}, {"optimizer.decay", "2"}}) == "adamw(weight_decay=2)");
+  CHECK(optimizer({{"optimizer", "adamw(decay=1)"}, {"optimizer.decay", "2"}, {"optimizer.weight_decay", "3"}}) ==
+        "adamw(weight_decay=3)");
+  CHECK(value({{"position", "rotary(share=0.5)"}}, "position") == "rotary(partial_rotary_factor=0.5)");
+  CHECK(value({{"attention", "softmax(own=no)"}}, "attention") == "softmax(attend_to_self=no)");
+  CHECK(value({{"schedule", "warmup_stable_decay(decay=0.2, fall=exponential)"}}, "schedule") ==
+        "warmup_stable_decay(decay_fraction=0.2, decay_form=exponential)");
+  CHECK(value({{"attention", "no_such(own=no)"}}, "attention") == "no_such(own=no)");  // refused when it is made
+}
+
+TEST_CASE("nanoGPT's names of settings count as ours") {
+  const std::vector<std::array<std::string, 3>> names = {
+      {"n_layer", "layers", "6"},
+      {"n_head", "heads", "6"},
+      {"n_embd", "width", "384"},
+      {"block_size", "context", "256"},
+      {"batch_size", "batch", "64"},
+      {"max_iters", "steps", "5000"},
+      {"learning_rate", "learning_rate", "0.002"},
+      {"min_lr", "min_learning_rate", "2e-4"},
+      {"warmup_iters", "warmup_steps", "50"},
+      {"eval_interval", "evaluate_every", "250"},
+      {"gradient_accumulation_steps", "gradient_accumulation_steps", "5"},
+      {"grad_clip", "grad_clip", "0.5"},
+      {"dropout", "dropout", "0.2"},
+      {"bias", "bias", "yes"},
+      {"vocab_size", "vocabulary", "50304"},
+      {"out_dir", "out", "there"},
+      {"weight_decay", "optimizer", "adamw(beta1=0.9, beta2=0.99, weight_decay=0.5)"},
+      {"beta1", "optimizer", "adamw(beta1=0.5, beta2=0.99, weight_decay=0.1)"},
+      {"beta2", "optimizer", "adamw(beta1=0.9, beta2=0.5, weight_decay=0.1)"},
+  };
+  for (const auto& [theirs, ours, set] : names) {
+    INFO(theirs);
+    CHECK(value({{theirs, ours == "optimizer" ? "0.5" : set}}, ours) == set);
+  }
+  CHECK(value({{"n_layer", "3"}, {"layers", "5"}, {"n_layer", "7"}}, "layers") == "7");
+  CHECK(error({{"n_layer", "0"}}) == "train: layers: 0 must be at least 1");
+  CHECK(error({{"dataset", "openwebtext"}}) ==
+        "train: unknown key 'dataset'; did you mean 'data', the path of a text file?");
+  CHECK(error({{"init_from", "resume"}}) ==
+        "train: unknown key 'init_from'; to go on with the run in `out` use resume=yes");
+}
+
+TEST_CASE("lr_decay_iters must be the number of steps, whichever comes first") {
+  CHECK(value({{"lr_decay_iters", "50"}, {"max_iters", "50"}}, "steps") == "50");
+  CHECK(value({{"steps", "50"}, {"lr_decay_iters", "50"}}, "lr_decay_iters") == "no key lr_decay_iters");
+  CHECK(error({{"lr_decay_iters", "100"}, {"max_iters", "50"}}) ==
+        "train: lr_decay_iters 100 is not the number of steps, 50; here a schedule ends with the run: leave "
+        "lr_decay_iters out, or set steps=100");
+}
