@@ -1,6 +1,7 @@
 // Everything that a run of `train` depends on: the model's settings and the training's, as one flat list of keys.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -8,20 +9,22 @@
 
 #include "engine/base/config.h"
 #include "models/gpt.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::models {
 
-// Weights of the losses that attentions add to the cross-entropy; one of weight 0 is not computed.
+// Weights of the losses that layers add to the cross-entropy, whatever is registered; one of weight 0 is not computed.
 struct LossWeights {
-  double span_penalty = 0, normalization_loss = 0, entropy_margin_loss = 0, entropy_regularizer = 0;
+  std::map<std::string, double> by_name;
 
+  LossWeights() {
+    for (const auto& [name, loss] : nn::losses())
+      if (!loss.weight_of.empty()) by_name[name] = 0;
+  }
   template <class V>
   void visit(V& v) {
-    v("span_penalty", span_penalty, "weight of S times the mean span, of each layer with a learned span", at_least(0));
-    v("normalization_loss", normalization_loss, "weight of |ln S| of relu_former's rows", at_least(0));
-    v("entropy_margin_loss", entropy_margin_loss, "weight of relu_former's entropy above 0.7 ln n", at_least(0));
-    v("entropy_regularizer", entropy_regularizer, "weight of softmax heads' distance from their entropy_threshold",
-      at_least(0));
+    for (auto& [name, weight] : by_name)
+      v(name, weight, text("weight of ", nn::losses().at(name).weight_of), at_least(0));
   }
 };
 

@@ -77,9 +77,8 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
                                              .warmup_steps = s.warmup_steps,
                                              .steps = s.steps,
                                              .warmup_form = s.warmup_form});
-  LossWeights weights = s.losses;
-  for (const Setting& one : settings_of(weights))
-    if (const double weight = *std::get<double*>(one.value); weight > 0) loss_weights_[one.key] = weight;
+  for (const auto& [name, weight] : s.losses.by_name)
+    if (weight > 0) loss_weights_[name] = weight;
   make_inputs();
   if (resumed.empty()) return;
   load_weights(resumed, *model_);

@@ -138,12 +138,12 @@ Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) 
   return sum((chosen * (1 - smoothing) + even * smoothing) * mask) / sum(mask);
 }
 
-const bool registered = (losses().add({.name = "cross_entropy",
-                                       .formula = "ln sum exp(z) - sum_v q_v z_v, q = (1 - s) [v = target] + s / V",
-                                       .source = "Bridle 1990; s: Szegedy et al. 2016, arXiv:1512.00567",
-                                       .parameters = "none",
-                                       .keeps = "z (overwritten by its gradient), targets, log-sum-exp of each row"}),
-                         true);
+constexpr LossInfo info{.name = "cross_entropy",
+                        .formula = "ln sum exp(z) - sum_v q_v z_v, q = (1 - s) [v = target] + s / V",
+                        .source = "Bridle 1990; s: Szegedy et al. 2016, arXiv:1512.00567",
+                        .parameters = "none",
+                        .keeps = "z (overwritten by its gradient), targets, log-sum-exp of each row"};
+REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const std::vector<int32_t> at = {3, 0, -1, 6, 3};

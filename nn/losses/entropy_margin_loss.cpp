@@ -30,12 +30,13 @@ struct AboveMargin {
   }
 };
 
-const bool registered = (losses().add({.name = "entropy_margin_loss",
-                                       .formula = "max(H - 0.7 ln n, 0)",
-                                       .source = "Shen et al. 2023, arXiv:2302.06461",
-                                       .parameters = "none",
-                                       .keeps = "H, n"}),
-                         true);
+constexpr LossInfo info{.name = "entropy_margin_loss",
+                        .formula = "max(H - 0.7 ln n, 0)",
+                        .source = "Shen et al. 2023, arXiv:2302.06461",
+                        .parameters = "none",
+                        .keeps = "H, n",
+                        .weight_of = "relu_former's entropy above 0.7 ln n"};
+REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const Tensor visible = Tensor::from({4}, {0, 1, 2, 3}, Dtype::f64),

@@ -78,12 +78,13 @@ Tensor reference(const Tensor& entropies, const Tensor& threshold, double ceilin
   return mean(where(active, excess * excess, Tensor::zeros({1}, Dtype::f64)));
 }
 
-const bool registered = (losses().add({.name = "entropy_regularizer",
-                                       .formula = "(E - theta E_max)^2 where |E - theta E_max| > m E_max",
-                                       .source = "Jha and Reagen 2025, arXiv:2501.03489",
-                                       .parameters = "theta (one for each head), by the caller",
-                                       .keeps = "E - theta E_max of each head"}),
-                         true);
+constexpr LossInfo info{.name = "entropy_regularizer",
+                        .formula = "(E - theta E_max)^2 where |E - theta E_max| > m E_max",
+                        .source = "Jha and Reagen 2025, arXiv:2501.03489",
+                        .parameters = "theta (one for each head), by the caller",
+                        .keeps = "E - theta E_max of each head",
+                        .weight_of = "softmax heads' distance from their entropy_threshold"};
+REGISTER_LOSS(info);
 
 GradientCase causal_case(const CaseTensors& random) {
   const double ceiling = std::log(120.0) / 5;  // ln(5!) / 5

@@ -30,12 +30,13 @@ struct DistanceFromOne {
   }
 };
 
-const bool registered = (losses().add({.name = "normalization_loss",
-                                       .formula = "|ln S|, S = sum_j w_j > 0",
-                                       .source = "Shen et al. 2023, arXiv:2302.06461",
-                                       .parameters = "none",
-                                       .keeps = "S"}),
-                         true);
+constexpr LossInfo info{.name = "normalization_loss",
+                        .formula = "|ln S|, S = sum_j w_j > 0",
+                        .source = "Shen et al. 2023, arXiv:2302.06461",
+                        .parameters = "none",
+                        .keeps = "S",
+                        .weight_of = "|ln S| of relu_former's rows"};
+REGISTER_LOSS(info);
 
 // Rows away from S = 1, every fourth left out.
 GradientCase gradient_case(const CaseTensors& random) {

@@ -34,12 +34,12 @@ struct OneClass {
 
 Tensor reference(const Tensor& z, const Tensor& y) { return mean(sum(log(exp(z) + 1.0) - y * z, {-1})); }
 
-const bool registered = (losses().add({.name = "sigmoid_cross_entropy",
-                                       .formula = "sum_v ln(1 + exp(z_v)) - y_v z_v",
-                                       .source = "Beyer et al. 2020, arXiv:2006.07159",
-                                       .parameters = "none",
-                                       .keeps = "z, y"}),
-                         true);
+constexpr LossInfo info{.name = "sigmoid_cross_entropy",
+                        .formula = "sum_v ln(1 + exp(z_v)) - y_v z_v",
+                        .source = "Beyer et al. 2020, arXiv:2006.07159",
+                        .parameters = "none",
+                        .keeps = "z, y"};
+REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"logits", random({5, 7})}, {"targets", random({5, 7})}},

@@ -29,12 +29,13 @@ struct Span {
   }
 };
 
-const bool registered = (losses().add({.name = "span_penalty",
-                                       .formula = "S mean_h z'_h",
-                                       .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
-                                       .parameters = "none",
-                                       .keeps = "z'"}),
-                         true);
+constexpr LossInfo info{.name = "span_penalty",
+                        .formula = "S mean_h z'_h",
+                        .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
+                        .parameters = "none",
+                        .keeps = "z'",
+                        .weight_of = "S times the mean span, of each layer with a learned span"};
+REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"spans", random({6})}},

@@ -120,6 +120,43 @@ TEST_CASE("train: a run of the time when settings had their former names goes on
   CHECK(last_line(resumed.out) == "validation loss 3.7608");
 }
 
+TEST_CASE("train: a plug-in's loss is weighted by its name, like those of the library") {
+  const Folder folder;
+  const Outcome tried = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/extra_loss.cpp",
+                                    "--out=" + (folder / "plugins"), "--steps=10"});
+  INFO(tried.out, tried.err);
+  REQUIRE(tried.code == 0);
+  for (const char* part :
+       {"loss output_power: passed", "attention priced_softmax: passed", "weight losses.output_power"})
+    CHECK_MESSAGE(contains(tried.out, part), part);
+  const Words plugin = {"--plugin=" + (folder / "plugins/extra_loss.so")};
+  const Words priced = plugin + Words{"--attention=priced_softmax"};
+  CHECK(contains(run_orrery(Words{"train", "--help"} + plugin).out, "weight of mean y^2 of priced_softmax"));
+
+  const Outcome weighted = run_orrery(train_tiny(folder, "weighted", priced + Words{"--losses.output_power=0.5"}));
+  INFO(weighted.out, weighted.err);
+  REQUIRE(weighted.code == 0);
+  REQUIRE(run_orrery(train_tiny(folder, "plain", priced)).code == 0);
+  const auto first_row = [&](const std::string& run) { return nlohmann::json::parse(metrics(folder / run)[0]); };
+  CHECK(first_row("weighted")["output_power"] > 0);
+  CHECK(!first_row("plain").contains("output_power"));
+  CHECK(first_row("weighted")["loss"] == first_row("plain")["loss"]);
+  CHECK(first_row("weighted")["gradient_norm"] != first_row("plain")["gradient_norm"]);
+  CHECK(contains(read_file(folder / "weighted/settings.toml"), "\"losses.output_power\" = 0.5\n"));
+  CHECK(contains(read_file(folder / "weighted/step_000004/state.json"), "\"losses.output_power\": \"0.5\""));
+
+  const auto refusal = [&](const Words& more) {
+    const Outcome refused = run_orrery(train_tiny(folder, "refused", more));
+    CHECK(refused.code == 1);
+    return refused.err;
+  };
+  CHECK(contains(refusal(priced + Words{"--losses.output_powr=1"}), "did you mean 'losses.output_power'?"));
+  CHECK(contains(refusal({"--losses.output_power=1"}),
+                 "train: unknown key 'losses.output_power'; there are losses.entropy_margin_loss, "));
+  CHECK(contains(refusal(plugin + Words{"--losses.output_power=1"}),
+                 "losses.output_power has a weight, but nothing in this model has that loss"));
+}
+
 TEST_CASE("train: an attention that cannot work is refused with a sentence, before any training") {
   const Folder folder;
   const auto error_of = [&](const Words& more) {

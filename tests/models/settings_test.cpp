@@ -107,3 +107,20 @@ TEST_CASE("lr_decay_iters must be the number of steps, whichever comes first") {
         "train: lr_decay_iters 100 is not the number of steps, 50; here a schedule ends with the run: leave "
         "lr_decay_iters out, or set steps=100");
 }
+
+TEST_CASE("losses are weighted by the names under which layers' losses are registered") {
+  Pairs weights;
+  for (const auto& [name, loss] : nn::losses())
+    if (!loss.weight_of.empty()) weights.emplace_back("losses." + name, "0");
+  CHECK(weights.size() == 4);
+  Pairs listed = list_settings(make_settings({}));
+  std::erase_if(listed, [](const auto& setting) { return !setting.first.starts_with("losses."); });
+  CHECK(listed == weights);
+  CHECK(value({{"losses.span_penalty", "0.5"}}, "losses.span_penalty") == "0.5");
+  CHECK(error({{"losses.span_penalty", "-1"}}) == "train: losses.span_penalty: -1 must be at least 0");
+  CHECK(error({{"losses.span_penalt", "1"}}) ==
+        "train: unknown key 'losses.span_penalt'; did you mean 'losses.span_penalty'?");
+  CHECK(error({{"losses.cross_entropy", "1"}}) ==
+        "train: unknown key 'losses.cross_entropy'; there are losses.entropy_margin_loss, losses.entropy_regularizer, "
+        "losses.normalization_loss, losses.span_penalty");
+}

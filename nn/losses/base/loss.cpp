@@ -4,8 +4,8 @@
 
 namespace orrery::nn {
 
-Registry<LossEntry>& losses() {
-  static Registry<LossEntry> all("loss");
+Registry<LossInfo>& losses() {
+  static Registry<LossInfo> all("loss");
   return all;
 }
 

@@ -1,17 +1,24 @@
 // Losses.  Each returns one number, (), of the dtype of its first argument, f32 for bf16.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "engine/base/registry.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery::nn {
 
-struct LossEntry {
-  std::string name, formula, source, parameters = {}, keeps = {};  // as in nn/base/entry.h
+struct LossInfo {
+  std::string_view name, formula, source, parameters = {}, keeps = {};  // as in nn/base/entry.h
+  // Not empty: a layer adds this loss to a pass that wants it (Pass::add_loss), and the setting losses.NAME of a run
+  // weights it; what it weights, for the help.
+  std::string_view weight_of = {};
 };
-Registry<LossEntry>& losses();
+Registry<LossInfo>& losses();
+
+// `info` is a LossInfo of the loss's file.
+#define REGISTER_LOSS(info) \
+  [[maybe_unused]] static const bool registered_##info = (::orrery::nn::losses().add(info), true)
 
 // Mean over the targets of  ln sum_v exp(logits_v) - sum_v q_v logits_v, in nats, with q_v = 1 - smoothing at the
 // target and smoothing / V more everywhere.  logits (..., V), targets (...) i32; a negative target leaves its row out
