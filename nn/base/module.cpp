@@ -1,5 +1,6 @@
 #include "nn/base/module.h"
 
+#include <limits>
 #include <set>
 
 #include "engine/autograd/autograd.h"
@@ -41,7 +42,9 @@ class Collect final : public Visitor {
 }  // namespace
 
 Parameter::Parameter(const Shape& shape, Initialization how, Dtype dtype)
-    : value(Tensor::empty(shape, dtype)), initialization(how), decay(shape.rank() >= 2) {
+    : value(Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype)),
+      initialization(how),
+      decay(shape.rank() >= 2) {
   value.set_requires_grad();
 }
 

@@ -23,7 +23,7 @@ class Module;
 // A tensor that is learned.
 struct Parameter {
   Parameter() = default;
-  // Values are undefined until `initialize` or a checkpoint fills them.  Matrices decay, vectors and scalars do not.
+  // Values are NaN until `initialize` or a checkpoint fills them.  Matrices decay, vectors and scalars do not.
   Parameter(const Shape& shape, Initialization how, Dtype dtype = Dtype::f32);
 
   Tensor value;
