@@ -19,6 +19,7 @@ constexpr int64_t heads = 4, size = 64, width = heads * size;
 BenchCase layer_case(const std::string& name, const std::string& spec, int64_t length) {
   const auto run = [=](const BenchRun& how) {
     const auto layer = nn::make_attention(parse_spec(spec), {.width = width, .heads = heads, .context = length});
+    nn::initialize(*layer, 0);
     const Tensor x = normal_tensor({1, length, width}, 0).set_requires_grad(), dy = normal_tensor(x.shape(), 1);
     reset_peak(Device::cpu);
     const Measured time = measure(

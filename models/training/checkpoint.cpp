@@ -124,6 +124,7 @@ CheckpointState read_state(const std::string& checkpoint) {
 }
 
 void load_weights(const std::string& checkpoint, nn::Module& model) {
+  nn::ensure_paths(model);
   load((fs::path(checkpoint) / "weights.safetensors").string(), weights_of(model));
 }
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {

@@ -64,7 +64,7 @@ class Gau final : public Sublayer {
     check_cache(info.name, pass, options_.causal);
     if (options_.position)
       r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
-    continue_from_cache(path(), r, pass);
+    continue_from_cache(*this, r, pass);
     add_distance_terms(options_.position, pass.offset() + x.size(1), r);
     const AttentionOptions o{.mask = {.causal = options_.causal,
                                       .attend_to_self = settings_.layer.attend_to_self != "no",
@@ -73,7 +73,7 @@ class Gau final : public Sublayer {
                                       .query_document_ids = pass.document_ids,
                                       .key_document_ids = pass.document_ids},
                              .dropout = pass.training ? settings_.layer.dropout : 0,
-                             .random_key = pass.key.derive(path())};
+                             .random_key = pass.training && settings_.layer.dropout > 0 ? random_key(pass) : LateKey{}};
     const Tensor n = length_.length(r, o.mask);
     r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
     const Tensor read = attention(r, o, square_).output.reshape(u.shape());

@@ -1,5 +1,6 @@
 #include "nn/base/module.h"
 
+#include <limits>
 #include <set>
 
 #include "engine/autograd/autograd.h"
@@ -41,7 +42,9 @@ class Collect final : public Visitor {
 }  // namespace
 
 Parameter::Parameter(const Shape& shape, Initialization how, Dtype dtype)
-    : value(Tensor::empty(shape, dtype)), initialization(how), decay(shape.rank() >= 2) {
+    : value(Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype)),
+      initialization(how),
+      decay(shape.rank() >= 2) {
   value.set_requires_grad();
 }
 
@@ -74,8 +77,18 @@ void after_step(Module& root) {
   root.visit(visitor);
 }
 void name_paths(Module& root) {
-  Paths visitor([](const std::string& path, Module& m) { m.path_ = path; });
+  root.named_ = true;
+  Paths visitor([](const std::string& path, Module& m) { m.path_ = path, m.named_ = true; });
   root.visit(visitor);
+}
+void ensure_paths(Module& root) {
+  if (!root.named_) name_paths(root);
+}
+const std::string& Module::unique_path() const {
+  check(named_,
+        "module: the model's parts have no paths, so each would have the same random numbers and the same entry of a "
+        "cache; end its constructor with nn::name_paths(*this), or initialize it or load a checkpoint");
+  return path_;
 }
 std::vector<NamedParameter> parameters_of(Module& module) {
   Collect all;
@@ -108,6 +121,7 @@ Device device_of(Module& module) {
   return all.empty() ? Device::cpu : all.front().parameter->value.device();
 }
 void initialize(Module& module, uint64_t seed) {
+  ensure_paths(module);
   for (const NamedParameter& p : parameters_of(module))
     fill(p.parameter->value, p.parameter->initialization, RandomKey{seed, 0}.derive("initialization").derive(p.path));
 }

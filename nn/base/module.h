@@ -23,7 +23,7 @@ class Module;
 // A tensor that is learned.
 struct Parameter {
   Parameter() = default;
-  // Values are undefined until `initialize` or a checkpoint fills them.  Matrices decay, vectors and scalars do not.
+  // Values are NaN until `initialize` or a checkpoint fills them.  Matrices decay, vectors and scalars do not.
   Parameter(const Shape& shape, Initialization how, Dtype dtype = Dtype::f32);
 
   Tensor value;
@@ -101,17 +101,24 @@ class Module {
     return with_path([&] { return forward(x, pass); });
   }
   const std::string& path() const { return path_; }
+  // The path as a key of what is this module's alone, such as its entry of a cache: an Error if name_paths has never
+  // reached the module, because then every other one has the same.
+  const std::string& unique_path() const;
+  LateKey random_key(const Pass& pass) const { return pass.key.derive(unique_path()); }
 
  protected:
   Tensor with_path(const std::function<Tensor()>& f) const;
 
  private:
   friend void name_paths(Module& root);
+  friend void ensure_paths(Module& root);
   std::string path_;
+  bool named_ = false;
 };
 
-void after_step(Module& root);  // of every module in it, in the order of visit
-void name_paths(Module& root);  // tells every module its path; a model's constructor ends with it
+void after_step(Module& root);    // of every module in it, in the order of visit
+void name_paths(Module& root);    // tells every module its path; a model's constructor ends with it
+void ensure_paths(Module& root);  // name_paths, unless the root has been named: as a root, or as a part of a model
 
 struct NamedParameter {
   std::string path;
@@ -123,7 +130,7 @@ int64_t count_parameters(Module& module);
 void convert(Module& module, Dtype dtype);       // every parameter and floating buffer; buffers of bf16 models are f32
 void move(Module& module, Device device);        // every parameter and buffer
 Device device_of(Module& module);                // where its parameters live; the CPU if it has none
-void initialize(Module& module, uint64_t seed);  // each parameter by its own key: (seed, path)
+void initialize(Module& module, uint64_t seed);  // ensure_paths, then each parameter by its own key: (seed, path)
 
 // An error whose message begins with the path of the module in which it arose.
 class ModuleError : public Error {

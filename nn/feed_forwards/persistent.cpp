@@ -64,8 +64,9 @@ class Persistent final : public SlotReader {
   }
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass& pass) override {
-    const AttentionOptions options{
-        .scale = scale_, .dropout = pass.training ? dropout_ : 0, .random_key = pass.key.derive(path())};
+    const AttentionOptions options{.scale = scale_,
+                                   .dropout = pass.training ? dropout_ : 0,
+                                   .random_key = pass.training && dropout_ > 0 ? random_key(pass) : LateKey{}};
     const Tensor query = query_ ? (*query_)(x, pass) : x;
     show_slot_weights(path(), query, slots_.use(), options);
     const Tensor y = read_slots(query, slots_.use(), options);

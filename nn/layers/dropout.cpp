@@ -64,7 +64,7 @@ Tensor dropout(const Tensor& x, double p, const LateKey& key) { return record(Dr
 
 Dropout::Dropout(double p) : p_(p) { check(p >= 0 && p < 1, "dropout: p must lie in [0, 1), not ", p); }
 Tensor Dropout::forward(const Tensor& x, Pass& pass) {
-  return pass.training && p_ > 0 ? dropout(x, p_, pass.key.derive(path())) : x;
+  return pass.training && p_ > 0 ? dropout(x, p_, random_key(pass)) : x;
 }
 
 }  // namespace orrery::nn

@@ -80,7 +80,7 @@ TEST_CASE("an old run goes on to the losses and weights that it had, and is reco
     CHECK(largest_difference(p.parameter->value, end.at(p.path)) <= 1e-12);
   }
 
-  const auto recorded = nlohmann::json::parse(read_file(folder / "run/step_000004/state.json")).at("settings");
+  const auto recorded = nlohmann::ordered_json::parse(read_file(folder / "run/step_000004/state.json")).at("settings");
   std::vector<std::string> keys, present;
   for (const auto& [key, setting] : recorded.items()) keys.push_back(key);
   for (const auto& [key, setting] : list_settings(TrainSettings())) present.push_back(key);

@@ -57,11 +57,11 @@ void check_cache(std::string_view name, const Pass& pass, bool causal) {
   check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
 }
 
-void continue_from_cache(const std::string& path, AttentionInputs& r, Pass& pass, int64_t reach) {
+void continue_from_cache(const Module& attention, AttentionInputs& r, Pass& pass, int64_t reach) {
   if (!pass.cache) return;
   constexpr int64_t step = 64;
   const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
-  Cache::Entry& kept = pass.cache->entries[path];
+  Cache::Entry& kept = pass.cache->entries[attention.unique_path()];
   if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
   const int64_t first = next - r.key.size(1), reached = reach > 0 ? std::max<int64_t>(next - reach + 1, 0) : 0;
   const int64_t drop = reached / step * step - first, keys = r.key.size(1);
@@ -200,7 +200,7 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass
                               .key_document_ids = cross ? pass.memory_document_ids : pass.document_ids},
                      .scale = settings_.scale > 0 ? settings_.scale : 1 / std::sqrt(static_cast<double>(head_size_)),
                      .dropout = pass.training ? settings_.dropout : 0,
-                     .random_key = pass.key.derive(path())};
+                     .random_key = pass.training && settings_.dropout > 0 ? random_key(pass) : LateKey{}};
   check(
       !cross || bool(pass.document_ids) == bool(pass.memory_document_ids), name_,
       ": cross attention reads the memory of a token's own document, so pass.document_ids and pass.memory_document_ids "
@@ -252,7 +252,7 @@ Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass
   }
   r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
   r.value = hook(path(), "value", r.value);
-  if (!cross) continue_from_cache(path(), r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
+  if (!cross) continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
   const AttentionOptions o = options_of(r, pass);
   show_weights(r, o);

@@ -108,9 +108,9 @@ class AttentionLayer : public Sublayer {
 // Errors if the pass has a cache from which this attention, `name`, cannot go on.
 void check_cache(std::string_view name, const Pass& pass, bool causal);
 // With a cache in the pass: puts the keys and values of the tokens before in front, and keeps them for the next pass,
-// under `path`, the attention's.  If not 0, keys at a distance of `reach` and beyond are masked for all: they are
+// under the path of `attention`.  If not 0, keys at a distance of `reach` and beyond are masked for all: they are
 // dropped, in steps of 64, and `inputs` may begin with fewer keys than there were tokens.
-void continue_from_cache(const std::string& path, AttentionInputs& inputs, Pass& pass, int64_t reach = 0);
+void continue_from_cache(const Module& attention, AttentionInputs& inputs, Pass& pass, int64_t reach = 0);
 // The position's terms of the scores, in the dtypes that attention takes; `position` may be null.
 void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& inputs);
 

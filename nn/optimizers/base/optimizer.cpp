@@ -62,6 +62,7 @@ struct Decide {  // what the update does, from what was asked for and what has b
 const bool family_of_optimizers = add_family("optimizer", [] { return optimizers().names(); });
 
 FlatParameters::FlatParameters(Module& module) {
+  ensure_paths(module);
   std::vector<NamedParameter> all = parameters_of(module);
   check(!all.empty(), "optimizer: the model has no parameters");
   std::stable_sort(all.begin(), all.end(),

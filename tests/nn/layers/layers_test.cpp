@@ -190,6 +190,22 @@ TEST_CASE("modules: paths, counts, initial values that depend on seed and path a
                        Error);
 }
 
+TEST_CASE("parameters are NaN until they are initialized, and so is what is computed from them") {
+  Linear layer(4, 3, {});
+  const auto finite = [&] {
+    Pass pass;
+    int64_t count = 0;
+    for (const Tensor& t : {layer.weight.value, layer.bias.value, layer(random_tensor({2, 4}).to(Dtype::f32), pass)})
+      for (const double x : t.to_vector()) count += std::isfinite(x);
+    return count;
+  };
+  CHECK(finite() == 0);
+  convert(layer, Dtype::bf16), convert(layer, Dtype::f32);
+  CHECK(finite() == 0);
+  initialize(layer, 1);
+  CHECK(finite() == 12 + 3 + 6);
+}
+
 TEST_CASE("initializations have the variance they name") {
   const auto std = [](Initialization how) {
     const Tensor x = Tensor::empty({400, 500});

@@ -1,0 +1,111 @@
+// Paths of modules in a model whose constructor forgot to name them.
+#include <doctest/doctest.h>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "models/block.h"
+#include "models/training/checkpoint.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+BlockOptions options(const std::string& attention, double dropout) {
+  return {.width = 8, .heads = 2, .d_ff = 16, .attention = parse_spec(attention), .dropout = dropout};
+}
+
+struct TwoBlocks final : nn::Module {  // without nn::name_paths(*this) at the end of its constructor
+  Block first, second;
+  nn::Dropout third{0.5}, fourth{0.5};
+  explicit TwoBlocks(const std::string& attention = "softmax", double dropout = 0)
+      : first(options(attention, dropout)), second(options(attention, dropout)) {}
+  Tensor forward(const Tensor& x, nn::Pass& pass) override {
+    const Tensor y = second(first(x, pass), pass);
+    if (pass.cache) pass.cache->tokens += x.size(1);
+    return y;
+  }
+  void visit(nn::Visitor& v) override {
+    v("first", first), v("second", second), v("third", third), v("fourth", fourth);
+  }
+};
+
+// Of the same tokens at once, and one after the other with a cache.
+double difference_by_cache(TwoBlocks& model) {
+  const NoGrad guard;
+  const Tensor x = random_tensor({1, 5, 8}, 3).to(Dtype::f32);
+  nn::Pass all;
+  const Tensor whole = model(x, all);
+  nn::Cache cache;
+  std::vector<Tensor> tokens;
+  for (int64_t t = 0; t < 5; ++t) {
+    nn::Pass pass;
+    pass.cache = &cache;
+    tokens.push_back(model(slice(x, 1, t, t + 1), pass));
+  }
+  return largest_difference(concatenate(tokens, 1), whole);
+}
+Tensor mask(nn::Dropout& dropout) {
+  nn::Pass pass;
+  pass.training = true, pass.key = RandomKey{1, 2};
+  return dropout(Tensor::full({64}, 1), pass);
+}
+
+const char* const sentence =
+    "module: the model's parts have no paths, so each would have the same random numbers and the same entry of a "
+    "cache; end its constructor with nn::name_paths(*this), or initialize it or load a checkpoint";
+
+}  // namespace
+
+TEST_CASE("initializing a model names its parts: each has its own entry of a cache, and its own random numbers") {
+  for (const char* attention : {"softmax", "gau(size=4)"}) {
+    INFO(attention);
+    TwoBlocks model(attention);
+    nn::initialize(model, 1);
+    CHECK(model.second.path() == "second");
+    CHECK(difference_by_cache(model) <= 1e-6);
+    CHECK(largest_difference(mask(model.third), mask(model.fourth)) > 0);
+  }
+}
+
+TEST_CASE("an optimizer and a checkpoint name the parts of a model as well, and leave the names that they have") {
+  TwoBlocks written, read;
+  nn::initialize(written, 1);
+  nn::FlatParameters flat(written);
+  const auto optimizer = nn::make_optimizer(parse_spec("sgd"), flat);
+  const Folder folder;
+  const std::string tokenizer = "{}";
+  write_checkpoint(folder.path.string(), {.step = 1, .tokenizer = tokenizer}, written, *optimizer);
+  load_weights(latest_checkpoint(folder.path.string()), read);
+  CHECK(read.second.path() == "second");
+  CHECK(difference_by_cache(read) <= 1e-6);
+
+  TwoBlocks optimized;
+  const nn::FlatParameters of_optimized(optimized);
+  CHECK(optimized.fourth.path() == "fourth");
+  nn::initialize(optimized.first, 2);  // a part alone
+  CHECK(optimized.first.path() == "first");
+}
+
+TEST_CASE("without paths a cache and a random number are refused with a sentence") {
+  for (const char* attention : {"softmax", "gau(size=4)"}) {
+    TwoBlocks model(attention);
+    CHECK(error_of([&] { difference_by_cache(model); }) == sentence);
+  }
+  TwoBlocks model;
+  CHECK(error_of([&] { mask(model.third); }) == sentence);
+  for (const char* attention : {"softmax(dropout=0.1)", "gau(size=4, dropout=0.1)"}) {
+    TwoBlocks dropping(attention);
+    nn::Pass pass;
+    CHECK(error_of([&] { dropping(random_tensor({1, 5, 8}, 3).to(Dtype::f32), pass); }) == "no error");
+    pass.training = true;
+    CHECK(error_of([&] { dropping(random_tensor({1, 5, 8}, 3).to(Dtype::f32), pass); }) == sentence);
+  }
+}
