@@ -20,7 +20,7 @@ struct alignas(16) TensorCoreRows {
   bf16 element[Count][pitch];
 };
 template <int Size, int Owned, int Operands, int Walked>
-struct TensorCoreTile {
+struct TensorCoreAttentionTile {
   static constexpr int owned_rows = Owned, walked_rows = Walked;
   // A lane's part of 16 rows: of products with the walked rows, and of a result.
   using Scores = float[walked_rows / 8][4];
@@ -29,9 +29,9 @@ struct TensorCoreTile {
   TensorCoreRows<walked_rows, Size> walked[2][2];
 };
 template <int Size>
-using TensorCoreForwardTile = TensorCoreTile<Size, 128, 1, 4096 / Size>;
+using TensorCoreForwardTile = TensorCoreAttentionTile<Size, 128, 1, 4096 / Size>;
 template <int Size>
-using TensorCoreBackwardTile = TensorCoreTile<Size, 64, 2, 32>;  // more rows do not fit into the registers
+using TensorCoreBackwardTile = TensorCoreAttentionTile<Size, 64, 2, 32>;  // more rows do not fit into the registers
 static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreBackwardTile<128>) <= 99 * 1024);
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
