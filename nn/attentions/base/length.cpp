@@ -49,7 +49,7 @@ struct RealRows {
   }
 };
 
-// The number of query i of a sequence in its document, counted on from what stands before all of them.
+// How many queries up to query i of a sequence are of its document, or how many stand before it in all.
 struct NumberInDocument {
   const int32_t* documents;  // (B, Tq), or null
   int64_t queries, before;
@@ -60,8 +60,7 @@ struct NumberInDocument {
     int64_t n = i + 1 + before;
     if (documents) {
       const int32_t* const ids = documents + r / queries * queries;
-      const int begin = row.max([=](int j) { return j > 0 && j <= i && ids[j] != ids[j - 1] ? j : 0; });
-      if (begin > 0) n = i - begin + 1;
+      n = row.sum([=](int j) { return j <= i && ids[j] == ids[i] ? 1 : 0; });
     }
     double* const out = number;
     row.once([=] { out[r] = static_cast<double>(n); });

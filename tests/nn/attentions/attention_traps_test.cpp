@@ -83,6 +83,15 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
   CHECK(largest_difference(y, Tensor::full({1, 4, 2}, 0.5, Dtype::f64)) <= 1e-14);
 }
 
+TEST_CASE("length=row_index counts the tokens of a query's own document, also where its id comes back") {
+  const AttentionInputs r{.query = random_tensor({2, 6, 1, 2}, 1), .key = random_tensor({2, 6, 1, 2}, 2), .value = {}};
+  const Tensor ids = whole({2, 6}, {1, 1, 2, 2, 1, 1, 5, 4, 4, 4, 5, 4});
+  const AttentionMask packed{.query_document_ids = ids, .key_document_ids = ids};
+  const std::vector<double> expected{1, 2, 1, 2, 3, 4, 1, 1, 2, 3, 2, 4};
+  for (const char* rule : {"row_index", "keys_visible"})  // which are the same number under a causal mask alone
+    CHECK(LengthRule("test", parse_spec(rule), true).length(r, packed).to_vector() == expected);
+}
+
 TEST_CASE("L^-alpha is applied once and in f32: bf16 attentions over 1,014 keys err by roundings of bf16 only") {
   constexpr int64_t keys = 1014;  // ln 1014 lies half-way between two bf16 numbers: a factor from it is off by 1.5 %
   const AttentionInputs r{.query = Tensor::full({1, keys, 1, 4}, 0.5, Dtype::bf16),
