@@ -90,7 +90,7 @@ void in_a_layer() {
   nn::initialize(*layer, 1);
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
-  const Tensor x = Tensor::empty(Shape{rows, width});
+  const Tensor x = Tensor::empty(Shape{rows, width}, Dtype::f32, Device::cpu);
   nn::fill(x, nn::normal(1), RandomKey{7, 0});
   const std::vector<Tensor> halves = split(x, 2, -1);
   const Tensor target = concatenate({halves[1], halves[0]}, -1);

@@ -30,7 +30,8 @@ void in_a_layer() {
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   // Half of the channels say what a token is, the others where it stands.
-  const Tensor content = Tensor::empty(Shape{batch, time, width / 2}), place = Tensor::empty(Shape{1, time, width / 2});
+  const Tensor content = Tensor::empty(Shape{batch, time, width / 2}, Dtype::f32, Device::cpu),
+               place = Tensor::empty(Shape{1, time, width / 2}, Dtype::f32, Device::cpu);
   nn::fill(content, nn::normal(1), RandomKey{7, 0});
   nn::fill(place, nn::normal(1), RandomKey{7, 1});
   const Tensor x = concatenate({content, broadcast_to(place, content.shape())}, 2);

@@ -28,6 +28,7 @@ namespace orrery::cuda {
 
 // ---- forward
 
+namespace {  // like what it holds
 template <class A>
 struct TileSoftmax {
   static constexpr int each = AttentionTile<A>::each;
@@ -50,6 +51,7 @@ struct TileSoftmax {
     }
   }
 };
+}  // namespace
 
 // m F(s)
 template <class A, class P>

@@ -46,8 +46,8 @@ __device__ void differentiate_rows(const P& p, uint32_t visible, uint32_t kept, 
 // What is visible of them, or none where all are zeros.
 template <bool KeysAreRows, int Size, class P, class Terms>
 __device__ Cover differentiate_tile(const TensorCoreBackwardTile<Size>& tile, int buffer, int row, const P& p,
-                                    const RandomKey& random, const QueryTile& q, const KeyTile& keys, int query,
-                                    int key, const Terms& terms, typename TensorCoreBackwardTile<Size>::Scores (&s)[1],
+                                    const QueryTile& q, const KeyTile& keys, int query, int key, const Terms& terms,
+                                    typename TensorCoreBackwardTile<Size>::Scores (&s)[1],
                                     typename TensorCoreBackwardTile<Size>::Scores (&g)[1]) {
   constexpr int walked = TensorCoreBackwardTile<Size>::walked_rows;
   uint32_t visible[1];
@@ -56,7 +56,9 @@ __device__ Cover differentiate_tile(const TensorCoreBackwardTile<Size>& tile, in
   multiply_rows(tile.own[0], row, tile.walked[buffer][0], s);
   if (!score_rows(p, visible, s)) return Cover::none;
   multiply_rows(tile.own[1], row, tile.walked[buffer][1], g);
-  const uint32_t kept = p.dropout.kept > 0 ? ScorePlaces<KeysAreRows>{query, key}.kept(p, random, q, walked / 2) : 0;
+  // The key is derived anew for each tile, for it would take registers from all of them.
+  const uint32_t kept =
+      p.dropout.kept > 0 ? ScorePlaces<KeysAreRows>{query, key}.kept(p, p.dropout.random_key.now(), q, walked / 2) : 0;
   differentiate_rows(p, visible[0], kept, terms, s[0], g[0]);
   return cover;
 }
@@ -71,7 +73,6 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16, own_query = q.first + row;
-  const RandomKey random = p.dropout.random_key.now();
   TensorCoreRowTerms terms[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) terms[h] = TensorCoreRowTerms::of(p, q, own_query + ScorePlaces<false>::row(2 * h));
@@ -85,8 +86,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     const KeyTile keys = walk.tiles[n];
     typename Tile::Scores w[1], dt[1];
     const auto of_row = [&](int bit) { return terms[bit / 2 % 2]; };
-    const Cover cover =
-        differentiate_tile<false>(tile, buffer, row, p, random, q, keys, own_query, keys.first, of_row, w, dt);
+    const Cover cover = differentiate_tile<false>(tile, buffer, row, p, q, keys, own_query, keys.first, of_row, w, dt);
     if (cover == Cover::none) return;
     const auto& rows = tile.walked[buffer][0];
     add_weighted_rows(dt, rows, cover == Cover::some ? find_bad_rows(rows) : 0, sum);
@@ -132,7 +132,6 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const int sequence = head / p.key_heads, key_head = head % p.key_heads;
   const KeyTile keys = {false, static_cast<int>(blockIdx.x) / heads * owned, length_of(p, sequence)};
   const int row = static_cast<int>(threadIdx.x) / 32 * 16, own_key = keys.first + row;
-  const RandomKey random = p.dropout.random_key.now();
   typename Tile::Result dk[1] = {}, dv[1] = {};
 
   const int64_t token = int64_t{sequence} * p.keys;
@@ -152,8 +151,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     const auto of_column = [&](int bit) {
       return TensorCoreRowTerms::of(p, q, q.first + ScorePlaces<true>::column(bit));
     };
-    const Cover cover =
-        differentiate_tile<true>(tile, buffer, row, p, random, q, keys, q.first, own_key, of_column, w, dt);
+    const Cover cover = differentiate_tile<true>(tile, buffer, row, p, q, keys, q.first, own_key, of_column, w, dt);
     if (cover == Cover::none) return;
     const auto &queries = tile.walked[buffer][0], &gradients = tile.walked[buffer][1];
     add_weighted_rows(w, gradients, cover == Cover::some ? find_bad_rows(gradients) : 0, dv);

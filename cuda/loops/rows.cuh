@@ -6,10 +6,10 @@
 // the walk wrote is there for all, as on a CPU.
 //
 // A body that walks a row several times reads it from the device's memory once, if it holds it: `row.hold(in)` loads
-// what the thread will look at into as many registers, all loads under way at one time.  A register cannot be chosen at
+// what the thread will look at into as many registers, all loads in flight at one time.  A register cannot be chosen at
 // run time, so walks over rows that are held are unrolled, and a place in the row knows its register as a constant:
 // hence bodies that say `auto i` for it.  What does not fit, the rest of rows beyond 4,096 elements, is read again
-// from memory at each walk.  Rows that are not held are read with several loads of a thread under way.
+// from memory at each walk.  Rows that are not held are read with several loads of a thread in flight.
 #pragma once
 
 #include <bit>

@@ -12,7 +12,8 @@
 //            +--------+--------+
 //
 // Two steps are in shared memory: while one is multiplied, cp.async brings the next.  One barrier per step does both
-// duties: what all threads have copied for this step is there, and nobody still reads the buffer that is filled next.
+// duties: what all threads have copied for this step is there, and no thread still reads the buffer that is filled
+// next.
 //
 // Where the operand's rows run along the places and are aligned, copies take 16 bytes; else they take one element, and
 // turn the operand round on the way if it runs along k.  Beyond the edges cp.async writes zeros, which add nothing.
@@ -260,7 +261,7 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
   if (tile.k0 < tile.k1) fetch(tile.k0, buffer);
   for (int64_t k = tile.k0; k < tile.k1; k += matmul_depth, buffer ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // this step has arrived from all threads, and nobody reads the other buffer any more
+    __syncthreads();  // this step has arrived from all threads, and none reads the other buffer any more
     if (k + matmul_depth < tile.k1) fetch(k + matmul_depth, buffer ^ 1);
     multiply_step<T, Side>(shared.a[buffer], shared.b[buffer], row, column, sum);
   }

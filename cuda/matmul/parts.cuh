@@ -9,9 +9,9 @@
 // the further parts are NaN, and so is what they meet.
 //
 // Blocks, warps and their registers as in matmul_tensor_core.cuh, with steps of 16 of k.  An element is cut once by
-// each block that needs it: on its way from the registers that hold the next step to shared memory, where all parts
+// each block that needs it: between the registers that hold the next step to shared memory, where all parts
 // lie.  Two steps are in shared memory, and one barrier per step does both duties: what all threads have stored for
-// this step is there, and nobody still reads the buffer that is filled next.
+// this step is there, and no thread still reads the buffer that is filled next.
 #pragma once
 
 #include "cuda/matmul/tensor_core_tiles.cuh"
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(matmul_threads, 1)
   for (int64_t k = tile.k0; k < tile.k1; k += Tile::depth, stage ^= 1) {
     a.template store<AAlongK, Parts>(shared.stage[stage].a);
     b.template store<BAlongK, Parts>(shared.stage[stage].b);
-    __syncthreads();  // this step has been stored by all threads, and nobody reads the buffer that is filled next
+    __syncthreads();  // this step has been stored by all threads, and none reads the buffer that is filled next
     if (k + Tile::depth < tile.k1) fetch(k + Tile::depth);
     multiply_parts<AAlongK, BAlongK, Parts>(shared.stage[stage], row, column, lane, sum);
   }

@@ -1,7 +1,7 @@
 // Instructions that CUDA C++ has no words for: the only PTX of orrery, for sm_80 and later.  Under the emulation the
 // same functions do what the PTX manual says of them.
 //
-// Copies from global to shared memory that nobody waits for at once, by each thread for itself:
+// Copies from global to shared memory that run in flight, by each thread for itself:
 //   cp_async<Bytes>(to, from, valid)   starts one of 4, 8 or 16 bytes, to which both addresses are aligned.  The first
 //                                      `valid` bytes are copied, the others become zero; with valid = 0 nothing is read
 //   cp_async_commit()                  makes a group of the copies that were started since the last commit

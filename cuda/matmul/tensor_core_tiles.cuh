@@ -8,9 +8,9 @@
 // reads at once in different banks.
 //
 // Three steps are in shared memory: one is multiplied, cp.async brings the next two.  One barrier per step does both
-// duties: what all threads have copied for this step is there, and nobody still reads the buffer that is filled next.
-// Operands whose rows do not begin at multiples of 16 bytes are brought by plain loads and stores; the same barrier
-// orders them.
+// duties: what all threads have copied for this step is there, and no thread still reads the buffer that is filled
+// next. Operands whose rows do not begin at multiples of 16 bytes are brought by plain loads and stores; the same
+// barrier orders them.
 #pragma once
 
 #include "cuda/matmul/matmul.cuh"
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(matmul_threads, 2)
   for (int s = 0; s < Tile::stages - 1; ++s) fetch(tile.k0 + s * Tile::depth, s);
   for (int64_t k = tile.k0; k < tile.k1; k += Tile::depth) {
     cp_async_wait<Tile::stages - 2>();
-    __syncthreads();  // this step has arrived from all threads, and nobody reads the buffer that is filled next
+    __syncthreads();  // this step has arrived from all threads, and none reads the buffer that is filled next
     fetch(k + (Tile::stages - 1) * Tile::depth, (stage + Tile::stages - 1) % Tile::stages);
     multiply_step<AAlongK, BAlongK>(shared.a[stage], shared.b[stage], row, column, lane, sum);
     stage = (stage + 1) % Tile::stages;

@@ -31,7 +31,7 @@ struct Card {
 // The card in use.  An Error if there is none, or if it is older than the kernels need (compute capability 8.0).
 const Card& card();
 void check_supported(const Card& card);  // the latter Error
-int64_t free_memory();                   // bytes of the card that nobody holds
+int64_t free_memory();                   // free bytes of the card
 bool started();                          // whether any work was queued
 
 // ---- memory
@@ -41,7 +41,7 @@ void* allocate(int64_t bytes);
 void free(void* data);
 
 // The pool that this thread's blocks come from.  Blocks are aligned to 256 bytes; what is given back is taken again by
-// work that is queued later, so nobody need wait.
+// work that is queued later, so no wait is needed.
 std::shared_ptr<Pool> pool();
 
 // When one side is the host, the bytes have arrived on return.  Between two places on the device the copy is queued.
@@ -83,8 +83,8 @@ class Pinned {
 };
 
 // What engine/tensor/staging.h makes a Graph of.  `record` calls the function once; what it queues is done by each
-// `replay` and not before, so it must not wait for the device.  What it allocates comes from `pool`, which belongs to the
-// recording until `destroy_recorded`.
+// `replay` and not before, so it must not wait for the device.  What it allocates comes from `pool`, which belongs to
+// the recording until `destroy_recorded`.
 std::shared_ptr<Pool> new_pool();
 void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work);
 void replay(void* recorded);

@@ -100,8 +100,8 @@ void with_problem(const AttentionInputs& inputs, const AttentionOptions& options
 void count_work(int64_t multiplications) { count_flops(2. * static_cast<double>(multiplications)); }
 
 Tensor row_numbers(const Tensor& q) {
-  return Tensor::empty(Shape{q.size(0), q.size(2), q.size(1)}, q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
-                       q.device());
+  return Tensor::empty_like(q, Shape{q.size(0), q.size(2), q.size(1)},
+                            q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ AttentionOutput attention_forward(const AttentionInputs& x, const AttentionOptio
                                   const AttentionWeighting& weighting) {
   AttentionOutput y;
   with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
-    y.output = Tensor::empty(x.query.shape().with(-1, p.value_size), x.query.dtype(), x.query.device());
+    y.output = Tensor::empty_like(x.query, x.query.shape().with(-1, p.value_size));
     if (weighting.softmax()) y.log_sum = row_numbers(x.query);
     p.output = new_tokens<T>(y.output), p.log_sum = new_numbers<A>(y.log_sum);
     if (x.query.device() == Device::cuda)
@@ -172,8 +172,7 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
   check_gradients(x, forward, dy, d);
   with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
     const Tensor output_gradient =
-        dy.output ? dy.output
-                  : Tensor::zeros(x.query.shape().with(-1, p.value_size), x.query.dtype(), x.query.device());
+        dy.output ? dy.output : Tensor::zeros_like(x.query, x.query.shape().with(-1, p.value_size));
     const Tokens<const A> output = tokens<T>(forward.output);
     p.output = {const_cast<A*>(output.data), output.stride}, p.log_sum = const_cast<A*>(numbers<A>(forward.log_sum));
     p.output_gradient = tokens<T>(output_gradient);

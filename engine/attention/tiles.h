@@ -71,8 +71,8 @@ constexpr ProductKernels<A> product_kernels(std::integer_sequence<int, i...>) {
 }
 
 // C (m x n) = [C +] factor A (m x depth) B (depth x n), n a multiple of the vector.  Left out are terms whose
-// (row, depth) lies outside `inner`, because A is zero there, and elements of C outside `outer`, because nobody reads
-// them.  Returns the number of multiplications with additions.
+// (row, depth) lies outside `inner`, because A is zero there, and elements of C outside `outer`, which are
+// unused.  Returns the number of multiplications with additions.
 template <class A>
 int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
                 Band inner = everything, Band outer = everything) {

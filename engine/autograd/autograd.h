@@ -11,7 +11,7 @@
 //   Tensor scale(const Tensor& x, double factor) { return record(Scale{factor}, x); }
 //
 // forward may return std::array<Tensor, M> or a vector; backward then takes the same form of gradients, undefined where
-// nobody asked.  An undefined input means absent; an undefined gradient means zero.
+// unused.  An undefined input means absent; an undefined gradient means zero.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class Saved {  // what forward keeps for backward, nothing else
   // Values without history: an operation may keep its own output without a cycle.  Undefined tensors may be kept.
   void save(std::same_as<Tensor> auto const&... x) { (kept_.push_back({x ? x.detach() : Tensor(), 0}), ...); }
   const Tensor& operator[](int i) const;  // an error if the value has been changed in place since
-  // The kept tensor, to be overwritten, if nobody else owns its numbers; else a new one of its form.
+  // The kept tensor, to be overwritten, if it is the only owner of its numbers; else a new one of its form.
   Tensor take(int i) const;
   bool needs(int input) const { return bool(inputs_[static_cast<size_t>(input)]); }
 
@@ -135,7 +135,7 @@ auto record(const Op& op, std::span<const Tensor* const> inputs, const Forward& 
   saved.attach(inputs);
   ProfileSpan span(Op::name, "forward");
   auto y = [&] {
-    const NoGrad guard;  // what an operation calls on its way is not recorded
+    const NoGrad guard;  // what an operation calls is not recorded
     return forward(saved);
   }();
   const std::vector<Tensor> outputs = as_vector(y);

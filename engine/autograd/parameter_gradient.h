@@ -21,7 +21,7 @@ class ParameterGradient {
             saved.place(input, parameter.shape(), dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32, parameter.device())),
         sum(place_.accumulate ? Tensor::empty_like(place_.gradient) : place_.gradient) {}
 
-  // What backward returns; undefined if nobody asked.
+  // What backward returns; undefined if unused.
   Tensor done() const {
     if (!wanted_) return {};
     if (place_.accumulate) add_in_place(place_.gradient, sum);

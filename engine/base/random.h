@@ -74,7 +74,7 @@ struct RandomKey {
 };
 
 // A key whose last part, the number of the micro-batch, is read where numbers are drawn: so a recorded step can be
-// replayed with another one each time.  Whoever draws asks now() once.
+// replayed with another one each time.  A kernel calls now() once.
 struct LateKey {
   RandomKey key = {};
   const int32_t* last_part =

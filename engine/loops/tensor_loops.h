@@ -36,7 +36,7 @@ struct Computed;
 constexpr Dtype arithmetic_dtype(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 // A tensor of numbers that are computed from x: f64 if x is, else f32; on the device of x.
 inline Tensor empty_computed(const Tensor& x, const Shape& shape) {
-  return Tensor::empty(shape, arithmetic_dtype(x.dtype()), x.device());
+  return Tensor::empty_like(x, shape, arithmetic_dtype(x.dtype()));
 }
 
 namespace detail {

@@ -29,8 +29,8 @@ struct Product {
   std::array<int64_t, 4> part_columns = {};
 };
 
-// A function that C goes through as soon as a block of it is complete, and while it is in the cache or in registers.  It
-// sees what C keeps, so that a backward that reads C again computes the slopes of the same function.
+// A function that C goes through as soon as a block of it is complete, and while it is in the cache or in registers.
+// It sees what C keeps, so that a backward that reads C again computes the slopes of the same function.
 template <class C>
 class EpilogueFunction {
  public:

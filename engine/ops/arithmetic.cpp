@@ -178,7 +178,7 @@ Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device
     const NoGrad guard;
     return shift(zeros(shape, dtype, device), value);
   }
-  const Tensor x = empty(shape, dtype);
+  const Tensor x = empty(shape, dtype, Device::cpu);
   dispatch_any(dtype, "full", [&]<class T>() {
     std::fill_n(x.mutable_data<T>(), x.numel(), static_cast<T>(static_cast<Arithmetic<T>>(value)));
   });

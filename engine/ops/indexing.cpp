@@ -1,8 +1,9 @@
 // Rows and elements by index.
 //   y[r] = table[index[r]]:   dtable[v] = sum of dy[r] over the r with index[r] = v, in the order of r
 //
-// Indices on the host are checked here.  Those on a device are checked by whoever uploads them, for the host does not
-// read device memory; one that is outside all the same reads a row of NaN (of zeros, if integers), and adds to none.
+// Indices on the host are checked here.  Those on a device are checked by the caller who uploads them, for the host
+// does not read device memory; one that is outside all the same reads a row of NaN (of zeros, if integers), and adds
+// to none.
 #include <limits>
 #include <numeric>
 

@@ -224,11 +224,11 @@ Tensor read_tensor(std::ifstream& file, const Entry& entry, const std::string& p
   Shape shape;
   for (const uint64_t size : entry.shape) shape.append(static_cast<int64_t>(size));
   if (entry.dtype != "F16") {
-    const Tensor x = Tensor::empty(shape, dtypes.at(entry.dtype));
+    const Tensor x = Tensor::empty(shape, dtypes.at(entry.dtype), Device::cpu);
     if (x.bytes() > 0) read_bytes(file, x.mutable_raw(), static_cast<uint64_t>(x.bytes()), path);
     return x;
   }
-  const Tensor x = Tensor::empty(shape, Dtype::f32);
+  const Tensor x = Tensor::empty(shape, Dtype::f32, Device::cpu);
   std::vector<uint16_t> halves(static_cast<size_t>(x.numel()));
   if (!halves.empty()) read_bytes(file, halves.data(), halves.size() * 2, path);
   std::transform(halves.begin(), halves.end(), x.mutable_data<float>(), half_to_float);

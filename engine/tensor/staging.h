@@ -17,7 +17,7 @@ class HostBlock {  // as large as a tensor
  public:
   explicit HostBlock(const Tensor& like);
   ~HostBlock();
-  void* data();  // waits until the block is not on its way
+  void* data();  // waits until the block is not in flight
   void send(const Tensor& to);
   void fetch(const Tensor& from);
 
@@ -71,7 +71,7 @@ class DeviceToHost {
 
 // What a function queues on the GPU, recorded once and replayed at the price of one launch (a CUDA graph).  The
 // function is called once, and nothing is done yet; so it may not wait for the device, nor decide by numbers that
-// change from step to step.  What it allocates comes from a pool of the graph's own, which nobody else takes from until
+// change from step to step.  What it allocates comes from a pool of the graph's own, unused by others until
 // the graph is destroyed.  An Error without a GPU.
 class Graph {
  public:

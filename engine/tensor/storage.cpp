@@ -57,7 +57,7 @@ Buffer::Buffer(Device device, int64_t bytes)
     : device_(device), bytes_(bytes), pool_(pool_of(device)), data_(take(*pool_, device, bytes)) {
 #if !defined(NDEBUG)
   if (device == Device::cpu)
-    std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: nobody may read what nobody wrote
+    std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: what was not written must not be read
 #endif
 }
 Buffer::~Buffer() { pool_->give(data_); }

@@ -44,7 +44,7 @@ Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device) {
 }
 Tensor Tensor::from(const Shape& shape, std::span<const double> values, Dtype dtype) {
   check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
-  const Tensor x = empty(shape, dtype);
+  const Tensor x = empty(shape, dtype, Device::cpu);
   dispatch_any(dtype, "from", [&]<class T>() {
     T* const out = x.mutable_data<T>();
     for (size_t i = 0; i < values.size(); ++i) out[i] = static_cast<T>(static_cast<Arithmetic<T>>(values[i]));
@@ -56,7 +56,7 @@ Tensor Tensor::from(const Shape& shape, std::initializer_list<double> values, Dt
 }
 Tensor Tensor::from(const Shape& shape, std::span<const int32_t> values) {
   check(shape.numel() == static_cast<int64_t>(values.size()), "from: ", values.size(), " values for shape ", shape);
-  const Tensor x = empty(shape, Dtype::i32);
+  const Tensor x = empty(shape, Dtype::i32, Device::cpu);
   std::memcpy(x.mutable_raw(), values.data(), values.size_bytes());
   return x;
 }
@@ -78,7 +78,7 @@ void* Tensor::mutable_raw(Dtype wanted) const {
   return data;
 }
 std::vector<double> Tensor::to_vector() const {
-  const Tensor host = device() == Device::cpu ? *this : empty(shape(), dtype());
+  const Tensor host = device() == Device::cpu ? *this : empty(shape(), dtype(), Device::cpu);
   if (device() != Device::cpu) copy_bytes(Device::cpu, host.mutable_raw(), device(), raw(), bytes());
   return dispatch_any(dtype(), "to_vector", [&]<class T>() { return as_doubles(host.data<T>(), numel()); });
 }

@@ -29,7 +29,7 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: stands for "absent"
 
-  static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = Device::cpu);
+  static Tensor empty(const Shape& shape, Dtype dtype, Device device);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = Device::cpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = Device::cpu);
   // On the device of x, and of its dtype unless another is given: what operations make their results with.

@@ -17,7 +17,7 @@ struct ParsedArguments {
 };
 
 // Takes `--key=value`, `--key value`, and for a setting that is yes or no also `--key`.  Errors begin with `command`.
-// Keys that no setting has come back as they are: whoever assigns them knows the nearest one.
+// Keys that no setting has come back as they are: the caller assigns them and knows the nearest one.
 ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
                                 std::span<const Setting> settings);
 

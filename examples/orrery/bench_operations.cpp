@@ -14,7 +14,7 @@
 namespace orrery::program {
 
 Tensor normal_tensor(const Shape& shape, uint64_t index, Device device, Dtype dtype) {
-  const Tensor x = Tensor::empty(shape);
+  const Tensor x = Tensor::empty(shape, Dtype::f32, Device::cpu);
   nn::fill(x, nn::normal(1), RandomKey{0, 0}.derive("bench").derive(index));
   return x.to(dtype).to(device);
 }

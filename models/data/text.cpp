@@ -12,7 +12,7 @@ namespace {
 // Rows of `time` tokens that begin at `starts`, and the same one token later.
 Batch crops(std::span<const int32_t> tokens, std::span<const int64_t> starts, int64_t time) {
   const Shape shape{static_cast<int64_t>(starts.size()), time};
-  Batch batch{Tensor::empty(shape, Dtype::i32), Tensor::empty(shape, Dtype::i32)};
+  Batch batch{Tensor::empty(shape, Dtype::i32, Device::cpu), Tensor::empty(shape, Dtype::i32, Device::cpu)};
   int32_t* inputs = batch.inputs.mutable_data<int32_t>();
   int32_t* targets = batch.targets.mutable_data<int32_t>();
   for (const int64_t start : starts) {

@@ -117,7 +117,7 @@ struct LinearAttentionOperation {
     std::vector<Visible> all;
     for (const bool reversed : {false, true}) {
       if (reversed && (mask.attend_to_self || mask.causal)) continue;
-      all.push_back({Tensor::empty(Shape{batch, queries, 2}, Dtype::i32, query.device()), reversed});
+      all.push_back({Tensor::empty_like(query, Shape{batch, queries, 2}, Dtype::i32), reversed});
       rows(query.device(), batch * queries, mask.query_document_ids ? static_cast<int>(keys) : 1,
            Ranges{view_of(mask, queries, keys), reversed, all.back().ranges.mutable_data<int32_t>()});
     }
@@ -150,8 +150,8 @@ struct LinearAttentionOperation {
     const int32_t *const ranges = see[0].ranges.data<int32_t>(), *const more = see.size() > 1
                                                                                    ? see[1].ranges.data<int32_t>()
                                                                                    : nullptr;
-    const Parts parts = {Tensor::empty(Shape{batch, queries, 1, 1}, query.dtype(), query.device()),
-                         Tensor::empty(Shape{batch, keys, 1, 1}, query.dtype(), query.device())};
+    const Parts parts = {Tensor::empty_like(query, Shape{batch, queries, 1, 1}),
+                         Tensor::empty_like(query, Shape{batch, keys, 1, 1})};
     dispatch(query.dtype(), name, [&]<class T>() {
       rows(query.device(), batch * queries, 1,
            PartOfQueries<T>{ranges, more, queries, {parts.queries.mutable_data<T>()}});
@@ -184,7 +184,7 @@ struct LinearAttentionOperation {
       saved.save(x, y, v);
       return o;
     }
-    const Tensor o = Tensor::zeros(x.shape().with(-1, v.size(-1)), x.dtype(), x.device());
+    const Tensor o = Tensor::zeros_like(x, x.shape().with(-1, v.size(-1)));
     for (const Visible& see : visible(x, y))
       of_type(x.dtype(), [&]<class T>() { add_outputs<T>(x.device(), inputs<T>(x, y, v, see), write<T>(o, see)); });
     saved.save(x, y, v);
@@ -241,7 +241,7 @@ class LinearAttention final : public AttentionLayer {
     if (by_simple_operations()) return read_values(weights(r, o), r, o);
     const auto [x, y] = features(r, o);
     if (!normalize_) return record(LinearAttentionOperation{o.mask}, x, y, r.value);
-    const Tensor ones = Tensor::full(r.value.shape().with(-1, 1), 1, r.value.dtype(), r.value.device());
+    const Tensor ones = Tensor::full_like(r.value, r.value.shape().with(-1, 1), 1);
     const Tensor read = record(LinearAttentionOperation{o.mask}, x, y, concatenate({r.value, ones}, 3));
     return divided(slice(read, 3, 0, r.value.size(3)), slice(read, 3, r.value.size(3), r.value.size(3) + 1));
   }
@@ -256,15 +256,15 @@ class LinearAttention final : public AttentionLayer {
   // Of queries and keys.  Those that have part in no pair are set to zero before F, whose slope at NaN is NaN.
   std::pair<Tensor, Tensor> features(const AttentionInputs& r, const AttentionOptions& o) const {
     const LinearAttentionOperation::Parts parts = LinearAttentionOperation{o.mask}.parts(r.query, r.key);
-    const Tensor zero = Tensor::zeros({1}, r.query.dtype(), r.query.device());
+    const Tensor zero = Tensor::zeros_like(r.query, {1});
     const auto map = [&](const Tensor& x, const Tensor& part) {
       return function_(where(part, x, zero) * std::sqrt(o.scale));
     };
     return {map(r.query, parts.queries), map(r.key, parts.keys)};
   }
   static Tensor divided(const Tensor& x, const Tensor& by) {  // 0 where `by` is 0
-    const Tensor one = Tensor::full({1}, 1, by.dtype(), by.device());
-    return where(by, x / where(by, by, one), Tensor::zeros({1}, x.dtype(), x.device()));
+    const Tensor one = Tensor::full_like(by, {1}, 1);
+    return where(by, x / where(by, by, one), Tensor::zeros_like(x, {1}));
   }
 
   Activation function_;

@@ -76,8 +76,7 @@ class ReluFormer final : public AttentionLayer {
     const Tensor n = counted_keys(r, o.mask), factors = permute(f, {0, 2, 3, 1});
     const Tensor sums = read.sum * factors.reshape(Shape{f.size(0), f.size(2), f.size(1)}).to(read.sum.dtype());
     if (pass.wants_loss("normalization_loss"))
-      pass.add_loss("normalization_loss",
-                    normalization_loss(where(n, sums, Tensor::zeros({1}, sums.dtype(), sums.device()))));
+      pass.add_loss("normalization_loss", normalization_loss(where(n, sums, Tensor::zeros_like(sums, {1}))));
     if (pass.wants_loss("entropy_margin_loss"))
       pass.add_loss("entropy_margin_loss", entropy_margin_loss(read.entropy, n));
   }

@@ -40,14 +40,15 @@ struct Entry {
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the same with every setting by name, those at their defaults too
   Spec (*rename)(const Spec& spec);   // the same with keys in place of aliases
-  // Of a preset: the spec of another member that it stands for.  Its positional items are defaults, its named ones stay.
+  // Of a preset: the spec of another member that it stands for.  Its positional items are defaults, its named ones
+  // stay.
   std::string preset = {};
   std::vector<std::string> aliases = {};  // of the settings
 };
 // What a preset with items of its own stands for: naive(tanh, gate=silu) is pointwise(tanh, alpha=0, gate=silu).
 Spec from_preset(const std::string& preset, const Spec& spec);
 
-// Refuses a setting that `name` lacks and others of its family have, with their names: whoever writes
+// Refuses a setting that `name` lacks and others of its family have, with their names: a user who writes
 // pointwise(relu, soft_cap=30) looks for softmax.  Other unknown keys are the constructor's to refuse.
 void check_keys(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
                 const std::map<std::string, const Defaults*>& family);

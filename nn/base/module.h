@@ -30,6 +30,9 @@ struct Parameter {
   Initialization initialization;
   bool decay = true;   // weight decay applies
   bool table = false;  // rows are looked up one by one (embeddings, positions): no matrix that vectors go through
+  // Of tensors that are packed into one, one below the other: how many rows each has; empty: it is one.  What
+  // optimizers do tensor by tensor (a clip, an orthogonal step) they do to each.
+  std::vector<int64_t> parts = {};
   std::string rate_group = "";  // the setting `learning_rates` of every optimizer scales the rate of a group
   double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]

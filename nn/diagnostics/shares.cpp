@@ -37,14 +37,14 @@ struct IsZero {  // and visible; and visible
 }  // namespace
 
 double saturation_share(const Tensor& x, double alpha, double threshold) {
-  const Tensor count = Tensor::empty(Shape{}, Dtype::f64, x.device());
+  const Tensor count = Tensor::empty_like(x, Shape{}, Dtype::f64);
   sum_elements("saturation_share", IsSaturated{alpha, threshold}, to_sums<double>(count), row_of(x));
   return count.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
 }
 
 double zero_share(const Tensor& weights, const Tensor& visible) {
   const NoGrad guard;
-  const Tensor zeros = Tensor::empty(Shape{}, Dtype::f64, weights.device()), seen = Tensor::empty_like(zeros);
+  const Tensor zeros = Tensor::empty_like(weights, Shape{}, Dtype::f64), seen = Tensor::empty_like(zeros);
   const auto sum = [&](const auto&... mask) {
     sum_elements("zero_share", IsZero{}, to_sums<double>(zeros, seen), row_of(weights), row_of(mask)...);
   };
@@ -57,9 +57,9 @@ double zero_share(const Tensor& weights, const Tensor& visible) {
 
 double dead_row_share(const Tensor& weights, const Tensor& visible) {
   const NoGrad guard;
-  const Tensor one = Tensor::full({1}, 1, weights.dtype(), weights.device());
+  const Tensor one = Tensor::full_like(weights, {1}, 1);
   const Tensor seen = broadcast_to(visible ? visible.to(weights.dtype()) : one, weights.shape());
-  const Tensor zero = Tensor::zeros({1}, weights.dtype(), weights.device());
+  const Tensor zero = Tensor::zeros_like(weights, {1});
   return zero_share(max(where(seen, absolute(weights), zero), -1), max(seen, -1));
 }
 

@@ -21,7 +21,7 @@ struct Power {  // (x - mean), to the first or second power
 };
 
 double variance(const Tensor& x) {
-  const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device());
+  const Tensor total = Tensor::empty_like(x, Shape{}, Dtype::f64);
   const auto average = [&](double mean, bool squared) {
     sum_elements("variance_ratio", Power{mean, squared}, to_sums<double>(total), row_of(x));
     return total.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));

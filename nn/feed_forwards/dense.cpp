@@ -73,7 +73,7 @@ struct DenseFeedForward {
   Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
                     const Tensor& output_bias, const Tensor& residual) const {
     const int64_t rows = x.shape().rows(), d_ff = input.size(0);
-    const Tensor z = Tensor::empty(x.shape().with(-1, d_ff), x.dtype(), x.device()), hidden = Tensor::empty_like(z);
+    const Tensor z = Tensor::empty_like(x, x.shape().with(-1, d_ff)), hidden = Tensor::empty_like(z);
     const Activate<T> activate(activation, hidden);
     multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
                 {z.mutable_data<T>()}, {.function = &activate, .bias = input_bias ? input_bias.data<T>() : nullptr});

@@ -41,7 +41,7 @@ Tensor gated(const Activation& activation, const Tensor& z) {
   using A = Arithmetic<T>;
   constexpr int64_t elements_of_a_piece = 16384;
   const int64_t rows = z.shape().rows(), d_ff = z.size(-1) / 2;
-  const Tensor hidden = Tensor::empty(z.shape().with(-1, d_ff), z.dtype(), z.device());
+  const Tensor hidden = Tensor::empty_like(z, z.shape().with(-1, d_ff));
   const TileRole<A>& tile = activation.role<TileRole<A>>();
   const A* const from = z.data<A>();
   A* const to = hidden.mutable_data<A>();
@@ -110,7 +110,7 @@ struct GatedFeedForward {
       hidden = gated<T>(activation, z), dz = pulled_back(activation, z, matmul(dy, output));
     } else {
       using A = Arithmetic<T>;
-      hidden = Tensor::empty(z.shape().with(-1, d_ff), z.dtype(), z.device()), dz = Tensor::empty_like(z);
+      hidden = Tensor::empty_like(z, z.shape().with(-1, d_ff)), dz = Tensor::empty_like(z);
       const HiddenGradients<A> epilogue(activation, z, dz);
       multiply<A>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
                   {hidden.mutable_data<A>()}, {.function = &epilogue});
@@ -153,7 +153,7 @@ class Gated final : public Sublayer {
   Gated(const Settings& settings, const FeedForwardOptions& o)
       : function_(settings.activation),
         d_ff_(settings.two_thirds ? std::max<int64_t>(1, (2 * o.d_ff + 1) / 3) : o.d_ff),
-        input_(o.width, 2 * d_ff_, {.bias = o.bias, .weight = normal(o.std)}),
+        input_(o.width, 2 * d_ff_, {.bias = o.bias, .weight = normal(o.std), .parts = {d_ff_, d_ff_}}),
         output_(d_ff_, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {

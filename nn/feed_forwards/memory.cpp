@@ -4,7 +4,7 @@
 //   p = x K^T + b_K,   a = F(p),               y = a V + b_V + r                     x (R, C), K and V (S, C)
 //   p = scale x K^T,   a = softmax(p) over S,  y = a V + r,  or LN(a V) + r
 // With g = dy, for F:        da = g V^T,   dp = F'(p) da,   db_K and db_V: sums of the rows of dp and g
-// for softmax:               dp = a (da - sum_s a da)        the row rule of papers.md's softmax
+// for softmax:               dp = a (da - sum_s a da)        as in the backward of softmax
 // for both:                  dV = a^T g,   dK = scale dp^T x,   dx = scale dp K
 // Neither formula is written here: with F this is the operation of dense.cpp with W_in = K and W_out = V^T, and with
 // softmax it is attention to slots, one head of C channels, without a context (engine/base/attention.h).

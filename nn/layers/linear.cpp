@@ -60,7 +60,7 @@ struct LinearOperation {
   template <class T>
   static Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
     const int64_t n = weight.size(0);
-    const Tensor y = Tensor::empty(x.shape().with(-1, n), x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, x.shape().with(-1, n));
     multiply<T>(x.device(), {.m = x.shape().rows(), .n = n, .k = x.size(-1), .transpose_b = true}, x.data<T>(),
                 weight.data<T>(), {y.mutable_data<T>()},
                 {.bias = bias ? bias.data<T>() : nullptr, .residual = residual ? residual.data<T>() : nullptr});
@@ -84,7 +84,7 @@ struct LinearSplit {
     const Epilogue<T> add{.bias = bias ? bias.data<T>() : nullptr};
     T* c[4] = {};
     for (size_t i = 0; i < sizes.size(); ++i) {
-      y.push_back(Tensor::empty(x.shape().with(-1, sizes[i]), x.dtype(), x.device()));
+      y.push_back(Tensor::empty_like(x, x.shape().with(-1, sizes[i])));
       c[i] = y[i].template mutable_data<T>(), p.part_columns[i] = sizes[i];
     }
     const T *const from = x.data<T>(), *const w = weight.data<T>();
@@ -102,15 +102,14 @@ struct LinearSplit {
                            const Tensor& weight) const {
     using Sum = Arithmetic<T>;  // over the parts
     const int64_t rows = x.shape().rows(), width = x.size(-1);
-    const Tensor dx = saved.needs(0) ? Tensor::empty(x.shape(), dtype_of<Sum>, x.device()) : Tensor();
+    const Tensor dx = saved.needs(0) ? Tensor::empty_like(x, x.shape(), dtype_of<Sum>) : Tensor();
     Saved::Place dw{{}, false};
     if (saved.needs(1)) dw = saved.place(1, weight.shape(), dtype_of<Sum>, weight.device());
     std::vector<Tensor> all = dy;
     int64_t first = 0;
     bool begun = false;
     for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
-      if (!all[i])
-        all[i] = Tensor::zeros(x.shape().with(-1, sizes[i]), x.dtype(), x.device());  // nobody used this part
+      if (!all[i]) all[i] = Tensor::zeros_like(x, x.shape().with(-1, sizes[i]));  // an unused part
       if (dx)
         multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(),
                     weight.data<T>() + first * width, {dx.mutable_data<Sum>()});
@@ -209,6 +208,7 @@ Linear::Linear(int64_t inputs, int64_t outputs, const Options& options)
   if (options.bias)
     bias =
         Parameter(Shape{outputs}, options.weight ? constant(0) : uniform(1 / std::sqrt(static_cast<double>(inputs))));
+  weight.parts = bias.parts = options.parts;
 }
 Tensor Linear::forward(const Tensor& x, Pass&) { return linear(x, weight.value, bias.value); }
 void Linear::visit(Visitor& v) {

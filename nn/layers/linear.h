@@ -22,6 +22,7 @@ class Linear final : public Module {
   struct Options {
     bool bias = true;
     std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as PyTorch's
+    std::vector<int64_t> parts = {};            // several layers in one: the outputs of each
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
   Tensor forward(const Tensor& x, Pass& pass) override;
@@ -34,7 +35,7 @@ class Linear final : public Module {
 // What the linear operations share with those that contain one (nn/feed_forwards/dense.cpp).
 namespace detail {
 
-// Sums the rows of g, (R, N), where the gradient of input `input` of an operation belongs; undefined if nobody asked.
+// Sums the rows of g, (R, N), where the gradient of input `input` of an operation belongs; undefined if unused.
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g);
 // dW = g^T x where the gradient of `input` belongs: g (R, N), x (R, C), both with any leading axes.
 Tensor weight_gradient(const Saved& saved, int input, const Tensor& g, const Tensor& x);

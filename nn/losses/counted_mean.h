@@ -41,7 +41,7 @@ struct CountedMean {
   F f;
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& c) const {
-    const Tensor total = Tensor::empty(Shape{}, Dtype::f64, x.device()), count = Tensor::empty_like(total);
+    const Tensor total = Tensor::empty_like(x, Shape{}, Dtype::f64), count = Tensor::empty_like(total);
     sum_elements(name, CountedTerms<F>{f}, to_sums<double>(total, count), row_of(x), row_of(c));
     const Tensor at_least_one = maximum(count, Tensor::full(Shape{}, 1, Dtype::f64, x.device()));
     saved.save(x, c, at_least_one);

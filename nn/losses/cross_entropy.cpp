@@ -5,7 +5,7 @@
 //   loss = (sum of l over the rows with a target) / N,   N = the number of such rows
 //   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target, which is any below 0
 // Kept: the logits, the targets, N and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits
-// with their gradient if nobody else owns them, so a vocabulary of 50,000 is held once.
+// with their gradient if there is no other owner, so a vocabulary of 50,000 is held once.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -56,7 +56,7 @@ struct CrossEntropy {
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
     const Tensor log_sum = empty_computed(logits, targets.shape()), loss = Tensor::empty_like(log_sum);
-    const Tensor total = Tensor::empty(Shape{}, Dtype::f64, logits.device()), count = Tensor::empty_like(total);
+    const Tensor total = Tensor::empty_like(logits, Shape{}, Dtype::f64), count = Tensor::empty_like(total);
     each_row(name, RowLoss{smoothing}, row_of(logits), number_of<int32_t>(targets), to_number(log_sum),
              to_number(loss));
     sum_elements(name, LossOfRow{}, to_sums<double>(total, count), row_of(loss), row_of<int32_t>(targets));

@@ -27,7 +27,7 @@ struct Regularize {
   Tensor share;    // (B, 1, T) of each row in the mean: 1 / how many count, or 0
 
   Tensor forward(Saved& saved, const Tensor& entropies, const Tensor& threshold) const {
-    const Tensor counted = where(share, entropies, Tensor::zeros({1}, entropies.dtype(), entropies.device()));
+    const Tensor counted = where(share, entropies, Tensor::zeros_like(entropies, {1}));
     const Tensor excess = sum(counted * share, {0, 2}) - threshold * ceiling;
     const Tensor active = step(absolute(excess) - ceiling * tolerance), paid = excess * active;
     saved.save(paid);
@@ -121,8 +121,8 @@ Tensor entropy_regularizer(const Tensor& entropies, const Tensor& threshold, con
   check(settings.tolerance >= 0, "entropy_regularizer: the tolerance must not be negative, but is ",
         settings.tolerance);
   check_same_kind("entropy_regularizer", entropies, threshold);
-  const Tensor visible = visible_of(entropies, settings), zero = Tensor::zeros({1}, visible.dtype(), visible.device()),
-               one = Tensor::full({1}, 1, visible.dtype(), visible.device()), counted = where(visible, one, zero);
+  const Tensor visible = visible_of(entropies, settings), zero = Tensor::zeros_like(visible, {1}),
+               one = Tensor::full_like(visible, {1}, 1), counted = where(visible, one, zero);
   const Tensor share = counted / maximum(sum(counted), one);
   const Tensor ceiling = sum(log(where(visible, visible, one)) * share);
   return record(Regularize{settings.tolerance, ceiling, share}, entropies, threshold);

@@ -48,7 +48,7 @@ REGISTER_GRADIENT_CASE("loss", "span_penalty", gradient_case);
 
 Tensor span_penalty(const Tensor& spans, double limit, const Tensor& counted) {
   check(limit > 0, "span_penalty: the longest span must be above 0, not ", limit);
-  const Tensor all = counted ? counted.detach().to(spans.dtype()) : Tensor::full({1}, 1, spans.dtype(), spans.device());
+  const Tensor all = counted ? counted.detach().to(spans.dtype()) : Tensor::full_like(spans, {1}, 1);
   return record(CountedMean<Span>{{limit}}, spans, broadcast_to(all, spans.shape()));
 }
 

@@ -173,7 +173,7 @@ class BatchNormalization final : public Module {
       Tensor mean = Tensor::zeros_like(seen_[0].statistics.mean), variance = mean;
       Tensor all = Tensor::zeros_like(seen_[0].statistics.tokens);
       for (const Seen& s : seen_) all = all + s.statistics.tokens;
-      const Tensor one = Tensor::full({1}, 1, all.dtype(), all.device()), some = maximum(all, one);
+      const Tensor one = Tensor::full_like(all, {1}, 1), some = maximum(all, one);
       const auto share = [&](const Seen& s) { return s.statistics.tokens / some; };
       for (const Seen& s : seen_) mean = mean + s.statistics.mean * share(s);
       for (const Seen& s : seen_) {

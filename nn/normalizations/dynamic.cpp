@@ -30,7 +30,7 @@ struct DynamicNorm {
 
   // An absent shift or bias is zero, an absent weight one.
   static Tensor given(const Tensor& t, const Shape& shape, double otherwise, const Tensor& x) {
-    return t ? t : Tensor::full(shape, otherwise, x.dtype(), x.device());
+    return t ? t : Tensor::full_like(x, shape, otherwise);
   }
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight,
                  const Tensor& bias) const {
@@ -48,11 +48,11 @@ struct DynamicNorm {
     const bool with_parameters = saved.needs(1) || saved.needs(2) || saved.needs(3) || saved.needs(4);
     DynamicNormRole::Sums sums;
     if (with_parameters)
-      for (Tensor& sum : sums) sum = Tensor::empty(channels, arithmetic, x.device());
+      for (Tensor& sum : sums) sum = Tensor::empty_like(x, channels, arithmetic);
     const Tensor dx = saved.take(0);
     activation.role<DynamicNormRole>().backward(x, alpha, shift, weight, dy, dx, sums);
     if (!with_parameters) return {dx, {}, {}, {}, {}};
-    const Tensor dalpha = Tensor::empty(Shape{1}, Dtype::f64, x.device()), dshift = Tensor::empty_like(dalpha);
+    const Tensor dalpha = Tensor::empty_like(x, Shape{1}, Dtype::f64), dshift = Tensor::empty_like(dalpha);
     dispatch(arithmetic, name, [&]<class T>() {
       reduce(x.device(), 1, x.size(-1), 1, ByChannel<T>{{sums[2].data<T>()}, {sums[3].data<T>()}},
              Outputs<double, 2>{{dalpha.mutable_data<double>(), dshift.mutable_data<double>()}});
@@ -145,7 +145,7 @@ DynamicNormalization::DynamicNormalization(const Form& form, const Normalization
   if (form.affine && options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
 }
 Tensor DynamicNormalization::forward(const Tensor& x, Pass&) {
-  const Tensor alpha = alpha_.value ? alpha_.value : Tensor::full(Shape{1}, fixed_alpha_, x.dtype(), x.device());
+  const Tensor alpha = alpha_.value ? alpha_.value : Tensor::full_like(x, Shape{1}, fixed_alpha_);
   return dynamic_norm(x, activation_, alpha, shift_.value, weight_.value, bias_.value);
 }
 void DynamicNormalization::visit(Visitor& v) {

@@ -1,5 +1,5 @@
 // Adagrad with a clip for each tensor.  Duchi, Hazan and Singer 2011, JMLR 12; the clip is that of the adaptive span,
-// Sukhbaatar et al. 2019, arXiv:1905.07799, and of its code.  For every tensor by itself:
+// Sukhbaatar et al. 2019, arXiv:1905.07799, and of its code.  For every tensor by itself (of packed projections each):
 //   n = |g|_2,   a = rate clip / (n + 1e-10) if n > clip, else rate
 //   s <- s + g^2,   p <- p - a g / (sqrt(s) + epsilon)
 // The clip scales the step and not what is accumulated: s sees all of g.  grad_clip=0 leaves it out.  There is no
@@ -56,8 +56,7 @@ class Adagrad final : public Optimizer {
   Adagrad(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters),
         sums_{parameters.make_moments()},
-        squares_(Tensor::zeros(Shape{static_cast<int64_t>(parameters.segments().size())}, Dtype::f64,
-                               parameters.values().device())) {
+        squares_(Tensor::zeros(Shape{count_parts(parameters)}, Dtype::f64, parameters.values().device())) {
     read_settings(spec, settings_);
     scale_rates(spec.name, settings_.rates);
   }
@@ -65,18 +64,25 @@ class Adagrad final : public Optimizer {
 
  private:
   void update_parameters(const Control* control) override {
-    for (size_t i = 0; i < parameters_.segments().size(); ++i) {
-      const FlatParameters::Segment& s = parameters_.segments()[i];
-      const Tensor square = squares_[static_cast<int64_t>(i)];
-      sum_of_squares(parameters_.part(parameters_.gradients(), s), square);
-      const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square.data<double>()};
-      update_elements(parameters_, s.begin, s.end, sums_, s.begin, control, formula, handling(*s.parameter));
-    }
+    const Tensor& gradients = parameters_.gradients();
+    int64_t i = 0;
+    for (const FlatParameters::Segment& s : parameters_.segments())
+      for (const FlatParameters::Part& part : FlatParameters::parts_of(s)) {
+        const Tensor square = squares_[i++];
+        sum_of_squares(gradients.part(part.begin, part.shape), square);
+        const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square.data<double>()};
+        update_elements(parameters_, part.begin, part.end, sums_, part.begin, control, formula, handling(*s.parameter));
+      }
+  }
+  static int64_t count_parts(const FlatParameters& parameters) {
+    size_t count = 0;
+    for (const FlatParameters::Segment& s : parameters.segments()) count += FlatParameters::parts_of(s).size();
+    return static_cast<int64_t>(count);
   }
 
   Settings settings_;
   std::array<Tensor, 1> sums_;
-  Tensor squares_;  // n^2 of each segment
+  Tensor squares_;  // n^2 of each tensor
 };
 REGISTER_OPTIMIZER(Adagrad);
 

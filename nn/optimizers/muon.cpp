@@ -6,8 +6,9 @@
 // X comes near to U V^T where d = U S V^T: a step of the same length in every direction.  If R > C the same polynomial
 // is taken as X (X^T X), so that the square products are of the shorter side.
 //
-// Matrices are the parameters of two axes, and convolutions, (N, h, w, C) read as (N, h w C).  All others (vectors,
-// scalars, and tables such as embeddings, positions and the output head: Parameter::table) go by AdamW with
+// Matrices are the parameters of two axes, packed ones one by one, and convolutions, (N, h, w, C) read as (N, h w C),
+// whose step the source scales by sqrt(max(1, h / w)): it takes R / C of the last two axes of (N, C, h, w).  All others
+// (vectors, scalars, and tables such as embeddings, positions and the output head: Parameter::table) go by AdamW with
 // a learning rate of its own, learning_rate adamw_learning_rate; the default is the ratio of the two rates in the
 // source, 3e-4 / 0.02.  g is already clipped; what does not decay with AdamW does not decay here.
 #include <cmath>
@@ -105,8 +106,8 @@ class Muon final : public Optimizer {
       size += s.parameter->value.numel();
     }
     const Tensor& like = parameters.values();
-    momentum_ = Tensor::zeros(Shape{in_matrices}, like.dtype(), like.device());
-    for (Tensor& moment : moments_) moment = Tensor::zeros(Shape{in_others}, like.dtype(), like.device());
+    momentum_ = Tensor::zeros_like(like, Shape{in_matrices});
+    for (Tensor& moment : moments_) moment = Tensor::zeros_like(like, Shape{in_others});
   }
 
   NamedMoments moments() const override {
@@ -134,31 +135,29 @@ class Muon final : public Optimizer {
       const FlatParameters::Segment& s = parameters_.segments()[i];
       Handling how = handling(*s.parameter);
       if (is_matrix(*s.parameter)) {
-        update_matrix(s, first_[i], control, how);
+        for (const FlatParameters::Part& matrix : FlatParameters::parts_of(s))
+          update_matrix(matrix, first_[i] + matrix.begin - s.begin, control, how);
+        parameters_.round(s);
         continue;
       }
       how.rate_factor *= settings_.adamw_learning_rate;
       update_elements(parameters_, s.begin, s.end, moments_, first_[i], control, adamw(), how);
     }
   }
-  void update_matrix(const FlatParameters::Segment& s, int64_t first, const Control* control, const Handling& how) {
+  void update_matrix(const FlatParameters::Part& matrix, int64_t first, const Control* control, const Handling& how) {
     const Tensor &p = parameters_.values(), &g = parameters_.gradients();
-    const Shape& shape = s.parameter->value.shape();
-    const int64_t count = shape.numel(), outputs = shape[0], inputs = count / outputs;
-    const double scale = std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(inputs)));
-    const auto part = [&](const Tensor& flat, int64_t begin) {
-      return Tensor::view(flat.body()->buffer, begin, Shape{outputs, inputs}, flat.dtype());
-    };
-    const Tensor value = part(p, s.begin), speed = part(momentum_, first), d = Tensor::empty_like(speed),
-                 x = Tensor::empty_like(d), square = Tensor::empty(Shape{}, Dtype::f64, p.device());
+    const Shape flat{matrix.shape[0], matrix.shape.numel() / matrix.shape[0]};
+    const Shape& sides = matrix.shape.rank() == 4 ? matrix.shape.without(0) : flat;
+    const double scale = std::sqrt(std::max(1.0, static_cast<double>(sides[0]) / static_cast<double>(sides[1])));
+    const Tensor value = p.part(matrix.begin, flat), speed = momentum_.part(first, flat), d = Tensor::empty_like(speed),
+                 x = Tensor::empty_like(d), square = Tensor::empty_like(p, Shape{}, Dtype::f64);
     each_element("muon", Direction{control, settings_.momentum, settings_.nesterov}, to_elements(speed, d),
-                 row_of(part(g, s.begin)), row_of(speed));
+                 row_of(g.part(matrix.begin, flat)), row_of(speed));
     sum_of_squares(d, square);
     each_element("muon", Normalize{}, to_elements(x), row_of(d), whole<double>(square));
     const Tensor step = orthogonalize(x, settings_.iterations);
     each_element("muon", Move{control, how, settings_.weight_decay, scale}, to_elements(value), row_of(value),
                  row_of(step));
-    parameters_.round(s);
   }
 
   Settings settings_;

@@ -1,10 +1,11 @@
 // Rotary positions: queries and keys are turned by their place.  Su et al. 2021, arXiv:2104.09864.
 //   (a, b) -> R(p theta_i) (a, b),   R(x) = (cos x  -sin x; sin x  cos x),   theta_i = base^(-2i/n),   0 <= i < n/2
 // for n = partial_rotary_factor D of the D channels, two by two; the rest stays.  A pair is (i, i + n/2), half_split,
-// as in GPT-NeoX and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of the channels.
-// <R(x) q, R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  Places count within documents, which within
-// one sequence changes no score; in cross attention, where a document begins at other places in the two sequences, it
-// makes packed documents equal separate ones.  R is orthogonal: backward is the rotation by the negative angle.
+// as in GPT-NeoX and Llama, or (2i, 2i + 1), interleaved, as in the paper; the two are one up to an order of the
+// channels. <R(x) q, R(y) k> = <q, R(y - x) k>: scores depend on the distance alone.  Places count within documents,
+// which within one sequence changes no score; in cross attention, where a document begins at other places in the two
+// sequences, it makes packed documents equal separate ones.  R is orthogonal: backward is the rotation by the negative
+// angle.
 //   dx = R(p theta_i)^T dy = R(-p theta_i) dy
 // Kept: nothing but the angles' cosines and sines, two tables (context, n/2) that all layers share, or with documents
 // (B, T, n/2).  They are computed in f64: an f32 angle of 1000 radians would be wrong in the fifth digit.

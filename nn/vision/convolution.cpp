@@ -84,8 +84,7 @@ struct ConvolutionOperation {
   }
   template <class T>
   Tensor forward_as(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-    const Tensor y = Tensor::empty(Shape{grid.batch, grid.vertical.windows, grid.horizontal.windows, outputs},
-                                   x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, Shape{grid.batch, grid.vertical.windows, grid.horizontal.windows, outputs});
     const Tensor scratch = make_scratch<T>(x.device());
     in_groups([&](int64_t first, int64_t pictures) {
       read_windows<T>(x, scratch, first, pictures);
@@ -109,7 +108,7 @@ struct ConvolutionOperation {
   Tensor input_gradient(const Tensor& weight, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // over windows
     const Shape shape{grid.batch, grid.vertical.pixels, grid.horizontal.pixels, grid.channels};
-    const Tensor dx = Tensor::empty(shape, dtype_of<Sum>, dy.device()), scratch = make_scratch<Sum>(dy.device());
+    const Tensor dx = Tensor::empty_like(dy, shape, dtype_of<Sum>), scratch = make_scratch<Sum>(dy.device());
     in_groups([&](int64_t first, int64_t pictures) {
       multiply<T>(dy.device(), {.m = pictures * grid.windows(), .n = row_size(), .k = outputs},
                   dy.data<T>() + first * grid.windows() * outputs, weight.data<T>(), {scratch.mutable_data<Sum>()});

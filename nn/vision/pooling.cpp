@@ -106,8 +106,8 @@ struct MaxPoolOperation {
   static constexpr const char* name = "max_pool";
   WindowGrid grid;
   Tensor forward(Saved& saved, const Tensor& x) const {
-    const Tensor y = Tensor::empty(shape_of_windows(grid), x.dtype(), x.device()),
-                 place = Tensor::empty(y.shape(), Dtype::i32, x.device());
+    const Tensor y = Tensor::empty_like(x, shape_of_windows(grid)),
+                 place = Tensor::empty_like(x, y.shape(), Dtype::i32);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), grid.batch * grid.windows(), static_cast<int>(grid.channels),
            LargestOfWindow<T>{{x.data<T>()}, {y.mutable_data<T>()}, place.mutable_data<int32_t>(), grid});
@@ -120,7 +120,7 @@ struct MaxPoolOperation {
       const Gradients<1> d = backward(saved, dy.to(Dtype::f32));
       return {d[0].to(Dtype::bf16)};
     }
-    const Tensor dx = Tensor::empty(shape_of_pixels(grid), dy.dtype(), dy.device());
+    const Tensor dx = Tensor::empty_like(dy, shape_of_pixels(grid));
     dispatch(dy.dtype(), name, [&]<class T>() {
       rows(dy.device(), grid.batch * grid.pixels(), static_cast<int>(grid.channels),
            ToLargest<T>{{dy.data<T>()}, saved[0].data<int32_t>(), {dx.mutable_data<T>()}, grid});
@@ -146,7 +146,7 @@ struct AveragePoolOperation {
   template <class Make>
   Tensor through_f32(const Tensor& x, const Shape& shape, int64_t rows_of_picture, const Make& make) const {
     if (x.dtype() == Dtype::bf16) return through_f32(x.to(Dtype::f32), shape, rows_of_picture, make).to(Dtype::bf16);
-    const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    const Tensor y = Tensor::empty_like(x, shape);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), grid.batch * rows_of_picture, static_cast<int>(grid.channels),
            make.template operator()<T>(x, y));

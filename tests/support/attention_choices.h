@@ -67,15 +67,15 @@ inline std::string name_of(const Sizes& s) {
   return std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys";
 }
 
-// Of these operands some are read by nobody, because of spans and own = false: they may be NaN.
+// Of these operands some are masked, by spans and attend_to_self = false: they may be NaN.
 inline Case case_with_unseen_parts(Kind kind) {
   Case c{.sizes = medium, .options = {.scale = 0.3, .attend_to_self = false, .ramp = 5.3}, .kind = kind};
   c.biased = c.positioned = c.spanned = c.judged = true;
   c.fill();
   return c;
 }
-inline void spoil_what_nobody_sees(Case& c) {
-  // Nobody reads distance 0, nor distances from the end of the longest span on; from query 40 on nobody reads key 3.
+inline void spoil_masked_operands(Case& c) {
+  // Distance 0 is masked, and so are distances from the end of the longest span on; from query 40 on key 3 is masked.
   const int64_t width = c.sizes.head_size;
   std::fill_n(c.operands.relative_embedding.begin(), width, not_a_number);
   std::fill(c.operands.relative_embedding.begin() + 30 * width, c.operands.relative_embedding.end(), not_a_number);

@@ -79,7 +79,7 @@ namespace {
 std::unique_ptr<cudaGraph> recorded;  // while the stream records
 bool spoiled = false;                 // by a call that cannot be recorded
 
-// Whoever waits for a stream that records waits for work that nobody has begun.
+// To wait for a stream that records is to wait for work that has not begun.
 cudaError_t refuse_while_recording() {
   if (!recorded) return cudaSuccess;
   spoiled = true;

@@ -14,7 +14,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr size_t capacity = size_t{4} << 30;  // addresses, not memory: pages that nobody touched cost nothing
+constexpr size_t capacity = size_t{4} << 30;  // addresses, not memory: untouched pages cost nothing
 constexpr size_t huge_page = size_t{1} << 21;
 constexpr size_t alignment = 256, guard = 256;
 

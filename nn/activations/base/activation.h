@@ -147,7 +147,7 @@ class Activation {
   double value(double x, std::span<const double> p = {}) const;
   double derivative(double x, std::span<const double> p = {}) const;
   std::vector<double> parameter_derivatives(double x, std::span<const double> p) const;
-  // The same slopes from `value` run on dual numbers: exact, and written by nobody.  -1: along x.
+  // The same slopes from `value` run on dual numbers: exact, and not written by hand.  -1: along x.
   double derivative_by_dual(double x, std::span<const double> p = {}, int parameter = -1) const;
   bool has_derivative_from_output() const { return formula_->has_derivative_from_output(); }
   double derivative_from_output(double y) const;  // an Error if there is none

@@ -119,12 +119,14 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
               {.bias = options.bias, .weight = scaled_normal(options.std, options.layers)}) {
   check_abilities(name, settings, options, abilities);
   const int64_t width = options.width, keys = key_heads_ * head_size_;
-  const Linear::Options linear{.bias = options.bias, .weight = normal(options.std)};
+  const auto linear = [&](std::vector<int64_t> parts) {
+    return Linear::Options{.bias = options.bias, .weight = normal(options.std), .parts = std::move(parts)};
+  };
   if (options.memory_width) {
-    query_ = std::make_unique<Linear>(width, width, linear);
-    key_value_ = std::make_unique<Linear>(options.memory_width, 2 * keys, linear);
+    query_ = std::make_unique<Linear>(width, width, linear({}));
+    key_value_ = std::make_unique<Linear>(options.memory_width, 2 * keys, linear({keys, keys}));
   } else {
-    query_key_value_ = std::make_unique<Linear>(width, width + 2 * keys, linear);
+    query_key_value_ = std::make_unique<Linear>(width, width + 2 * keys, linear({width, keys, keys}));
   }
   if (given(settings.qk_norm)) {
     query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
@@ -132,7 +134,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   }
   if (given(settings.gate)) {
     gate_function_.emplace(settings.gate);
-    gate_ = std::make_unique<Linear>(width, width, linear);
+    gate_ = std::make_unique<Linear>(width, width, linear({}));
   }
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
@@ -214,8 +216,8 @@ Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions
   if (!slots_ || !slots_->split()) return read(r, o, pass);
   AttentionInputs context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
   context.slot_key = context.slot_value = {};
-  slots.key = Tensor::empty(r.key.shape().with(1, 0), r.key.dtype(), r.key.device());
-  slots.value = Tensor::empty(r.value.shape().with(1, 0), r.value.dtype(), r.value.device());
+  slots.key = Tensor::empty_like(r.key, r.key.shape().with(1, 0));
+  slots.value = Tensor::empty_like(r.value, r.value.shape().with(1, 0));
   const AttentionOptions of_slots{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
                                   .scale = o.scale,
                                   .soft_cap = o.soft_cap,

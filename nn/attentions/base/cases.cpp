@@ -7,7 +7,7 @@
 namespace orrery::nn {
 namespace {
 
-constexpr int64_t context = 96;  // beyond every T, so that tables have rows that nobody reaches
+constexpr int64_t context = 96;  // beyond every T, so that tables have unused rows
 
 Tensor whole_numbers(const Shape& shape, const std::vector<int32_t>& values) { return Tensor::from(shape, values); }
 
@@ -50,7 +50,7 @@ std::vector<Condition> full_conditions(bool even) {
 }
 std::vector<Condition> cross_conditions() {
   const auto reading = [](int64_t keys, int64_t second) {
-    const Tensor memory = Tensor::empty({2, keys, 7}, Dtype::f64);
+    const Tensor memory = Tensor::empty({2, keys, 7}, Dtype::f64, Device::cpu);
     fill(memory, normal(1), RandomKey{11, 3});
     return [=](Pass& pass) {
       pass.memory = memory;

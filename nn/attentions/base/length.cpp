@@ -71,7 +71,7 @@ struct NumberInDocument {
 
 Tensor visible_keys(const AttentionInputs& r, const AttentionMask& m, Dtype dtype) {
   const int64_t batch = m.lengths || m.query_document_ids ? r.query.size(0) : 1, keys = r.key.size(1);
-  const Tensor n = Tensor::empty(Shape{batch, r.query.size(1)}, dtype, r.query.device());
+  const Tensor n = Tensor::empty_like(r.query, Shape{batch, r.query.size(1)}, dtype);
   dispatch(dtype, "visible_keys", [&]<class T>() {
     rows(n.device(), n.numel(), m.query_document_ids ? static_cast<int>(keys) : 1,
          VisibleKeys<T>{view_of(m, r.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
@@ -83,7 +83,7 @@ Tensor real_rows(const AttentionInputs& r, const AttentionMask& m) {
   const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const int64_t queries = r.query.size(1);
   if (!m.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype, r.query.device());
-  const Tensor real = Tensor::empty(Shape{r.query.size(0), 1, queries}, dtype, r.query.device());
+  const Tensor real = Tensor::empty_like(r.query, Shape{r.query.size(0), 1, queries}, dtype);
   dispatch(dtype, "real_rows", [&]<class T>() {
     rows(real.device(), real.numel(), 1,
          RealRows<T>{queries, m.query_offset, m.query_lengths.data<int32_t>(), {real.mutable_data<T>()}});

@@ -8,9 +8,7 @@
 namespace orrery::nn {
 namespace {
 
-Tensor masked_to_zero(const Tensor& x, const Tensor& mask) {
-  return where(mask, x, Tensor::zeros({1}, x.dtype(), x.device()));
-}
+Tensor masked_to_zero(const Tensor& x, const Tensor& mask) { return where(mask, x, Tensor::zeros_like(x, {1})); }
 
 template <class A>
 HOST_DEVICE bool is_finite(A x) {
@@ -74,8 +72,8 @@ Tensor sums(const Tensor& w, const Tensor& x, const Tensor& mask, bool transpose
   const Tensor kept = masked_to_zero(w, mask);
   const Tensor finite = Tensor::empty_like(x);
   const int64_t terms = x.size(-2), heads = x.shape().rows() / std::max<int64_t>(1, terms);
-  const Tensor found = Tensor::empty(Shape{heads, terms}, Dtype::i32, x.device()),
-               of_head = Tensor::empty(Shape{heads}, Dtype::i32, x.device());
+  const Tensor found = Tensor::empty_like(x, Shape{heads, terms}, Dtype::i32),
+               of_head = Tensor::empty_like(x, Shape{heads}, Dtype::i32);
   const int width = static_cast<int>(x.size(-1));
   dispatch(x.dtype(), "masked_matmul", [&]<class T>() {
     map(x.device(), x.numel(), FinitePart{}, finite.mutable_data<T>(), x.data<T>());

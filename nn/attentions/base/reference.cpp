@@ -108,7 +108,7 @@ struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, by 
 
 // |i + query_offset - j| for all pairs, (Tq, Tk) i32
 Tensor distances(const AttentionInputs& r, const AttentionOptions& o, int64_t most) {
-  const Tensor x = Tensor::empty(Shape{r.query.size(1), r.key.size(1)}, Dtype::i32, r.query.device());
+  const Tensor x = Tensor::empty_like(r.query, Shape{r.query.size(1), r.key.size(1)}, Dtype::i32);
   rows(x.device(), x.size(0), static_cast<int>(x.size(1)),
        Distances{o.mask.query_offset, most, x.mutable_data<int32_t>()});
   return x;
@@ -132,14 +132,13 @@ Tensor span_mask(const AttentionInputs& r, const AttentionOptions& o) {
 
 Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
-  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = attention_mask(r, o),
-               zero = Tensor::zeros({1}, q.dtype(), q.device());
+  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = attention_mask(r, o), zero = Tensor::zeros_like(q, {1});
   const Tensor keys = joined(heads_first(r.key, heads), r.slot_key ? slots_of(r.slot_key, batch, heads) : Tensor(), 2);
   Tensor s = masked_matmul_transposed(q, keys, visible) * o.scale;
   const auto of_distance = [&](const Tensor& term) {  // slots have no distance
     const Tensor of_context = where(slice(visible, 3, 0, r.key.size(1)), term, zero);
     if (!r.slot_key) return of_context;
-    return joined(of_context, Tensor::zeros(of_context.shape().with(3, r.slot_key.size(0)), q.dtype(), q.device()), 3);
+    return joined(of_context, Tensor::zeros_like(q, of_context.shape().with(3, r.slot_key.size(0))), 3);
   };
   if (r.relative_embedding) {  // p_|x| for every pair: (Tq, Tk, D)
     const Tensor p = index_select(r.relative_embedding, distances(r, o, r.relative_embedding.size(0) - 1));
@@ -155,7 +154,7 @@ Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
 Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
   const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
-  const Tensor by_place = Tensor::empty(Shape{batch, 1, queries, keys + slots}, r.query.dtype(), r.query.device());
+  const Tensor by_place = Tensor::empty_like(r.query, Shape{batch, 1, queries, keys + slots});
   dispatch(by_place.dtype(), "attention_mask", [&]<class T>() {
     rows(by_place.device(), batch * queries, static_cast<int>(keys + slots),
          VisiblePairs<T>{Places::of(r, o.mask), {by_place.mutable_data<T>()}});
@@ -165,20 +164,20 @@ Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {
 
 Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
   const Tensor s = attention_scores(r, o);
-  return where(attention_mask(r, o), s, Tensor::full({1}, -INFINITY, s.dtype(), s.device()));
+  return where(attention_mask(r, o), s, Tensor::full_like(s, {1}, -INFINITY));
 }
 
 Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
                          const std::optional<Activation>& function) {
-  const Tensor s = attention_scores(r, o), zero = Tensor::zeros({1}, s.dtype(), s.device());
+  const Tensor s = attention_scores(r, o), zero = Tensor::zeros_like(s, {1});
   const Tensor visible = attention_mask(r, o), m = r.span ? span_mask(r, o) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(visible, m ? w * m : w, zero); };
   if (function) return masked((*function)(where(visible, s, zero)));
-  const Tensor masked_s = where(visible, s, Tensor::full({1}, -INFINITY, s.dtype(), s.device()));
+  const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
   const Tensor some = step(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
   const Tensor e = masked(exp(where(visible, s - where(some, largest, zero), zero)));
-  return where(some, e / where(some, sum(e, {-1}, true), Tensor::full({1}, 1, s.dtype(), s.device())), zero);
+  return where(some, e / where(some, sum(e, {-1}, true), Tensor::full_like(s, {1}, 1)), zero);
 }
 
 Tensor read_values(const Tensor& weights, const AttentionInputs& r, const AttentionOptions& o) {
@@ -197,12 +196,12 @@ Tensor read_values(const Tensor& weights, const AttentionInputs& r, const Attent
 }
 
 AttentionOutput row_statistics(const Tensor& w, const Tensor& visible) {
-  const Tensor zero = Tensor::zeros({1}, w.dtype(), w.device()), one = Tensor::full({1}, 1, w.dtype(), w.device());
+  const Tensor zero = Tensor::zeros_like(w, {1}), one = Tensor::full_like(w, {1}, 1);
   const Tensor positive = maximum(zero, w), total = sum(positive, {-1}, true), alive = step(total);
   const Tensor p = positive / where(alive, total, one), above = step(p);
   const Tensor counted = broadcast_to(visible, w.shape()), count = sum(counted, {-1});
   const Tensor zeros = sum(counted * where(w, zero, one), {-1});
-  const Tensor largest = max(where(counted, w, Tensor::full({1}, -INFINITY, w.dtype(), w.device())), -1);
+  const Tensor largest = max(where(counted, w, Tensor::full_like(w, {1}, -INFINITY)), -1);
   return {.output = {},
           .sum = sum(w, {-1}),
           .entropy = -sum(where(above, p * log(where(above, p, one)), zero), {-1}),

@@ -81,8 +81,8 @@ AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
   const int64_t tokens = x.shape().rank() > 1 ? x.size(-2) : 1;
   const int64_t batch = tokens > 0 ? x.shape().rows() / tokens : 0;
   return {.query = x.reshape(Shape{batch, tokens, heads, size}),
-          .key = Tensor::empty(Shape{batch, 0, heads, size}, x.dtype(), x.device()),
-          .value = Tensor::empty(Shape{batch, 0, heads, value_size}, x.dtype(), x.device()),
+          .key = Tensor::empty_like(x, Shape{batch, 0, heads, size}),
+          .value = Tensor::empty_like(x, Shape{batch, 0, heads, value_size}),
           .slot_key = slots.key,
           .slot_value = slots.value};
 }

@@ -13,9 +13,7 @@ namespace {
 std::string function_of(const SlotWeights& weights) { return weights.function ? weights.function->spec() : "softmax"; }
 
 // x with one more channel, which is 1 everywhere
-Tensor with_one(const Tensor& x) {
-  return concatenate({x, Tensor::full(x.shape().with(-1, 1), 1, x.dtype(), x.device())}, -1);
-}
+Tensor with_one(const Tensor& x) { return concatenate({x, Tensor::full_like(x, x.shape().with(-1, 1), 1)}, -1); }
 
 // A bias for the place it goes to; undefined if there is none.
 Tensor carried(const char* which, const Tensor& given, const Tensor& place) {

@@ -103,6 +103,20 @@ std::vector<std::string> FlatParameters::rate_groups() const {
   return {groups.begin(), groups.end()};
 }
 Tensor FlatParameters::make_moments() const { return Tensor::zeros_like(values_); }
+std::vector<FlatParameters::Part> FlatParameters::parts_of(const Segment& s) {
+  const Shape& whole = s.parameter->value.shape();
+  std::vector<int64_t> rows = s.parameter->parts;
+  if (rows.empty()) return {{s.begin, s.end, whole}};
+  std::vector<Part> parts;
+  int64_t begin = s.begin;
+  for (const int64_t n : rows) {
+    const Shape shape = whole.with(0, n);
+    parts.push_back({begin, begin + shape.numel(), shape});
+    begin += shape.numel();
+  }
+  check(begin == s.end, "optimizer: the parts of ", s.path, " do not add up to ", whole);
+  return parts;
+}
 Tensor FlatParameters::part(const Tensor& flat, const Segment& s) const {
   return Tensor::view(flat.body()->buffer, s.begin, s.parameter->value.shape(), flat.dtype());
 }
@@ -126,7 +140,7 @@ Optimizer::Optimizer(FlatParameters& parameters)
 Tensor Optimizer::gradient_square() {
   parameters_.settle_gradients();
   const Tensor& g = parameters_.gradients();
-  const Tensor total = Tensor::empty(Shape{}, Dtype::f64, g.device());
+  const Tensor total = Tensor::empty_like(g, Shape{}, Dtype::f64);
   sum_of_squares(g, total);
   return total;
 }

@@ -29,6 +29,11 @@ class FlatParameters {
     Parameter* parameter;
     int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
   };
+  struct Part {          // of a segment: one of the tensors that its parameter packs
+    int64_t begin, end;  // elements of the flat buffers
+    Shape shape;
+  };
+  static std::vector<Part> parts_of(const Segment& segment);
   struct Run {  // neighbouring segments that are treated alike
     int64_t begin, end;
     bool decay;

@@ -211,7 +211,7 @@ TEST_CASE("attention on a card: NaN in what a query does not see has no influenc
   for (const Kind kind : kinds) {
     Case c = case_with_unseen_parts(kind);
     const Results clean = attention_on_card<float>(c);
-    spoil_what_nobody_sees(c);
+    spoil_masked_operands(c);
     const Results dirty = attention_on_card<float>(c);
     const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
       return std::equal(a.begin() + static_cast<int64_t>(begin), a.begin() + static_cast<int64_t>(end),

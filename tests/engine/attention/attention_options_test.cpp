@@ -104,7 +104,7 @@ TEST_CASE("attention: NaN in what a query does not see has no influence, with te
   for (const Kind kind : kinds) {
     Case c = case_with_unseen_parts(kind);
     const Results clean = attention_of<float>(c);
-    spoil_what_nobody_sees(c);
+    spoil_masked_operands(c);
     const Results dirty = attention_of<float>(c);
     const auto same = [](const Numbers& a, const Numbers& b, size_t begin, size_t end) {
       const auto part = [&](const Numbers& x) {

@@ -49,7 +49,7 @@ TEST_CASE("a formula of rows is handed rows, whole tensors, numbers and the row'
     const Tensor x = Tensor::from(Shape{2, 3}, {1, 2, 6, -4, 0, 1}, dtype),
                  w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
     const Tensor factor = Tensor::from(Shape{2}, {1, 0.5}, arithmetic_dtype(dtype)), y = Tensor::empty_like(x),
-                 mean = empty_computed(x, Shape{2}), copy = Tensor::empty(x.shape(), Dtype::bf16);
+                 mean = empty_computed(x, Shape{2}), copy = Tensor::empty(x.shape(), Dtype::bf16, Device::cpu);
     CHECK(mean.dtype() == (dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32));
     for (const Tensor& written : {copy, Tensor()})
       each_row("test", Normal{}, row_of(x), row_index(), whole(w), whole<double>(Tensor()), number_of(factor),
@@ -65,7 +65,7 @@ TEST_CASE("sums of columns and of all elements are handed elements; a map's form
     const Tensor x = Tensor::from(Shape{2, 3}, {1, 2, 6, -4, 0, 1}, dtype),
                  w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
     const Tensor m = Tensor::from(Shape{2}, {1, 2}, arithmetic_dtype(dtype)), a = empty_computed(x, Shape{3}),
-                 b = Tensor::empty_like(a), total = Tensor::empty(Shape{}, Dtype::f64);
+                 b = Tensor::empty_like(a), total = Tensor::empty(Shape{}, Dtype::f64, Device::cpu);
     sum_rows("test", Weighted{}, to_sums(a, b), row_of(x), whole(w), number_of(m), row_index());
     CHECK(a.to_vector() == Numbers{-7, 4, -8});
     CHECK(b.to_vector() == Numbers{1, 1, 1});

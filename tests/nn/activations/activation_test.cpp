@@ -304,7 +304,8 @@ TEST_CASE("every activation: the functions for tiles agree with the operation, i
     const Activation f(name);
     constexpr int64_t n = 37;
     const Tensor x = scale(random_tensor({n}, 6), 3).to(Dtype::f32), g = random_tensor({n}, 7).to(Dtype::f32);
-    const Tensor y = Tensor::empty({n}), dx = Tensor::empty({n}), only_dx = Tensor::empty({n});
+    const Tensor y = Tensor::empty({n}, Dtype::f32, Device::cpu), dx = Tensor::empty({n}, Dtype::f32, Device::cpu),
+                 only_dx = Tensor::empty({n}, Dtype::f32, Device::cpu);
     const TileRole<float>& tile = f.role<TileRole<float>>();
     const float *const from = x.data<float>(), *const slope = g.data<float>();
     tile.values(from, y.mutable_data<float>(), n);
@@ -348,7 +349,7 @@ TEST_CASE("long tensors are cut into pieces without a seam") {
   check_near(y, value);
   sum(y).backward();
   check_near(x.grad(), slope);
-  CHECK(f(Tensor::empty({0, 4})).numel() == 0);
+  CHECK(f(Tensor::empty({0, 4}, Dtype::f32, Device::cpu)).numel() == 0);
 }
 
 // ---- the check is checked

@@ -105,7 +105,7 @@ TEST_CASE("persistent slots with an empty context are a softmax memory, and unde
     const Tensor expected = (*memory)(x, pass).detach(), dx = x.grad().clone();
     x.set_grad({});
     const auto slots = [&](const char* name) { return parameters.at(name).reshape(Shape{5, 1, width}); };
-    const Tensor nothing = Tensor::empty({2, 0, 1, width}, Dtype::f64);
+    const Tensor nothing = Tensor::empty({2, 0, 1, width}, Dtype::f64, Device::cpu);
     Tensor y = attention({.query = x.reshape(Shape{2, 7, 1, width}),
                           .key = nothing,
                           .value = nothing,

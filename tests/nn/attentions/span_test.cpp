@@ -48,7 +48,7 @@ double reach_after_training(const std::vector<int64_t>& lags, int steps) {
   const auto optimizer = make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   const int64_t first = *std::max_element(lags.begin(), lags.end());
   for (int step = 0; step < steps; ++step) {
-    const Tensor x = Tensor::empty({batch, time, width});
+    const Tensor x = Tensor::empty({batch, time, width}, Dtype::f32, Device::cpu);
     fill(x, normal(1), RandomKey{3, static_cast<uint64_t>(step)});
     Tensor target;
     for (const int64_t lag : lags) {

@@ -52,7 +52,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return std::isnan(d) ? INFINITY : d;
 }
 
-// Values roundings stand one behind another in a whole attention, and where its weighting has a kink, rounding carries
+// Several roundings stand one behind another in a whole attention, and where its weighting has a kink, rounding carries
 // scores across it.
 double bound(const RegisteredCase& registered) {
   static const std::set<std::string> kinked = {"pointwise", "relu_former", "sparsemax", "relative"};

@@ -62,7 +62,7 @@ std::unique_ptr<Sublayer> layer_of(const std::string& spec) {
 }
 
 Tensor normal_numbers(const Shape& shape, RandomKey key) {
-  const Tensor x = Tensor::empty(shape);
+  const Tensor x = Tensor::empty(shape, Dtype::f32, Device::cpu);
   fill(x, normal(1), key);
   return x;
 }

@@ -208,7 +208,7 @@ TEST_CASE("parameters are NaN until they are initialized, and so is what is comp
 
 TEST_CASE("initializations have the variance they name") {
   const auto std = [](Initialization how) {
-    const Tensor x = Tensor::empty({400, 500});
+    const Tensor x = Tensor::empty({400, 500}, Dtype::f32, Device::cpu);
     fill(x, how, RandomKey{3, 4});
     return std::sqrt(mean(x * x).item());
   };
