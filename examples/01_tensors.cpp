@@ -23,9 +23,10 @@ void making_them() {
   check(!Tensor().defined(), "01: a Tensor without numbers stands for 'absent'");
 }
 
-void arithmetic() {
-  const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
-  const Tensor row = Tensor::from(Shape{3}, {10, 20, 30}), column = Tensor::from(Shape{2, 1}, {100, 200});
+void arithmetic(Device device) {
+  const Tensor a = Tensor::from(Shape{2, 3}, {1, 2, 3, 4, 5, 6}).to(device);
+  const Tensor row = Tensor::from(Shape{3}, {10, 20, 30}).to(device),
+               column = Tensor::from(Shape{2, 1}, {100, 200}).to(device);
   // Shapes are aligned at their last axes; an axis of size 1 is repeated.
   const Tensor b = a + row + column;
   std::cout << "a + row + column = " << b << "\n";
@@ -49,8 +50,8 @@ void layout() {
   check(t.shape() == Shape{3, 2} && t.to_vector() == std::vector<double>{1, 4, 2, 5, 3, 6}, "01: transpose");
 }
 
-void softmax_by_hand() {
-  const Tensor scores = Tensor::from(Shape{2, 3}, {1, 2, 3, 1000, 1000, 1000});
+void softmax_by_hand(Device device) {
+  const Tensor scores = Tensor::from(Shape{2, 3}, {1, 2, 3, 1000, 1000, 1000}).to(device);
   const Tensor raised = exp(scores - max(scores, -1, true));  // without the maximum, exp(1000) would be infinite
   const Tensor weights = raised / sum(raised, {-1}, true);
   std::cout << "softmax = " << weights << "\n";
@@ -58,18 +59,18 @@ void softmax_by_hand() {
     check(std::abs(total - 1) < 1e-6, "01: rows sum to 1, not ", total);
 }
 
-void looking_up() {
+void looking_up(Device device) {
   // What an embedding is: row t of a table, for each token t.
-  const Tensor table = Tensor::from(Shape{4, 2}, {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5});
+  const Tensor table = Tensor::from(Shape{4, 2}, {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5}).to(device);
   const std::vector<int32_t> tokens = {3, 1, 1};
-  const Tensor rows = index_select(table, Tensor::from(Shape{3}, tokens));
+  const Tensor rows = index_select(table, Tensor::from(Shape{3}, tokens).to(device));
   std::cout << "rows 3, 1, 1 = " << rows << "\n";
   check(rows.to_vector() == std::vector<double>{3, 3.5, 1, 1.5, 1, 1.5}, "01: index_select");
 }
 
-void element_types() {
+void element_types(Device device) {
   // bf16 is the upper half of an f32: the same range, eight bits of precision.  f64 is there for strict checks.
-  const Tensor x = Tensor::from(Shape{2}, {1.0 / 3, 1e30});
+  const Tensor x = Tensor::from(Shape{2}, {1.0 / 3, 1e30}).to(device);
   const std::vector<double> exact = x.to_vector(), rounded = x.to(Dtype::bf16).to_vector();
   for (size_t i = 0; i < 2; ++i) {
     const double error = std::abs(rounded[i] / exact[i] - 1);
@@ -91,13 +92,14 @@ void errors() {
 
 }  // namespace
 
-int main() {
+int main(int count, char** words) {  // 01_tensors [cpu or cuda]
+  const Device device = parse_device(count > 1 ? words[1] : "cpu");
   making_them();
-  arithmetic();
+  arithmetic(device);
   layout();
-  softmax_by_hand();
-  looking_up();
-  element_types();
+  softmax_by_hand(device);
+  looking_up(device);
+  element_types(device);
   errors();
   std::cout << "all as it should be; next: 02_differentiation.cpp\n";
 }

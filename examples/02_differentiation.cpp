@@ -12,8 +12,8 @@ using namespace orrery;
 
 namespace {
 
-void first_gradient() {
-  const Tensor x = Tensor::from(Shape{3}, {1, 2, 3});
+void first_gradient(Device device) {
+  const Tensor x = Tensor::from(Shape{3}, {1, 2, 3}).to(device);
   x.set_requires_grad();  // a leaf: its gradient is wanted
   sum(x * x).backward();  // d/dx of the sum of squares
   std::cout << "gradient of sum(x x) = " << x.grad() << "\n";
@@ -23,7 +23,8 @@ void first_gradient() {
   sum(x).backward();
   check(x.grad().to_vector() == std::vector<double>{3, 5, 7}, "02: gradients add up");
   x.zero_grad();
-  backward(x * 2.0, Tensor::from(Shape{3}, {1, 0, -1}));  // of a result with many elements: <y, dy> is differentiated
+  backward(x * 2.0,
+           Tensor::from(Shape{3}, {1, 0, -1}).to(device));  // of a result with many elements: <y, dy> is differentiated
   check(x.grad().to_vector() == std::vector<double>{2, 0, -2}, "02: backward with a given dy");
 }
 
@@ -55,8 +56,9 @@ GradientCase unit_rows_case(GradientCase::Function fast) {
   return {{{"x", x}}, std::move(fast), [](const auto& in) { return unit_rows_reference(in[0]); }};
 }
 
-void own_operation() {
-  const GradientReport report = check_gradients(unit_rows_case([](const auto& in) { return unit_rows(in[0]); }));
+void own_operation(Device device) {
+  const GradientReport report =
+      check_gradients(unit_rows_case([](const auto& in) { return unit_rows(in[0]); }), device);
   std::cout << "unit_rows: explicit against reference " << report.rows[0].against_reference
             << ", against the difference quotient " << report.rows[0].against_quotient << "\n";
   check(report.passed, "02: the derivative of unit_rows");
@@ -65,26 +67,27 @@ void own_operation() {
   struct Wrong : UnitRows {
     Gradients<1> backward(const Saved& saved, const Tensor& dy) const { return {dy / saved[1]}; }
   };
-  const GradientReport wrong = check_gradients(unit_rows_case([](const auto& in) { return record(Wrong{}, in[0]); }));
+  const GradientReport wrong =
+      check_gradients(unit_rows_case([](const auto& in) { return record(Wrong{}, in[0]); }), device);
   std::cout << "without the term of r: at element " << wrong.rows[0].worst_element << " explicit "
             << wrong.rows[0].worst_explicit << ", quotient " << wrong.rows[0].worst_quotient << "\n";
   check(!wrong.passed, "02: a wrong derivative was not noticed");
 }
 
-void without_recording() {
-  const Tensor x = Tensor::full(Shape{2}, 3);
+void without_recording(Device device) {
+  const Tensor x = Tensor::full(Shape{2}, 3, Dtype::f32, device);
   x.set_requires_grad();
   {
     const NoGrad guard;  // for evaluation: nothing is kept
     check(!(x * x).requires_grad(), "02: nothing is recorded under NoGrad");
   }
-  // checkpoint keeps its input only and computes the rest again in backward: memory for time, the same gradient.
+  // recompute keeps its input only and computes the rest again in backward: memory for time, the same gradient.
   const auto f = [](const Tensor& t) { return exp(t) * tanh(t) + t; };
   sum(f(x)).backward();
   const std::vector<double> plain = x.grad().to_vector();
   x.zero_grad();
   sum(recompute(f, x)).backward();
-  check(x.grad().to_vector() == plain, "02: checkpoint changes nothing but memory");
+  check(x.grad().to_vector() == plain, "02: recompute changes nothing but memory");
 }
 
 void misuse() {
@@ -102,10 +105,10 @@ void misuse() {
 }
 
 // Descent: find w in y = X w from examples.
-void descent() {
-  const Tensor inputs = Tensor::from(Shape{4, 2}, {1, 0, 0, 1, 1, 1, 2, -1}, Dtype::f64);
-  const Tensor truth = Tensor::from(Shape{2, 1}, {3, -2}, Dtype::f64), targets = matmul(inputs, truth);
-  const Tensor w = Tensor::zeros(Shape{2, 1}, Dtype::f64);
+void descent(Device device) {
+  const Tensor inputs = Tensor::from(Shape{4, 2}, {1, 0, 0, 1, 1, 1, 2, -1}, Dtype::f64).to(device);
+  const Tensor truth = Tensor::from(Shape{2, 1}, {3, -2}, Dtype::f64).to(device), targets = matmul(inputs, truth);
+  const Tensor w = Tensor::zeros(Shape{2, 1}, Dtype::f64, device);
   w.set_requires_grad();
   double loss = 0;
   for (int step = 0; step < 200; ++step) {
@@ -121,11 +124,12 @@ void descent() {
 
 }  // namespace
 
-int main() {
-  first_gradient();
-  own_operation();
-  without_recording();
+int main(int count, char** words) {  // 02_differentiation [cpu or cuda]
+  const Device device = parse_device(count > 1 ? words[1] : "cpu");
+  first_gradient(device);
+  own_operation(device);
+  without_recording(device);
   misuse();
-  descent();
+  descent(device);
   std::cout << "all as it should be; next: 03_new_activation.cpp\n";
 }

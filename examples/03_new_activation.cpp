@@ -75,8 +75,8 @@ void witnesses() {
   }
 }
 
-void on_tensors() {
-  const Tensor x = Tensor::from(Shape{4}, {-2, -0.5, 0.5, 2}).set_requires_grad();
+void on_tensors(Device device) {
+  const Tensor x = Tensor::from(Shape{4}, {-2, -0.5, 0.5, 2}).to(device).set_requires_grad();
   const Tensor y = nn::Activation("smelu")(x);
   sum(y).backward();
   std::cout << "y = " << y.detach() << "\ndy/dx = " << x.grad() << "\n";
@@ -84,13 +84,14 @@ void on_tensors() {
 }
 
 // Fused into a feed-forward layer, which learns to swap the two halves of its input.
-void in_a_layer() {
+void in_a_layer(Device device) {
   constexpr int64_t width = 8, rows = 64;
   const auto layer = nn::make_feed_forward(parse_spec("dense(smelu(0.5))"), {.width = width, .d_ff = 32});
   nn::initialize(*layer, 1);
+  nn::move(*layer, device);
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
-  const Tensor x = Tensor::empty(Shape{rows, width}, Dtype::f32, Device::cpu);
+  const Tensor x = Tensor::empty(Shape{rows, width}, Dtype::f32, device);
   nn::fill(x, nn::normal(1), RandomKey{7, 0});
   const std::vector<Tensor> halves = split(x, 2, -1);
   const Tensor target = concatenate({halves[1], halves[0]}, -1);
@@ -110,10 +111,11 @@ void in_a_layer() {
 
 }  // namespace
 
-int main() {
+int main(int count, char** words) {  // 03_new_activation [cpu or cuda]
+  const Device device = parse_device(count > 1 ? words[1] : "cpu");
   by_name();
   witnesses();
-  on_tensors();
-  in_a_layer();
+  on_tensors(device);
+  in_a_layer(device);
   std::cout << "all as it should be; next: orrery train --feed_forward=\"dense(gelu)\"\n";
 }

@@ -11,10 +11,10 @@ using namespace orrery;
 namespace {
 
 // What `orrery gradcheck softmax_off_by_one` does: explicit against reference, and against difference quotients.
-void witnesses() {
+void witnesses(Device device) {
   for (const nn::RegisteredCase& one : nn::gradient_cases()) {
     if (one.name != "softmax_off_by_one") continue;
-    const GradientReport report = check_gradients(nn::make_case(one));
+    const GradientReport report = check_gradients(nn::make_case(one), device);
     std::cout << (report.passed ? "passed  " : "FAILED  ") << one.title << ": " << report.comparisons
               << " comparisons\n";
     check(report.passed, "04: the gradient of ", one.title);
@@ -22,16 +22,17 @@ void witnesses() {
 }
 
 // A layer that learns to copy the token before: attention is the only way to see it.
-void in_a_layer() {
+void in_a_layer(Device device) {
   constexpr int64_t width = 16, time = 12, batch = 8;
   const auto layer =
       nn::make_attention(parse_spec("softmax_off_by_one(scale=1)"), {.width = width, .heads = 2, .std = 0.3});
   nn::initialize(*layer, 1);
+  nn::move(*layer, device);
   nn::FlatParameters parameters(*layer);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(weight_decay=0)"), parameters);
   // Half of the channels say what a token is, the others where it stands.
-  const Tensor content = Tensor::empty(Shape{batch, time, width / 2}, Dtype::f32, Device::cpu),
-               place = Tensor::empty(Shape{1, time, width / 2}, Dtype::f32, Device::cpu);
+  const Tensor content = Tensor::empty(Shape{batch, time, width / 2}, Dtype::f32, device),
+               place = Tensor::empty(Shape{1, time, width / 2}, Dtype::f32, device);
   nn::fill(content, nn::normal(1), RandomKey{7, 0});
   nn::fill(place, nn::normal(1), RandomKey{7, 1});
   const Tensor x = concatenate({content, broadcast_to(place, content.shape())}, 2);
@@ -52,8 +53,9 @@ void in_a_layer() {
 
 }  // namespace
 
-int main() {
-  witnesses();
-  in_a_layer();
+int main(int count, char** words) {  // 04_new_attention [cpu or cuda]
+  const Device device = parse_device(count > 1 ? words[1] : "cpu");
+  witnesses(device);
+  in_a_layer(device);
   std::cout << "all as it should be; next: orrery try examples/softmax_off_by_one.cpp\n";
 }

@@ -30,6 +30,7 @@ namespace orrery::cuda {
 
 // ---- forward
 
+namespace {  // like what it holds
 template <int Blocks, int Size>
 struct TensorCoreSoftmax {
   OnlineSoftmax<float> rows[Blocks][2];  // sum: a thread's own part
@@ -60,6 +61,7 @@ struct TensorCoreSoftmax {
       }
   }
 };
+}  // namespace
 
 // F(s)
 template <int Blocks, int Groups, class P>
