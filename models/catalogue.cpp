@@ -89,7 +89,7 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
   if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
   if constexpr (requires { e.keeps; }) entry.facts.emplace_back("keeps", e.keeps);
   if constexpr (requires { e.weight_of; })
-    entry.facts.emplace_back("weight", e.weight_of.empty() ? "" : "losses." + name);
+    entry.facts.emplace_back("weight", e.weight_of.empty() ? "none: models call it" : "losses." + name);
   return entry;
 }
 

@@ -98,7 +98,7 @@ TEST_CASE("a settings file says what the command line says, in its order") {
                           {"rate", "6e-4"},
                           {"out", "a \"new\" folder"},
                           {"bias", "yes"},
-                          {"attention", "relu_former(relu, span=64, gamma=1.5, own=no, inner=f(x=1))"},
+                          {"attention", "relu_former(relu, span=64, gamma=1.5, attend_to_self=no, inner=f(x=1))"},
                           {"betas", "0.9, 1"},
                           {"optimizer.weight_decay", "0.05"},
                           {"optimizer.beta2", "0.99"},

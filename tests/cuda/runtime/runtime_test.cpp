@@ -6,6 +6,7 @@
 
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
+#include "engine/tensor/staging.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {

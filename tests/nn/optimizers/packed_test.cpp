@@ -66,7 +66,8 @@ TEST_CASE("muon scales the step of a convolution as its source does, by the last
     void visit(Visitor& v) override { v("weight", weight); }
     Parameter weight;
   };
-  // Twice the numbers of one matrix, as 1 x 4 and as 4 x 1 pixels of one channel: the second step is sqrt(4) times as long.
+  // The numbers of one matrix, as 1 x 4 and as 4 x 1 pixels of one channel:
+  // the second step is sqrt(4) times as long.
   const auto step_of = [](const Shape& shape) {
     Convolution wide(shape);
     convert(wide, Dtype::f64);
