@@ -97,7 +97,7 @@ def family(name):
     of_formula = formula_kernels.match(name)
     if of_formula:
         return of_formula.group(0) + "<...>"
-    return re.sub(r"\b((?:PointwiseWeights|Activated|PulledBack)<(?:\w+, )?)\w+>", r"\1...>", name)
+    return re.sub(r"\b((?:PointwiseWeights|Activated|ActivatedBackward)<(?:\w+, )?)\w+>", r"\1...>", name)
 
 
 lines = []
