@@ -9,19 +9,19 @@
 // depend on the sizes only, then over the channels in f64.
 #include "nn/normalizations/base/dynamic.h"
 
-#include "engine/autograd/autograd.h"
-#include "engine/base/dispatch.h"
-#include "engine/loops/loops.h"
+#include "engine/autograd/parameter_gradient.h"
+#include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::nn {
 namespace {
 
-template <class T>
 struct ByChannel {
-  In<T> alpha, shift;
-  HOST_DEVICE Values<double, 2> operator()(int64_t i, int64_t) const { return {{alpha[i], shift[i]}}; }
+  template <class A>
+  HOST_DEVICE Values<double, 2> operator()(A alpha, A shift) const {
+    return {{alpha, shift}};
+  }
 };
 
 struct DynamicNorm {
@@ -44,35 +44,24 @@ struct DynamicNorm {
   Gradients<5> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &alpha = saved[1], &shift = saved[2], &weight = saved[3];
     const Shape channels{x.size(-1)};
-    const Dtype arithmetic = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
     const bool with_parameters = saved.needs(1) || saved.needs(2) || saved.needs(3) || saved.needs(4);
     DynamicNormRole::Sums sums;
     if (with_parameters)
-      for (Tensor& sum : sums) sum = Tensor::empty_like(x, channels, arithmetic);
+      for (Tensor& sum : sums) sum = empty_computed(x, channels);
     const Tensor dx = saved.take(0);
     activation.role<DynamicNormRole>().backward(x, alpha, shift, weight, dy, dx, sums);
     if (!with_parameters) return {dx, {}, {}, {}, {}};
     const Tensor dalpha = Tensor::empty_like(x, Shape{1}, Dtype::f64), dshift = Tensor::empty_like(dalpha);
-    dispatch(arithmetic, name, [&]<class T>() {
-      reduce(x.device(), 1, x.size(-1), 1, ByChannel<T>{{sums[2].data<T>()}, {sums[3].data<T>()}},
-             Outputs<double, 2>{{dalpha.mutable_data<double>(), dshift.mutable_data<double>()}});
-    });
+    sum_elements(name, ByChannel{}, to_sums<double>(dalpha, dshift), row_of(sums[2]), row_of(sums[3]));
     Gradients<5> d{dx};
     const std::array<Tensor, 4> all = {dalpha, dshift, sums[0], sums[1]};
-    for (int i = 1; i < 5; ++i)
-      if (saved.needs(i))
-        d[static_cast<size_t>(i)] = handed_on(saved, i, all[static_cast<size_t>(i - 1)].to(arithmetic), x.dtype());
+    for (int i = 1; i < 5; ++i) {
+      if (!saved.needs(i)) continue;
+      const ParameterGradient gradient(saved, i, i < 3 ? alpha : weight);
+      gradient.sum.copy_from(all[static_cast<size_t>(i - 1)]);
+      d[static_cast<size_t>(i)] = gradient.done();
+    }
     return d;
-  }
-  // A parameter's gradient, where it is gathered: in f32, whatever the dtype of the parameter.
-  static Tensor handed_on(const Saved& saved, int input, const Tensor& gradient, Dtype dtype) {
-    const Saved::Place place = saved.place(input, gradient.shape(), gradient.dtype(), gradient.device());
-    if (!place.at_home) return gradient.to(dtype);
-    if (place.accumulate)
-      add_in_place(place.gradient, gradient);
-    else
-      place.gradient.copy_from(gradient);
-    return place.gradient;
   }
 };
 
