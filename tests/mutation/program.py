@@ -149,12 +149,14 @@ class Program:
     def cached(self, name):
         with open(os.path.join(self.build, "CMakeCache.txt"), encoding="utf-8") as stream:
             match = re.search(rf"^{name}:\w+=(.*)$", stream.read(), re.MULTILINE)
-        return match.group(1) if match else ""
+        if not match:
+            raise SystemExit(f"{self.build}/CMakeCache.txt has no {name}")
+        return match.group(1)
 
     def link(self):
         compiler = self.commands[0]["words"][0]
         library = os.path.join(self.folder, "liborrery_core.so")
-        blas = self.cached("OPENBLAS_LIBRARY")
+        blas = self.cached("ORRERY_OPENBLAS_LIBRARY")
 
         def objects(target):
             return [self.object_of(c) for c in self.recompiled if c["target"] == target] + [
