@@ -35,17 +35,17 @@ struct TileSoftmax {
   OnlineSoftmax<A> rows[each];  // sum: a thread's own part
 
   // Scores become weights; what was read before shrinks to the new largest score.
-  __device__ void weigh(const typename AttentionTile<A>::Registers& m, typename AttentionTile<A>::Registers& s,
+  __device__ void weigh(const typename AttentionTile<A>::Registers& places, typename AttentionTile<A>::Registers& s,
                         typename AttentionTile<A>::Result& read) {
 #pragma unroll
     for (int a = 0; a < each; ++a) {
       A top = rows[a].largest;
 #pragma unroll
       for (int b = 0; b < each; ++b)
-        if (!(m[a][b] == 0) && s[a][b] > top) top = s[a][b];
+        if (!is_masked(places[a][b], false) && s[a][b] > top) top = s[a][b];
       const A shrink = rows[a].raise(maximum_of_row(top), Exponential{});
 #pragma unroll
-      for (int b = 0; b < each; ++b) s[a][b] = rows[a].weigh(m[a][b], s[a][b], Exponential{});
+      for (int b = 0; b < each; ++b) s[a][b] = rows[a].weigh(mask_weight(places[a][b]), s[a][b], Exponential{});
 #pragma unroll
       for (int e = 0; e < AttentionTile<A>::columns; ++e) read[a][e] *= shrink;
     }
@@ -55,13 +55,13 @@ struct TileSoftmax {
 
 // m F(s)
 template <class A, class P>
-__device__ void pointwise_weights(const P& p, const typename AttentionTile<A>::Registers& m,
+__device__ void pointwise_weights(const P& p, const typename AttentionTile<A>::Registers& places,
                                   typename AttentionTile<A>::Registers& s) {
 #pragma unroll
   for (int a = 0; a < AttentionTile<A>::each; ++a)
 #pragma unroll
     for (int b = 0; b < AttentionTile<A>::each; ++b)
-      s[a][b] = m[a][b] == 0 ? A(0) : m[a][b] * p.weights.f.value(s[a][b]);
+      s[a][b] = times_mask_weight(mask_weight(places[a][b]), p.weights.f.value(s[a][b]));
 }
 
 template <class A, class P>
@@ -76,17 +76,17 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
-    typename Tile::Registers m, w;
-    if (!any_of_block(tile, vote, compute_mask<A>(p, q, keys, m))) continue;
-    compute_scores(tile, p, q, keys, m, w);
+    typename Tile::Registers places, w;
+    if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, false, places))) continue;
+    compute_scores(tile, p, q, keys, places, false, w);
     if constexpr (decltype(P::weights)::softmax)
-      softmax.weigh(m, w, read);
+      softmax.weigh(places, w, read);
     else
-      pointwise_weights<A>(p, m, w);
+      pointwise_weights<A>(p, places, w);
     const RandomKey random = p.dropout.kept > 0 ? p.dropout.random_key.now() : RandomKey{};
     bool some = false;
     each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-      if (p.dropout.kept > 0 && !(m[a][b] == 0)) w[a][b] *= dropout_factor<A>(p, random, q, keys, i, j);
+      if (p.dropout.kept > 0 && !is_masked(places[a][b], false)) w[a][b] *= dropout_factor<A>(p, random, q, keys, i, j);
       some = some || w[a][b] != 0;
     });
     store_scores<A>(tile.weights, w);
@@ -144,11 +144,12 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
-    typename Tile::Registers m, s;
-    if (!any_of_block(tile, vote, compute_mask<A>(p, q, keys, m))) continue;
-    compute_scores(tile, p, q, keys, m, s);
+    typename Tile::Registers places, s;
+    if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, false, places))) continue;
+    compute_scores(tile, p, q, keys, places, false, s);
     each_element<A>(q, keys, [&](int a, int b, int, int) {
-      if (!(m[a][b] == 0)) counts[a].add(m[a][b] * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
+      if (!is_masked(places[a][b], false))
+        counts[a].add(mask_weight(places[a][b]) * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
     });
   }
 #pragma unroll

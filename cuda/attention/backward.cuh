@@ -37,7 +37,7 @@ struct RowTerms {
       const int i = q.first + tile_row() + 16 * a;
       const int64_t at = row_of(p, q) + i;
       const bool exists = i < p.queries;
-      log_sum[a] = softmax && exists ? p.log_sum[at] : A(0);
+      log_sum[a] = softmax && exists ? usable_log_sum(p.log_sum[at]) : A(0);
       centre[a] = !exists ? A(0) : softmax ? p.inner[at] : given.sum_gradient ? -given.sum_gradient[at] : A(0);
       entropy[a] = exists ? entropy_term(given, at, Logarithm{}) : EntropyTerm<A>{};
     }
@@ -48,23 +48,28 @@ struct RowTerms {
 // whether this thread has anything but zeros.
 template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
-                              const typename AttentionTile<A>::Registers& m, typename AttentionTile<A>::Registers& s,
-                              typename AttentionTile<A>::Registers& g, A (&ramps)[AttentionTile<A>::each]) {
+                              const typename AttentionTile<A>::Registers& places,
+                              typename AttentionTile<A>::Registers& s, typename AttentionTile<A>::Registers& g,
+                              A (&ramps)[AttentionTile<A>::each]) {
   const RandomKey random = p.dropout.kept > 0 ? p.dropout.random_key.now() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    const A mask = m[a][b], score = s[a][b];
-    if (mask == 0) {
+    const A m = mask_weight(places[a][b]), score = s[a][b];
+    if (is_masked(places[a][b], true)) {
       s[a][b] = g[a][b] = 0;
       return;
     }
     const A kept = p.dropout.kept > 0 ? dropout_factor<A>(p, random, q, keys, i, j) : A(1);
-    const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = mask * unmasked;
+    const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = times_mask_weight(m, unmasked);
     A gradient = kept * g[a][b] - terms.centre[a];
     if (p.statistics_gradients.entropy_gradient) gradient += terms.entropy[a].gradient(w, Logarithm{});
-    ramps[a] += span_gradient(mask, unmasked * gradient);
+    ramps[a] += span_gradient(places[a][b], unmasked * gradient);
+    if (m == 0) {
+      s[a][b] = g[a][b] = 0;
+      return;
+    }
     s[a][b] = w * kept;
-    g[a][b] = score_gradient(p, mask, score, w, gradient) * cap_slope(p, score);
+    g[a][b] = score_gradient(p, m, score, w, gradient) * cap_slope(p, score);
     some = some || s[a][b] != 0 || g[a][b] != 0;
   });
   return some;
@@ -73,11 +78,11 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
 // Weights and dt of one tile, in registers.
 template <class A, class P>
 __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
-                                   const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& m,
+                                   const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& places,
                                    typename AttentionTile<A>::Registers& w, typename AttentionTile<A>::Registers& dt,
                                    A (&ramps)[AttentionTile<A>::each]) {
   constexpr int depth = AttentionTile<A>::depth;
-  compute_scores(tile, p, q, keys, m, w);
+  compute_scores(tile, p, q, keys, places, true, w);
   const ReadRows<A> gradients = rows_of_queries(p, p.output_gradient, q, p.value_size);
   const ReadRows<A> values = rows_of_keys(p, p.value, p.slot_value, q, keys, p.value_size);
   each_element<A>(q, keys, [&](int a, int b, int, int) { dt[a][b] = 0; });
@@ -89,7 +94,7 @@ __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const Que
     });
     multiply_panels(tile, columns, dt);
   }
-  return differentiate(p, q, keys, terms, m, w, dt, ramps);
+  return differentiate(p, q, keys, terms, places, w, dt, ramps);
 }
 
 // ---- c = <do, o>: a warp for each row
@@ -160,9 +165,9 @@ __global__ void __launch_bounds__(attention_threads, 1)
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
-    typename Tile::Registers m, w, dt;
-    if (!any_of_block(tile, vote, compute_mask<A>(p, q, keys, m))) continue;
-    const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
+    typename Tile::Registers places, w, dt;
+    if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, true, places))) continue;
+    const bool some = differentiate_tile(tile, p, q, keys, terms, places, w, dt, ramps);
     if (!gradient.data) continue;
     store_scores<A>(tile.gradients, dt);
     if (any_of_block(tile, vote, some)) add_query_gradients(tile, p, q, keys, work.column, work.columns, sum);
@@ -222,10 +227,10 @@ __global__ void __launch_bounds__(attention_threads, 1)
     for (int n = 0; n < group; ++n)
       for (int first = range.begin; first < range.end; first += side) {
         const QueryTile q = {sequence, key_head * group + n, first};
-        typename Tile::Registers m, w, dt;
-        if (!any_of_block(tile, vote, compute_mask<A>(p, q, keys, m))) continue;
+        typename Tile::Registers places, w, dt;
+        if (!any_of_block(tile, vote, compute_places<A>(p, q, keys, true, places))) continue;
         const RowTerms<A, P> terms(p, q);
-        const bool some = differentiate_tile(tile, p, q, keys, terms, m, w, dt, ramps);
+        const bool some = differentiate_tile(tile, p, q, keys, terms, places, w, dt, ramps);
         store_scores<A>(tile.weights, w);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
@@ -296,16 +301,16 @@ __global__ void __launch_bounds__(attention_threads, 1)
       for (int turn = 0; turn < (p.last <= p.query_offset ? 2 : 4); ++turn) {
         const DistanceTile at(p, q, turn, first_distance, side);
         if (at.keys.first >= at.keys.end || at.keys.first + side <= 0) continue;
-        typename Tile::Registers m, w, dt;
+        typename Tile::Registers places, w, dt;
         bool visible = false;
         each_element<A>(q, at.keys, [&](int a, int b, int i, int j) {
           const bool own = at.owns(i + p.query_offset - j, first_distance, side);
-          m[a][b] = own ? mask_weight<A>(p, q, at.keys, i, j) : A(0);
-          visible = visible || !(m[a][b] == 0);
+          places[a][b] = own ? place_on_ramp<A>(p, q, at.keys, i, j) : masked_place<A>;
+          visible = visible || !is_masked(places[a][b], true);
         });
         if (!any_of_block(tile, vote, visible)) continue;
         const RowTerms<A, P> terms(p, q);
-        const bool some = differentiate_tile(tile, p, q, at.keys, terms, m, w, dt, ramps);
+        const bool some = differentiate_tile(tile, p, q, at.keys, terms, places, w, dt, ramps);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
         for (int i = 0; i < side && thread < side; ++i)

@@ -82,13 +82,14 @@ __device__ bool sees(const P& p, const QueryTile& q, const KeyTile& keys, int i,
   if (i >= p.queries || j < 0 || j >= keys.end) return false;
   return keys.slots || is_visible(p, q.sequence, i, j);
 }
-// m, 0 for what is masked
+// r
 template <class A, class P>
-__device__ A mask_weight(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
-  if (!sees(p, q, keys, i, j)) return 0;
-  if (keys.slots || !p.span) return 1;
+__device__ A place_on_ramp(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
+  if (!sees(p, q, keys, i, j)) return masked_place<A>;
+  if (keys.slots || !p.span) return off_ramp<A>;
   const int x = i + p.query_offset - j;
-  return span_weight(p.span[p.span_per_query ? row_of(p, q) + i : q.head], static_cast<A>(x < 0 ? -x : x), p.ramp);
+  return orrery::place_on_ramp(p.span[p.span_per_query ? row_of(p, q) + i : q.head], static_cast<A>(x < 0 ? -x : x),
+                               p.ramp);
 }
 
 // ---- dropout
@@ -143,11 +144,11 @@ __device__ A unmasked_weight(const P& p, A s, A log_sum, const Exp& exp = {}) {
   else
     return p.weights.f.value(s);
 }
-// ds, for an m that is not 0.  `gradient` is g, less c for softmax.
+// ds.  `gradient` is g, less c for softmax.
 template <class A, class P>
 __device__ A score_gradient(const P& p, A m, A s, A weight, A gradient) {
   if constexpr (decltype(P::weights)::softmax)
-    return softmax_score_gradient(s, weight, gradient);
+    return softmax_score_gradient(weight, gradient);
   else
     return m * p.weights.f.derivative(s) * gradient;
 }

@@ -80,31 +80,19 @@ __device__ void walk_along(const Tiles& tiles, const Fetch& fetch, const Body& b
 
 // ---- documents
 
-struct DocumentRange {
-  int minimum = 1, maximum = 0;  // none
-
-  // Of `count` tokens from number `first` on; by a whole warp.
-  __device__ static DocumentRange of(const int32_t* documents, int64_t first, int count) {
-    DocumentRange range{1 << 30, -(1 << 30)};
-    for (int n = lane_of_warp(); n < count; n += 32) {
-      const int document = documents[first + n];
-      range = {Smaller{}(range.minimum, document), Larger{}(range.maximum, document)};
-    }
-    return {across_lanes(range.minimum, Smaller{}, 32), across_lanes(range.maximum, Larger{}, 32)};
-  }
-  __device__ bool meets(const DocumentRange& other) const {
-    return minimum <= other.maximum && other.minimum <= maximum;
-  }
-};
+// Of `count` tokens from number `first` on; by a whole warp.
+__device__ inline DocumentRange range_of(const int32_t* documents, int64_t first, int count) {
+  DocumentRange range;
+  for (int n = lane_of_warp(); n < count; n += 32) range.add(documents[first + n]);
+  return {across_lanes(range.lowest, Smaller{}, 32), across_lanes(range.highest, Larger{}, 32)};
+}
 template <class P>
 __device__ DocumentRange documents_of(const P& p, const QueryTile& q, int side) {
-  return DocumentRange::of(p.query_document_ids, int64_t{q.sequence} * p.queries + q.first,
-                           minimum(side, p.queries - q.first));
+  return range_of(p.query_document_ids, int64_t{q.sequence} * p.queries + q.first, minimum(side, p.queries - q.first));
 }
 template <class P>
 __device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& keys, int side) {
-  return DocumentRange::of(p.key_document_ids, int64_t{sequence} * p.keys + keys.first,
-                           minimum(side, keys.end - keys.first));
+  return range_of(p.key_document_ids, int64_t{sequence} * p.keys + keys.first, minimum(side, keys.end - keys.first));
 }
 
 // The tiles of keys that a tile of queries walks along.

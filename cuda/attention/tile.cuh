@@ -68,7 +68,7 @@ __device__ bool any_of_block(AttentionTile<A>& tile, int& vote, bool mine) {
   return all != 0;
 }
 
-// ---- the mask of the elements of this thread
+// ---- what is masked of the elements of this thread
 
 // body(a, b, i, j) for the elements of this thread
 template <class A, class Body>
@@ -80,14 +80,14 @@ __device__ void each_element(const QueryTile& q, const KeyTile& keys, const Body
       body(a, b, q.first + tile_row() + 16 * a, keys.first + tile_column() + 16 * b);
 }
 
-// Whether anything is visible of the elements of this thread
+// r; returns whether any of the elements of this thread has a score
 template <class A, class P>
-__device__ bool compute_mask(const P& p, const QueryTile& q, const KeyTile& keys,
-                             typename AttentionTile<A>::Registers& m) {
+__device__ bool compute_places(const P& p, const QueryTile& q, const KeyTile& keys, bool with_far_end,
+                               typename AttentionTile<A>::Registers& places) {
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    m[a][b] = mask_weight<A>(p, q, keys, i, j);
-    some = some || !(m[a][b] == 0);
+    places[a][b] = place_on_ramp<A>(p, q, keys, i, j);
+    some = some || !is_masked(places[a][b], with_far_end);
   });
   return some;
 }
@@ -167,7 +167,8 @@ __device__ void multiply_distances(const AttentionTile<A>& tile, int columns,
 // s of a tile; what is masked becomes 0.
 template <class A, class P>
 __device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
-                               const typename AttentionTile<A>::Registers& m, typename AttentionTile<A>::Registers& s) {
+                               const typename AttentionTile<A>::Registers& places, bool with_far_end,
+                               typename AttentionTile<A>::Registers& s) {
   constexpr int depth = AttentionTile<A>::depth;
   const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
   const ReadRows<A> rows = rows_of_keys(p, p.key, p.slot_key, q, keys, p.head_size);
@@ -184,7 +185,7 @@ __device__ void compute_scores(AttentionTile<A>& tile, const P& p, const QueryTi
     if (positioned) multiply_distances(tile, columns, s);
   }
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
-    if (m[a][b] == 0) {
+    if (is_masked(places[a][b], with_far_end)) {
       s[a][b] = 0;
       return;
     }

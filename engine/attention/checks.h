@@ -68,10 +68,10 @@ inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
 
 // ---- what needs the numbers themselves
 
-// The largest distance |x| at which a key is visible to the query, 0 if none is; told only from `enough` on.  `reach`:
-// keys farther away are beyond the span.
+// The largest distance |x| at which a key is not masked for the query, 0 if none is; told only from `enough` on.
+// `reach`: keys farther away are beyond the span.
 inline int64_t largest_distance(const MaskView& mask, int64_t sequence, int query, double reach, int64_t enough) {
-  const int64_t place = query + mask.query_offset, most = static_cast<int64_t>(minimum(std::ceil(reach) - 1, 0x1p30));
+  const int64_t place = query + mask.query_offset, most = static_cast<int64_t>(minimum(std::floor(reach), 0x1p30));
   const Interval keys = keys_of_queries(mask, query, 1, length_of(mask, sequence));
   const auto is_visible = [&](int64_t key) { return same_document(mask, sequence, query, static_cast<int>(key)); };
   int64_t found = 0;

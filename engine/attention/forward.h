@@ -13,10 +13,10 @@ struct BlockSoftmax {
   A *largest, *sum, *shrink;  // shrink: what the sums of earlier tiles are multiplied by
 };
 
-// Scores become m exp(s - largest); without `mask` m = 1, but for what is masked already.  Returns whether earlier
+// Scores become m exp(s - largest); without `places` m = 1, but for what is masked already.  Returns whether earlier
 // tiles have to be shrunk.
 template <class A>
-bool online_softmax(int64_t keys, int64_t width, A* scores, const A* mask, const BlockSoftmax<A>& state) {
+bool online_softmax(int64_t keys, int64_t width, A* scores, const A* places, const BlockSoftmax<A>& state) {
   Mask<A> changed{};
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Vector<A> before = load(state.largest + i);
@@ -30,7 +30,7 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* mask, const
     for (int64_t j = 0; j < keys; ++j) {
       A* const s = scores + j * width + i;
       Vector<A> w = exponential<A>(load(s) - row.base);
-      if (mask) w *= load(mask + j * width + i);
+      if (places) w *= mask_weight(load(places + j * width + i));
       row.sum += w;
       store(s, w);
     }
@@ -64,8 +64,8 @@ void read_tile(const QueryBlock<A>& block, const Keys& keys, const BlockSoftmax<
   compute_scores(block, keys, w);
   if (vanishes(block, keys, w.scores)) return;
   if (block.softmax()) {
-    const A* const mask = on_ramp(block, keys) ? w.mask : nullptr;
-    const bool grown = online_softmax(keys.count, block.width, w.scores, mask, state);
+    const A* const places = on_ramp(block, keys) ? w.places : nullptr;
+    const bool grown = online_softmax(keys.count, block.width, w.scores, places, state);
     if (begun && grown) scale_rows(output, block.count, block.p.value_size, state.shrink);
   } else {
     pointwise_weights(block, keys, w.scores, w, w.scores);

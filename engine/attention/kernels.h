@@ -102,7 +102,7 @@ Band band_of(const QueryBlock<A>& block, const Keys& keys) {
   return keys.cover == Cover::all ? everything : tile_band(block.mask, block.first, keys.first);
 }
 
-// Whether m may lie between 0 and 1 in the tile.
+// Whether keys of the tile may lie on the ramp.
 template <class A>
 bool on_ramp(const QueryBlock<A>& block, const Keys& keys) {
   return block.spans && keys.cover == Cover::some;
@@ -145,11 +145,8 @@ void multiply(A* x, const A* y, int64_t n) {
 
 // y = m x, and 0 where m = 0, whatever x is there; y may be x
 template <class A>
-void apply_mask(const A* mask, int64_t n, const A* x, A* y) {
-  for (int64_t i = 0; i < n; i += lanes<A>) {
-    const Vector<A> m = load(mask + i);
-    store(y + i, select<A>(m == A(0), Vector<A>{}, m * load(x + i)));
-  }
+void apply_mask(const A* places, int64_t n, const A* x, A* y) {
+  for (int64_t i = 0; i < n; i += lanes<A>) store(y + i, times_mask_weight(mask_weight(load(places + i)), load(x + i)));
 }
 
 // w = m F(s) of a tile; w may be s
@@ -158,7 +155,7 @@ void pointwise_weights(const QueryBlock<A>& block, const Keys& keys, const A* sc
                        A* weights) {
   const int64_t n = keys.count * block.width;
   block.p.weighting.template of<A>().function->values(scores, weights, n);
-  if (keys.cover == Cover::some) apply_mask(w.mask, n, weights, weights);
+  if (keys.cover == Cover::some) apply_mask(w.places, n, weights, weights);
 }
 
 // The factors of dropout of a tile, null without dropout.
@@ -176,11 +173,11 @@ void pack_queries(const QueryBlock<A>& block, A* query_columns) {
                   block.width, query_columns);
 }
 
-// log_sum of the queries, 0 where nothing is visible: then exp(minus infinity - 0) is 0 rather than NaN.
+// L of the queries.
 template <class A>
 void load_log_sums(const QueryBlock<A>& block, A* log_sums) {
   const A* const kept = block.p.log_sum + block.place();
-  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count && kept[i] != -infinity<A> ? kept[i] : A(0);
+  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? usable_log_sum(kept[i]) : infinity<A>;
 }
 
 }  // namespace

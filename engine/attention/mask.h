@@ -10,7 +10,7 @@ namespace {
 // The mask of one sequence, narrowed to the longest span of a block of queries.
 struct BlockMask : MaskView {
   int length;                           // of the sequence
-  int64_t whole = MaskView::unbounded;  // up to this distance from its place every query of the block has m = 1
+  int64_t whole = MaskView::unbounded;  // up to this distance from its place every query of the block has r > 1
 };
 
 template <class A>
@@ -27,7 +27,8 @@ void load_spans(const Problem<A>& p, int64_t head, int64_t row, int64_t queries,
   for (int64_t i = 0; i < width; ++i) spans[i] = p.span[p.span_per_query ? row + minimum(i, queries - 1) : head];
 }
 
-// Narrows the mask to the longest span of the block: m > 0 where |x| < R + z.  A span that is NaN masks nothing.
+// Narrows the mask to the longest span of the block: r >= 0 where |x| <= R + z.  A span that is NaN masks nothing.
+// r is computed in A, so what lies beyond the ends of the ramp by no more than its rounding counts as on it.
 template <class A>
 void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& mask) {
   constexpr double limit = MaskView::unbounded;
@@ -37,15 +38,15 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& ma
     shortest = z >= shortest ? shortest : z >= -limit ? z : -limit;
     longest = z <= longest ? longest : z <= limit ? z : limit;
   }
-  const double end = minimum(longest + ramp, limit);
+  const double rounding = ramp * 0x1p-22, end = minimum(longest + ramp + rounding, limit);
   const auto floor = [](double x) {
     const auto whole = static_cast<int64_t>(x);
     return static_cast<double>(whole) > x ? whole - 1 : whole;
   };
-  const int64_t reach = maximum(-floor(-end) - 1, -1), place = mask.query_offset;
+  const int64_t reach = maximum(floor(end), -1), place = mask.query_offset;
   mask.first = static_cast<int>(maximum(mask.first, place - reach));
   mask.last = static_cast<int>(minimum(mask.last, place + reach));
-  mask.whole = floor(shortest);
+  mask.whole = -floor(rounding - shortest) - 1;
 }
 
 // The keys that a block of queries has to look at.  They begin at whole vectors, so that tiles lie alike in memory.
@@ -55,13 +56,13 @@ inline Range keys_of_block(const BlockMask& mask, int64_t query, int64_t queries
   return {found.begin - (found.begin - keys.begin) % padding, minimum(keys.end, found.end)};
 }
 
-inline Range extremes(const int32_t* documents, int64_t n) {
-  Range found = {documents[0], documents[0]};
-  for (int64_t i = 1; i < n; ++i) found = {minimum(found.begin, documents[i]), maximum(found.end, documents[i])};
-  return found;
+inline DocumentRange range_of(const int32_t* documents, int64_t n) {
+  DocumentRange range;
+  for (int64_t i = 0; i < n; ++i) range.add(documents[i]);
+  return range;
 }
 
-// How much of a tile is visible; all: with m = 1.
+// How much of a tile is visible; all: with m = 1, off the ramp.
 inline Cover cover(const BlockMask& mask, int64_t query, int64_t queries, int64_t key, int64_t keys) {
   const auto number = [](int64_t n) { return static_cast<int>(n); };
   const Cover by_band = cover_of(mask, number(query), number(queries), number(key), number(keys));
@@ -70,9 +71,10 @@ inline Cover cover(const BlockMask& mask, int64_t query, int64_t queries, int64_
                 after = key + keys - 1 - query - mask.query_offset;
   const bool inside = by_band == Cover::all && maximum(before, after) <= mask.whole;
   if (!mask.query_document_ids) return inside ? Cover::all : Cover::some;
-  const Range a = extremes(mask.query_document_ids + query, queries), b = extremes(mask.key_document_ids + key, keys);
-  if (a.begin > b.end || b.begin > a.end) return Cover::none;
-  return inside && a.begin == a.end && b.begin == b.end ? Cover::all : Cover::some;
+  const DocumentRange of_queries = range_of(mask.query_document_ids + query, queries),
+                      of_keys = range_of(mask.key_document_ids + key, keys);
+  if (!of_queries.meets(of_keys)) return Cover::none;
+  return inside && of_queries.is_one() && of_keys.is_one() ? Cover::all : Cover::some;
 }
 
 // The band in the coordinates of a tile: rows are queries, columns are keys.
@@ -80,10 +82,10 @@ inline Band tile_band(const BlockMask& mask, int64_t query, int64_t key) {
   return {mask.first + query - key, mask.last + query - key};
 }
 
-// body(at, m) with m of the elements from `at` on, for all of a tile (keys x width, lanes are queries).
+// body(at, r) with r of the elements from `at` on, for all of a tile (keys x width, lanes are queries).
 template <class A, class Body>
-void each_mask_weight(const BlockMask& mask, const A* spans, A ramp, int64_t query, int64_t queries, int64_t width,
-                      int64_t key, int64_t keys, const Body& body) {
+void each_place(const BlockMask& mask, const A* spans, A ramp, int64_t query, int64_t queries, int64_t width,
+                int64_t key, int64_t keys, const Body& body) {
   const auto word = [](int64_t x) { return static_cast<Word<A>>(x); };
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Mask<A> first = word(key - query - i) - lane_numbers<A>();  // key - query, for key 0 of the tile
@@ -95,12 +97,12 @@ void each_mask_weight(const BlockMask& mask, const A* spans, A ramp, int64_t que
       const Mask<A> offset = first + word(j);
       Mask<A> visible = in_band(mask, offset);
       if (mask.key_document_ids) visible &= document == mask.key_document_ids[key + j];
-      Vector<A> m = splat(A(1));
+      Vector<A> place = splat(off_ramp<A>);
       if (spans) {
         const Mask<A> x = mask.query_offset - offset, distance = x > 0 ? x : -x;
-        m = span_weight<Vector<A>>(load(spans + i), __builtin_convertvector(distance, Vector<A>), ramp);
+        place = place_on_ramp<Vector<A>>(load(spans + i), __builtin_convertvector(distance, Vector<A>), ramp);
       }
-      body(j * width + i, select<A>(visible, m, Vector<A>{}));
+      body(j * width + i, select<A>(visible, place, splat(masked_place<A>)));
     }
   }
 }

@@ -152,7 +152,7 @@ class TaskMemory {
     const StatisticsGradients<A>& statistics = p.statistics_gradients;
     take(w.query_columns, p.head_size * query_block);
     take(w.gradient_columns, p.value_size * query_block);
-    for (A** tile : {&w.scores, &w.score_gradients, &w.mask}) take(*tile, key_block * query_block);
+    for (A** tile : {&w.scores, &w.score_gradients, &w.places}) take(*tile, key_block * query_block);
     take(w.slopes, key_block * query_block, p.soft_cap > 0);
     take(w.spare, key_block * query_block, p.span || statistics.sum_gradient || statistics.entropy_gradient);
     take(w.factors, (key_block + 8) * query_block, p.dropout.kept > 0);

@@ -35,7 +35,7 @@ template <class A>
 struct Workspace {
   A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
   A *scores, *score_gradients;          // tiles: (key_block, query_block)
-  A *mask, *slopes, *spare;             // tiles: m, the derivative of the soft cap, what comes in between
+  A *places, *slopes, *spare;           // tiles: r, the derivative of the soft cap, what comes in between
   A* factors;                           // of dropout; a tile with room for 8 more keys
   A *band, *distance_row;               // (key_block + query_block, query_block); as many rows of one element
   A* output;                            // (query_block, value_size)

@@ -36,19 +36,28 @@ Vector<A> entropy_term(const BackwardBlock<A>& block, int64_t i, Vector<A> weigh
   return EntropyTerm<Vector<A>>{load(block.factors + i), load(block.offsets + i)}.gradient(weight, logarithm_of);
 }
 
-// Scores become weights, the gradients g of the weights those of the scores, 0 where masked.
+// exp(s - L) on the ramp, where s may exceed L
+constexpr auto exponential_on_ramp = []<class V>(V x) __attribute__((always_inline)) {
+  using A = Lane<V>;
+  return select<A>(x > -Format<A>::exp_lowest, splat(infinity<A>), exponential<A>(x));
+};
+
+// Scores become weights, the gradients g of the weights those of the scores, 0 where masked.  `places`: null where
+// m = 1.
 template <class A>
-void softmax_score_gradients(const BackwardBlock<A>& block, int64_t keys, const A* mask, A* scores, A* gradients) {
+void softmax_score_gradients(const BackwardBlock<A>& block, int64_t keys, const A* places, A* scores, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     const Vector<A> log_sum = load(block.log_sums + i), inner = load(block.inner + i);
     Vector<A> span_gradients{};
     for (int64_t j = 0; j < keys; ++j) {
       A *const s = scores + j * block.width + i, *const g = gradients + j * block.width + i;
-      const Vector<A> score = load(s), unmasked = softmax_weight(score, log_sum, exponential_of);
-      const Vector<A> m = mask ? load(mask + j * block.width + i) : splat(A(1)), w = m * unmasked;
+      const Vector<A> unmasked = places ? softmax_weight(load(s), log_sum, exponential_on_ramp)
+                                        : softmax_weight(load(s), log_sum, exponential_of);
+      const Vector<A> place = places ? load(places + j * block.width + i) : Vector<A>{};
+      const Vector<A> w = places ? times_mask_weight(mask_weight(place), unmasked) : unmasked;
       const Vector<A> centred = (block.statistics ? load(g) + entropy_term(block, i, w) : load(g)) - inner;
-      if (mask) span_gradients += span_gradient<Vector<A>>(m, unmasked * centred);
-      store(g, softmax_score_gradient(score, w, centred));
+      if (places) span_gradients += span_gradient(place, unmasked * centred);
+      store(g, softmax_score_gradient(w, centred));
       store(s, w);
     }
     if (block.span_gradients) store(block.span_gradients + i, load(block.span_gradients + i) + span_gradients);
@@ -67,13 +76,13 @@ void add_statistics_gradients(const BackwardBlock<A>& block, int64_t keys, const
 }
 
 template <class A>
-void add_span_gradients(const BackwardBlock<A>& block, int64_t keys, const A* mask, const A* values,
+void add_span_gradients(const BackwardBlock<A>& block, int64_t keys, const A* places, const A* values,
                         const A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     Vector<A> total{};
     for (int64_t j = 0; j < keys; ++j) {
       const int64_t at = j * block.width + i;
-      total += span_gradient<Vector<A>>(load(mask + at), load(values + at) * load(gradients + at));
+      total += span_gradient(load(places + at), load(values + at) * load(gradients + at));
     }
     store(block.span_gradients + i, load(block.span_gradients + i) + total);
   }
@@ -89,24 +98,24 @@ void pointwise_score_gradients(const BackwardBlock<A>& block, const Keys& keys, 
   const bool with_span = block.span_gradients && on_ramp(block, keys);  // then g is needed once more
   A* const ds = with_span ? w.spare : w.score_gradients;
   block.p.weighting.template of<A>().function->backward(w.scores, w.score_gradients, w.scores, ds, n);
-  if (with_span) add_span_gradients(block, keys.count, w.mask, w.scores, w.score_gradients);
+  if (with_span) add_span_gradients(block, keys.count, w.places, w.scores, w.score_gradients);
   if (keys.cover == Cover::all) return;
-  apply_mask(w.mask, n, w.scores, w.scores);
-  apply_mask(w.mask, n, ds, w.score_gradients);
+  apply_mask(w.places, n, w.scores, w.scores);
+  apply_mask(w.places, n, ds, w.score_gradients);
 }
 
 // Weights with dropout, and dt, of one tile, both (keys x width).  False: all of them are zero.
 template <class A>
 bool differentiate(const BackwardBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
-  compute_scores(block, keys, w, w.slopes);
+  compute_scores(block, keys, w, true, w.slopes);
   if (vanishes(block, keys, w.scores)) return false;
   transposed_product(block, keys, value_rows(block, keys), block.p.value_size, w.gradient_columns, w.score_gradients,
                      w);
   const A* const kept = dropout_of(block, keys, w);
   if (kept) multiply(w.score_gradients, kept, n);
   if (block.softmax())
-    softmax_score_gradients(block, keys.count, on_ramp(block, keys) ? w.mask : nullptr, w.scores, w.score_gradients);
+    softmax_score_gradients(block, keys.count, on_ramp(block, keys) ? w.places : nullptr, w.scores, w.score_gradients);
   else
     pointwise_score_gradients(block, keys, w);
   if (block.p.soft_cap > 0) multiply(w.score_gradients, w.slopes, n);

@@ -17,10 +17,12 @@ void cap_scores(A cap, int64_t n, A* scores, A* slopes) {
   }
 }
 
-// Scores of a tile, and its mask unless all of it is visible.  Masked scores become minus infinity for softmax, whose
-// weight is then exactly 0, and 0 otherwise.  `slopes`, if wanted and there is a soft cap: 0 where masked.
+// Scores of a tile, and its places on the ramp unless all of it is visible.  Masked scores become minus infinity for
+// softmax, whose weight is then exactly 0, and 0 otherwise; so do those at the far end of the ramp, which have no
+// weight, unless `with_far_end`.  `slopes`, if wanted and there is a soft cap: 0 without weight.
 template <class A>
-void compute_scores(const QueryBlock<A>& block, const Keys& keys, const Workspace<A>& w, A* slopes = nullptr) {
+void compute_scores(const QueryBlock<A>& block, const Keys& keys, const Workspace<A>& w, bool with_far_end = false,
+                    A* slopes = nullptr) {
   const A cap = block.p.soft_cap;
   const int64_t n = keys.count * block.width;
   transposed_product(block, keys, key_rows(block, keys), block.p.head_size, w.query_columns, w.scores, w);
@@ -29,13 +31,13 @@ void compute_scores(const QueryBlock<A>& block, const Keys& keys, const Workspac
   if (keys.cover == Cover::all) return;
   const Vector<A> nothing = splat(block.softmax() ? -infinity<A> : A(0));
   A* const capped = cap > 0 ? slopes : nullptr;
-  each_mask_weight<A>(
+  each_place<A>(
       block.mask, block.spans, block.p.ramp, block.first, block.count, block.width, keys.first,
-      keys.count, [&](int64_t at, Vector<A> m) __attribute__((always_inline)) {
-        const Mask<A> masked = m == A(0);
-        store(w.mask + at, m);
+      keys.count, [&](int64_t at, Vector<A> place) __attribute__((always_inline)) {
+        const Mask<A> masked = is_masked(place, with_far_end);
+        store(w.places + at, place);
         store(w.scores + at, select<A>(masked, nothing, load(w.scores + at)));
-        if (capped) store(capped + at, select<A>(masked, Vector<A>{}, load(capped + at)));
+        if (capped) store(capped + at, select<A>(is_masked(place, false), Vector<A>{}, load(capped + at)));
       });
 }
 

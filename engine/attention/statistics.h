@@ -49,12 +49,12 @@ void count_tile(const QueryBlock<A>& block, const Keys& keys, const A* log_sums,
   if (block.softmax()) {
     for (int64_t i = 0; i < n; i += lanes<A>)
       store(w.scores + i, exponential<A>(load(w.scores + i) - load(log_sums + i % block.width)));
-    if (on_ramp(block, keys)) multiply(w.scores, w.mask, n);
+    if (on_ramp(block, keys)) apply_mask(w.places, n, w.scores, w.scores);
   } else {
     pointwise_weights(block, keys, w.scores, w, w.scores);
   }
   A* const visible = w.score_gradients;
-  for (int64_t i = 0; i < n; ++i) visible[i] = keys.cover == Cover::all || w.mask[i] != 0;
+  for (int64_t i = 0; i < n; ++i) visible[i] = keys.cover == Cover::all || !is_masked(w.places[i], false);
   count_weights(keys.count, block.width, w.scores, visible, counts);
 }
 

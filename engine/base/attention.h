@@ -3,7 +3,7 @@
 //   x_ij = i + query_offset - j                                     the distance from query i back to key j
 //   t_ij = scale <q_i, k_j + p_|x|> + b_h|x|                        p, b: terms of the distance; 0 without them
 //   s_ij = cap tanh(t_ij / cap)                                     with a soft cap; s = t without
-//   m_ij = clip((R + z - |x|) / R, 0, 1)                            with a span z (per head or per query); 1 without
+//   r_ij = 1 + (z - |x|) / R,  m_ij = clip(r_ij, 0, 1)              with a span z (per head or per query); m = 1 without
 //   w_ij = m_ij exp(s_ij - L_i),  L_i = ln sum_j m_ij exp(s_ij)     softmax over the keys j that are visible to query i
 //   w_ij = m_ij F(s_ij)                                             pointwise, F any function
 //   o_i  = sum_j d_ij w_ij v_j                                      d = 0 or 1 / (1 - dropout); 1 without dropout
@@ -18,7 +18,7 @@
 //   ds_ij = w_ij (g_ij - c_i)                softmax, c_i = <do_i, o_i> + dS_i = sum_j w_ij g_ij
 //   ds_ij = m_ij F'(s_ij) g_ij               pointwise
 //   dm_ij = exp(s_ij - L_i) (g_ij - c_i)     softmax;   F(s_ij) g_ij pointwise
-//   dz    = sum dm_ij / R  where 0 < m_ij < 1
+//   dz    = sum dm_ij / R  where 0 <= r_ij <= 1                     both ends included, as in the authors' clamp
 //   dt_ij = ds_ij (1 - (s_ij / cap)^2)       db_h|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i
 //   dq_i = scale sum_j dt_ij (k_j + p_|x|)   dk_j = scale sum_i dt_ij q_i
 //
@@ -28,7 +28,9 @@
 //
 // Whatever is linear stays outside: a factor of the length or of the head scales o.  A mask selects zero: what is
 // masked for a query has no influence on its output or gradients, be it NaN; a query to which nothing is visible gives
-// 0 everywhere. A key with m = 0 is masked. Products with a weight of exactly zero may be left out.
+// 0 everywhere. Products with a weight of exactly zero may be left out.  A key with r < 0 is masked; one with r = 0, at
+// the far end of the ramp, has no weight and does not count as visible, but its score, if there is any visible key,
+// tells the span what its next token would bring.  Whole z, such as the 0 most heads rest at, meet both ends exactly.
 //
 // Memory: forward keeps L, one number per query and head, for softmax, and nothing for pointwise.  On a CPU, with bf16
 // or a head size that is no multiple of 16, both passes work on converted copies of their operands.  Gradients of the
@@ -103,7 +105,7 @@ struct AttentionProblem : MaskView {
   int batch = 0, query_heads = 1, key_heads = 1;  // query head h reads key head h / (query_heads / key_heads)
   int head_size = 0, value_size = 0;
   int slots = 0;      // persistent keys and values
-  int distances = 0;  // rows of the terms of the distance; |x| must stay below for every visible key
+  int distances = 0;  // rows of the terms of the distance; |x| must stay below for every key that is not masked
   bool is_bf16 = false, span_per_query = false;  // the span is (batch, query_heads, queries); otherwise (query_heads)
   A scale = 1, soft_cap = 0, ramp = 0;           // soft cap 0: none; R of the span, if one is given
   WeightDropout<A> dropout = {};

@@ -52,6 +52,19 @@ HOST_DEVICE inline bool same_document(const MaskView& mask, int64_t sequence, in
   return !mask.query_document_ids ||
          mask.query_document_ids[sequence * mask.queries + i] == mask.key_document_ids[sequence * mask.keys + j];
 }
+// Of the documents of neighbouring tokens: those of two groups that do not meet leave nothing visible between them.
+struct DocumentRange {
+  int32_t lowest = std::numeric_limits<int32_t>::max(), highest = std::numeric_limits<int32_t>::min();  // none yet
+
+  HOST_DEVICE void add(int32_t document) {
+    lowest = document < lowest ? document : lowest;
+    highest = document > highest ? document : highest;
+  }
+  HOST_DEVICE bool meets(const DocumentRange& other) const {
+    return lowest <= other.highest && other.lowest <= highest;
+  }
+  HOST_DEVICE bool is_one() const { return lowest == highest; }
+};
 // Of a query and a key that exist; j is below the length.
 HOST_DEVICE inline bool is_visible(const MaskView& mask, int64_t sequence, int i, int j) {
   return in_band(mask, j - i) && same_document(mask, sequence, i, j);
@@ -83,17 +96,30 @@ HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int
   return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
 }
 
-// m at a distance |x|; NaN if the span is
+// r at a distance |x|, NaN if the span is; of a masked key `masked_place`, of a visible one without a span `off_ramp`
 template <class V>
-HOST_DEVICE V span_weight(V span, V distance, Lane<V> ramp) {
+HOST_DEVICE V place_on_ramp(V span, V distance, Lane<V> ramp) {
+  return (span - distance) / ramp + Lane<V>(1);
+}
+template <class A>
+constexpr A off_ramp = std::numeric_limits<A>::infinity();
+template <class A>
+constexpr A masked_place = -off_ramp<A>;
+// Whether a key has no score; `with_far_end`: one at r = 0 has, for the span's gradient, though it has no weight.
+template <class V>
+HOST_DEVICE auto is_masked(V place, bool with_far_end) {
+  return with_far_end ? place < Lane<V>(0) : place <= Lane<V>(0);
+}
+// m
+template <class V>
+HOST_DEVICE V mask_weight(V place) {
   using A = Lane<V>;
-  const V m = (span - distance) / ramp + A(1);
-  return m <= A(0) ? V{} : m >= A(1) ? V{} + A(1) : m;
+  return place <= A(0) ? V{} : place >= A(1) ? V{} + A(1) : place;
 }
 // dm where it reaches the span
 template <class V>
-HOST_DEVICE V span_gradient(V m, V gradient) {
-  return (m > Lane<V>(0)) & (m < Lane<V>(1)) ? gradient : V{};
+HOST_DEVICE V span_gradient(V place, V gradient) {
+  return (place >= Lane<V>(0)) & (place <= Lane<V>(1)) ? gradient : V{};
 }
 
 // ---- dropout
@@ -128,10 +154,19 @@ template <class V, class Exp>
 HOST_DEVICE V softmax_weight(V s, V log_sum, const Exp& exp) {
   return s == -std::numeric_limits<Lane<V>>::infinity() ? V{} : exp(s - log_sum);
 }
-// ds; `gradient`: g - c
+// L where nothing is visible: whatever the score, its weight is 0
+template <class A>
+HOST_DEVICE A usable_log_sum(A log_sum) {
+  return log_sum == -std::numeric_limits<A>::infinity() ? std::numeric_limits<A>::infinity() : log_sum;
+}
+// w, and ds, each 0 where its first factor is, whatever the other holds; `gradient`: g - c
 template <class V>
-HOST_DEVICE V softmax_score_gradient(V s, V weight, V gradient) {
-  return s == -std::numeric_limits<Lane<V>>::infinity() ? V{} : weight * gradient;
+HOST_DEVICE V times_mask_weight(V m, V unmasked) {
+  return m == Lane<V>(0) ? V{} : m * unmasked;
+}
+template <class V>
+HOST_DEVICE V softmax_score_gradient(V weight, V gradient) {
+  return weight == Lane<V>(0) ? V{} : weight * gradient;
 }
 
 // The running state of a row's softmax: the largest visible score so far, and the sum of m exp(s - largest).
@@ -151,7 +186,7 @@ struct OnlineSoftmax {
   // m exp(s - largest), added to the sum
   template <class Exp>
   HOST_DEVICE V weigh(V m, V s, const Exp& exp) {
-    const V w = m == Lane<V>(0) ? V{} : m * exp(s - base);
+    const V w = times_mask_weight(m, exp(s - base));
     sum += w;
     return w;
   }

@@ -140,7 +140,7 @@ inline void check_equal(const Case& c, const Results& a, const Results& b, doubl
   CAPTURE(static_cast<int>(c.kind));
   CAPTURE(std::string(attention_instruction_set()));
   const auto check = [&](const char* name, const auto& numbers) {
-    CAPTURE(name);
+    CAPTURE(std::string(name));
     const double allowed = tolerance + (moved ? 4 * difference(numbers(*moved), numbers(b)) : 0);
     CHECK(difference(numbers(a), numbers(b)) <= allowed);
   };

@@ -14,6 +14,7 @@ struct PlainKey {
   size_t key, value;                      // where its rows begin
   double kept;                            // the factor of dropout
   double mask = 1, raw = 0, score = 0;    // m, t, s
+  double place = INFINITY;                // r
   double unmasked = 0, weight = 0;        // F(s) or exp(s - largest score), w
   double weight_gradient = 0, slope = 0;  // g, F'
   double score_gradient = 0;              // ds
@@ -62,8 +63,9 @@ inline PlainRow plain_row(const Case& c, int64_t row) {
     add(false, b * s.keys + j, std::abs(i + c.options.query_offset - j), j);
     if (!c.spanned) continue;
     const double distance = static_cast<double>(r.keys.back().distance), R = c.options.ramp;
-    r.keys.back().mask = std::clamp((R + c.operands.span[span_place(c, r)] - distance) / R, 0., 1.);
-    if (r.keys.back().mask == 0) r.keys.pop_back();
+    r.keys.back().place = 1 + (c.operands.span[span_place(c, r)] - distance) / R;  // exactly 1 where z = |x|
+    r.keys.back().mask = std::clamp(r.keys.back().place, 0., 1.);
+    if (r.keys.back().place < 0) r.keys.pop_back();
   }
   for (int64_t n = 0; n < s.slots; ++n) add(true, n, 0, s.keys + n);
   return r;
@@ -85,7 +87,7 @@ inline void plain_scores(const Case& c, PlainRow& r) {
 }
 
 inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
-  double largest = -INFINITY;
+  double largest = -INFINITY, visible = 0, zeros = 0;
   for (const PlainKey& k : r.keys) largest = std::max(largest, k.score);
   for (PlainKey& k : r.keys) {
     const Slope<double> f = evaluate(c.kind, k.score);
@@ -95,16 +97,16 @@ inline void plain_weights(const Case& c, PlainRow& r, Results& out) {
   }
   const auto row = static_cast<size_t>(r.row);
   out.log_sum[row] = largest + std::log(r.total);
-  double zeros = 0;
   for (PlainKey& k : r.keys) {
+    if (k.mask == 0) continue;  // scored for the span's sake alone
     if (c.kind == Kind::softmax) k.weight /= r.total;
     out.sum[row] += k.weight, r.positive += std::max(k.weight, 0.), zeros += c.kind != Kind::softmax && k.weight == 0;
-    out.maximum[row] = &k == r.keys.data() ? k.weight : std::max(out.maximum[row], k.weight);
+    out.maximum[row] = visible++ == 0 ? k.weight : std::max(out.maximum[row], k.weight);
   }
   for (const PlainKey& k : r.keys)
     r.entropy -= k.weight > 0 ? k.weight / r.positive * std::log(k.weight / r.positive) : 0;
   out.positive_sum[row] = r.positive, out.entropy[row] = r.entropy;
-  out.zero_share[row] = r.keys.empty() ? 0 : zeros / static_cast<double>(r.keys.size());
+  out.zero_share[row] = visible == 0 ? 0 : zeros / visible;
 }
 
 // g, then ds; adds to dz
@@ -121,9 +123,10 @@ inline void plain_score_gradients(const Case& c, PlainRow& r, Results& out) {
     inner += k.weight * k.weight_gradient;
   }
   for (PlainKey& k : r.keys) {  // through w = e / total, then through e = m F(s), F = exp for softmax
-    const double g = c.kind == Kind::softmax ? (k.weight_gradient - inner) / r.total : k.weight_gradient;
+    const bool dead = c.kind == Kind::softmax && r.total == 0;  // nothing visible: zeros whatever the scores
+    const double g = dead ? 0 : c.kind == Kind::softmax ? (k.weight_gradient - inner) / r.total : k.weight_gradient;
     k.score_gradient = g * k.mask * k.slope;
-    if (c.spanned && k.mask > 0 && k.mask < 1) out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;
+    if (k.place >= 0 && k.place <= 1) out.gradients.span[span_place(c, r)] += g * k.unmasked / c.options.ramp;
   }
 }
 

@@ -114,25 +114,48 @@ Tensor distances(const AttentionInputs& r, const AttentionOptions& o, int64_t mo
   return x;
 }
 
-// m = clip((R + z - |x|) / R, 0, 1), 1 for slots: (B or 1, H, Tq, Tk + N).  The slope is 0 at both ends.
-Tensor span_mask(const AttentionInputs& r, const AttentionOptions& o) {
+// r = 1 + (z - |x|) / R, infinite for slots: (B or 1, H, Tq, Tk + N)
+Tensor place_on_ramp(const AttentionInputs& r, const AttentionOptions& o) {
   const Dtype dtype = r.query.dtype();
   const int64_t batch = r.span.shape().rank() == 3 ? r.query.size(0) : 1, queries = r.query.size(1);
   const Tensor z = r.span.shape().rank() == 3 ? r.span.reshape(Shape{batch, r.span.size(1), queries, 1})
                                               : r.span.reshape(Shape{1, r.span.size(0), 1, 1});
-  const Tensor ramp = (z.to(dtype) - distances(r, o, int64_t{1} << 29).to(dtype)) / o.ramp + 1.0;
-  const Tensor zero = Tensor::zeros({1}, dtype, z.device()), minus_one = Tensor::full({1}, -1, dtype, z.device());
-  const Tensor m = -maximum(minus_one, -maximum(zero, ramp));
-  if (!r.slot_key) return m;
-  const Shape slots{m.size(0), m.size(1), m.size(2), r.slot_key.size(0)};
-  return concatenate({m, Tensor::full(slots, 1, dtype, m.device())}, 3);
+  const Tensor place = (z.to(dtype) - distances(r, o, int64_t{1} << 29).to(dtype)) / o.ramp + 1.0;
+  if (!r.slot_key) return place;
+  const Shape slots{place.size(0), place.size(1), place.size(2), r.slot_key.size(0)};
+  return concatenate({place, Tensor::full(slots, INFINITY, dtype, place.device())}, 3);
+}
+
+// m = clip(r, 0, 1), with slope 1 at both ends too.
+Tensor span_mask(const Tensor& place) {
+  const Tensor above = step(place - 1.0), outside = step(-place) + above;
+  return where(outside, above, place);
+}
+
+// 1 where the own, causality, the window, lengths and documents let a query see a key.
+Tensor mask_by_place(const AttentionInputs& r, const AttentionOptions& o) {
+  const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
+  const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
+  const Tensor visible = Tensor::empty_like(r.query, Shape{batch, 1, queries, keys + slots});
+  dispatch(visible.dtype(), "attention_mask", [&]<class T>() {
+    rows(visible.device(), batch * queries, static_cast<int>(keys + slots),
+         VisiblePairs<T>{Places::of(r, o.mask), {visible.mutable_data<T>()}});
+  });
+  return visible;
+}
+
+// What has a score: what is visible, and keys at the far end of the ramp, r = 0, which have no weight.
+Tensor scored(const AttentionInputs& r, const AttentionOptions& o) {
+  if (!r.span) return mask_by_place(r, o);
+  const Tensor place = place_on_ramp(r, o).detach();
+  return where(step(-place), Tensor::zeros_like(place, {1}), mask_by_place(r, o));
 }
 
 }  // namespace
 
 Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
-  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = attention_mask(r, o), zero = Tensor::zeros_like(q, {1});
+  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = scored(r, o), zero = Tensor::zeros_like(q, {1});
   const Tensor keys = joined(heads_first(r.key, heads), r.slot_key ? slots_of(r.slot_key, batch, heads) : Tensor(), 2);
   Tensor s = masked_matmul_transposed(q, keys, visible) * o.scale;
   const auto of_distance = [&](const Tensor& term) {  // slots have no distance
@@ -152,14 +175,7 @@ Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
 }
 
 Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {
-  const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
-  const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
-  const Tensor by_place = Tensor::empty_like(r.query, Shape{batch, 1, queries, keys + slots});
-  dispatch(by_place.dtype(), "attention_mask", [&]<class T>() {
-    rows(by_place.device(), batch * queries, static_cast<int>(keys + slots),
-         VisiblePairs<T>{Places::of(r, o.mask), {by_place.mutable_data<T>()}});
-  });
-  return r.span ? by_place * step(span_mask(r, o)).detach() : by_place;
+  return r.span ? mask_by_place(r, o) * step(place_on_ramp(r, o)).detach() : mask_by_place(r, o);
 }
 
 Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
@@ -170,19 +186,24 @@ Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
 Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
                          const std::optional<Activation>& function) {
   const Tensor s = attention_scores(r, o), zero = Tensor::zeros_like(s, {1});
-  const Tensor visible = attention_mask(r, o), m = r.span ? span_mask(r, o) : Tensor();
-  const auto masked = [&](const Tensor& w) { return where(visible, m ? w * m : w, zero); };
-  if (function) return masked((*function)(where(visible, s, zero)));
+  const Tensor visible = attention_mask(r, o), counted = scored(r, o);
+  const Tensor m = r.span ? span_mask(place_on_ramp(r, o)) : Tensor();
+  const auto masked = [&](const Tensor& w) { return where(counted, m ? w * m : w, zero); };
+  if (function) return masked((*function)(where(counted, s, zero)));
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
   const Tensor some = step(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
-  const Tensor e = masked(exp(where(visible, s - where(some, largest, zero), zero)));
+  // A score at the far end of the ramp may exceed the largest visible one, but not so far that its exponential is
+  // infinite: its weight of 0 would become NaN.
+  const Tensor most = Tensor::full_like(s, {1}, s.dtype() == Dtype::f64 ? -700 : -80);
+  const Tensor below = -maximum(most, where(some, largest, zero) - s);
+  const Tensor e = masked(exp(where(counted, below, zero)));
   return where(some, e / where(some, sum(e, {-1}, true), Tensor::full_like(s, {1}, 1)), zero);
 }
 
 Tensor read_values(const Tensor& weights, const AttentionInputs& r, const AttentionOptions& o) {
   const int64_t heads = r.query.size(2);
-  const Tensor visible = attention_mask(r, o),
+  const Tensor visible = scored(r, o),
                values = joined(heads_first(r.value, heads),
                                r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
   if (o.dropout == 0) return permute(masked_matmul(weights, values, visible), {0, 2, 1, 3});

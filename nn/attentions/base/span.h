@@ -12,8 +12,8 @@
 // max z' S + R and beyond, in steps of 64 as in the authors' code, so it holds at most 62 more than can be reached.
 //
 // Beyond S nothing is visible.  Conventions: a token's own position is masked under learned spans unless
-// attend_to_self=yes; m is linear on 0 < m < 1 and has slope 0 at both ends, so z' = 0 and z' = 1 are fixed points
-// only of the other heads' doing.
+// attend_to_self=yes; the slope of m is that of the ramp at both of its ends too, as the authors' clamp has it: at
+// z' = 0, where heads begin and most stay, both ends fall on whole tokens.
 #pragma once
 
 #include "nn/attentions/base/fused.h"

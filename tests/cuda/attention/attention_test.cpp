@@ -125,6 +125,19 @@ TEST_CASE("attention on a card: whole numbers give exactly what the plain loop g
     }
 }
 
+TEST_CASE("attention on a card: a span's gradient passes at both ends of its ramp") {
+  if (no_card()) return;
+  for (const Kind kind : kinds)
+    for (const bool per_query : {false, true}) {
+      Case c = everything_at_once(small, kind);
+      c.options.span_per_query = per_query, c.options.ramp = 5;
+      c.fill();
+      for (size_t i = 0; i < c.operands.span.size(); ++i) c.operands.span[i] = static_cast<double>(i % 7) - 5;
+      CAPTURE(per_query);
+      check_equal(c, attention_on_card<double>(c), plain(c), 1e-12);
+    }
+}
+
 TEST_CASE("attention on a card: windows and offsets that end at the edges of tiles") {
   if (no_card()) return;
   const Sizes sizes{

@@ -1,6 +1,7 @@
 // What the gradients of attention must satisfy by themselves, and identities between its options.
 #include <doctest/doctest.h>
 
+#include "tests/support/attention_choices.h"
 #include "tests/support/fused_attention.h"
 #include "tests/support/plain_attention.h"
 
@@ -164,6 +165,77 @@ TEST_CASE("attention: a span's gradient adds up over all tiles of keys that its 
           for (double& e : *x) e = std::abs(e);  // no key's share cancels that of another
         check_equal(c, attention_of<double>(c), plain(c), 1e-12);
       }
+  use_attention_instruction_set(instruction_sets().back());
+}
+
+TEST_CASE("attention: a span's gradient passes at both ends of its ramp") {
+  // One query, o = sum m F(s) v with F(s) = s = 1: o is the sum of m, and so dz the number of keys on the ramp over R.
+  Case ones{.sizes = {1, 1, 12, 1, 1, 1, 1}, .options = {.query_offset = 11, .ramp = 4}, .kind = Kind::relu};
+  ones.spanned = true;
+  ones.fill();
+  Operands& x = ones.operands;
+  x.query = {1}, x.key = x.value = Numbers(12, 1), x.span = {3};
+  ones.output_gradient = {1};
+  for (const char* const set : instruction_sets()) {
+    use_attention_instruction_set(set);
+    CHECK(attention_of<double>(ones).output == Numbers{4 + 0.75 + 0.5 + 0.25});  // distances 0 to 3, 4, 5, 6
+    CHECK(attention_of<double>(ones).gradients.span == Numbers{5. / 4});         // distances 3 to 7
+    CHECK(attention_of<float>(ones).gradients.span == Numbers{5. / 4});
+    ones.operands.span = {2.5};
+    CHECK(attention_of<float>(ones).gradients.span == Numbers{4. / 4});  // distances 3 to 6
+    ones.operands.span = {3};
+  }
+  for (const Kind kind : kinds)
+    for (const bool per_query : {false, true}) {
+      Case c = everything_at_once(small, kind);  // whole z, from where nothing but the far end is left to all
+      c.options.span_per_query = per_query, c.options.ramp = 5;
+      c.fill();
+      for (size_t i = 0; i < c.operands.span.size(); ++i) c.operands.span[i] = static_cast<double>(i % 7) - 5;
+      CAPTURE(per_query);
+      const Results expected = plain(c);
+      for (const char* const set : instruction_sets()) {
+        use_attention_instruction_set(set);
+        check_equal(c, attention_of<double>(c), expected, 1e-12);
+      }
+    }
+  use_attention_instruction_set(instruction_sets().back());
+}
+
+TEST_CASE("attention: a key at the far end of the ramp has no influence but on the span") {
+  for (const char* const set : instruction_sets())
+    for (const Kind kind : kinds) {
+      use_attention_instruction_set(set);
+      CAPTURE(static_cast<int>(kind));
+      Case c{.sizes = {1, 1, 70, 1, 1, 8, 8}, .options = {.query_offset = 69, .soft_cap = 3, .ramp = 9}, .kind = kind};
+      c.spanned = c.biased = c.judged = true;
+      c.fill();
+      c.operands.span = {20};  // key 40 is 29 tokens back
+      const Results clean = attention_of<double>(c);
+      for (const double bad : {not_a_number, 1e200, -1e200}) {
+        Case dirty = c;
+        std::fill_n(dirty.operands.key.begin() + 40 * 8, 8, bad);
+        Results found = attention_of<double>(dirty);
+        found.gradients.span = clean.gradients.span;
+        check_equal(c, found, clean, 0);
+        std::fill_n(dirty.operands.value.begin() + 40 * 8, 8, bad);
+        found = attention_of<double>(dirty);
+        found.gradients.span = clean.gradients.span;
+        check_equal(c, found, clean, 0);
+      }
+      // A score far above all visible ones: e^(s - L) is infinite, or stays a number.
+      if (kind != Kind::softmax) continue;
+      c.options.soft_cap = 0, c.biased = c.judged = false;
+      c.fill();
+      c.operands.span = {20};
+      for (const auto& [score, low, high] : {std::array{20., 1e4, 1e12}, {1e4, INFINITY, INFINITY}}) {
+        for (size_t i = 0; i < 8; ++i) c.operands.key[40 * 8 + i] = score / c.operands.query[i] / 8;
+        std::fill_n(c.operands.value.begin() + 40 * 8, 8, 0);
+        const double dz = std::abs(attention_of<double>(c).gradients.span[0]);
+        CAPTURE(score);
+        CHECK(dz >= low);
+        CHECK(dz <= high);
+      }
+    }
   use_attention_instruction_set(instruction_sets().back());
 }
 

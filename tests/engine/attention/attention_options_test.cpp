@@ -212,7 +212,9 @@ TEST_CASE("attention: options that do not fit are named") {
   CHECK(error({}, bias(3)) == too_few(3, 3, 3));
   CHECK(error({}, bias(4)) == "no error");
   CHECK(error(mask({.causal = false, .window = 4}), bias(4)) == "no error");
-  CHECK(error({.mask = full, .ramp = 1}, both(4)) == "no error");  // sees distances below 4
+  CHECK(error({.mask = full, .ramp = 1}, both(5)) == "no error");  // distance 4 is the far end of the ramp
+  CHECK(error({.mask = full, .ramp = 1}, both(4)) == too_few(4, 0, 4));
+  CHECK(error({.mask = full, .ramp = 0.75}, both(4)) == "no error");
   CHECK(error({.mask = full, .ramp = 1.5}, both(4)) == too_few(4, 0, 4));
   const Tensor of_queries = Tensor::from({1, 4}, std::vector<int32_t>{0, 0, 0, 1}),
                of_keys = Tensor::from({1, 6}, std::vector<int32_t>{0, 0, 0, 1, 1, 1});

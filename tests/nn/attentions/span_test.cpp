@@ -7,6 +7,7 @@
 
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/fused.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/positions/base/position.h"
 #include "tests/support/random_tensors.h"
@@ -107,5 +108,25 @@ TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the
   for (int64_t distance = 1; distance <= 8; ++distance) {
     INFO("distance ", distance);
     CHECK(moves(19 - distance) == (distance <= 4));
+  }
+}
+
+TEST_CASE("a span at z' = 0, where both ends of its ramp fall on tokens, has one gradient by every way") {
+  const AttentionOptions options{.mask = {.attend_to_self = false}, .scale = 0.7, .ramp = 4};
+  for (const char* const kind : {"softmax", "relu"}) {
+    CAPTURE(kind);
+    std::optional<Activation> function;
+    if (std::string(kind) != "softmax") function.emplace(kind);
+    const auto gradient = [&](bool reference) {
+      AttentionInputs inputs{.query = random_tensor({2, 9, 2, 8}, 1), .key = random_tensor({2, 9, 2, 8}, 2)};
+      inputs.value = random_tensor({2, 9, 2, 8}, 3), inputs.span = Tensor::full({2}, 1, Dtype::f64);
+      inputs.span.set_requires_grad(true);
+      const Tensor output = reference ? attention_reference(inputs, options, function, false).output
+                                      : attention(inputs, options, function).output;
+      sum(output * random_tensor(output.shape(), 4)).backward();
+      return inputs.span.grad();
+    };
+    CHECK(largest_difference(gradient(true), gradient(false)) <= 1e-13);
+    CHECK(std::abs(gradient(false).to_vector()[0]) > 1e-3);
   }
 }
