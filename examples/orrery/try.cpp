@@ -7,10 +7,12 @@
 #include <iostream>
 #include <set>
 
+#include "engine/base/files.h"
 #include "engine/base/plugin.h"
 #include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/formula_source.h"
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/catalogue.h"
@@ -129,6 +131,29 @@ std::vector<Role> roles_of(const Name& name) {
   return {};
 }
 
+std::vector<std::string> check_source(const std::string& file) {
+  std::vector<std::string> failed;
+  for (const std::string& offence : foreign_calls(read_file(file))) {
+    std::cout << file << ", " << offence << "\n";
+    failed.push_back("standard functions in " + file);
+  }
+  failed.erase(std::unique(failed.begin(), failed.end()), failed.end());
+  return failed;
+}
+
+// Gradient cases of names that were never registered: what they check is in no model.
+std::vector<std::string> cases_of_nothing() {
+  std::vector<std::string> failed;
+  for (const nn::Family& family : nn::families())
+    for (const nn::RegisteredCase& one : nn::gradient_cases())
+      if (one.family == family.name &&
+          std::find(family.members.begin(), family.members.end(), one.name) == family.members.end()) {
+        std::cout << one.family << " " << one.name << ": FAILED, it has a gradient case but is not registered\n";
+        failed.push_back("registration of " + one.name);
+      }
+  return failed;
+}
+
 std::string data_file(const std::string& given) {
   if (!given.empty()) return given;
   const fs::path include = plugin_include_folder(), text = "tinyshakespeare.txt";
@@ -197,9 +222,12 @@ int try_out(const Arguments& arguments) {
   std::vector<Name> names;
   for (const Name& name : every_name())
     if (!before.contains(name)) names.push_back(name);
-  check(!names.empty(), "try: '", words[0], "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type);");
+  check(!names.empty(), "try: '", words[0],
+        "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type); or, by what it brings, "
+        "REGISTER_ROW_RULE(Type, reference); REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS ...");
 
-  std::vector<std::string> failed;
+  std::vector<std::string> failed = check_source(words[0]);
+  for (std::string& one : cases_of_nothing()) failed.push_back(std::move(one));
   for (const Name& name : names) {
     print_row(name);
     if (name.first != "optimizer" && name.first != "schedule" && !passes_gradcheck(name.first, name.second))

@@ -222,6 +222,28 @@ TEST_CASE("try refuses a file that registers nothing, a name that is taken, and 
   CHECK(contains(no_plugin.err, "is not a plug-in of orrery"));
 }
 
+TEST_CASE("try tells calls of the standard library where a GPU runs, and cases of what is not registered") {
+  const Folder folder;
+  const std::string source = ORRERY_SOURCE_DIR;
+  const auto outcome_of = [&](const std::string& file, const std::string& good, const std::string& bad) {
+    std::string text = read_file(source + "/" + file);
+    const size_t at = text.find(good);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, good.size(), bad);
+    return run_orrery({"try", folder.write("mistaken.cpp", text), "--out=" + (folder / "plugins"), "--steps=0"});
+  };
+  const Outcome standard = outcome_of("tests/examples/plugins/scale_norm.cpp", "scalar::sqrt(row", "std::sqrt(row");
+  CHECK(standard.code == 1);
+  CHECK(contains(standard.out, "line 21: std::sqrt in a function that a GPU runs too; use scalar::sqrt"));
+  const Outcome missing = outcome_of("tests/examples/plugins/extra_loss.cpp", "REGISTER_LOSS(output_power);",
+                                     "[[maybe_unused]] const LossInfo* unused = &output_power;");
+  CHECK(missing.code == 1);
+  CHECK(contains(missing.out, "loss output_power: FAILED, it has a gradient case but is not registered"));
+  const Outcome commented = outcome_of("tests/examples/plugins/scale_norm.cpp", "const auto in = row.hold(x);",
+                                       "const auto in = row.hold(x);  // not std::sqrt(x)");
+  CHECK(commented.code == 0);
+}
+
 TEST_CASE("a normalization and attentions by rows of scores are short files that go through try") {
   struct Written {
     std::string file;
