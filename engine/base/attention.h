@@ -3,7 +3,7 @@
 //   x_ij = i + query_offset - j                                     the distance from query i back to key j
 //   t_ij = scale <q_i, k_j + p_|x|> + b_h|x|                        p, b: terms of the distance; 0 without them
 //   s_ij = cap tanh(t_ij / cap)                                     with a soft cap; s = t without
-//   r_ij = 1 + (z - |x|) / R,  m_ij = clip(r_ij, 0, 1)              with a span z (per head or per query); m = 1 without
+//   r_ij = 1 + (z - |x|) / R,  m_ij = clip(r_ij, 0, 1)              with a span z (per head or per query); else m = 1
 //   w_ij = m_ij exp(s_ij - L_i),  L_i = ln sum_j m_ij exp(s_ij)     softmax over the keys j that are visible to query i
 //   w_ij = m_ij F(s_ij)                                             pointwise, F any function
 //   o_i  = sum_j d_ij w_ij v_j                                      d = 0 or 1 / (1 - dropout); 1 without dropout
