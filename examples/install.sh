@@ -32,4 +32,5 @@ install_missing() {
   "$@" > /dev/null || "$@"
 }
 
-library_packages="g++ cmake make libopenblas-pthread-dev libtbb-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev"
+library_packages="g++ cmake make libopenblas-pthread-dev libtbb-dev libssl-dev nlohmann-json3-dev libtomlplusplus-dev"
+library_packages="$library_packages libcli11-dev"

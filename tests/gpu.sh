@@ -9,7 +9,7 @@
 #   FOLDER   where the libraries are that the machine lacks.  Made on a Debian with a network, of the same release:
 #              mkdir packages && cd packages && apt-get download libopenblas-pthread-dev libopenblas0-pthread \
 #                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libhwloc15 \
-#                nlohmann-json3-dev libtomlplusplus-dev libcli11-dev doctest-dev
+#                libssl-dev libssl3 nlohmann-json3-dev libtomlplusplus-dev libcli11-dev doctest-dev
 #              for file in *.deb; do dpkg -x $file ../libraries; done
 #            and ../libraries is the FOLDER.
 #   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 in the environment change these.
@@ -39,6 +39,7 @@ if [ -n "$folder" ]; then
   libraries=$(find "$folder/usr/lib" -maxdepth 1 -type d -name '*-linux-gnu' | head -n 1)
   libraries=${libraries:-$folder/usr/lib}
   export CMAKE_PREFIX_PATH="$folder/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}"
+  export CPATH="$folder/usr/include/${libraries##*/}${CPATH:+:$CPATH}"  # OpenSSL keeps some headers there
   export LIBRARY_PATH="$libraries:$libraries/openblas-pthread${LIBRARY_PATH:+:$LIBRARY_PATH}"
   export LD_LIBRARY_PATH="$libraries:$libraries/openblas-pthread${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 fi

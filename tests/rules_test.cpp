@@ -100,6 +100,7 @@ Strings include_offences(const Files& files) {
        "only engine/base/parallel.cpp uses oneTBB"},
       {std::regex("^(cblas|f77blas|lapacke?|openblas.*)\\.h$"), std::regex("^engine/matmul/blas\\.cpp$"),
        "only engine/matmul/blas.cpp uses OpenBLAS"},
+      {std::regex("^openssl/"), std::regex("^engine/base/hash\\.cpp$"), "only engine/base/hash.cpp uses OpenSSL"},
       {std::regex("^(nlohmann/|toml\\+\\+/)"), std::regex("^(models|examples|tests)/"), "parsers stay out of the core"},
       {std::regex("^CLI/"), std::regex("^examples/orrery/"), "only the program reads a command line"},
       {std::regex("^doctest/"), std::regex("^tests/"), "only tests use doctest"},

@@ -13,77 +13,108 @@
 namespace orrery {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::string reason(int error) { return std::generic_category().message(error); }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  int number() const { return number_; }
-  int close() {  // 0, or what went wrong: a network disk may report a full disk only now
-    const int result = ::close(number_);
-    number_ = -1;
-    return result == 0 ? 0 : errno;
-  }
+[[noreturn]] void cannot_read(const std::string& path, const std::string& why) {
+  fail("read: cannot read ", path, ": ", why);
+}
+[[noreturn]] void cannot_write(const std::string& path, const std::string& why) {
+  fail("write: cannot write ", path, ": ", why);
+}
 
- private:
-  int number_;
-};
+const char* kind_of(mode_t mode) {
+  return S_ISDIR(mode)    ? "it is a folder"
+         : S_ISFIFO(mode) ? "it is a pipe"
+         : S_ISSOCK(mode) ? "it is a socket"
+                          : "it is a device";
+}
 
 }  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+int Descriptor::close() {
+  const int result = ::close(number_);
+  number_ = -1;
+  return result == 0 ? 0 : errno;
+}
+
+// Without O_NONBLOCK the call itself would wait for somebody to write into a pipe.
+FileReader::FileReader(const std::string& path)
+    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (file_.number() < 0) cannot_read(path, reason(errno));
+  struct stat status = {};
+  if (::fstat(file_.number(), &status) != 0) cannot_read(path, reason(errno));
+  if (!S_ISREG(status.st_mode)) cannot_read(path, text(kind_of(status.st_mode), "; only regular files are read"));
+  size_ = static_cast<uint64_t>(status.st_size);
+}
+
+size_t FileReader::read_up_to(std::span<std::byte> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::read(file_.number(), bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) cannot_read(path_, reason(errno));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+void FileReader::read(std::span<std::byte> bytes) {
+  if (const size_t got = read_up_to(bytes); got < bytes.size())
+    cannot_read(path_, text("it ended after ", got, " of ", bytes.size(), " bytes; something else is changing it"));
+}
 
 void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    check(written >= 0, "write: cannot write ", path_, ": ", reason(errno));
-    check(written > 0, "write: cannot write ", path_, ": the disk takes no more bytes");
+    if (written < 0) cannot_write(path_, reason(errno));
+    if (written == 0) cannot_write(path_, "the disk takes no more bytes");
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
 
+// O_NONBLOCK: a pipe that nobody reads from is refused at once.
+FileAppender::FileAppender(const std::string& path)
+    : path_(path),
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666)) {
+  if (file_.number() < 0) cannot_write(path, reason(errno));
+  struct stat status = {};
+  if (::fstat(file_.number(), &status) != 0) cannot_write(path, reason(errno));
+  if (!S_ISREG(status.st_mode)) cannot_write(path, text(kind_of(status.st_mode), "; only regular files are written"));
+}
+
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& write) {
   const std::string temporary = text(path, ".", ::getpid(), ".partial");
-  const auto fail_with = [&](int error) { fail("write: cannot write ", path, ": ", reason(error)); };
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.number() < 0) fail_with(errno);
+  if (file.number() < 0) cannot_write(path, reason(errno));
   try {
     FileWriter writer(file.number(), path);
     write(writer);
-    if (::fsync(file.number()) != 0) fail_with(errno);
-    if (const int error = file.close()) fail_with(error);
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_with(errno);
+    if (::fsync(file.number()) != 0) cannot_write(path, reason(errno));
+    if (const int error = file.close()) cannot_write(path, reason(error));
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) cannot_write(path, reason(errno));
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
   }
-  sync_folder(std::filesystem::path(path).parent_path().string());
+  sync_folder(fs::path(path).parent_path().string());
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
   write_file_atomically(path, [&](FileWriter& writer) { writer.write(text); });
 }
 
-std::string read_file(const std::string& path) {
-  const auto fail_with = [&](int error) { fail("read: cannot read ", path, ": ", reason(error)); };
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.number() < 0) fail_with(errno);
-  struct stat status = {};
-  if (::fstat(file.number(), &status) != 0) fail_with(errno);
-  std::string bytes;
-  size_t size = 0;
-  for (;;) {  // also files that do not know their size, such as pipes
-    bytes.resize(std::max({size + 1, static_cast<size_t>(status.st_size) + 1, size + size / 2 + 4096}));
-    const ssize_t got = ::read(file.number(), bytes.data() + size, bytes.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_with(errno);
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
-  bytes.resize(size);
+std::string read_file(const std::string& path, uint64_t limit) {
+  FileReader file(path);
+  check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes, more than the ", limit, " that are read");
+  std::string bytes(file.size(), '\0');
+  file.read(std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 
@@ -93,6 +124,38 @@ void sync_folder(const std::string& path) {
   // Some file systems cannot sync a folder and say EINVAL; then nothing better can be done.
   if (::fsync(folder.number()) != 0 && errno != EINVAL)
     fail("write: cannot sync the folder ", path, ": ", reason(errno));
+}
+
+bool file_exists(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) cannot_read(path, reason(errno));
+  return false;
+}
+
+bool folder_exists(const std::string& path) {
+  struct stat status = {};
+  return file_exists(path) && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void make_folders(const std::string& path) {
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  check(!problem, "write: cannot make the folder ", path, ": ", problem.message());
+}
+
+void rename_file(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) fail("write: cannot rename ", from, " to ", to, ": ", reason(errno));
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::error_code problem;
+  std::vector<std::string> all;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem))
+    all.push_back(at->path().string());
+  check(!problem, "read: cannot read the folder ", folder, ": ", problem.message());
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 }  // namespace orrery

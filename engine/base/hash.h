@@ -1,0 +1,14 @@
+// SHA-256, which tells whether a file is the one that was written.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace orrery {
+
+// 64 hexadecimal digits.
+std::string sha256(std::span<const std::byte> bytes);
+std::string sha256_of_file(const std::string& path);  // a regular file, read in pieces; errors as FileReader's
+
+}  // namespace orrery
