@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "engine/base/files.h"
+#include "models/toml.h"
 
 namespace orrery::models {
 namespace {
@@ -29,7 +30,8 @@ class Reader {
       : path_(path), scratch_(scratch), foreign_(foreign) {}
 
   Pairs read() {
-    const std::string text = read_file(path_);
+    const std::string text = read_file(path_, largest_toml);
+    check_toml(text, path_);
     try {
       members(toml::parse(text, path_), "");
     } catch (const toml::parse_error& error) {

@@ -163,6 +163,8 @@ Strings text_offences(const Files& files) {
       {std::regex("\\b(std::exit|std::abort|abort)\\s*\\("), libraries, "libraries do not end a program"},
       {std::regex("\\bstd::(rand|random_device|mt19937)\\b"), libraries,
        "random numbers come from engine/base/random.h"},
+      {std::regex("\\bstd::[io]?fstream\\b"), std::regex("^(engine|nn|models|cuda|examples)/.*\\.(h|cpp|cuh|cu)$"),
+       "engine/base/files.h reads and writes files; a stream says nothing of what failed"},
       {std::regex("^.{121,}$"), std::regex("\\.(h|cpp|cuh|cu|sh)$|CMakeLists"), "120 columns"},
       {std::regex("\t"), libraries, "two spaces, no tabs"}};
   Strings result;
@@ -278,6 +280,7 @@ TEST_CASE("rules: the rules notice what they forbid") {
   CHECK(count(text_offences, "nn/a.cpp", std::string("// TOD") + "O later\n") == 1);
   CHECK(count(text_offences, "tests/a.py", std::string("open('/roo") + "t/x')\n") == 1);
   CHECK(count(text_offences, "nn/a.cpp", "printf(\"x\");\n") == 1);
+  CHECK(count(text_offences, "models/a.cpp", "std::ifstream in(path);\n") == 1);
   CHECK(count(text_offences, "nn/a.cpp", "std::snprintf(text, 8, \"x\");\n") == 0);
   CHECK(count(text_offences, "examples/01_tensors.cpp", "printf(\"x\");\n") == 0);
   CHECK(count(text_offences, "nn/a.cpp", std::string(121, 'x') + "\n") == 1);

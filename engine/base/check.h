@@ -14,10 +14,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The parts, one after the other, as `<<` prints them.
+// The parts, one after the other, as `<<` prints them.  A stream that finds no memory would otherwise leave out the
+// rest and say nothing.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);
   (out << ... << parts);
   return out.str();
 }

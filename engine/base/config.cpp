@@ -9,7 +9,15 @@
 namespace orrery {
 namespace {
 
-constexpr int deepest = 32;  // nested parentheses
+constexpr int deepest = 32;           // nested parentheses
+constexpr size_t longest = 1 << 16;   // characters
+constexpr size_t most_items = 1'000;  // in one pair of parentheses: each is compared with those before it
+
+// In errors: what was meant is seen at its beginning.
+std::string shown(std::string_view text) {
+  constexpr size_t enough = 400;
+  return std::string(text.substr(0, enough)) + (text.size() > enough ? "..." : "");
+}
 
 bool is_word_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -21,6 +29,8 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Spec whole() {
+    check(text_.size() <= longest, "spec: '", shown(text_), "' has ", text_.size(), " characters; at most ", longest,
+          " are read");
     Spec spec = value(0);
     if (at_ < text_.size()) fail_here("the end");
     return spec;
@@ -28,10 +38,11 @@ class Parser {
 
  private:
   Spec value(int depth) {
-    check(depth < deepest, "spec: '", text_, "' has more than ", deepest, " parentheses inside one another");
+    check(depth < deepest, "spec: '", shown(text_), "' has more than ", deepest, " parentheses inside one another");
     Spec spec{word(), {}};
     if (!take('(')) return spec;
     do {
+      check(spec.items.size() < most_items, "spec: '", spec.name, "' has more than ", most_items, " items");
       spec.items.push_back(item(spec, depth));
     } while (take(','));
     if (!take(')')) fail_here("',' or ')'");
@@ -43,12 +54,13 @@ class Parser {
     const size_t start = at_;
     Spec first = value(depth + 1);
     if (!first.items.empty() || !take('=')) {
-      check(owner.items.empty() || owner.items.back().key.empty(), "spec: '", text_, "': '", print(first),
+      check(owner.items.empty() || owner.items.back().key.empty(), "spec: '", shown(text_), "': '", print(first),
             "' at position ", start + 1, " has no name but follows a named one; positional items come first");
       return {"", std::move(first)};
     }
     for (const Spec::Item& other : owner.items)
-      check(other.key != first.name, "spec: '", text_, "': '", first.name, "' is given again at position ", start + 1);
+      check(other.key != first.name, "spec: '", shown(text_), "': '", first.name, "' is given again at position ",
+            start + 1);
     return {std::move(first.name), value(depth + 1)};
   }
 
@@ -72,8 +84,9 @@ class Parser {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
   }
   [[noreturn]] void fail_here(std::string_view expected) const {
-    if (at_ >= text_.size()) fail("spec: '", text_, "' ends where ", expected, " should stand");
-    fail("spec: '", text_, "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected, " should stand");
+    if (at_ >= text_.size()) fail("spec: '", shown(text_), "' ends where ", expected, " should stand");
+    fail("spec: '", shown(text_), "' has '", text_[at_], "' at position ", at_ + 1, " where ", expected,
+         " should stand");
   }
 
   std::string_view text_;
@@ -114,7 +127,7 @@ LearnableNumber read_value(std::string_view what, std::string_view text, const L
   const Spec spec = read_value(what, text, Spec());
   const bool form =
       spec.name == "learned" && spec.items.size() <= 1 && (spec.items.empty() || spec.items[0].key.empty());
-  check(form, what, ": '", text, "' is neither a number nor learned nor learned(a number)");
+  check(form, what, ": '", shown(text), "' is neither a number nor learned nor learned(a number)");
   return {spec.items.empty() ? before.initial : parse_number(what, print(spec.items[0].value)), true};
 }
 
@@ -191,7 +204,7 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
 
 [[noreturn]] void fail_unknown_key(std::span<const Setting> settings, std::string_view owner, std::string_view key) {
   std::vector<std::string> keys = keys_of(settings);
-  const std::string message = text(owner, ": unknown key '", key, "'; ");
+  const std::string message = text(owner, ": unknown key '", shown(key), "'; ");
   const std::string_view group = key.substr(0, key.find('.') + 1);  // losses., if there is such a group
   const auto outside = [&](const std::string& own) { return !own.starts_with(group); };
   if (!std::all_of(keys.begin(), keys.end(), outside)) std::erase_if(keys, outside);
@@ -237,24 +250,24 @@ int64_t parse_whole_number(std::string_view what, std::string_view text) {
   int64_t whole = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
   if (error == std::errc() && end == digits.data() + digits.size()) return whole;
-  check(error != std::errc::result_out_of_range, what, ": ", digits, " is too large");
+  check(error != std::errc::result_out_of_range, what, ": ", shown(digits), " is too large");
   double x = 0;
   constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
-  check(read_double(digits, x) && std::abs(x) <= exact && std::floor(x) == x, what, ": '", digits,
+  check(read_double(digits, x) && std::abs(x) <= exact && std::floor(x) == x, what, ": '", shown(digits),
         "' is not a whole number");
   return static_cast<int64_t>(x);
 }
 
 double parse_number(std::string_view what, std::string_view text) {
   double x = 0;
-  check(read_double(trimmed(text), x), what, ": '", trimmed(text), "' is not a number");
+  check(read_double(trimmed(text), x), what, ": '", shown(trimmed(text)), "' is not a number");
   return x;
 }
 
 bool parse_yes_or_no(std::string_view what, std::string_view text) {
   const std::string_view word = trimmed(text);
   const bool yes = word == "yes" || word == "true";
-  check(yes || word == "no" || word == "false", what, ": '", word, "' is neither yes nor no");
+  check(yes || word == "no" || word == "false", what, ": '", shown(word), "' is neither yes nor no");
   return yes;
 }
 

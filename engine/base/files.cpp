@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t longest_made_up = uint64_t{1} << 24;
+
 std::string reason(int error) { return std::generic_category().message(error); }
 
 [[noreturn]] void cannot_read(const std::string& path, const std::string& why) {
@@ -115,6 +117,12 @@ std::string read_file(const std::string& path, uint64_t limit) {
   check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes, more than the ", limit, " that are read");
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
+  if (!bytes.empty()) return bytes;
+  std::string piece(4096, '\0');  // what the kernel makes up, as below /proc, does not know its size
+  while (const size_t got = file.read_up_to(std::as_writable_bytes(std::span(piece)))) {
+    bytes.append(piece, 0, got);
+    check(bytes.size() <= std::min(limit, longest_made_up), "read: ", path, " has more bytes than are read");
+  }
   return bytes;
 }
 

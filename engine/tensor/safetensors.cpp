@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "engine/base/files.h"
@@ -15,6 +13,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
 
 constexpr uint64_t longest_header = 100'000'000;  // the format's own limit
+
+constexpr size_t longest_list = 64;  // of numbers, which take more room in memory than in the header
 
 struct Entry {
   std::string name, dtype = "";
@@ -105,6 +105,8 @@ class HeaderReader {
             __builtin_add_overflow(number, static_cast<uint64_t>(text_[at_] - '0'), &number))
           damaged(text("the number at byte ", start, " of the header is too large"));
       if (at_ == start) damaged(text("the header has no whole number at byte ", at_));
+      if (all.size() == longest_list)
+        damaged(text("a list of the header has more than ", longest_list, " numbers at byte ", start));
       all.push_back(number);
     } while (take(','));
     expect(']');
@@ -214,23 +216,17 @@ void check_layout(std::vector<Entry>& entries, uint64_t data_bytes, const std::s
         " bytes hold its numbers, its tensors take ", end);
 }
 
-void read_bytes(std::ifstream& file, void* to, uint64_t bytes, const std::string& path) {
-  file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
-  check(file.good(), "safetensors: cannot read ", path, ": it ended or failed after ", file.gcount(), " of ", bytes,
-        " bytes");
-}
-
-Tensor read_tensor(std::ifstream& file, const Entry& entry, const std::string& path) {
+Tensor read_tensor(FileReader& file, const Entry& entry) {
   Shape shape;
   for (const uint64_t size : entry.shape) shape.append(static_cast<int64_t>(size));
   if (entry.dtype != "F16") {
     const Tensor x = Tensor::empty(shape, dtypes.at(entry.dtype), Device::cpu);
-    if (x.bytes() > 0) read_bytes(file, x.mutable_raw(), static_cast<uint64_t>(x.bytes()), path);
+    file.read({static_cast<std::byte*>(x.mutable_raw()), static_cast<size_t>(x.bytes())});
     return x;
   }
   const Tensor x = Tensor::empty(shape, Dtype::f32, Device::cpu);
   std::vector<uint16_t> halves(static_cast<size_t>(x.numel()));
-  if (!halves.empty()) read_bytes(file, halves.data(), halves.size() * 2, path);
+  file.read(std::as_writable_bytes(std::span(halves)));
   std::transform(halves.begin(), halves.end(), x.mutable_data<float>(), half_to_float);
   return x;
 }
@@ -251,14 +247,14 @@ std::string json_string(std::string_view text) {
 }
 
 std::string header_of(std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
-  std::ostringstream out;
-  out << '{';
+  std::string header = "{";
+  const auto add = [&](const auto&... parts) { header += text(parts...); };
   const char* between = "\"__metadata__\":{";
   for (const auto& [key, value] : metadata) {
-    out << between << json_string(key) << ':' << json_string(value);
+    add(between, json_string(key), ':', json_string(value));
     between = ",";
   }
-  if (!metadata.empty()) out << '}';
+  if (!metadata.empty()) add('}');
   between = metadata.empty() ? "" : ",";
   std::set<std::string> names = {"__metadata__"};
   int64_t at = 0;
@@ -267,14 +263,13 @@ std::string header_of(std::span<const NamedTensor> tensors, const std::map<std::
     check(x.defined(), "safetensors: '", each.name, "' is undefined");
     check(names.insert(each.name).second, "safetensors: there are two tensors '", each.name, "'; names must differ");
     const auto dtype = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == x.dtype(); });
-    out << between << json_string(each.name) << ":{\"dtype\":" << json_string(dtype->first) << ",\"shape\":[";
-    for (int axis = 0; axis < x.shape().rank(); ++axis) out << (axis ? "," : "") << x.size(axis);
-    out << "],\"data_offsets\":[" << at << ',' << at + x.bytes() << "]}";
+    add(between, json_string(each.name), ":{\"dtype\":", json_string(dtype->first), ",\"shape\":[");
+    for (int axis = 0; axis < x.shape().rank(); ++axis) add(axis ? "," : "", x.size(axis));
+    add("],\"data_offsets\":[", at, ',', at + x.bytes(), "]}");
     at += x.bytes();
     between = ",";
   }
-  out << '}';
-  std::string header = out.str();
+  add('}');
   header.append((8 - header.size() % 8) % 8, ' ');
   return header;
 }
@@ -296,24 +291,21 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  std::error_code problem;
-  const uint64_t size = std::filesystem::file_size(path, problem);
-  check(!problem, "safetensors: cannot read ", path, ": ", problem.message());
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), "safetensors: cannot read ", path, "; may it be read?");
+  FileReader file(path);
+  const uint64_t size = file.size();
   check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, not even a header");
   uint64_t length = 0;
-  read_bytes(file, &length, 8, path);
+  file.read(std::as_writable_bytes(std::span(&length, 1)));
   check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
         " bytes long");
   check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, the header alone takes ",
         length + 8, "; it was not copied or written whole");
   std::string text(length, '\0');
-  read_bytes(file, text.data(), length, path);
+  file.read(std::as_writable_bytes(std::span(text)));
   Header header = HeaderReader(text, path).read();
   check_layout(header.entries, size - 8 - length, path);
   SafetensorsFile result;
-  for (const Entry& entry : header.entries) result.tensors.push_back({entry.name, read_tensor(file, entry, path)});
+  for (const Entry& entry : header.entries) result.tensors.push_back({entry.name, read_tensor(file, entry)});
   result.metadata = std::move(header.metadata);
   return result;
 }

@@ -27,7 +27,7 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
                        const std::map<std::string, std::string>& metadata = {});
 
 // F32, F64, BF16 and I32; F16 is read as f32.  A file that is cut short, damaged or of other dtypes is an Error that
-// names it and what is wrong.
+// names it and what is wrong.  Takes at most 16 times the file's size of memory, whatever stands in it.
 SafetensorsFile read_safetensors(const std::string& path);
 
 }  // namespace orrery

@@ -164,6 +164,7 @@ void print_axis(std::ostream& out, const std::vector<double>& values, const Shap
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (!x) return out << "undefined tensor";
   std::ostringstream numbers;
+  numbers.exceptions(std::ios::badbit);
   numbers << std::setprecision(5);
   print_axis(numbers, x.to_vector(), x.shape(), 0, 0);
   out << name(x.dtype()) << x.shape();

@@ -1,9 +1,7 @@
 // orrery generate: a trained model continues a text.
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
+#include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
@@ -36,26 +34,21 @@ struct GenerateSettings {
   }
 };
 
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.good() && !std::filesystem::is_directory(path), "generate: cannot read ", path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+constexpr uint64_t longest_prompt = uint64_t{1} << 24;  // bytes
 
 std::string prompt_of(const GenerateSettings& s) {
   if (s.start.empty()) return s.prompt;
   check(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
   const std::string scheme = "FILE:";
-  return s.start.starts_with(scheme) ? read_text(s.start.substr(scheme.size())) : s.start;
+  return s.start.starts_with(scheme) ? read_file(s.start.substr(scheme.size()), longest_prompt) : s.start;
 }
 
 std::string find_checkpoint(const std::string& folder) {
   check(!folder.empty(),
         "generate: no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
         "--checkpoint=runs/latest");
-  check(std::filesystem::is_directory(folder), "generate: there is no folder ", folder,
-        "; orrery train --out=DIR makes one");
-  if (std::filesystem::exists(folder + "/state.json")) return folder;
+  check(folder_exists(folder), "generate: there is no folder ", folder, "; orrery train --out=DIR makes one");
+  if (file_exists(folder + "/state.json")) return folder;
   const std::string latest = models::latest_checkpoint(folder);
   check(!latest.empty(), "generate: ", folder,
         " holds no checkpoint; give the folder of a run or of one of its checkpoints");

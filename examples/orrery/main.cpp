@@ -10,6 +10,7 @@
 #include "engine/base/version.h"
 #include "engine/matmul/matmul.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/outside.h"
 
 namespace orrery::program {
 namespace {
@@ -68,7 +69,9 @@ int run(int count, char** words) {
   app.footer(
       "orrery COMMAND --help lists the arguments of a command.  Every command takes --plugin=FILE.so, which loads "
       "what\n"
-      "orrery try has compiled.");
+      "orrery try has compiled.  A plug-in is code and runs with your rights: load only what you or somebody you "
+      "trust\n"
+      "has compiled.  A checkpoint, a text and a file of settings are data and never run code.");
   try {
     app.parse(std::move(given));
   } catch (const CLI::Success& asked) {  // --help, --version
@@ -93,12 +96,19 @@ int run(int count, char** words) {
 }  // namespace orrery::program
 
 int main(int count, char** words) {
+  using namespace orrery::program;
   try {
-    return orrery::program::run(count, words);
-  } catch (const std::bad_alloc&) {
-    std::cerr << "orrery: out of memory; try a smaller batch, context or model\n";
-  } catch (const std::exception& error) {
-    std::cerr << "orrery: " << error.what() << "\n";
+    CheckedOutput output;
+    int code = 1;
+    try {
+      code = run(count, words);
+    } catch (...) {
+      complain_of_current_exception();
+    }
+    output.finish();
+    return code;
+  } catch (...) {
+    complain_of_current_exception();
   }
   return 1;
 }

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -23,7 +24,11 @@ std::string padded(const std::string& number, size_t width) {
   return std::string(number.size() < width ? width - number.size() : 0, ' ') + number;
 }
 
+// A step may be quicker than the clock: then the rate is infinite.
+int64_t rounded(double x) { return std::llround(std::clamp(std::isnan(x) ? 0 : x, 0.0, 1e18)); }
+
 std::string time_text(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e9)) return "long";  // 30 years
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
   const auto two = [](int64_t x) { return (x < 10 ? "0" : "") + std::to_string(x); };
@@ -39,7 +44,7 @@ std::string step_line(const models::StepReport& r, bool narrow) {
   return (narrow ? "" : "step ") + padded(std::to_string(r.step), steps.size()) + "/" + steps + gap + "loss " +
          fixed(r.loss, 4) + gap + (narrow ? "|g| " : "gradient ") + wide(fixed(r.gradient_norm, 3), 6) + gap + "lr " +
          scientific(r.learning_rate) + gap + wide(fixed(r.milliseconds, 1), 6) + " ms" + gap +
-         wide(grouped(std::llround(r.tokens_per_second)), 7) + (narrow ? " tok/s" : " tokens/s") + gap +
+         wide(grouped(rounded(r.tokens_per_second)), 7) + (narrow ? " tok/s" : " tokens/s") + gap +
          wide(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB" + gap + time_text(r.seconds_left) +
          (narrow ? "" : " left");
 }
@@ -47,13 +52,16 @@ std::string step_line(const models::StepReport& r, bool narrow) {
 int64_t line_interval(int64_t steps) {
   for (int64_t power = 1;; power *= 10)
     for (const int64_t digit : {1, 2, 5})
-      if (steps <= 25 * digit * power) return digit * power;
+      if ((steps - 1) / 25 < digit * power) return digit * power;  // 25 times that may be no int64_t
 }
 
 Progress::Progress() : terminal_(isatty(STDOUT_FILENO) != 0), drawn_(Clock::now()) {}
 
 Progress::~Progress() {
-  if (live_) std::cout << (last_.empty() ? "" : "\r\x1b[K" + last_) << std::endl;
+  try {
+    if (live_) std::cout << (last_.empty() ? "" : "\r\x1b[K" + last_) << std::endl;
+  } catch (const std::exception&) {  // a destructor throws nothing; whoever prints next is told the same
+  }
 }
 
 void Progress::step(const models::StepReport& report) {

@@ -1,12 +1,12 @@
 // orrery train: a model learns a text.
 #include <algorithm>
-#include <csignal>
-#include <filesystem>
 #include <iostream>
 
+#include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/outside.h"
 #include "examples/orrery/profile_table.h"
 #include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
@@ -15,14 +15,6 @@
 
 namespace orrery::program {
 namespace {
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first signal asks the run to end after this step, with a checkpoint; the second one kills.
-void ask_to_stop(int signal) {
-  interrupted = 1;
-  std::signal(signal, SIG_DFL);
-}
 
 // Files first, whatever their place among the arguments; then the keys in the order given.
 models::TrainSettings read_train_settings(const Arguments& arguments) {
@@ -57,15 +49,12 @@ void print_settings(const models::TrainSettings& settings) {
 }
 
 void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> files;
-  for (const char* name : {"settings.toml", "metrics.jsonl"}) files.push_back(fs::path(settings.out) / name);
+  std::vector<std::string> files = {settings.out + "/settings.toml", settings.out + "/metrics.jsonl"};
   if (!checkpoint.empty())
-    for (const auto& entry : fs::directory_iterator(checkpoint)) files.push_back(entry.path());
-  std::sort(files.begin() + 2, files.end());
+    for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
   std::cout << "files:\n";
-  for (const fs::path& file : files)
-    if (fs::exists(file)) std::cout << "  " << file.string() << "\n";
+  for (const std::string& file : files)
+    if (file_exists(file)) std::cout << "  " << file << "\n";
 }
 
 }  // namespace
@@ -87,12 +76,11 @@ int train(const Arguments& arguments) {
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model()))
             << " parameters; text: " << grouped(static_cast<int64_t>(trainer.text().train().size()))
             << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().validation().size()))
-            << " for validation; " << thread_count() << " threads" << std::endl;
-  if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << std::endl;
+            << " for validation; " << thread_count() << " threads\n";
+  if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << "\n";
+  std::cout << std::flush;
 
-  interrupted = 0;
-  std::signal(SIGINT, ask_to_stop);
-  std::signal(SIGTERM, ask_to_stop);
+  const StopSignals signals;
   models::TrainingResult result;
   {
     Progress progress;
@@ -102,13 +90,16 @@ int train(const Arguments& arguments) {
       progress.say(text("step ", step, ": validation loss ", fixed(loss, 4)));
     };
     events.checkpoint = [&](const std::string& path) { progress.say(text("checkpoint: ", path)); };
-    events.stop = [] { return interrupted != 0; };
+    events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
   }
-  if (interrupted)
-    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume\n";
   if (settings.profile) std::cout << profile_table(result.profile);
   print_files(settings, result.checkpoint);
+  if (result.stopped) {
+    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume"
+              << std::endl;
+    return 128 + signals.received();
+  }
   std::cout << "validation loss " << fixed(result.validation_loss, 4) << std::endl;
   return 0;
 }

@@ -56,7 +56,9 @@ Ran run_command(const std::string& command) {
   check(pipe != nullptr, "try: cannot run a compiler: ", command);
   std::string output;
   char part[4096];
-  while (const size_t n = fread(part, 1, sizeof part, pipe)) output.append(part, n);
+  constexpr size_t longest = 1 << 20;  // the first error is what is wanted
+  while (const size_t n = fread(part, 1, sizeof part, pipe))
+    if (output.size() < longest) output.append(part, n);
   return {output, pclose(pipe) == 0};
 }
 
@@ -74,21 +76,22 @@ std::string first_error(const std::string& output) {
 }
 
 std::string compile(const std::string& file, const std::string& folder, const std::string& headers) {
-  check(fs::exists(file), "try: there is no file '", file,
+  check(file_exists(file), "try: there is no file '", file,
         "'; give one that registers something, as in orrery try "
         "examples/03_new_activation.cpp");
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  check(!failed, "try: cannot make the folder '", folder, "': ", failed.message(), "; choose another with --out");
+  const FileReader regular(file);  // a compiler would wait at a pipe
+  make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   const std::string temporary = plugin + ".new";
   const Ran ran =
       run_command(plugin_compiler(plugin_include_folder(headers)) + " -o " + quoted(temporary) + " " + quoted(file));
   if (!ran.well) {
-    fs::remove(temporary, failed);
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
     fail("try: '", file, "' does not compile: ", first_error(ran.output));
   }
-  fs::rename(temporary, plugin);
+  rename_file(temporary, plugin);
+  seal_plugin(plugin);
   return plugin;
 }
 
@@ -159,7 +162,7 @@ std::string data_file(const std::string& given) {
   const fs::path include = plugin_include_folder(), text = "tinyshakespeare.txt";
   for (const fs::path& place :
        {include / "examples" / "data" / text, include.parent_path().parent_path() / "share" / "orrery" / text})
-    if (fs::exists(place)) return place.string();
+    if (file_exists(place.string())) return place.string();
   fail("try: Tiny Shakespeare is not where orrery's sources or its installation keep it; give a text with --data=FILE");
 }
 
@@ -201,8 +204,11 @@ std::string try_out_help() {
   TrySettings settings;
   return "orrery try FILE.cpp: compiles one formula file (activation, attention, normalization, ...) to a plug-in,\n"
          "shows its catalogue row, its gradient check and a plot, and trains small models with it beside gelu,\n"
-         "softmax and layer.  The exit code is 1 if a check fails.  --plugin=FILE.so loads it in every other command;\n"
-         "the same file, put into nn/activations/ (or its family's folder), needs no change.\n" +
+         "softmax and layer.  The exit code is 1 if a check fails.  --plugin=FILE.so loads it in every other command,\n"
+         "if it is the file whose size and SHA-256 stand in FILE.so.sha256.  A plug-in is code and runs with your "
+         "rights.\n"
+         "The same file, put into nn/activations/ (or its family's folder), needs no change to be a part of the "
+         "library.\n" +
          describe(settings_of(settings)) + "\nExample: orrery try examples/03_new_activation.cpp";
 }
 

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <iomanip>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/json.h"
 
 namespace orrery::models {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Character {
   char32_t point;
@@ -46,10 +45,10 @@ std::string utf8(char32_t point) {
 }
 
 std::string describe(char32_t point) {  // 'é' (U+00E9); control characters by number alone
-  std::ostringstream number;
-  number << "U+" << std::hex << std::uppercase << std::setw(4) << std::setfill('0') << static_cast<uint32_t>(point);
+  char number[16];
+  std::snprintf(number, sizeof(number), "U+%04X", static_cast<unsigned>(point));
   const bool control = point < 0x20 || (point >= 0x7F && point < 0xA0);
-  return control ? number.str() : text("'", utf8(point), "' (", number.str(), ")");
+  return control ? number : text("'", utf8(point), "' (", number, ")");
 }
 
 void check_token(int32_t token, int64_t size) {
@@ -148,11 +147,11 @@ Registry<TokenizerEntry>& tokenizers() {
 }
 
 [[maybe_unused]] static const bool registered_tokenizers =
-    (tokenizers().add({"character", "the Unicode characters of the text, in the order of their code points",
-                       character_tokenizer,
-                       [](const std::string& json) {
-                         return character_tokenizer(Json::parse(json).at("characters").get<std::string>());
-                       }}),
+    (tokenizers().add(
+         {"character", "the Unicode characters of the text, in the order of their code points", character_tokenizer,
+          [](const std::string& json) {
+            return character_tokenizer(text_member(parse_json(json, "tokenizer"), "characters", "tokenizer"));
+          }}),
      tokenizers().add({"byte", "the 256 bytes: any text, any language",
                        [](std::string_view) { return byte_tokenizer(); },
                        [](const std::string&) { return byte_tokenizer(); }}),
@@ -169,11 +168,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::stri
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
-  try {
-    return tokenizers().at(Json::parse(json).at("name").get<std::string>()).restore(json);
-  } catch (const nlohmann::json::exception& error) {
-    fail("tokenizer: cannot be restored: ", error.what(), "; is the file from another program?");
-  }
+  return tokenizers().at(text_member(parse_json(json, "tokenizer"), "name", "tokenizer")).restore(json);
 }
 
 }  // namespace orrery::models

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,12 +9,12 @@
 #include "engine/base/files.h"
 #include "engine/base/version.h"
 #include "engine/tensor/safetensors.h"
+#include "models/json.h"
 
 namespace orrery::models {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 const std::map<std::string, std::string> metadata = {{"format", "pt"}};  // the one key that other readers ask for
 
@@ -107,20 +106,16 @@ std::string latest_checkpoint(const std::string& folder) {
 
 CheckpointState read_state(const std::string& checkpoint) {
   const std::string path = (fs::path(checkpoint) / "state.json").string();
-  std::ifstream in(path);
-  check(in.good(), "checkpoint: cannot read ", path, "; give the folder of a run or of one of its checkpoints");
-  try {
-    const Json json = Json::parse(in);
-    CheckpointState state;
-    state.step = json.at("step").get<int64_t>();
-    state.validation_loss = json.at("validation_loss").get<double>();
-    state.tokenizer = json.at("tokenizer").dump();
-    for (const auto& [key, value] : json.at("settings").items())
-      state.settings.emplace_back(key, value.get<std::string>());
-    return state;
-  } catch (const nlohmann::json::exception& error) {
-    fail("checkpoint: ", path, " is damaged: ", error.what(), "; use an earlier checkpoint");
-  }
+  check(file_exists(path), "checkpoint: cannot read ", path, "; give the folder of a run or of one of its checkpoints");
+  const std::string what = "checkpoint: " + path;
+  const Json json = parse_json(read_file(path, largest_json), what);
+  CheckpointState state;
+  state.step = whole_number_member(json, "step", what);
+  state.validation_loss = number_member(json, "validation_loss", what);
+  state.tokenizer = member(json, "tokenizer", what).dump();
+  const Json& settings = member(json, "settings", what);
+  for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_member(settings, key, what));
+  return state;
 }
 
 void load_weights(const std::string& checkpoint, nn::Module& model) {

@@ -9,12 +9,14 @@
 
 namespace orrery::models {
 
-double evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch) {
+std::optional<double> evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch,
+                               const std::function<bool()>& stop) {
   const NoGrad guard;
   const Device device = nn::device_of(model);
   double total = 0;
   int64_t count = 0;
   for (const Batch& window : consecutive_windows(tokens, context, batch)) {
+    if (stop && stop()) return std::nullopt;
     nn::Pass pass;
     const int64_t here = window.targets.numel();
     total += nn::cross_entropy(model(window.inputs.to(device), pass), window.targets.to(device)).item() *

@@ -1,6 +1,8 @@
 // The loss on the validation text.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 
 #include "nn/base/module.h"
@@ -8,7 +10,8 @@
 namespace orrery::models {
 
 // Mean negative log-likelihood in nats of every token but the first, each predicted once, over consecutive windows of
-// `context` tokens.
-double evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch = 16);
+// `context` tokens.  `stop` is asked between them; if it says true there is no result.
+std::optional<double> evaluate(nn::Module& model, std::span<const int32_t> tokens, int64_t context, int64_t batch = 16,
+                               const std::function<bool()>& stop = {});
 
 }  // namespace orrery::models

@@ -1,29 +1,41 @@
 #include "models/training/metrics.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 
 namespace orrery::models {
+namespace {
+
+// The rows of steps up to `step`.  What is no such row is left out: a crash may have cut the last line short.
+std::string rows_until(std::string_view log, int64_t step) {
+  constexpr size_t longest_row = 1 << 16;
+  std::string kept;
+  for (size_t at = 0; at < log.size();) {
+    const size_t end = std::min(log.find('\n', at), log.size());
+    const std::string_view line = log.substr(at, end - at);
+    at = end + 1;
+    if (line.size() > longest_row) continue;
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
+    if (row["step"].get<int64_t>() <= step) kept.append(line).append("\n");
+  }
+  return kept;
+}
+
+}  // namespace
 
 Metrics::Metrics(const std::string& folder, int64_t step) : path_(folder + "/metrics.jsonl") {
-  std::string kept;
-  if (std::ifstream in(path_); in.good())
-    for (std::string line; std::getline(in, line);) {
-      const auto row = nlohmann::json::parse(line, nullptr, false);  // a crash may have cut the last line short
-      if (!row.is_discarded() && row.value("step", step + 1) <= step) kept += line + "\n";
-    }
-  write_file_atomically(path_, kept);
-  out_.open(path_, std::ios::app);
-  check(out_.good(), "metrics: cannot write ", path_);
+  if (file_exists(path_)) write_file_atomically(path_, rows_until(read_file(path_), step));
+  log_ = std::make_unique<FileAppender>(path_);
 }
 
 void Metrics::write(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   nlohmann::ordered_json row = {{"step", step}};
   for (const auto& [name, value] : values) row[name] = value;
-  out_ << row.dump() << std::endl;
-  check(out_.good(), "metrics: cannot write ", path_, "; is the disk full?");
+  log_->write(row.dump() + "\n");
 }
 
 }  // namespace orrery::models

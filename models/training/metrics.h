@@ -1,10 +1,12 @@
 // metrics.jsonl: one JSON object a line, for steps and for validations.
 #pragma once
 
-#include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/base/files.h"
 
 namespace orrery::models {
 
@@ -12,12 +14,12 @@ class Metrics {
  public:
   // Opens `folder`/metrics.jsonl; rows of steps beyond `step` are removed first (they will be computed again).
   Metrics(const std::string& folder, int64_t step);
-  // {"step": 12, "loss": 2.5, ...}; numbers that are whole are written as such.  Flushed at once.
+  // {"step": 12, "loss": 2.5, ...}; numbers that are whole are written as such.  In the file at once.
   void write(int64_t step, const std::vector<std::pair<std::string, double>>& values);
 
  private:
   std::string path_;
-  std::ofstream out_;
+  std::unique_ptr<FileAppender> log_;
 };
 
 }  // namespace orrery::models

@@ -1,7 +1,6 @@
 #include "models/training/trainer.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
@@ -44,6 +43,16 @@ void check_same_model(const TrainSettings& now, const CheckpointState& state) {
     check(old_values[i] == new_values[i], "train: the run in ", now.out, " has ", old_values[i].first, "=",
           old_values[i].second, ", not ", new_values[i].second,
           "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
+}
+
+// The reason, and where what was learned is.
+[[noreturn]] void fail_untold(const std::exception_ptr& reason, int64_t step, const std::string& checkpoint) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const Error& error) {
+    fail(error.what(), "; the run ended after step ", step, " and is saved in ", checkpoint,
+         "; go on with --resume=yes");
+  }
 }
 
 }  // namespace
@@ -176,12 +185,34 @@ void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
       {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
   row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
-  metrics.write(done.step, row);
-  if (!events.step) return;
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
-  events.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
-               memory_use(device_).peak, left});
+  tell([&] {
+    metrics.write(done.step, row);
+    if (events.step)
+      events.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
+                   memory_use(device_).peak, left});
+  });
+}
+
+// A full disk or a dead terminal ends the run, but not before what was learned is saved: run() sees to that.
+void Trainer::tell(const std::function<void()>& somebody) {
+  if (untold_) return;
+  try {
+    somebody();
+  } catch (...) {
+    untold_ = std::current_exception();
+  }
+}
+
+void Trainer::validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop) {
+  const auto loss = evaluate(*model_, text_->validation(), settings_.gpt.context, 16, stop);
+  if (!loss) return;
+  validation_loss_ = *loss;
+  tell([&] {
+    metrics.write(step_, {{"validation_loss", validation_loss_}});
+    if (events.validation) events.validation(step_, validation_loss_);
+  });
 }
 
 std::string Trainer::save() {
@@ -196,9 +227,7 @@ std::string Trainer::save() {
 
 TrainingResult Trainer::run(const TrainingEvents& events) {
   const TrainSettings& s = settings_;
-  std::error_code problem;
-  std::filesystem::create_directories(s.out, problem);
-  check(!problem, "train: cannot make the folder ", s.out, ": ", problem.message());
+  make_folders(s.out);
   write_settings_file(s.out + "/settings.toml", list_settings(s));
   Metrics metrics(s.out, step_);
   TrainingResult result;
@@ -209,29 +238,30 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   const auto report_until = [&](size_t left) {
     while (in_flight_.size() > left) report(metrics, events);
   };
-  const auto validate = [&] {
-    validation_loss_ = evaluate(*model_, text_->validation(), s.gpt.context);
-    metrics.write(step_, {{"validation_loss", validation_loss_}});
-    if (events.validation) events.validation(step_, validation_loss_);
-  };
   if (s.profile) start_profile();
-  bool stopped = false;
-  while (step_ < s.steps && !stopped) {
+  bool ends = false;
+  const auto asked = [&] { return ends = ends || untold_ || (events.stop && events.stop()); };
+  while (step_ < s.steps && !ends) {
     queue_step();
     report_until(ahead);
-    stopped = events.stop && events.stop();
-    const bool last = step_ == s.steps || stopped;
-    const bool validation = last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0);
-    const bool checkpoint = last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
+    asked();
+    const bool last = step_ == s.steps;
+    const bool validation = !ends && (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
+    bool checkpoint = ends || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
     if (validation || checkpoint) report_until(0);
-    if (last && s.profile) result.profile = stop_profile();
-    if (validation) validate();
+    if ((last || ends) && s.profile) result.profile = stop_profile();
+    if (validation) {
+      validate(metrics, events, asked);
+      checkpoint = checkpoint || asked();
+    }
     if (checkpoint) {
       result.checkpoint = save();
-      if (events.checkpoint) events.checkpoint(result.checkpoint);
+      if (events.checkpoint) tell([&] { events.checkpoint(result.checkpoint); });
     }
     if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time
   }
+  if (untold_) fail_untold(untold_, step_, result.checkpoint);
+  result.stopped = ends;
   result.steps_done = step_;
   result.validation_loss = validation_loss_;
   result.seconds = seconds_between(start, Clock::now());

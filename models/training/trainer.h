@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,15 +30,18 @@ struct StepReport {  // after each update
   double seconds_left;
 };
 
-struct TrainingEvents {  // all optional
+// All optional.  One that throws ends the run: what was learned is saved first, then the exception goes on.
+struct TrainingEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, double validation_loss)> validation;
   std::function<void(const std::string& path)> checkpoint;
-  std::function<bool()> stop;  // asked after each step: true ends the run early, with a checkpoint
+  // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
+  std::function<bool()> stop;
 };
 
 struct TrainingResult {
   int64_t steps_done = 0;
+  bool stopped = false;  // because events.stop said so
   double validation_loss = 0;
   std::string checkpoint;  // the last one written
   Profile profile;         // filled if settings.profile
@@ -72,6 +76,8 @@ class Trainer {
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
   // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
   void report(Metrics& metrics, const TrainingEvents& events);
+  void validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop);
+  void tell(const std::function<void()>& somebody);
   std::string save();
 
   TrainSettings settings_;
@@ -95,6 +101,7 @@ class Trainer {
   int64_t first_step_ = 0;      // of this run
   int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
+  std::exception_ptr untold_;  // why the log or an event could not take what it was told
 };
 
 }  // namespace orrery::models

@@ -224,7 +224,7 @@ TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") 
   CHECK(weights(folder / "killed/step_000060") != weights(folder / "whole/step_000060"));
 }
 
-TEST_CASE("train: an interrupt finishes the step, saves and ends cleanly") {
+TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") {
   const Folder folder;
   std::string command = "\"$ORRERY\"";
   for (const std::string& word :
@@ -236,10 +236,10 @@ TEST_CASE("train: an interrupt finishes the step, saves and ends cleanly") {
       "done < " +
       (folder / "pipe") + "; wait $!");
   INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 0);
+  CHECK(outcome.code == 130);
   CHECK(contains(outcome.out, "stopped after step "));
   CHECK(contains(outcome.out, "go on with --resume"));
-  CHECK(last_line(outcome.out).starts_with("validation loss "));
+  CHECK(!contains(outcome.out, "validation loss "));
   size_t checkpoints = 0;
   for (const auto& entry : fs::directory_iterator(folder / "run"))
     checkpoints += fs::exists(entry.path() / "weights.safetensors");

@@ -121,6 +121,7 @@ TEST_CASE("try compiles a formula file, shows it, checks it, plots it and trains
 
   // The same plug-in twice: its name is taken the second time.
   fs::copy_file(plugin, folder / "again.so");
+  fs::copy_file(plugin + ".sha256", folder / "again.so.sha256");
   const Outcome twice = run_orrery({"list", "--plugin=" + plugin, "--plugin=" + (folder / "again.so")});
   CHECK(twice.code == 1);
   CHECK(contains(twice.err, "activation: 'bump' is registered twice"));

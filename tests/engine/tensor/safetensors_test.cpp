@@ -199,9 +199,9 @@ TEST_CASE("no byte of the header, changed or missing, makes reading crash") {
 TEST_CASE("files that cannot be read or written") {
   const Folder folder;
   CHECK(error_of([&] { read_safetensors(folder / "none"); }) ==
-        "safetensors: cannot read " + (folder / "none") + ": No such file or directory");
+        "read: cannot read " + (folder / "none") + ": No such file or directory");
   CHECK(error_of([&] { read_safetensors(folder.path.string()); }) ==
-        "safetensors: cannot read " + folder.path.string() + ": Is a directory");
+        "read: cannot read " + folder.path.string() + ": it is a folder; only regular files are read");
   CHECK(error_of([&] { read_file(folder / "none"); }) ==
         "read: cannot read " + (folder / "none") + ": No such file or directory");
   CHECK(error_of([&] { read_file(folder.path.string()); }) ==

@@ -1,0 +1,197 @@
+#include "examples/orrery/outside.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "engine/base/check.h"
+
+namespace orrery::program {
+namespace {
+
+// All bytes, or the reason why not: 0, or an errno.
+int write_all(int descriptor, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {  // a terminal that another program has set so
+      pollfd ready{descriptor, POLLOUT, 0};
+      if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return errno;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+class Line {  // of a complaint
+ public:
+  void add(std::string_view text) noexcept {
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (size_ + 8 > bytes_.size()) return;
+      if (byte >= 0x20 && byte != 0x7F) {
+        bytes_[size_++] = c;
+        continue;
+      }
+      static constexpr char digits[] = "0123456789abcdef";
+      for (const char part : {'\\', 'x', digits[byte >> 4], digits[byte & 15]}) bytes_[size_++] = part;
+    }
+  }
+  std::string_view end() noexcept {
+    if (size_ + 8 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
+    bytes_[size_++] = '\n';
+    return {bytes_.data(), size_};
+  }
+
+ private:
+  std::array<char, 4000> bytes_;
+  size_t size_ = 0;
+};
+
+template <class... Parts>
+void complain_of(const Parts&... parts) noexcept {
+  Line line;
+  line.add("orrery: ");
+  (line.add(parts), ...);
+  write_all(STDERR_FILENO, line.end());
+}
+
+class Descriptor1 final : public std::streambuf {
+ public:
+  Descriptor1() : terminal_(isatty(STDOUT_FILENO) != 0) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
+
+ private:
+  int_type overflow(int_type c) override {
+    sync();
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    *pptr() = traits_type::to_char_type(c);
+    pbump(1);
+    if (terminal_ && traits_type::to_char_type(c) == '\n') sync();
+    return c;
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const std::streamsize done = std::streambuf::xsputn(text, size);
+    if (terminal_ && std::memchr(text, '\n', static_cast<size_t>(size))) sync();
+    return done;
+  }
+  int sync() override {
+    const std::string_view waiting(pbase(), static_cast<size_t>(pptr() - pbase()));
+    setp(bytes_.data(), bytes_.data() + bytes_.size());  // what cannot be written is not tried again
+    if (const int error = write_all(STDOUT_FILENO, waiting))
+      fail("cannot write to the standard output: ", std::generic_category().message(error));
+    return 0;
+  }
+
+  bool terminal_;
+  std::array<char, 1 << 15> bytes_;
+};
+
+constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t received_signal = 0;
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void ask_to_stop(int signal) {
+  received_signal = signal;
+  for (const int each : stop_signals) handle(each, SIG_DFL);
+}
+
+// What cannot be thrown any further: out of a destructor, a thread, or an object that is made before main begins.
+[[noreturn]] void end_without_catch() {
+  if (!std::current_exception()) std::abort();  // a mistake in the program itself
+  try {
+    throw;
+  } catch (...) {
+    complain_of_current_exception();
+  }
+  ::_exit(1);
+}
+
+// A file that is opened while a standard stream is closed would take its number, and progress would go into it.
+void occupy(int descriptor, int flags) {
+  if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) return;
+  const int opened = ::open("/dev/null", flags);
+  if (opened < 0 || opened == descriptor) return;
+  ::dup2(opened, descriptor);
+  ::close(opened);
+}
+
+void prepare(int, char**, char**) {
+  std::set_terminate(end_without_catch);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
+  occupy(STDIN_FILENO, O_WRONLY);
+  occupy(STDOUT_FILENO, O_RDONLY);  // so that writing to it still fails
+  occupy(STDERR_FILENO, O_RDONLY);
+}
+// Before any constructor of this program and of its libraries: they take memory, and there may be none.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const prepared)(int, char**, char**) = prepare;
+
+}  // namespace
+
+void complain(std::string_view sentence) noexcept { complain_of(sentence); }
+
+void complain_of_current_exception() noexcept {
+  static constexpr std::string_view memory = "out of memory; try a smaller batch, context or model";
+  try {
+    throw;
+  } catch (const Error& error) {
+    complain_of(error.what());
+  } catch (const std::bad_alloc&) {
+    complain_of(memory);
+  } catch (const std::length_error&) {  // of a container that no memory could hold
+    complain_of(memory);
+  } catch (const std::filesystem::filesystem_error& error) {
+    complain_of("cannot use ", error.path1().native(), ": ", std::strerror(error.code().value()));
+  } catch (const std::system_error& error) {
+    complain_of("the system refused: ", std::strerror(error.code().value()));
+  } catch (const std::exception& error) {
+    complain_of("unexpected error: ", error.what());
+  } catch (...) {
+    complain_of("unexpected error of an unknown kind");
+  }
+}
+
+CheckedOutput::CheckedOutput() : to_(std::make_unique<Descriptor1>()), before_(std::cout.rdbuf(to_.get())) {
+  std::cout.exceptions(std::ios::badbit);  // hands on what the buffer throws
+}
+CheckedOutput::~CheckedOutput() {
+  std::cout.exceptions(std::ios::goodbit);
+  std::cout.rdbuf(before_);
+}
+void CheckedOutput::finish() { std::cout.flush(); }
+
+StopSignals::StopSignals() {
+  received_signal = 0;
+  for (const int signal : stop_signals)
+    if (signal != SIGHUP || !is_ignored(signal)) handle(signal, ask_to_stop);
+}
+StopSignals::~StopSignals() {
+  for (const int signal : stop_signals)
+    if (!is_ignored(signal)) handle(signal, SIG_DFL);
+}
+int StopSignals::received() const { return received_signal; }
+
+}  // namespace orrery::program

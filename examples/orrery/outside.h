@@ -1,0 +1,42 @@
+// What the world outside does to the program: its standard streams, signals, and exceptions that nobody caught.
+#pragma once
+
+#include <memory>
+#include <streambuf>
+#include <string_view>
+
+namespace orrery::program {
+
+// One line on the standard error, "orrery: sentence", of at most 4,000 bytes; control characters are shown as \x1b.
+// Takes no memory, so that it can tell that there is none.
+void complain(std::string_view sentence) noexcept;
+
+// Complains about the exception that is being handled.
+void complain_of_current_exception() noexcept;
+
+// std::cout for as long as this object lives: whatever cannot be written is an Error at the place that prints,
+//   cannot write to the standard output: No space left on device
+// A pipe without a reader is such an error too, not the program's end.
+class CheckedOutput {
+ public:
+  CheckedOutput();
+  ~CheckedOutput();
+  CheckedOutput(const CheckedOutput&) = delete;
+  void finish();  // writes what is left
+
+ private:
+  std::unique_ptr<std::streambuf> to_;
+  std::streambuf* before_;
+};
+
+// While it lives, SIGINT, SIGTERM and SIGHUP ask for an end: the first of them is remembered, a second ends the program
+// at once, as each does at any other time.  A SIGHUP that nohup has turned off stays off.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  int received() const;  // its number; 0: none yet
+};
+
+}  // namespace orrery::program

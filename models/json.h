@@ -1,0 +1,27 @@
+// JSON that may come from anywhere.  Limits are checked before the parser runs, so that a text can neither exhaust the
+// stack nor take more than about 60 times its own size of memory; whatever is wrong becomes an Error.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace orrery::models {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t largest_json = uint64_t{16} << 20;  // bytes; for read_file
+
+// Errors begin with `what`, most often the file's path:
+//   run/step_000100/state.json: line 3, column 7: this is no JSON
+//   run/step_000100/state.json: line 1: lists and objects stand in one another more than 64 deep
+Json parse_json(std::string_view text, std::string_view what);
+
+// A member of an object.  Errors: "run/step_000100/state.json: 'step' must be a whole number".
+const Json& member(const Json& object, const std::string& key, std::string_view what);
+std::string text_member(const Json& object, const std::string& key, std::string_view what);
+int64_t whole_number_member(const Json& object, const std::string& key, std::string_view what);
+double number_member(const Json& object, const std::string& key, std::string_view what);
+
+}  // namespace orrery::models

@@ -1,0 +1,333 @@
+// What the world outside does to the program: signals, pipes, full disks, odd files, plug-ins that are not whole.  Each
+// ends right or in a sentence, and saves what was learned.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+namespace {
+
+std::string command_of(const Words& words) {
+  std::string command = "\"$ORRERY\"";
+  for (const std::string& word : words) command += " '" + word + "'";
+  return command;
+}
+Words train_tiny(const Folder& folder, const Words& more = {}) {
+  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more;
+}
+const Words endless = {"--steps=100000000", "--evaluate_every=0", "--checkpoint_every=0"};
+
+// Trains without end, and does `then` in a shell as soon as the first step is told; $pid is the program.
+Outcome after_first_step(const Folder& folder, const Words& words, const std::string& then) {
+  return run_shell("mkfifo " + (folder / "pipe") + "; " + command_of(words) + " > " + (folder / "pipe") +
+                   " & pid=$!; while read -r line; do echo \"$line\"; case $line in 'step '*' 1/100000000 '*) " + then +
+                   ";; esac; done < " + (folder / "pipe") + "; wait $pid");
+}
+
+size_t checkpoints_in(const std::string& run) {
+  size_t found = 0;
+  if (fs::exists(run))
+    for (const auto& entry : fs::directory_iterator(run)) found += fs::exists(entry.path() / "state.json");
+  return found;
+}
+
+// Exit code 1 and one sentence, without delay.
+void check_sentence(const Outcome& outcome, const std::string& sentence) {
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.err.starts_with("orrery: "));
+  CHECK(contains(outcome.err, sentence));
+  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  CHECK(outcome.err.size() <= 4000);
+}
+void check_refused(const Words& words, const std::string& sentence) {
+  CAPTURE(words);
+  const auto start = std::chrono::steady_clock::now();
+  check_sentence(run_shell("timeout -s KILL 20 " + command_of(words)), sentence);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+}  // namespace
+
+TEST_CASE("outside: a signal ends training with a checkpoint, without a validation before it, and with its number") {
+  const std::pair<const char*, int> signals[] = {{"INT", 130}, {"TERM", 143}, {"HUP", 129}};
+  for (const auto& [name, code] : signals) {
+    CAPTURE(name);
+    const Folder folder;
+    const Outcome outcome =
+        after_first_step(folder, train_tiny(folder, endless), std::string("kill -") + name + " $pid");
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == code);
+    CHECK(contains(outcome.out, "stopped after step "));
+    CHECK(contains(outcome.out, "go on with --resume"));
+    CHECK(!contains(outcome.out, "validation loss"));
+    CHECK(!contains(read_file(folder / "run/metrics.jsonl"), "validation_loss"));
+    CHECK(checkpoints_in(folder / "run") == 1);
+  }
+}
+
+TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not kept waiting") {
+  const Folder folder;
+  const Words words = {"train",
+                       "--data=" ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt",
+                       "--out=" + (folder / "run"),
+                       "--layers=4",
+                       "--width=128",
+                       "--context=128",
+                       "--batch=1",
+                       "--validation_fraction=0.99",
+                       "--steps=100000000",
+                       "--evaluate_every=1"};
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = after_first_step(folder, words, "kill -TERM $pid");
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 143);
+  CHECK(checkpoints_in(folder / "run") == 1);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // the validation alone takes longer
+}
+
+TEST_CASE("outside: a second signal ends the program at once, and one that nohup turned off does nothing") {
+  const Folder folder;
+  const Words slow = {"train",
+                      "--data=" ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt",
+                      "--out=" + (folder / "run"),
+                      "--layers=4",
+                      "--width=256",
+                      "--heads=4",
+                      "--context=256",
+                      "--batch=32"};
+  const Outcome twice = after_first_step(folder, slow + endless, "kill -INT $pid; sleep 0.1; kill -TERM $pid");
+  INFO(twice.out, twice.err);
+  CHECK(twice.code == 128 + 15);
+  CHECK(checkpoints_in(folder / "run") == 0);
+
+  const Folder other;
+  const Outcome hung_up = run_shell(
+      "trap '' HUP; mkfifo " + (other / "pipe") + "; " + command_of(train_tiny(other)) + " > " + (other / "pipe") +
+      " & while read -r line; do case $line in step*) kill -HUP $!;; esac; done < " + (other / "pipe") + "; wait $!");
+  INFO(hung_up.err);
+  CHECK(hung_up.code == 0);
+  CHECK(checkpoints_in(other / "run") == 1);
+}
+
+TEST_CASE("outside: a reader of the output that has gone ends the run with a checkpoint and a sentence") {
+  const Folder folder;
+  const Outcome outcome = run_shell("{ " + command_of(train_tiny(folder, endless)) + "; echo $? > " +
+                                    (folder / "code") + "; } | head -n 1");
+  INFO(outcome.err);
+  CHECK(read_file(folder / "code") == "1\n");
+  CHECK(contains(outcome.err,
+                 "orrery: cannot write to the standard output: Broken pipe; the run ended after step 1 and "
+                 "is saved in " +
+                     (folder / "run/step_000001")));
+  CHECK(checkpoints_in(folder / "run") == 1);
+  const Outcome resumed = run_orrery(train_tiny(folder, {"--steps=3", "--resume"}));
+  INFO(resumed.err);
+  CHECK(resumed.code == 0);
+}
+
+TEST_CASE("outside: what stands on a full or closed standard output is not called written") {
+  for (const char* words : {"list", "--help", "--version", "", "train --help", "gradcheck relu", "list relu",
+                            "list --markdown", "bench rows --only dyt --seconds 0.001"})
+    for (const char* where : {"> /dev/full", ">&-"}) {
+      CAPTURE(words);
+      CAPTURE(where);
+      const Outcome outcome = run_shell(std::string("\"$ORRERY\" ") + words + " " + where);
+      check_sentence(outcome,
+                     std::string("cannot write to the standard output: ") +
+                         (where[0] == '>' && where[1] == '&' ? "Bad file descriptor" : "No space left on device"));
+    }
+  // An error's own sentence is not lost with it, and the numbers of closed streams go to no file of the run.
+  check_sentence(run_shell("\"$ORRERY\" list nonsense > /dev/full"), "list: no family or name 'nonsense'");
+  const Folder folder;
+  CHECK(run_shell(command_of(train_tiny(folder)) + " 2>&- <&-").code == 0);
+  CHECK(checkpoints_in(folder / "run") == 1);
+  const Folder closed;
+  check_sentence(run_shell(command_of(train_tiny(closed)) + " >&-"), "cannot write to the standard output");
+  CHECK(run_shell(command_of(train_tiny(closed)) + " >&- 2>&-").code == 1);
+}
+
+TEST_CASE("outside: a limit on the size of files is a sentence; what was learned is saved if it fits") {
+  const Folder folder;
+  const Words long_run = train_tiny(folder, {"--steps=3000", "--evaluate_every=0", "--checkpoint_every=0"});
+  const Outcome log = run_shell("ulimit -f 160; " + command_of(long_run));  // 80 KB: the log has more, the weights less
+  CAPTURE(log.err);
+  CHECK(log.code == 1);
+  CHECK(contains(log.err, "metrics.jsonl: File too large; the run ended after step "));
+  CHECK(checkpoints_in(folder / "run") == 1);
+  const Outcome resumed = run_orrery(long_run + Words{"--resume"});
+  CAPTURE(resumed.err);
+  CHECK(resumed.code == 0);
+
+  const Folder smaller;
+  const Outcome none = run_shell("ulimit -f 16; " + command_of(train_tiny(smaller)));
+  CHECK(none.code == 1);
+  CHECK(contains(none.err, "File too large"));
+  CHECK(checkpoints_in(smaller / "run") == 0);
+}
+
+TEST_CASE("outside: only regular files are read") {
+  const Folder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(run_shell("mkfifo " + pipe).code == 0);
+  REQUIRE(run_orrery(train_tiny(folder)).code == 0);
+  const std::string run = folder / "run", step = run + "/step_000004";
+  const std::pair<std::string, std::string> odd[] = {
+      {pipe, "it is a pipe"}, {"/dev/zero", "it is a device"}, {folder.path(), "it is a folder"}};
+  for (const auto& [path, kind] : odd) {
+    const std::string sentence = path + ": " + kind + "; only regular files are read";
+    check_refused(Words{"train", "--data=" + path, "--out=" + (folder / "other")} + tiny, sentence);
+    check_refused({"train", "--config=" + path}, sentence);
+    check_refused({"generate", "--checkpoint=" + run, "--start=FILE:" + path}, sentence);
+    check_refused({"list", "--plugin=" + path}, sentence);
+    check_refused({"try", path, "--out=" + (folder / "plugins")}, sentence);
+    for (const char* name : {"weights.safetensors", "state.json"}) {
+      const std::string file = step + "/" + name, kept = folder / "kept";
+      fs::rename(file, kept);
+      fs::create_symlink(path, file);
+      check_refused({"generate", "--checkpoint=" + step}, kind);
+      fs::remove(file);
+      fs::rename(kept, file);
+    }
+  }
+}
+
+TEST_CASE("outside: numbers of a file that are far too large are printed whole") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder)).code == 0);
+  const std::string path = folder / "run/step_000004/state.json";
+  std::string state = read_file(path);
+  const size_t begin = state.find("\"validation_loss\": ") + 19;
+  state.replace(begin, state.find_first_of(",\n", begin) - begin, "1e300");
+  std::ofstream(path, std::ios::binary) << state;
+  const Outcome outcome = run_orrery(train_tiny(folder, {"--resume"}));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  const std::string line = last_line(outcome.out),
+                    start = "validation loss 1000000000000000052504760255204420248704468";
+  CHECK(line.starts_with(start));
+  CHECK(line.size() == std::string("validation loss ").size() + 301 + 5);
+  CHECK(line.ends_with(".0000"));
+}
+
+TEST_CASE("outside: texts that are too deep, too long or too many are refused before they are parsed") {
+  const auto repeated = [](const std::string& part, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += part;
+    return all;
+  };
+  const Folder folder;
+  const auto config = [&](const std::string& toml, const std::string& sentence) {
+    check_refused({"train", "--config=" + folder.write("odd.toml", toml)}, sentence);
+  };
+  config("a" + repeated(".a", 40'000) + " = 1\n", "odd.toml:1: a key of more than 16 dots");
+  config("\n[a" + repeated(" . 'a'", 40'000) + "]\n", "odd.toml:2: a key of more than 16 dots");
+  config("steps = " + repeated("[", 100'000), "odd.toml:1: brackets stand in one another more than 16 deep");
+  config("attention = " + repeated("{ name = ", 100'000), "odd.toml:1: brackets stand in one another");
+  std::string items = "[attention]\nname = \"softmax\"\n";
+  for (int i = 0; i < 100'000; ++i) items += "k" + std::to_string(i) + " = 1\n";
+  config(items.substr(0, 1'000'000), "more than 2000 items");
+  config("# " + repeated("x", 2'000'000), "odd.toml:1: ");
+  config("steps = " + repeated("9", 5'000), "odd.toml:1: a word of more than 256 characters");
+  config("steps = \x01", "odd.toml:1: a control character");
+  config("out = \"a\x1b[31mb\"", "odd.toml:1: a control character");
+  config("attention = \"" + repeated("softmax(", 10'000) + "\"", "attention: spec: '");
+  config("attention = \"" + repeated("x", 100'000) + "\"", "has 100000 characters; at most 65536 are read");
+  config("attention = \"softmax(1" + repeated(", 1", 20'000) + ")\"", "spec: 'softmax' has more than 1000 items");
+  check_refused({"train", "--attention=softmax(" + repeated("a(", 20'000)}, "spec: ");
+  check_refused({"train", "--" + repeated("a.", 40'000) + "=1"}, "train: unknown key 'a.a.a.");
+
+  REQUIRE(run_orrery(train_tiny(folder)).code == 0);
+  const std::string path = folder / "run/step_000004/state.json", whole = read_file(path);
+  const auto state = [&](const std::string& tokenizer, const std::string& sentence) {
+    std::string changed = whole;
+    const size_t begin = changed.find("\"tokenizer\": ") + 13, end = changed.find('}', begin) + 1;
+    changed.replace(begin, end - begin, tokenizer);
+    std::ofstream(path, std::ios::binary) << changed;
+    check_refused({"generate", "--checkpoint=" + (folder / "run"), "--tokens=1"}, sentence);
+  };
+  state(repeated("[", 100'000) + repeated("]", 100'000), "lists and objects stand in one another more than 64 deep");
+  state(repeated("{\"a\":", 100'000) + "1" + repeated("}", 100'000), "more than 64 deep");
+  std::string members = "{\"name\": \"byte\"";
+  for (int i = 0; i < 100'000; ++i) members += ", \"" + std::to_string(i) + "\": 1";
+  state(members + "}", "an object has more than 5000 members");
+  state("{\"name\": 1e999}", "a number is too large");
+  state("{\"name\": 7}", "'name' must be text in quotes");
+  state("{\"name\": \"character\"}", "'characters' is missing");
+  state("{\"name\": \"character\", \"characters\": [1]}", "'characters' must be text in quotes");
+  state("[]", "an object {...} should hold 'name'");
+  state("{\"name\": ", ": this is no JSON");
+  std::ofstream(path, std::ios::binary) << std::string(17 << 20, ' ');
+  check_refused({"generate", "--checkpoint=" + (folder / "run")}, " bytes, more than the 16777216 that are read");
+}
+
+TEST_CASE("outside: what the file system refuses is told with the path") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), long_name(300, 'x');
+  const Words train = Words{"train", "--data=" + text} + tiny;
+  check_refused(train + Words{"--out=" + text + "/run"}, text + "/run");
+  check_refused(train + Words{"--out=" + (folder / long_name)}, long_name + ": File name too long");
+  check_refused({"generate", "--checkpoint=" + (folder / long_name)}, long_name + ": File name too long");
+  check_refused({"list", "--plugin=" + (folder / long_name)}, long_name + ": File name too long");
+  check_refused({"try", folder / long_name}, long_name + ": File name too long");
+  check_refused({"try", text, "--out=" + text + "/p"}, "cannot make the folder " + text + "/p");
+  // A name that would drive a terminal is shown, not sent.
+  check_refused({"list", "a\x1b[2Jb\nc"}, "list: no family or name 'a\\x1b[2Jb\\x0ac'");
+}
+
+TEST_CASE("outside: too little address space ends in a sentence, also before main begins") {
+  const Folder folder;
+  const std::string command = command_of(train_tiny(folder));
+  for (int megabytes = 20; megabytes <= 400; megabytes += 20) {
+    CAPTURE(megabytes);
+    const Outcome outcome = run_shell("ulimit -v " + std::to_string(megabytes * 1024) + "; " + command);
+    CAPTURE(outcome.err);
+    CHECK((outcome.code == 0 || outcome.code == 1 || outcome.code == 127));  // 127: the loader finds no room
+    if (outcome.code != 0) CHECK(outcome.err.size() > 10);
+    fs::remove_all(folder / "run");
+  }
+}
+
+TEST_CASE("outside: a plug-in that is not the file that was made is refused before it is loaded") {
+  const Folder folder;
+  const Outcome tried =
+      run_orrery({"try", ORRERY_SOURCE_DIR "/examples/03_new_activation.cpp", "--out=" + (folder / "p"), "--steps=0"});
+  INFO(tried.out, tried.err);
+  REQUIRE(tried.code == 0);
+  const std::string plugin = folder / "p/03_new_activation.so", seal = plugin + ".sha256", bytes = read_file(plugin);
+  CHECK(read_file(seal).starts_with("# " + std::to_string(bytes.size()) + " bytes\n"));
+  CHECK(run_shell("cd " + (folder / "p") + " && sha256sum -c 03_new_activation.so.sha256").code == 0);
+  CHECK(run_orrery({"list", "--plugin=" + plugin}).code == 0);
+
+  const auto refused = [&](const std::string& changed) {
+    std::ofstream(plugin, std::ios::binary) << changed;
+    const Outcome outcome = run_orrery({"list", "--plugin=" + plugin});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err.starts_with("orrery: plugin: '" + plugin + "' is not "));
+    CHECK(outcome.out.empty());
+  };
+  for (size_t size = 0; size < bytes.size(); size += bytes.size() / 12) refused(bytes.substr(0, size));
+  refused(bytes.substr(0, bytes.size() - 1));
+  refused(bytes + "x");
+  for (size_t at = 100; at < bytes.size(); at += bytes.size() / 12) {
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    refused(changed);
+  }
+  std::ofstream(plugin, std::ios::binary) << bytes;
+  fs::remove(seal);
+  check_refused({"list", "--plugin=" + plugin}, "has no " + seal + " beside it");
+  folder.write("p/03_new_activation.so.sha256", "");
+  check_refused({"list", "--plugin=" + plugin}, "size or SHA-256 differ from " + seal);
+
+  CHECK(contains(run_orrery({"--help"}).out, "A plug-in is code and runs with your rights"));
+  CHECK(contains(run_orrery({"--help"}).out, "never run code"));
+}

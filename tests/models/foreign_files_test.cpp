@@ -1,0 +1,166 @@
+// Files from others: what reading one may cost, and that odd ones are refused before a parser sees them.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/tensor/safetensors.h"
+#include "models/data/text.h"
+#include "models/json.h"
+#include "models/settings_file.h"
+#include "models/toml.h"
+#include "models/training/settings.h"
+
+namespace orrery::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+class File {
+ public:
+  explicit File(const std::string& bytes)
+      : path_((fs::temp_directory_path() / text("orrery_foreign_", ::getpid())).string()) {
+    write_file_atomically(path_, bytes);
+  }
+  ~File() { fs::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The most bytes that a process of its own holds while it works; an Error counts as work.
+int64_t memory_of(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      work();
+    } catch (const Error&) {
+    }
+    ::_exit(0);
+  }
+  rusage use = {};
+  int status = 0;
+  REQUIRE(::wait4(child, &status, 0, &use) == child);
+  CHECK(status == 0);
+  return use.ru_maxrss * 1024;
+}
+// For one byte of the file.
+double memory_of_reading(const std::string& bytes, const std::function<void(const std::string& path)>& read) {
+  const File file(bytes);
+  const int64_t without = memory_of([] {});
+  return static_cast<double>(memory_of([&] { read(file.path()); }) - without) / static_cast<double>(bytes.size());
+}
+
+std::string repeated(const std::string& part, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += part;
+  return all;
+}
+
+std::string safetensors(std::string header, size_t data) {
+  header.append((8 - header.size() % 8) % 8, ' ');
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(data, '\0');
+}
+
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+std::string toml_error(const std::string& toml) {
+  return error_of([&] { check_toml(toml, "f"); });
+}
+std::string json_error(const std::string& json) {
+  return error_of([&] { parse_json(json, "f"); });
+}
+
+}  // namespace
+
+TEST_CASE("foreign files: a safetensors file takes at most 16 times its size of memory") {
+  const auto read = [](const std::string& path) { read_safetensors(path); };
+  std::string header = "{";
+  constexpr size_t tensors = 100'000;
+  for (size_t i = 0; i < tensors; ++i)
+    header += text(i ? "," : "", "\"", i, "\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[", 2 * i, ",",
+                   2 * i + 2, "]}");
+  CHECK(memory_of_reading(safetensors(header + "}", 2 * tensors), read) < 16);
+  std::string empty = "{";
+  for (size_t i = 0; i < tensors; ++i)
+    empty += text(i ? "," : "", "\"", i, "\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[0,0]}");
+  CHECK(memory_of_reading(safetensors(empty + "}", 0), read) < 16);
+  CHECK(memory_of_reading(safetensors("{\"a\":{\"shape\":[1" + repeated(",1", 3'000'000), 0), read) < 16);
+  CHECK(memory_of_reading(safetensors("{\"" + repeated("\\n", 3'000'000), 0), read) < 16);
+  std::string metadata = "{\"__metadata__\":{";
+  for (size_t i = 0; i < tensors; ++i) metadata += text(i ? "," : "", "\"", i, "\":\"\"");
+  CHECK(memory_of_reading(safetensors(metadata + "}}", 0), read) < 16);
+}
+
+TEST_CASE("foreign files: JSON takes at most 64 times its size of memory, TOML 256, a text 8") {
+  const auto json = [](const std::string& path) { parse_json(read_file(path, largest_json), path); };
+  CHECK(memory_of_reading("[" + repeated("[],", 900'000) + "[]]", json) < 64);
+  CHECK(memory_of_reading("[" + repeated("{\"\":{}},", 900'000) + "1]", json) < 64);
+  CHECK(memory_of_reading("[" + repeated("1,", 999'000) + "1]", json) < 64);
+  const auto toml = [](const std::string& path) {
+    TrainSettings known;
+    read_settings_file(path, settings_of(known));
+  };
+  std::string settings;
+  for (int i = 0; i < 1'900; ++i) settings += text("a", i, "={}\n") + repeated(" ", 90) + "\n";
+  CHECK(memory_of_reading(settings + repeated("\n", 800'000), toml) < 256);
+  const auto words = [](const std::string& path) { Text(path, *make_tokenizer("character", path)); };
+  CHECK(memory_of_reading(repeated("some text\n", 1'000'000), words) < 8);
+}
+
+TEST_CASE("foreign files: what TOML's parser takes for granted is checked before it runs") {
+  CHECK(toml_error("[ = 1]") == "f:1: a table without a name");
+  CHECK(toml_error("a = 1\n  [[ ]]") == "f:2: a table without a name");
+  for (const char* missing : {"a = \nb = 1", "a =", "a = ,", "a = # 1", "a = { b = }", "a = [1,,2]", "a = [,]"})
+    CHECK_MESSAGE(toml_error(missing) == "f:1: a value is missing", missing);
+  for (const char* odd : {"a = 1979-05-27TT07:32:00", "a = 07:32", "a = 0x", "a = 1__0", "a = 1_", "a = .5", "a = 5.",
+                          "a = 1e", "a = truely", "a = 01", "a = [1, -]"})
+    CHECK_MESSAGE(toml_error(odd) == "f:1: a value must be a number, true, false or text in quotes", odd);
+  CHECK(toml_error("a = 'b\n'") == "f:1: text in quotes does not end");
+  CHECK(toml_error("a = \"\"\"b\\\n c\"\"\"") == "f:1: a backslash that begins no escape");
+  CHECK(toml_error("a = 1\rb = 2") == "f:1: a control character");
+  CHECK(toml_error("a = 1 ; b") == "f:1: a character that stands outside of quotes and belongs to no TOML");
+  CHECK(toml_error("a = [1, }") == "f:1: a bracket that was not opened");
+  CHECK(toml_error("a = 1 }") == "f:1: a bracket that was not opened");
+  for (const char* right :
+       {"",
+        "\xEF\xBB\xBF"
+        "a = 1\r\n",
+        "a.b.c = -1_000.5e+3 # [\n[t.'u.v']\nx = [ 1, 2,\n 3, ]\n[[s]]\n", "a = { b = \"}\", c = [], d = {} }",
+        "a = \"\"\"one\n\"two\" \\\"\"\"\"", "a = '''it's'''\nb = inf\nc = -nan",
+        "a = [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3]"})
+    CHECK_MESSAGE(toml_error(right) == "no error", right);
+}
+
+TEST_CASE("foreign files: wrong JSON is told with its line and column, a wrong member with its key") {
+  CHECK(json_error("{\"a\": 1,\n \"b\" 2}") == "f: line 2, column 6: this is no JSON");
+  CHECK(json_error("") == "f: line 1, column 1: the JSON ends too early");
+  CHECK(json_error("\xff") == "f: line 1, column 1: this is no JSON");
+  CHECK(json_error("[1e999]") == "f: a number is too large");
+  CHECK(json_error(repeated("[", 64) + repeated("]", 64)) == "no error");
+  CHECK(json_error("\n" + repeated("[", 65)) == "f: line 2: lists and objects stand in one another more than 64 deep");
+  CHECK(json_error("[\"" + repeated("[", 1000) + "\\\"" + repeated("{", 1000) + "\"]") == "no error");
+  const Json json = parse_json("{\"a\": 1, \"b\": \"x\", \"c\": 1.5, \"d\": 18446744073709551615}", "f");
+  CHECK(whole_number_member(json, "a", "f") == 1);
+  CHECK(number_member(json, "a", "f") == 1);
+  CHECK(text_member(json, "b", "f") == "x");
+  for (const char* key : {"b", "c", "d"})
+    CHECK(error_of([&] { whole_number_member(json, key, "f"); }) ==
+          text("f: '", key, "' must be a whole number below 2^63"));
+  CHECK(error_of([&] { number_member(json, "e", "f"); }) == "f: 'e' is missing");
+}
+
+}  // namespace orrery::models
