@@ -21,23 +21,24 @@ void check_limits(std::string_view text, std::string_view what) {
   check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
         " that are read");
   std::array<size_t, deepest + 1> members = {};  // of what is open, from the outside
-  size_t depth = 0, values = 1;
-  for (size_t at = 0; at < text.size(); ++at) {
+  size_t depth = 0, values = 1, at = 0;
+  const auto limit = [&](bool kept, const auto&... parts) {  // the line is counted only where it is told
+    if (!kept) fail(what, ": line ", line_of(text, at), ": ", parts...);
+  };
+  for (; at < text.size(); ++at) {
     const char c = text[at];
     if (c == '"') {
       for (++at; at < text.size() && text[at] != '"'; ++at)
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
-      check(depth < deepest, what, ": line ", line_of(text, at), ": lists and objects stand in one another more than ",
-            deepest, " deep");
+      limit(depth < deepest, "lists and objects stand in one another more than ", deepest, " deep");
       members[++depth] = 0;
     } else if ((c == '}' || c == ']') && depth > 0) {
       --depth;
     } else if (c == ':') {
-      check(++members[depth] <= most_members, what, ": line ", line_of(text, at), ": an object has more than ",
-            most_members, " members");
+      limit(++members[depth] <= most_members, "an object has more than ", most_members, " members");
     } else if (c == ',') {
-      check(++values <= most_values, what, ": line ", line_of(text, at), ": more than ", most_values, " values");
+      limit(++values <= most_values, "more than ", most_values, " values");
     }
   }
 }

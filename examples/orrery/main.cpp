@@ -99,14 +99,14 @@ int main(int count, char** words) {
   using namespace orrery::program;
   try {
     CheckedOutput output;
-    int code = 1;
     try {
-      code = run(count, words);
+      const int code = run(count, words);
+      output.finish();
+      return code;
     } catch (...) {
-      complain_of_current_exception();
+      output.finish_after_error();
+      throw;
     }
-    output.finish();
-    return code;
   } catch (...) {
     complain_of_current_exception();
   }

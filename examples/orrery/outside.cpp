@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -70,9 +71,16 @@ void complain_of(const Parts&... parts) noexcept {
   write_all(STDERR_FILENO, line.end());
 }
 
-class Descriptor1 final : public std::streambuf {
+[[noreturn]] void cannot_print(int error) {
+  fail("cannot write to the standard output: ", std::generic_category().message(error));
+}
+
+}  // namespace
+
+class CheckedOutput::Buffer final : public std::streambuf {
  public:
-  Descriptor1() : terminal_(isatty(STDOUT_FILENO) != 0) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
+  Buffer() : terminal_(isatty(STDOUT_FILENO) != 0) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
+  int error() const { return error_; }  // 0: none so far
 
  private:
   int_type overflow(int_type c) override {
@@ -91,14 +99,16 @@ class Descriptor1 final : public std::streambuf {
   int sync() override {
     const std::string_view waiting(pbase(), static_cast<size_t>(pptr() - pbase()));
     setp(bytes_.data(), bytes_.data() + bytes_.size());  // what cannot be written is not tried again
-    if (const int error = write_all(STDOUT_FILENO, waiting))
-      fail("cannot write to the standard output: ", std::generic_category().message(error));
+    if (const int error = write_all(STDOUT_FILENO, waiting)) error_ = error, cannot_print(error);
     return 0;
   }
 
   bool terminal_;
+  int error_ = 0;
   std::array<char, 1 << 15> bytes_;
 };
+
+namespace {
 
 constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t received_signal = 0;
@@ -116,7 +126,8 @@ bool is_ignored(int signal) {
 
 void ask_to_stop(int signal) {
   received_signal = signal;
-  for (const int each : stop_signals) handle(each, SIG_DFL);
+  for (const int each : stop_signals)
+    if (!is_ignored(each)) handle(each, SIG_DFL);
 }
 
 // What cannot be thrown any further: out of a destructor, a thread, or an object that is made before main begins.
@@ -140,6 +151,10 @@ void occupy(int descriptor, int flags) {
 }
 
 void prepare(int, char**, char**) {
+  // OpenBLAS is used with one thread (engine/matmul/blas.cpp) but would start others while it is loaded, and end the
+  // program by a signal, or wait for ever, if the system refused them.
+  static char one_thread[] = "OPENBLAS_NUM_THREADS=1";
+  ::putenv(one_thread);
   std::set_terminate(end_without_catch);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
@@ -163,25 +178,36 @@ void complain_of_current_exception() noexcept {
     complain_of(memory);
   } catch (const std::length_error&) {  // of a container that no memory could hold
     complain_of(memory);
+  } catch (const std::ios::failure&) {  // printed again after an error
+    complain_of("cannot write to the standard output");
   } catch (const std::filesystem::filesystem_error& error) {
     complain_of("cannot use ", error.path1().native(), ": ", std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
     complain_of("the system refused: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {
-    complain_of("unexpected error: ", error.what());
+    complain_of("a library refused: ", error.what());
   } catch (...) {
-    complain_of("unexpected error of an unknown kind");
+    complain_of("a library refused, and did not say why");
   }
 }
 
-CheckedOutput::CheckedOutput() : to_(std::make_unique<Descriptor1>()), before_(std::cout.rdbuf(to_.get())) {
+CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {
   std::cout.exceptions(std::ios::badbit);  // hands on what the buffer throws
 }
 CheckedOutput::~CheckedOutput() {
   std::cout.exceptions(std::ios::goodbit);
   std::cout.rdbuf(before_);
 }
-void CheckedOutput::finish() { std::cout.flush(); }
+void CheckedOutput::finish() {
+  if (to_->error() != 0) cannot_print(to_->error());
+  std::cout.flush();
+}
+void CheckedOutput::finish_after_error() noexcept {
+  try {
+    if (std::cout.good()) std::cout.flush();
+  } catch (const std::exception&) {  // the first error is the one that is told
+  }
+}
 
 StopSignals::StopSignals() {
   received_signal = 0;

@@ -22,10 +22,12 @@ class CheckedOutput {
   CheckedOutput();
   ~CheckedOutput();
   CheckedOutput(const CheckedOutput&) = delete;
-  void finish();  // writes what is left
+  void finish();                       // writes what is left; an Error if anything could not be written
+  void finish_after_error() noexcept;  // writes what is left if that is possible
 
  private:
-  std::unique_ptr<std::streambuf> to_;
+  class Buffer;
+  std::unique_ptr<Buffer> to_;
   std::streambuf* before_;
 };
 

@@ -188,6 +188,8 @@ TEST_CASE("outside: only regular files are read") {
     check_refused({"generate", "--checkpoint=" + run, "--start=FILE:" + path}, sentence);
     check_refused({"list", "--plugin=" + path}, sentence);
     check_refused({"try", path, "--out=" + (folder / "plugins")}, sentence);
+    check_refused({"try", folder.write("large.cpp", std::string(2'000'000, ' '))},
+                  "more than the 1048576 that are read");
     for (const char* name : {"weights.safetensors", "state.json"}) {
       const std::string file = step + "/" + name, kept = folder / "kept";
       fs::rename(file, kept);
@@ -297,13 +299,15 @@ TEST_CASE("outside: too little address space ends in a sentence, also before mai
 
 TEST_CASE("outside: a plug-in that is not the file that was made is refused before it is loaded") {
   const Folder folder;
-  const Outcome tried =
-      run_orrery({"try", ORRERY_SOURCE_DIR "/examples/03_new_activation.cpp", "--out=" + (folder / "p"), "--steps=0"});
+  // A comment of any length is read as any other.
+  const std::string formula =
+      "/*" + std::string(500'000, 'x') + "*/\n" + read_file(ORRERY_SOURCE_DIR "/examples/03_new_activation.cpp");
+  const Outcome tried = run_orrery({"try", folder.write("smelu.cpp", formula), "--out=" + (folder / "p"), "--steps=0"});
   INFO(tried.out, tried.err);
   REQUIRE(tried.code == 0);
-  const std::string plugin = folder / "p/03_new_activation.so", seal = plugin + ".sha256", bytes = read_file(plugin);
+  const std::string plugin = folder / "p/smelu.so", seal = plugin + ".sha256", bytes = read_file(plugin);
   CHECK(read_file(seal).starts_with("# " + std::to_string(bytes.size()) + " bytes\n"));
-  CHECK(run_shell("cd " + (folder / "p") + " && sha256sum -c 03_new_activation.so.sha256").code == 0);
+  CHECK(run_shell("cd " + (folder / "p") + " && sha256sum -c smelu.so.sha256").code == 0);
   CHECK(run_orrery({"list", "--plugin=" + plugin}).code == 0);
 
   const auto refused = [&](const std::string& changed) {
@@ -325,7 +329,7 @@ TEST_CASE("outside: a plug-in that is not the file that was made is refused befo
   std::ofstream(plugin, std::ios::binary) << bytes;
   fs::remove(seal);
   check_refused({"list", "--plugin=" + plugin}, "has no " + seal + " beside it");
-  folder.write("p/03_new_activation.so.sha256", "");
+  folder.write("p/smelu.so.sha256", "");
   check_refused({"list", "--plugin=" + plugin}, "size or SHA-256 differ from " + seal);
 
   CHECK(contains(run_orrery({"--help"}).out, "A plug-in is code and runs with your rights"));
