@@ -87,6 +87,7 @@ class Scan {
       case '}':
         return close(c);
       default:
+        control(c);
         refuse("a character that stands outside of quotes and belongs to no TOML");
     }
   }

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -71,6 +72,8 @@ void complain_of(const Parts&... parts) noexcept {
   write_all(STDERR_FILENO, line.end());
 }
 
+int output_error = 0;  // why something could not be printed; 0: all was
+
 [[noreturn]] void cannot_print(int error) {
   fail("cannot write to the standard output: ", std::generic_category().message(error));
 }
@@ -80,7 +83,6 @@ void complain_of(const Parts&... parts) noexcept {
 class CheckedOutput::Buffer final : public std::streambuf {
  public:
   Buffer() : terminal_(isatty(STDOUT_FILENO) != 0) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
-  int error() const { return error_; }  // 0: none so far
 
  private:
   int_type overflow(int_type c) override {
@@ -99,12 +101,11 @@ class CheckedOutput::Buffer final : public std::streambuf {
   int sync() override {
     const std::string_view waiting(pbase(), static_cast<size_t>(pptr() - pbase()));
     setp(bytes_.data(), bytes_.data() + bytes_.size());  // what cannot be written is not tried again
-    if (const int error = write_all(STDOUT_FILENO, waiting)) error_ = error, cannot_print(error);
+    if (const int error = write_all(STDOUT_FILENO, waiting)) output_error = error, cannot_print(error);
     return 0;
   }
 
   bool terminal_;
-  int error_ = 0;
   std::array<char, 1 << 15> bytes_;
 };
 
@@ -150,11 +151,28 @@ void occupy(int descriptor, int flags) {
   ::close(opened);
 }
 
-void prepare(int, char**, char**) {
-  // OpenBLAS is used with one thread (engine/matmul/blas.cpp) but would start others while it is loaded, and end the
-  // program by a signal, or wait for ever, if the system refused them.
-  static char one_thread[] = "OPENBLAS_NUM_THREADS=1";
-  ::putenv(one_thread);
+// OpenBLAS is used with one thread (engine/matmul/blas.cpp) but starts others while it is loaded; if the system refuses
+// them it ends the program by a signal or waits for ever.  Only the environment that the program begins with says
+// otherwise, so it begins again.  Where that cannot be, it goes on as it is.
+void with_one_blas_thread(char** words, char** environment) {
+  static constexpr std::string_view name = "OPENBLAS_NUM_THREADS=";
+  static char one[] = "OPENBLAS_NUM_THREADS=1";
+  static std::array<char, 4096> path;
+  static std::array<char*, 4096> extended;
+  size_t count = 0;
+  for (; environment[count]; ++count)
+    if (count + 2 >= extended.size() || std::string_view(environment[count]).starts_with(name)) return;
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0) return;
+  const std::string_view file(path.data(), static_cast<size_t>(length));
+  if (file.substr(file.rfind('/') + 1).starts_with("ld-")) return;  // the loader was called by its own name
+  std::copy_n(environment, count, extended.begin());
+  extended[count] = one;
+  ::execve(path.data(), words, extended.data());
+}
+
+void prepare(int, char** words, char** environment) {
+  with_one_blas_thread(words, environment);
   std::set_terminate(end_without_catch);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
@@ -179,12 +197,14 @@ void complain_of_current_exception() noexcept {
   } catch (const std::length_error&) {  // of a container that no memory could hold
     complain_of(memory);
   } catch (const std::ios::failure&) {  // printed again after an error
-    complain_of("cannot write to the standard output");
+    complain_of("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {
     complain_of("cannot use ", error.path1().native(), ": ", std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
     complain_of("the system refused: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {
+    if (std::strstr(error.what(), "pthread_create"))  // oneTBB's words
+      return complain_of("the system starts no further thread; its limits on processes or on memory are too narrow");
     complain_of("a library refused: ", error.what());
   } catch (...) {
     complain_of("a library refused, and did not say why");
@@ -199,7 +219,7 @@ CheckedOutput::~CheckedOutput() {
   std::cout.rdbuf(before_);
 }
 void CheckedOutput::finish() {
-  if (to_->error() != 0) cannot_print(to_->error());
+  if (output_error != 0) cannot_print(output_error);
   std::cout.flush();
 }
 void CheckedOutput::finish_after_error() noexcept {

@@ -82,15 +82,14 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
                        "--width=128",
                        "--context=128",
                        "--batch=1",
-                       "--validation_fraction=0.99",
+                       "--validation_fraction=0.9",
                        "--steps=100000000",
                        "--evaluate_every=1"};
-  const auto start = std::chrono::steady_clock::now();
   const Outcome outcome = after_first_step(folder, words, "kill -TERM $pid");
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 143);
   CHECK(checkpoints_in(folder / "run") == 1);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // the validation alone takes longer
+  CHECK(!contains(read_file(folder / "run/metrics.jsonl"), "validation_loss"));  // it takes many seconds
 }
 
 TEST_CASE("outside: a second signal ends the program at once, and one that nohup turned off does nothing") {
@@ -236,8 +235,8 @@ TEST_CASE("outside: texts that are too deep, too long or too many are refused be
   std::string items = "[attention]\nname = \"softmax\"\n";
   for (int i = 0; i < 100'000; ++i) items += "k" + std::to_string(i) + " = 1\n";
   config(items.substr(0, 1'000'000), "more than 2000 items");
-  config("# " + repeated("x", 2'000'000), "odd.toml:1: ");
-  config("steps = " + repeated("9", 5'000), "odd.toml:1: a word of more than 256 characters");
+  config("# " + repeated("x", 2'000'000), "odd.toml has 2000002 bytes, more than the 1048576 that are read");
+  config("steps = " + repeated("9", 5'000), "odd.toml:1: a value of more than 100 characters");
   config("steps = \x01", "odd.toml:1: a control character");
   config("out = \"a\x1b[31mb\"", "odd.toml:1: a control character");
   config("attention = \"" + repeated("softmax(", 10'000) + "\"", "attention: spec: '");
@@ -289,7 +288,8 @@ TEST_CASE("outside: too little address space ends in a sentence, also before mai
   const std::string command = command_of(train_tiny(folder));
   for (int megabytes = 20; megabytes <= 400; megabytes += 20) {
     CAPTURE(megabytes);
-    const Outcome outcome = run_shell("ulimit -v " + std::to_string(megabytes * 1024) + "; " + command);
+    const Outcome outcome =
+        run_shell("ulimit -v " + std::to_string(megabytes * 1024) + "; timeout -s KILL 20 " + command);
     CAPTURE(outcome.err);
     CHECK((outcome.code == 0 || outcome.code == 1 || outcome.code == 127));  // 127: the loader finds no room
     if (outcome.code != 0) CHECK(outcome.err.size() > 10);
