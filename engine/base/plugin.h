@@ -18,12 +18,12 @@ std::string plugin_compiler(const std::string& include);
 // which this library was built, else that of the installation.  An Error if they are not there.
 std::string plugin_include_folder(const std::string& given = "");
 
-// Writes size and SHA-256 of a plug-in that was just compiled beside it, as FILE.so.sha256, in the form that sha256sum -c
-// reads.  load_plugin wants it.
+// Writes size and SHA-256 of a plug-in that was just compiled beside it, as FILE.so.sha256, in the form that
+// sha256sum -c reads.  load_plugin wants it.
 void seal_plugin(const std::string& path);
 
-// Registers what the plug-in defines.  Errors, in sentences: no such file, no plug-in, one for another version, one that
-// is not the file that was sealed, a name that is taken, a symbol that is missing.  All but the last two are found
+// Registers what the plug-in defines.  Errors, in sentences: no such file, no plug-in, one for another version, one
+// that is not the file that was sealed, a name that is taken, a symbol that is missing.  All but the last two are found
 // before any of its code runs.  A plug-in stays loaded until the program ends.  It is code, and can do whatever the
 // program can.
 void load_plugin(const std::string& path);

@@ -12,7 +12,7 @@ namespace {
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Behind what begins at `at`: a comment, or a literal, which ends with its line at the latest.  0: neither begins there.
+// Behind what begins at `at`: a comment, or a literal, which ends with its line at the latest.  0: none begins there.
 size_t end_of_aside(const std::string& text, size_t at) {
   const auto found = [&](size_t end, size_t length) { return end == std::string::npos ? text.size() : end + length; };
   if (text.compare(at, 2, "//") == 0) return found(text.find('\n', at), 0);

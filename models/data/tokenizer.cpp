@@ -13,6 +13,8 @@
 namespace orrery::models {
 namespace {
 
+constexpr std::string_view unreadable = "tokenizer: cannot be restored";
+
 struct Character {
   char32_t point;
   size_t bytes;
@@ -150,7 +152,7 @@ Registry<TokenizerEntry>& tokenizers() {
     (tokenizers().add(
          {"character", "the Unicode characters of the text, in the order of their code points", character_tokenizer,
           [](const std::string& json) {
-            return character_tokenizer(text_member(parse_json(json, "tokenizer"), "characters", "tokenizer"));
+            return character_tokenizer(text_member(parse_json(json, unreadable), "characters", unreadable));
           }}),
      tokenizers().add({"byte", "the 256 bytes: any text, any language",
                        [](std::string_view) { return byte_tokenizer(); },
@@ -168,7 +170,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::stri
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
-  return tokenizers().at(text_member(parse_json(json, "tokenizer"), "name", "tokenizer")).restore(json);
+  return tokenizers().at(text_member(parse_json(json, unreadable), "name", unreadable)).restore(json);
 }
 
 }  // namespace orrery::models

@@ -107,7 +107,7 @@ std::string latest_checkpoint(const std::string& folder) {
 CheckpointState read_state(const std::string& checkpoint) {
   const std::string path = (fs::path(checkpoint) / "state.json").string();
   check(file_exists(path), "checkpoint: cannot read ", path, "; give the folder of a run or of one of its checkpoints");
-  const std::string what = "checkpoint: " + path;
+  const std::string what = "checkpoint: " + path + " is damaged";
   const Json json = parse_json(read_file(path, largest_json), what);
   CheckpointState state;
   state.step = whole_number_member(json, "step", what);

@@ -45,16 +45,6 @@ void check_same_model(const TrainSettings& now, const CheckpointState& state) {
           "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
 }
 
-// The reason, and where what was learned is.
-[[noreturn]] void fail_untold(const std::exception_ptr& reason, int64_t step, const std::string& checkpoint) {
-  try {
-    std::rethrow_exception(reason);
-  } catch (const Error& error) {
-    fail(error.what(), "; the run ended after step ", step, " and is saved in ", checkpoint,
-         "; go on with --resume=yes");
-  }
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
@@ -163,7 +153,7 @@ void Trainer::queue_step() {
   in_flight_.push_back({step_, learning_rate, began, optimizer_->fetch_outcome(), losses_read_->fetch()});
 }
 
-void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
+void Trainer::report(Audience& audience) {
   const TrainSettings& s = settings_;
   const InFlight done = in_flight_.front();
   in_flight_.pop_front();
@@ -187,32 +177,9 @@ void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
   row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
-  tell([&] {
-    metrics.write(done.step, row);
-    if (events.step)
-      events.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
-                   memory_use(device_).peak, left});
-  });
-}
-
-// A full disk or a dead terminal ends the run, but not before what was learned is saved: run() sees to that.
-void Trainer::tell(const std::function<void()>& somebody) {
-  if (untold_) return;
-  try {
-    somebody();
-  } catch (...) {
-    untold_ = std::current_exception();
-  }
-}
-
-void Trainer::validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop) {
-  const auto loss = evaluate(*model_, text_->validation(), settings_.gpt.context, 16, stop);
-  if (!loss) return;
-  validation_loss_ = *loss;
-  tell([&] {
-    metrics.write(step_, {{"validation_loss", validation_loss_}});
-    if (events.validation) events.validation(step_, validation_loss_);
-  });
+  audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
+                 memory_use(device_).peak, left},
+                row);
 }
 
 std::string Trainer::save() {
@@ -229,39 +196,38 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   const TrainSettings& s = settings_;
   make_folders(s.out);
   write_settings_file(s.out + "/settings.toml", list_settings(s));
-  Metrics metrics(s.out, step_);
+  Audience audience(s.out, step_, events);
   TrainingResult result;
   const auto start = Clock::now();
   first_step_ = step_, stepping_ = 0, reported_ = start;
   // A GPU is given its next step before the host asks what came of the last one.
   const size_t ahead = device_ == Device::cuda ? 1 : 0;
   const auto report_until = [&](size_t left) {
-    while (in_flight_.size() > left) report(metrics, events);
+    while (in_flight_.size() > left) report(audience);
   };
   if (s.profile) start_profile();
-  bool ends = false;
-  const auto asked = [&] { return ends = ends || untold_ || (events.stop && events.stop()); };
-  while (step_ < s.steps && !ends) {
+  const auto ends = [&] { return audience.wants_end(); };
+  while (step_ < s.steps && !result.stopped) {
     queue_step();
     report_until(ahead);
-    asked();
+    result.stopped = ends();
     const bool last = step_ == s.steps;
-    const bool validation = !ends && (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
-    bool checkpoint = ends || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
+    const bool validation = !result.stopped && (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
+    bool checkpoint = result.stopped || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
     if (validation || checkpoint) report_until(0);
-    if ((last || ends) && s.profile) result.profile = stop_profile();
+    if ((last || result.stopped) && s.profile) result.profile = stop_profile();
     if (validation) {
-      validate(metrics, events, asked);
-      checkpoint = checkpoint || asked();
+      if (const auto loss = evaluate(*model_, text_->validation(), s.gpt.context, 16, ends))
+        audience.validation(step_, validation_loss_ = *loss);
+      checkpoint |= result.stopped = ends();
     }
     if (checkpoint) {
       result.checkpoint = save();
-      if (events.checkpoint) tell([&] { events.checkpoint(result.checkpoint); });
+      audience.checkpoint(result.checkpoint);
     }
     if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time
   }
-  if (untold_) fail_untold(untold_, step_, result.checkpoint);
-  result.stopped = ends;
+  audience.finish(step_, result.checkpoint);
   result.steps_done = step_;
   result.validation_loss = validation_loss_;
   result.seconds = seconds_between(start, Clock::now());

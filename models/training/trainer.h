@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,31 +12,12 @@
 #include "engine/tensor/staging.h"
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
-#include "models/training/metrics.h"
+#include "models/training/audience.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
-
-struct StepReport {  // after each update
-  int64_t step;      // updates done, from 1
-  int64_t steps;
-  double loss, gradient_norm, learning_rate;
-  double milliseconds;       // of this step
-  double tokens_per_second;  // of this step; evaluation and checkpoints are not counted
-  int64_t memory;            // bytes, the most that tensors have held
-  double seconds_left;
-};
-
-// All optional.  One that throws ends the run: what was learned is saved first, then the exception goes on.
-struct TrainingEvents {
-  std::function<void(const StepReport&)> step;
-  std::function<void(int64_t step, double validation_loss)> validation;
-  std::function<void(const std::string& path)> checkpoint;
-  // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
-  std::function<bool()> stop;
-};
 
 struct TrainingResult {
   int64_t steps_done = 0;
@@ -75,9 +55,7 @@ class Trainer {
   void do_step();  // what the device does in a step, the same each time: it can be recorded
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
   // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
-  void report(Metrics& metrics, const TrainingEvents& events);
-  void validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop);
-  void tell(const std::function<void()>& somebody);
+  void report(Audience& audience);
   std::string save();
 
   TrainSettings settings_;
@@ -101,7 +79,6 @@ class Trainer {
   int64_t first_step_ = 0;      // of this run
   int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
-  std::exception_ptr untold_;  // why the log or an event could not take what it was told
 };
 
 }  // namespace orrery::models

@@ -205,7 +205,7 @@ TEST_CASE("files that cannot be read or written") {
   CHECK(error_of([&] { read_file(folder / "none"); }) ==
         "read: cannot read " + (folder / "none") + ": No such file or directory");
   CHECK(error_of([&] { read_file(folder.path.string()); }) ==
-        "read: cannot read " + folder.path.string() + ": Is a directory");
+        "read: cannot read " + folder.path.string() + ": it is a folder; only regular files are read");
   CHECK(error_of([&] { write_file_atomically(folder / "none/x", "text"); }) ==
         "write: cannot write " + (folder / "none/x") + ": No such file or directory");
   CHECK(error_of([&] { sync_folder(folder / "none"); }) ==

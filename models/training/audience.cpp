@@ -1,0 +1,49 @@
+#include "models/training/audience.h"
+
+#include "engine/base/check.h"
+
+namespace orrery::models {
+
+template <class Tell>
+void Audience::attempt(const Tell& tell) {
+  if (untold_) return;
+  try {
+    tell();
+  } catch (...) {
+    untold_ = std::current_exception();
+  }
+}
+
+void Audience::step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row) {
+  attempt([&] {
+    metrics_.write(report.step, row);
+    if (events_.step) events_.step(report);
+  });
+}
+
+void Audience::validation(int64_t step, double loss) {
+  attempt([&] {
+    metrics_.write(step, {{"validation_loss", loss}});
+    if (events_.validation) events_.validation(step, loss);
+  });
+}
+
+void Audience::checkpoint(const std::string& path) {
+  attempt([&] {
+    if (events_.checkpoint) events_.checkpoint(path);
+  });
+}
+
+bool Audience::wants_end() { return ends_ = ends_ || untold_ || (events_.stop && events_.stop()); }
+
+void Audience::finish(int64_t step, const std::string& checkpoint) const {
+  if (!untold_) return;
+  try {
+    std::rethrow_exception(untold_);
+  } catch (const Error& error) {
+    fail(error.what(), "; the run ended after step ", step, " and is saved in ", checkpoint,
+         "; go on with --resume=yes");
+  }
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,55 @@
+// Who is told of a run: its log and the caller.  What one of them throws, because a disk is full or a terminal is gone,
+// is kept: nobody is told any more, and the run ends, but is saved first.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/training/metrics.h"
+
+namespace orrery::models {
+
+struct StepReport {  // after each update
+  int64_t step;      // updates done, from 1
+  int64_t steps;
+  double loss, gradient_norm, learning_rate;
+  double milliseconds;       // of this step
+  double tokens_per_second;  // of this step; evaluation and checkpoints are not counted
+  int64_t memory;            // bytes, the most that tensors have held
+  double seconds_left;
+};
+
+// All optional.  One that throws ends the run: what was learned is saved first, then the exception goes on.
+struct TrainingEvents {
+  std::function<void(const StepReport&)> step;
+  std::function<void(int64_t step, double validation_loss)> validation;
+  std::function<void(const std::string& path)> checkpoint;
+  // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
+  std::function<bool()> stop;
+};
+
+class Audience {
+ public:
+  Audience(const std::string& folder, int64_t step, const TrainingEvents& events)
+      : metrics_(folder, step), events_(events) {}
+  void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
+  void validation(int64_t step, double loss);
+  void checkpoint(const std::string& path);
+  bool wants_end();  // from the first time on: somebody asked for it, or cannot be told
+  // Throws what was kept, with where the run is saved.
+  void finish(int64_t step, const std::string& checkpoint) const;
+
+ private:
+  template <class Tell>
+  void attempt(const Tell& tell);
+  Metrics metrics_;
+  const TrainingEvents& events_;
+  bool ends_ = false;
+  std::exception_ptr untold_;
+};
+
+}  // namespace orrery::models
