@@ -1,6 +1,7 @@
 #include "models/training/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
@@ -8,12 +9,17 @@
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
 #include "models/settings_file.h"
-#include "models/training/checkpoint.h"
 #include "models/training/evaluation.h"
+#include "models/training/resume.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
 namespace {
+
+void warn(const std::vector<std::string>& sentences, const TrainingEvents& events) {
+  for (const std::string& sentence : sentences)
+    if (events.warning) events.warning(sentence);
+}
 
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
@@ -22,27 +28,21 @@ void check_settings(const TrainSettings& s) {
         "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
+  check(s.resume || !(s.from_previous || s.other_text),
+        "train: --from_previous and --other_text say how to go on with a run; they need --resume=yes");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
-  check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out,
-        " already holds a run; add --resume=yes to go on with it, or choose another --out");
 }
 
-Dtype dtype_named(const std::string& name) {
-  return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
-}
-
-// A resumed run goes on with the model that it began with, which today's settings and defaults must still describe.
-void check_same_model(const TrainSettings& now, const CheckpointState& state) {
-  const TrainSettings then = make_settings(state.settings);
-  check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
-        "; resume it with its own");
-  GptSettings before = resolved(then).gpt, after = resolved(now).gpt;
-  after.dropout = before.dropout;  // no part of the model
-  const auto old_values = list_settings(before), new_values = list_settings(after);
-  for (size_t i = 0; i < old_values.size(); ++i)
-    check(old_values[i] == new_values[i], "train: the run in ", now.out, " has ", old_values[i].first, "=",
-          old_values[i].second, ", not ", new_values[i].second,
-          "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
+// `what` is not finite any more.  A checkpoint whose weights led there is no good one.
+template <class... Parts>
+[[noreturn]] void fail_not_finite(RunFolder& folder, const Parts&... what) {
+  const std::string aside = folder.set_aside_unproven(), &last = folder.last_good();
+  fail("train: ", what..., "; ",
+       aside.empty() ? "" : "the weights of the last checkpoint led there, it is set aside as " + aside + "; ",
+       !last.empty()   ? "the last good checkpoint is " + last
+       : aside.empty() ? "no checkpoint had been written"
+                       : "there is no good checkpoint",
+       "; try a lower --learning_rate or --grad_clip=1");
 }
 
 // The reason, and where what was learned is.
@@ -63,7 +63,10 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   device_ = parse_device(s.device);
   set_product_precision(parse_product_precision(s.precision));
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
+  folder_ = std::make_unique<RunFolder>(s.out);
+  check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
+        " already holds a run; add --resume=yes to go on with it, or choose another --out");
+  const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");
   const CheckpointState state = resumed.empty() ? CheckpointState() : read_state(resumed);
@@ -73,11 +76,11 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
         " is too small for the tokenizer's ", tokenizer_->size(), " tokens; leave it out or raise it");
   text_ = std::make_unique<Text>(s.data, *tokenizer_, s.validation_fraction);
   text_->check_context(s.gpt.context);
-  if (!resumed.empty()) check_same_model(s, state);
+  if (!resumed.empty()) check_same_run(s, state, *text_);
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
-  nn::convert(*model_, dtype_named(s.dtype));
+  nn::convert(*model_, parse_dtype(s.dtype));
   nn::move(*model_, device_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
@@ -170,12 +173,10 @@ void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
   const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
   const double* losses = losses_read_->read<double>(done.losses);
   const double loss = *losses, norm = outcome.gradient_norm;
-  if (!outcome.done) {
-    const std::string last = latest_checkpoint(s.out);
-    fail("train: the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, "); ",
-         last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
-         "; try a lower --learning_rate or --grad_clip=1");
-  }
+  if (!outcome.done)
+    fail_not_finite(*folder_, "the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm,
+                    ")");
+  if (folder_->prove()) tell([&] { warn(folder_->remove_old(s.keep_checkpoints), events); });
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
@@ -208,27 +209,40 @@ void Trainer::tell(const std::function<void()>& somebody) {
 void Trainer::validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop) {
   const auto loss = evaluate(*model_, text_->validation(), settings_.gpt.context, 16, stop);
   if (!loss) return;
-  validation_loss_ = *loss;
+  if (!std::isfinite(*loss)) fail_not_finite(*folder_, "the validation loss is not finite since step ", step_);
+  validation_loss_ = *loss, validated_ = step_;
   tell([&] {
     metrics.write(step_, {{"validation_loss", validation_loss_}});
     if (events.validation) events.validation(step_, validation_loss_);
   });
 }
 
-std::string Trainer::save() {
-  CheckpointState state{.step = step_,
-                        .tokenizer = tokenizer_->save(),
-                        .settings = list_settings(resolved(settings_)),
-                        .validation_loss = validation_loss_};
-  const std::string path = write_checkpoint(settings_.out, state, *model_, *optimizer_);
-  remove_old_checkpoints(settings_.out, settings_.keep_checkpoints);
+std::string Trainer::save(const TrainingEvents& events) {
+  const CheckpointState state{.step = step_,
+                              .tokenizer = tokenizer_->save(),
+                              .settings = list_settings(resolved(from_the_beginning(settings_))),
+                              .validation_loss = validation_loss_,
+                              .text = text_->fingerprint()};
+  std::string path;
+  try {
+    path = folder_->write(state, *model_, *optimizer_);
+  } catch (const NotFinite& problem) {
+    fail_not_finite(*folder_, "the weights are not finite since step ", step_, " (", problem.what(), ")");
+  }
+  if (validated_ == step_) folder_->prove();  // else the next step's loss does it
+  tell([&] { warn(folder_->remove_old(settings_.keep_checkpoints), events); });
   return path;
 }
 
 TrainingResult Trainer::run(const TrainingEvents& events) {
   const TrainSettings& s = settings_;
-  make_folders(s.out);
-  write_settings_file(s.out + "/settings.toml", list_settings(s));
+  if (!folder_) folder_ = std::make_unique<RunFolder>(s.out);
+  struct Unlock {
+    std::unique_ptr<RunFolder>& folder;
+    ~Unlock() { folder.reset(); }
+  } const at_the_end{folder_};
+  tell([&] { warn(folder_->remove_partial(), events); });
+  write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)));
   Metrics metrics(s.out, step_);
   TrainingResult result;
   const auto start = Clock::now();
@@ -255,7 +269,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
       checkpoint = checkpoint || asked();
     }
     if (checkpoint) {
-      result.checkpoint = save();
+      result.checkpoint = save(events);
       if (events.checkpoint) tell([&] { events.checkpoint(result.checkpoint); });
     }
     if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time

@@ -14,6 +14,7 @@
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/training/metrics.h"
+#include "models/training/run_folder.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/schedules/base/schedule.h"
@@ -35,6 +36,7 @@ struct TrainingEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, double validation_loss)> validation;
   std::function<void(const std::string& path)> checkpoint;
+  std::function<void(const std::string& sentence)> warning;  // of what is no reason to end the run
   // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
   std::function<bool()> stop;
 };
@@ -51,7 +53,7 @@ struct TrainingResult {
 class Trainer {
  public:
   // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do
-  // not fit each other, a folder that already holds a run (unless resume).
+  // not fit each other, a folder that already holds a run (unless resume) or in which another run is at work.
   explicit Trainer(const TrainSettings& settings);
 
   TrainingResult run(const TrainingEvents& events = {});
@@ -78,9 +80,10 @@ class Trainer {
   void report(Metrics& metrics, const TrainingEvents& events);
   void validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop);
   void tell(const std::function<void()>& somebody);
-  std::string save();
+  std::string save(const TrainingEvents& events);
 
   TrainSettings settings_;
+  std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there
   Device device_ = Device::cpu;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Text> text_;
@@ -101,6 +104,7 @@ class Trainer {
   int64_t first_step_ = 0;      // of this run
   int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
+  int64_t validated_ = -1;     // the step after which it was computed
   std::exception_ptr untold_;  // why the log or an event could not take what it was told
 };
 
