@@ -81,6 +81,8 @@ class Trainer {
   void validate(Metrics& metrics, const TrainingEvents& events, const std::function<bool()>& stop);
   void tell(const std::function<void()>& somebody);
   std::string save(const TrainingEvents& events);
+  void remove_old_checkpoints(const TrainingEvents& events);
+  [[noreturn]] void fail_not_finite(const std::string& what);
 
   TrainSettings settings_;
   std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there
