@@ -138,6 +138,28 @@ std::string as_key(const std::string& key) {
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 
+// Not so with text that is not UTF-8, as a path may be: TOML has no place for it.
+bool can_be_read(const std::string& quoted) {
+  try {
+    return toml::parse("text = " + quoted).contains("text");
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+std::string as_comment(const std::string& key, const std::string& value) {
+  static constexpr char digits[] = "0123456789ABCDEF";
+  std::string shell = "$'";  // as bash reads it
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7F || c == '\'' || c == '\\') {
+      shell.append("\\x").append(1, digits[byte >> 4]).append(1, digits[byte & 15]);
+    } else {
+      shell.push_back(c);
+    }
+  }
+  return "# " + key + " is not UTF-8, as this file must be; give it on the command line: --" + key + "=" + shell + "'";
+}
+
 }  // namespace
 
 Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch,
@@ -147,7 +169,12 @@ Pairs read_settings_file(const std::string& path, std::span<const Setting> scrat
 
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings) {
   std::string toml;
-  for (const auto& [key, value] : settings) toml.append(as_key(key)).append(" = ").append(as_toml(value)).append("\n");
+  for (const auto& [key, value] : settings) {
+    const std::string written = as_toml(value);
+    const bool plain = std::none_of(written.begin(), written.end(), [](char c) { return (c & 0x80) != 0; });
+    toml += plain || can_be_read(written) ? as_key(key) + " = " + written : as_comment(key, value);
+    toml += "\n";
+  }
   write_file_atomically(path, toml);
 }
 

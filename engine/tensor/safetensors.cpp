@@ -290,6 +290,30 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
   });
 }
 
+void check_written(const std::string& path, std::span<const NamedTensor> tensors,
+                   const std::map<std::string, std::string>& metadata) {
+  FileReader file(path);
+  std::vector<std::byte> piece(size_t{1} << 16);
+  const auto compare = [&](std::span<const std::byte> meant) {
+    while (!meant.empty()) {
+      const auto next = meant.first(std::min(meant.size(), piece.size()));
+      const bool same = file.read_up_to(std::span(piece).first(next.size())) == next.size() &&
+                        std::memcmp(piece.data(), next.data(), next.size()) == 0;
+      check(same, "safetensors: ", path, " is not what was written, when it is read again; is the disk sound?");
+      meant = meant.subspan(next.size());
+    }
+  };
+  const std::string header = header_of(tensors, metadata);
+  const uint64_t length = header.size();
+  compare(std::as_bytes(std::span(&length, 1)));
+  compare(std::as_bytes(std::span(header)));
+  for (const NamedTensor& each : tensors) {
+    const Tensor x = each.tensor.detach().to(Device::cpu);
+    compare({static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())});
+  }
+  check(file.read_up_to(std::span(piece).first(1)) == 0, "safetensors: ", path, " is longer than what was written");
+}
+
 SafetensorsFile read_safetensors(const std::string& path) {
   FileReader file(path);
   const uint64_t size = file.size();
@@ -305,7 +329,10 @@ SafetensorsFile read_safetensors(const std::string& path) {
   Header header = HeaderReader(text, path).read();
   check_layout(header.entries, size - 8 - length, path);
   SafetensorsFile result;
-  for (const Entry& entry : header.entries) result.tensors.push_back({entry.name, read_tensor(file, entry)});
+  for (const Entry& entry : header.entries) {
+    result.tensors.push_back({entry.name, read_tensor(file, entry)});
+    if (entry.dtype == "F16") result.halves.insert(entry.name);
+  }
   result.metadata = std::move(header.metadata);
   return result;
 }

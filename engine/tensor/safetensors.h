@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,17 @@ struct NamedTensor {
 struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // in the order of their numbers in the file; on the CPU
   std::map<std::string, std::string> metadata;
+  std::set<std::string> halves = {};  // names of the tensors that the file has as F16
 };
 
 // Whole or not at all (engine/base/files.h), in the given order, the same bytes for the same tensors; the header is
 // padded with spaces to a multiple of eight.  Names must differ.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
+
+// An Error unless the file holds, byte for byte, what write_safetensors writes for these tensors.
+void check_written(const std::string& path, std::span<const NamedTensor> tensors,
+                   const std::map<std::string, std::string>& metadata = {});
 
 // F32, F64, BF16 and I32; F16 is read as f32.  A file that is cut short, damaged or of other dtypes is an Error that
 // names it and what is wrong.  Takes at most 16 times the file's size of memory, whatever stands in it.

@@ -6,8 +6,8 @@
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "models/data/tokenizer.h"
-#include "models/training/checkpoint.h"
 #include "models/training/generation.h"
+#include "models/training/run_folder.h"
 #include "models/training/settings.h"
 
 namespace orrery::program {
@@ -43,16 +43,42 @@ std::string prompt_of(const GenerateSettings& s) {
   return s.start.starts_with(scheme) ? read_file(s.start.substr(scheme.size()), longest_prompt) : s.start;
 }
 
+// The folder of a checkpoint: the one given, or the newest of the run given.
 std::string find_checkpoint(const std::string& folder) {
   check(!folder.empty(),
         "generate: no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
         "--checkpoint=runs/latest");
   check(folder_exists(folder), "generate: there is no folder ", folder, "; orrery train --out=DIR makes one");
   if (file_exists(folder + "/state.json")) return folder;
-  const std::string latest = models::latest_checkpoint(folder);
+  const std::string latest = models::latest_checkpoint(folder, true);
   check(!latest.empty(), "generate: ", folder,
         " holds no checkpoint; give the folder of a run or of one of its checkpoints");
   return latest;
+}
+
+struct Writer {
+  std::unique_ptr<models::Tokenizer> tokenizer;
+  std::unique_ptr<models::Gpt> model;
+};
+
+Writer read_checkpoint(const std::string& checkpoint) {
+  const models::CheckpointState state = models::read_state(checkpoint);
+  Writer writer{models::restore_tokenizer(state.tokenizer),
+                std::make_unique<models::Gpt>(models::make_settings(state.settings).gpt)};
+  models::load_weights(checkpoint, *writer.model);
+  return writer;
+}
+
+// A run that goes on meanwhile may remove the checkpoint that is being read: then it has written a newer one.
+Writer read_model(const std::string& folder) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string checkpoint = find_checkpoint(folder);
+    try {
+      return read_checkpoint(checkpoint);
+    } catch (const Error&) {
+      if (attempt == 10 || folder_exists(checkpoint)) throw;
+    }
+  }
 }
 
 }  // namespace
@@ -71,18 +97,16 @@ int generate(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  const std::string checkpoint = find_checkpoint(s.checkpoint), prompt = prompt_of(s);
-  const models::CheckpointState state = models::read_state(checkpoint);
-  const auto tokenizer = models::restore_tokenizer(state.tokenizer);
-  models::Gpt model(models::make_settings(state.settings).gpt);
-  models::load_weights(checkpoint, model);
-  nn::move(model, device);
+  const std::string prompt = prompt_of(s);
+  const auto [tokenizer, model] = read_model(s.checkpoint);
+  nn::move(*model, device);
   const std::vector<int32_t> tokens = tokenizer->encode(prompt.empty() ? "\n" : prompt);
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << prompt << std::flush;
-    models::generate(model, tokens, s.sampling,
-                     [&](int32_t token) { std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush; });
+    models::generate(*model, tokens, s.sampling, [&, &tokenizer = tokenizer](int32_t token) {
+      std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush;
+    });
     ++s.sampling.seed;
   }
   std::cout << std::endl;

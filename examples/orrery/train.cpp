@@ -90,6 +90,7 @@ int train(const Arguments& arguments) {
       progress.say(text("step ", step, ": validation loss ", fixed(loss, 4)));
     };
     events.checkpoint = [&](const std::string& path) { progress.say(text("checkpoint: ", path)); };
+    events.warning = [&](const std::string& sentence) { progress.say("warning: " + sentence); };
     events.stop = [&] { return signals.received() != 0; };
     result = trainer.run(events);
   }

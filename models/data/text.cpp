@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/base/files.h"
+#include "engine/base/hash.h"
 
 namespace orrery::models {
 namespace {
@@ -29,6 +30,7 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
         " must be at least 0 and below 1");
   const std::string bytes = read_file(path);
   check(!bytes.empty(), "text: ", path, " is empty");
+  fingerprint_ = {bytes.size(), sha256(std::as_bytes(std::span(bytes)))};
   try {
     tokens_ = tokenizer.encode(bytes);
   } catch (const Error& error) {

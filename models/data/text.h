@@ -16,6 +16,12 @@ struct Batch {
   Tensor inputs, targets;  // (B, T) i32; targets are the inputs one token later
 };
 
+struct Fingerprint {  // of a file
+  uint64_t bytes = 0;
+  std::string sha256;
+  bool operator==(const Fingerprint&) const = default;
+};
+
 class Text {
  public:
   // The first tokens of the file are for training; the last `validation_fraction`, in [0, 1), for validation.  Errors:
@@ -23,12 +29,14 @@ class Text {
   Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   std::span<const int32_t> train() const { return std::span(tokens_).first(split_); }
   std::span<const int32_t> validation() const { return std::span(tokens_).subspan(split_); }
+  const Fingerprint& fingerprint() const { return fingerprint_; }
   // An Error with the numbers if training has no crop of `context` tokens and the token after it, or if there is a
   // validation part without two tokens.
   void check_context(int64_t context) const;
 
  private:
   std::string path_;
+  Fingerprint fingerprint_;
   std::vector<int32_t> tokens_;
   size_t split_;
 };

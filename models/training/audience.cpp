@@ -34,6 +34,13 @@ void Audience::checkpoint(const std::string& path) {
   });
 }
 
+void Audience::warnings(const std::vector<std::string>& sentences) {
+  attempt([&] {
+    for (const std::string& sentence : sentences)
+      if (events_.warning) events_.warning(sentence);
+  });
+}
+
 bool Audience::wants_end() { return ends_ = ends_ || untold_ || (events_.stop && events_.stop()); }
 
 void Audience::finish(int64_t step, const std::string& checkpoint) const {

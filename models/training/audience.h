@@ -28,6 +28,7 @@ struct TrainingEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, double validation_loss)> validation;
   std::function<void(const std::string& path)> checkpoint;
+  std::function<void(const std::string& sentence)> warning;  // of what is no reason to end the run
   // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
   std::function<bool()> stop;
 };
@@ -39,6 +40,7 @@ class Audience {
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
   void validation(int64_t step, double loss);
   void checkpoint(const std::string& path);
+  void warnings(const std::vector<std::string>& sentences);
   bool wants_end();  // from the first time on: somebody asked for it, or cannot be told
   // Throws what was kept, with where the run is saved.
   void finish(int64_t step, const std::string& checkpoint) const;

@@ -1,12 +1,11 @@
 #include "models/training/checkpoint.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/hash.h"
 #include "engine/base/version.h"
 #include "engine/tensor/safetensors.h"
 #include "models/json.h"
@@ -14,29 +13,12 @@
 namespace orrery::models {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr int64_t largest_step = 1'000'000'000'000'000;
 
 const std::map<std::string, std::string> metadata = {{"format", "pt"}};  // the one key that other readers ask for
 
-std::string folder_name(int64_t step) {
-  std::string digits = std::to_string(step);
-  return "step_" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits;
-}
-// The number of a folder that this file named; -1 for any other.
-int64_t step_of(const std::string& name) {
-  if (!name.starts_with("step_") || name.size() < 6 || name.find_first_not_of("0123456789", 5) != std::string::npos)
-    return -1;
-  return std::stoll(name.substr(5));
-}
-std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const std::string& folder) {  // newest first
-  std::vector<std::pair<int64_t, fs::path>> found;
-  if (!fs::is_directory(folder)) return found;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (const int64_t step = step_of(entry.path().filename().string()); step >= 0)
-      found.emplace_back(step, entry.path());
-  std::sort(found.rbegin(), found.rend());
-  return found;
-}
+std::string file_of(const std::string& checkpoint, const std::string& name) { return checkpoint + "/" + name; }
+std::string hash_of(const std::string& text) { return sha256(std::as_bytes(std::span(text))); }
 
 std::vector<NamedTensor> weights_of(nn::Module& model) {
   std::vector<NamedTensor> all;
@@ -49,86 +31,220 @@ std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer) {
   for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
+std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
+  for (NamedTensor& each : tensors) each.tensor = each.tensor.detach().to(Device::cpu);
+  return tensors;
+}
+
+template <class T>
+bool all_finite(const Tensor& x) {
+  const T* const numbers = x.data<T>();
+  return std::all_of(numbers, numbers + x.numel(), [](T number) { return std::isfinite(static_cast<float>(number)); });
+}
+template <>
+bool all_finite<double>(const Tensor& x) {
+  const double* const numbers = x.data<double>();
+  return std::all_of(numbers, numbers + x.numel(), [](double number) { return std::isfinite(number); });
+}
+// The name of the first tensor with an infinity or a NaN; empty: there is none.
+std::string first_not_finite(const std::vector<NamedTensor>& on_cpu) {
+  for (const auto& [name, x] : on_cpu) {
+    const bool finite = x.dtype() == Dtype::f32    ? all_finite<float>(x)
+                        : x.dtype() == Dtype::f64  ? all_finite<double>(x)
+                        : x.dtype() == Dtype::bf16 ? all_finite<bf16>(x)
+                                                   : true;
+    if (!finite) return name;
+  }
+  return {};
+}
+
+// Text that is not UTF-8, as a path may be, has no place in JSON: it is written as {"bytes": "6c6174e9"}.
+Json as_json(const std::string& value) {
+  try {
+    Json text = value;
+    text.dump();
+    return text;
+  } catch (const nlohmann::json::exception&) {
+    static constexpr char hexadecimal[] = "0123456789abcdef";
+    std::string digits;
+    for (const char c : value) {
+      const auto byte = static_cast<unsigned char>(c);
+      digits.append({hexadecimal[byte >> 4], hexadecimal[byte & 15]});
+    }
+    return {{"bytes", digits}};
+  }
+}
+std::string text_of(const Json& settings, const std::string& key, const std::string& what) {
+  if (!settings[key].is_object()) return text_member(settings, key, what);
+  const std::string digits = text_member(settings[key], "bytes", what);
+  check(digits.size() % 2 == 0 && digits.find_first_not_of("0123456789abcdef") == std::string::npos, what, ": '",
+        digits, "' is no text of bytes");
+  std::string value;
+  for (size_t i = 0; i < digits.size(); i += 2)
+    value.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+  return value;
+}
+
+Json as_json(const Fingerprint& file) { return {{"bytes", file.bytes}, {"sha256", file.sha256}}; }
+Fingerprint fingerprint(const Json& file, const std::string& what) {
+  return {static_cast<uint64_t>(whole_number_member(file, "bytes", what)), text_member(file, "sha256", what)};
+}
+
+std::string json_of(const CheckpointState& state) {
+  Json json = {{"format", checkpoint_format},
+               {"version", build().version},
+               {"step", state.step},
+               {"validation_loss", state.validation_loss},
+               {"text", as_json(state.text)}};
+  for (const auto& [name, file] : state.files) json["files"][name] = as_json(file);
+  json["tokenizer"] = Json::parse(state.tokenizer);
+  Json& settings = json["settings"] = Json::object();
+  for (const auto& [key, value] : state.settings) settings[key] = as_json(value);
+  json["sha256"] = hash_of(json.dump());  // of all before it, without spaces
+  return json.dump(2) + "\n";
+}
+
+int64_t step_in(const Json& json, const std::string& what) {
+  const Json& step = member(json, "step", what);
+  const bool whole = step.is_number_integer() && !(step.is_number_unsigned() && step.get<uint64_t>() > largest_step);
+  check(whole && step.get<int64_t>() >= 0 && step.get<int64_t>() <= largest_step, what, ": its step is ", step.dump(),
+        "; it must be a whole number of at least 0 and at most ", largest_step);
+  return step.get<int64_t>();
+}
+
+CheckpointState state_in(const std::string& content, const std::string& what) {
+  Json json = parse_json(content, what);
+  CheckpointState state;
+  state.step = step_in(json, what);
+  state.validation_loss = number_member(json, "validation_loss", what);
+  state.tokenizer = member(json, "tokenizer", what).dump();
+  const Json& settings = member(json, "settings", what);
+  check(settings.is_object(), what, ": its settings are no object {...}");
+  for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
+  if (!json.contains("format")) {  // of before
+    for (const char* later : {"files", "text", "sha256"}) check(!json.contains(later), what, ": it names no format");
+    return state;
+  }
+  const std::string format = text_member(json, "format", what);
+  check(format == checkpoint_format, what, ": its format is '", format, "', not '", checkpoint_format,
+        "'; a later orrery may have written it");
+  const Json& files = member(json, "files", what);
+  for (const char* name : {weights_name, optimizer_name})
+    state.files[name] = fingerprint(member(files, name, what), what);
+  state.text = fingerprint(member(json, "text", what), what);
+  const std::string hash = text_member(json, "sha256", what);
+  json.erase("sha256");
+  check(hash_of(json.dump()) == hash, what, ": it is not what was written: its SHA-256 is another than it says");
+  return state;
+}
+
+struct Place {  // where a tensor of a file goes
+  std::string name;
+  Tensor tensor;
+  Dtype dtype;  // that the file must have it in
+};
 
 // Copies the tensors of a file into places of the same names, after checking every one.
-void load(const std::string& path, const std::vector<NamedTensor>& places) {
+void load(const std::string& path, const std::vector<Place>& places, bool must_be_finite) {
+  const SafetensorsFile file = read_safetensors(path);
   std::map<std::string, Tensor> stored;
-  for (const NamedTensor& t : read_safetensors(path).tensors) stored.emplace(t.name, t.tensor);
-  for (const NamedTensor& place : places) {
+  for (const NamedTensor& t : file.tensors) stored.emplace(t.name, t.tensor);
+  for (const Place& place : places) {
     const auto found = stored.find(place.name);
     check(found != stored.end(), "load: ", path, " has no tensor '", place.name, "'; it was written by another model");
     check(found->second.shape() == place.tensor.shape(), "load: ", path, ": '", place.name, "' has shape ",
           found->second.shape(), ", the model wants ", place.tensor.shape(),
           "; use the settings that the checkpoint was trained with");
+    const bool half = file.halves.contains(place.name);
+    check(!half && found->second.dtype() == place.dtype, "load: ", path, ": '", place.name, "' is of dtype ",
+          half ? "f16" : name(found->second.dtype()), ", a run with these settings writes ", name(place.dtype),
+          "; it was not written by the run whose checkpoint this is");
   }
   check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, the model ", places.size());
-  for (const NamedTensor& place : places) place.tensor.copy_from(stored.at(place.name));
+  const std::string broken = must_be_finite ? first_not_finite(file.tensors) : "";
+  if (!broken.empty())
+    throw NotFinite(text("load: ", path, ": the weights '", broken,
+                         "' are not finite: training had gone wrong by then; use an earlier checkpoint"));
+  for (const Place& place : places) place.tensor.copy_from(stored.at(place.name));
+}
+
+// Of the weights: a model of another dtype may read them, as `generate` does.
+Dtype dtype_of_run(const CheckpointState& state) {
+  std::string dtype = TrainSettings().dtype;
+  for (const auto& [key, value] : state.settings)
+    if (key == "dtype") dtype = value;
+  return parse_dtype(dtype);
+}
+
+Fingerprint write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  write_safetensors(path, tensors, metadata);
+  check_written(path, tensors, metadata);
+  return {FileReader(path).size(), sha256_of_file(path)};
 }
 
 }  // namespace
 
-std::string write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
-                             const nn::Optimizer& optimizer) {
-  const fs::path final_path = fs::path(folder) / folder_name(state.step),
-                 temporary = fs::path(folder) / (folder_name(state.step) + ".partial");
-  Json json = {{"version", build().version}, {"step", state.step}, {"validation_loss", state.validation_loss}};
-  json["tokenizer"] = Json::parse(state.tokenizer);
-  Json& settings = json["settings"] = Json::object();
-  for (const auto& [key, value] : state.settings) settings[key] = value;
-  try {
-    fs::remove_all(temporary);
-    fs::create_directories(temporary);
-    write_safetensors((temporary / "weights.safetensors").string(), weights_of(model), metadata);
-    write_safetensors((temporary / "optimizer.safetensors").string(), moments_of(optimizer), metadata);
-    write_file_atomically((temporary / "state.json").string(), json.dump(2) + "\n");
-    sync_folder(temporary.string());
-    fs::remove_all(final_path);
-    fs::rename(temporary, final_path);
-    sync_folder(folder);
-  } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    fail("checkpoint: cannot write ", final_path.string(), ": ", error.code().message(),
-         "; the previous checkpoint is intact");
-  } catch (const Error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    fail("checkpoint: ", error.what(), "; the previous checkpoint is intact");
+void write_checkpoint(const std::string& folder, const CheckpointState& given, nn::Module& model,
+                      const nn::Optimizer& optimizer) {
+  CheckpointState state = given;
+  {
+    const std::vector<NamedTensor> weights = on_cpu(weights_of(model));
+    if (const std::string broken = first_not_finite(weights); !broken.empty())
+      throw NotFinite("the first of them is " + broken);
+    state.files[weights_name] = write_tensors(file_of(folder, weights_name), weights);
   }
-  return final_path.string();
-}
-
-std::string latest_checkpoint(const std::string& folder) {
-  for (const auto& [step, path] : checkpoints_in(folder))
-    if (fs::exists(path / "state.json") && fs::exists(path / "weights.safetensors")) return path.string();
-  return {};
+  state.files[optimizer_name] = write_tensors(file_of(folder, optimizer_name), on_cpu(moments_of(optimizer)));
+  const std::string path = file_of(folder, state_name), content = json_of(state);
+  write_file_atomically(path, content);
+  check(read_file(path) == content, "write: ", path, " is not what was written, when it is read again");
 }
 
 CheckpointState read_state(const std::string& checkpoint) {
-  const std::string path = (fs::path(checkpoint) / "state.json").string();
+  const std::string path = file_of(checkpoint, state_name);
   check(file_exists(path), "checkpoint: cannot read ", path, "; give the folder of a run or of one of its checkpoints");
-  const std::string what = "checkpoint: " + path + " is damaged";
-  const Json json = parse_json(read_file(path, largest_json), what);
-  CheckpointState state;
-  state.step = whole_number_member(json, "step", what);
-  state.validation_loss = number_member(json, "validation_loss", what);
-  state.tokenizer = member(json, "tokenizer", what).dump();
-  const Json& settings = member(json, "settings", what);
-  for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_member(settings, key, what));
-  return state;
+  return state_in(read_file(path, largest_json), "checkpoint: " + path + " is damaged");
+}
+
+void check_size(const std::string& checkpoint, const CheckpointState& state, const std::string& file) {
+  const std::string path = file_of(checkpoint, file);
+  check(file_exists(path), "checkpoint: ", path, " is missing");
+  const auto known = state.files.find(file);
+  if (known == state.files.end()) return;
+  const uint64_t bytes = FileReader(path).size();
+  check(bytes == known->second.bytes, "checkpoint: ", path, " is damaged: it has ", bytes, " bytes, where ",
+        known->second.bytes, " were written");
+}
+
+void check_content(const std::string& checkpoint, const CheckpointState& state, const std::string& file) {
+  check_size(checkpoint, state, file);
+  const std::string path = file_of(checkpoint, file);
+  const auto known = state.files.find(file);
+  if (known == state.files.end()) return void(read_safetensors(path));  // says what is wrong with its form
+  const std::string hash = sha256_of_file(path);
+  check(hash == known->second.sha256, "checkpoint: ", path, " is damaged, or of another step than ", state.step,
+        ": its SHA-256 is ", hash, ", that of what was written ", known->second.sha256);
 }
 
 void load_weights(const std::string& checkpoint, nn::Module& model) {
   nn::ensure_paths(model);
-  load((fs::path(checkpoint) / "weights.safetensors").string(), weights_of(model));
-}
-void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
-  load((fs::path(checkpoint) / "optimizer.safetensors").string(), moments_of(optimizer));
+  const CheckpointState state = read_state(checkpoint);
+  check_content(checkpoint, state, weights_name);
+  const Dtype run = dtype_of_run(state);
+  std::vector<Place> places;
+  for (const nn::NamedParameter& p : nn::parameters_of(model)) places.push_back({p.path, p.parameter->value, run});
+  for (const auto& [path, buffer] : nn::buffers_of(model))  // as nn::convert makes them
+    places.push_back({path, *buffer,
+                      !is_floating(buffer->dtype()) ? buffer->dtype()
+                      : run == Dtype::bf16          ? Dtype::f32
+                                                    : run});
+  load(file_of(checkpoint, weights_name), places, true);
 }
 
-void remove_old_checkpoints(const std::string& folder, int64_t keep) {
-  const auto all = checkpoints_in(folder);
-  for (size_t i = static_cast<size_t>(keep); keep > 0 && i < all.size(); ++i) fs::remove_all(all[i].second);
+void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
+  check_content(checkpoint, read_state(checkpoint), optimizer_name);
+  std::vector<Place> places;
+  for (const auto& [path, tensor] : optimizer.state()) places.push_back({path, tensor, tensor.dtype()});
+  load(file_of(checkpoint, optimizer_name), places, false);
 }
 
 }  // namespace orrery::models

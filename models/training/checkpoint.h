@@ -1,13 +1,17 @@
-// A checkpoint is a folder, complete or absent:
+// A checkpoint is a folder, complete or absent (run_folder.h says where it stands and how it comes there):
 //   weights.safetensors     the parameters and buffers, by path; metadata: format alone
 //   optimizer.safetensors   the moments, by name and path
-//   state.json              step, settings, tokenizer, version: what is needed to go on and to generate
-// It is written under a temporary name, synced and renamed, so a crash or a full disk leaves the previous one intact.
+//   state.json              step, settings, tokenizer, version: what is needed to go on and to generate; beside them
+//                           the size and SHA-256 of both files, of the text that was learned and of this file itself,
+//                           so that files of different steps, other files and a flipped bit are noticed
+// Checkpoints of before, whose state.json names no format, have no sizes and hashes; they are read as well.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "models/data/text.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
 
@@ -17,19 +21,38 @@ struct CheckpointState {
   int64_t step = 0;       // updates done
   std::string tokenizer;  // as Tokenizer::save wrote it
   std::vector<std::pair<std::string, std::string>> settings;
-  double validation_loss = 0;  // the latest; 0 if there was none
+  double validation_loss = 0;                     // the latest; 0 if there was none
+  Fingerprint text = {};                          // of what was learned; without a hash: it was not recorded
+  std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: written before there were hashes
 };
 
-// Writes `folder`/step_000050 and returns its path.
-std::string write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
-                             const nn::Optimizer& optimizer);
-// The checkpoint with the most steps in `folder` that can be read whole; empty if there is none.
-std::string latest_checkpoint(const std::string& folder);
+constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors",
+                     *state_name = "state.json";
+constexpr const char* checkpoint_format = "orrery checkpoint 2";  // what state.json calls it
+
+// A weight is infinite or not a number: such weights are neither written nor read.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
+// Writes the three files into a folder without them and compares what the disk holds then with what was meant;
+// state.files is filled here.  NotFinite, before anything is written, if a parameter or buffer is not finite.
+void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
+                      const nn::Optimizer& optimizer);
+// Errors:
+//   checkpoint: run/step_000010/state.json is damaged: its step is -5; it must be a whole number of at least 0
 CheckpointState read_state(const std::string& checkpoint);
-// Errors name the file, the tensor and the shapes; nothing is changed unless every tensor fits.
+
+// An Error if the file (weights_name or optimizer_name) is missing or not the one that was written with that state:
+//   checkpoint: run/step_000010/weights.safetensors is damaged: it has 100 bytes, where 200 were written
+// Without hashes only that it is there, and for its content that it can be read.
+void check_size(const std::string& checkpoint, const CheckpointState& state, const std::string& file);
+void check_content(const std::string& checkpoint, const CheckpointState& state, const std::string& file);
+
+// After check_content.  Errors name the file, the tensor and the shapes or dtypes; nothing is changed unless every
+// tensor fits.  Weights must be finite.
 void load_weights(const std::string& checkpoint, nn::Module& model);
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer);
-// Removes all but the newest `keep` checkpoints; 0 keeps all.
-void remove_old_checkpoints(const std::string& folder, int64_t keep);
 
 }  // namespace orrery::models

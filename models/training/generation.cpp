@@ -11,6 +11,12 @@
 namespace orrery::models {
 namespace {
 
+void check_finite(const std::vector<double>& logits) {
+  const bool finite = std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); });
+  check(finite,
+        "generate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
+}
+
 // Draws from softmax(logits / temperature) over the `top_k` largest; a uniform number decides.
 int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
   std::vector<int32_t> order(logits.size());
@@ -57,8 +63,9 @@ std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const Sam
     const auto read = static_cast<int64_t>(unread);
     const Tensor input = Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread));
     const Tensor logits = model(input.to(device), pass);
-    const int32_t next =
-        draw(logits[0][read - 1].to_vector(), s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
+    const std::vector<double> last = logits[0][read - 1].to_vector();
+    check_finite(last);
+    const int32_t next = draw(last, s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
     tokens.push_back(next);
     unread = 1;
     if (each) each(next);

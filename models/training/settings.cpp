@@ -63,6 +63,15 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
   return settings;
 }
 
+TrainSettings from_the_beginning(TrainSettings settings) {
+  settings.resume = settings.from_previous = settings.other_text = false;
+  return settings;
+}
+
+Dtype parse_dtype(const std::string& name) {
+  return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
+}
+
 TrainSettings resolved(TrainSettings settings) {
   settings.gpt.attention = nn::resolved_attention(settings.gpt.attention);
   change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::resolved(registry, spec); });

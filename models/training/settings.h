@@ -43,7 +43,7 @@ struct TrainSettings {
   double grad_clip = 1, label_smoothing = 0;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
-  bool graph = false, resume = false, profile = false;
+  bool graph = false, resume = false, from_previous = false, other_text = false, profile = false;
 
   template <class V>
   void visit(V& v) {
@@ -82,6 +82,10 @@ struct TrainSettings {
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));
     v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all", at_least(0));
     v("resume", resume, "go on from the last checkpoint in the folder");
+    v("from_previous", from_previous,
+      "with resume: where the last checkpoint is damaged, set it aside as "
+      "step_....damaged and go on from the one before it");
+    v("other_text", other_text, "with resume: go on with another text than the run has learned so far");
     v("profile", profile, "print a table of the operations at the end");
   }
 };
@@ -96,5 +100,9 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
 // The same with every spec complete, as a checkpoint records it: pointwise(relu) says that alpha is 1 and the length
 // keys_visible, whatever the defaults become.
 TrainSettings resolved(TrainSettings settings);
+// The same without what is said about resuming: settings that begin the run, and so repeat it.
+TrainSettings from_the_beginning(TrainSettings settings);
+
+Dtype parse_dtype(const std::string& name);  // of the setting `dtype`
 
 }  // namespace orrery::models

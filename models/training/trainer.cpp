@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
-#include "models/settings_file.h"
-#include "models/training/checkpoint.h"
-#include "models/training/evaluation.h"
+#include "models/training/resume.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -22,27 +19,9 @@ void check_settings(const TrainSettings& s) {
         "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
+  check(s.resume || !(s.from_previous || s.other_text),
+        "train: --from_previous and --other_text say how to go on with a run; they need --resume=yes");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
-  check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out,
-        " already holds a run; add --resume=yes to go on with it, or choose another --out");
-}
-
-Dtype dtype_named(const std::string& name) {
-  return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
-}
-
-// A resumed run goes on with the model that it began with, which today's settings and defaults must still describe.
-void check_same_model(const TrainSettings& now, const CheckpointState& state) {
-  const TrainSettings then = make_settings(state.settings);
-  check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
-        "; resume it with its own");
-  GptSettings before = resolved(then).gpt, after = resolved(now).gpt;
-  after.dropout = before.dropout;  // no part of the model
-  const auto old_values = list_settings(before), new_values = list_settings(after);
-  for (size_t i = 0; i < old_values.size(); ++i)
-    check(old_values[i] == new_values[i], "train: the run in ", now.out, " has ", old_values[i].first, "=",
-          old_values[i].second, ", not ", new_values[i].second,
-          "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
 }
 
 }  // namespace
@@ -53,7 +32,10 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   device_ = parse_device(s.device);
   set_product_precision(parse_product_precision(s.precision));
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  const std::string resumed = s.resume ? latest_checkpoint(s.out) : "";
+  folder_ = std::make_unique<RunFolder>(s.out);
+  check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
+        " already holds a run; add --resume=yes to go on with it, or choose another --out");
+  const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");
   const CheckpointState state = resumed.empty() ? CheckpointState() : read_state(resumed);
@@ -63,11 +45,11 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
         " is too small for the tokenizer's ", tokenizer_->size(), " tokens; leave it out or raise it");
   text_ = std::make_unique<Text>(s.data, *tokenizer_, s.validation_fraction);
   text_->check_context(s.gpt.context);
-  if (!resumed.empty()) check_same_model(s, state);
+  if (!resumed.empty()) check_same_run(s, state, *text_);
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
-  nn::convert(*model_, dtype_named(s.dtype));
+  nn::convert(*model_, parse_dtype(s.dtype));
   nn::move(*model_, device_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
@@ -160,12 +142,10 @@ void Trainer::report(Audience& audience) {
   const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
   const double* losses = losses_read_->read<double>(done.losses);
   const double loss = *losses, norm = outcome.gradient_norm;
-  if (!outcome.done) {
-    const std::string last = latest_checkpoint(s.out);
-    fail("train: the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, "); ",
-         last.empty() ? "no checkpoint had been written" : "the last good checkpoint is " + last,
-         "; try a lower --learning_rate or --grad_clip=1");
-  }
+  if (!outcome.done)
+    fail_not_finite(
+        orrery::text("the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
+  if (folder_->prove()) remove_old_checkpoints(audience);
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
@@ -180,58 +160,6 @@ void Trainer::report(Audience& audience) {
   audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
                  memory_use(device_).peak, left},
                 row);
-}
-
-std::string Trainer::save() {
-  CheckpointState state{.step = step_,
-                        .tokenizer = tokenizer_->save(),
-                        .settings = list_settings(resolved(settings_)),
-                        .validation_loss = validation_loss_};
-  const std::string path = write_checkpoint(settings_.out, state, *model_, *optimizer_);
-  remove_old_checkpoints(settings_.out, settings_.keep_checkpoints);
-  return path;
-}
-
-TrainingResult Trainer::run(const TrainingEvents& events) {
-  const TrainSettings& s = settings_;
-  make_folders(s.out);
-  write_settings_file(s.out + "/settings.toml", list_settings(s));
-  Audience audience(s.out, step_, events);
-  TrainingResult result;
-  const auto start = Clock::now();
-  first_step_ = step_, stepping_ = 0, reported_ = start;
-  // A GPU is given its next step before the host asks what came of the last one.
-  const size_t ahead = device_ == Device::cuda ? 1 : 0;
-  const auto report_until = [&](size_t left) {
-    while (in_flight_.size() > left) report(audience);
-  };
-  if (s.profile) start_profile();
-  const auto ends = [&] { return audience.wants_end(); };
-  while (step_ < s.steps && !result.stopped) {
-    queue_step();
-    report_until(ahead);
-    result.stopped = ends();
-    const bool last = step_ == s.steps;
-    const bool validation = !result.stopped && (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
-    bool checkpoint = result.stopped || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
-    if (validation || checkpoint) report_until(0);
-    if ((last || result.stopped) && s.profile) result.profile = stop_profile();
-    if (validation) {
-      if (const auto loss = evaluate(*model_, text_->validation(), s.gpt.context, 16, ends))
-        audience.validation(step_, validation_loss_ = *loss);
-      checkpoint |= result.stopped = ends();
-    }
-    if (checkpoint) {
-      result.checkpoint = save();
-      audience.checkpoint(result.checkpoint);
-    }
-    if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time
-  }
-  audience.finish(step_, result.checkpoint);
-  result.steps_done = step_;
-  result.validation_loss = validation_loss_;
-  result.seconds = seconds_between(start, Clock::now());
-  return result;
 }
 
 }  // namespace orrery::models

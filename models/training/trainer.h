@@ -13,6 +13,7 @@
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/training/audience.h"
+#include "models/training/run_folder.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/schedules/base/schedule.h"
@@ -31,7 +32,7 @@ struct TrainingResult {
 class Trainer {
  public:
   // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do
-  // not fit each other, a folder that already holds a run (unless resume).
+  // not fit each other, a folder that already holds a run (unless resume) or in which another run is at work.
   explicit Trainer(const TrainSettings& settings);
 
   TrainingResult run(const TrainingEvents& events = {});
@@ -56,9 +57,13 @@ class Trainer {
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
   // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
   void report(Audience& audience);
-  std::string save();
+  void validate(Audience& audience);
+  std::string save(Audience& audience);
+  void remove_old_checkpoints(Audience& audience);
+  [[noreturn]] void fail_not_finite(const std::string& what);
 
   TrainSettings settings_;
+  std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there
   Device device_ = Device::cpu;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Text> text_;
@@ -79,6 +84,7 @@ class Trainer {
   int64_t first_step_ = 0;      // of this run
   int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
+  int64_t validated_ = -1;     // the step after which it was computed
 };
 
 }  // namespace orrery::models

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/examples/program.h"
 
@@ -36,6 +37,13 @@ size_t checkpoints_in(const std::string& run) {
   if (fs::exists(run))
     for (const auto& entry : fs::directory_iterator(run)) found += fs::exists(entry.path() / "state.json");
   return found;
+}
+
+// state.json as it was before it named a format and hashes: then a change to it is not told by them.
+std::string without_hashes(const std::string& path) {
+  auto state = nlohmann::ordered_json::parse(read_file(path));
+  for (const char* key : {"format", "files", "text", "sha256"}) state.erase(key);
+  return state.dump(2);
 }
 
 // Exit code 1 and one sentence, without delay.
@@ -204,7 +212,7 @@ TEST_CASE("outside: numbers of a file that are far too large are printed whole")
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder)).code == 0);
   const std::string path = folder / "run/step_000004/state.json";
-  std::string state = read_file(path);
+  std::string state = without_hashes(path);
   const size_t begin = state.find("\"validation_loss\": ") + 19;
   state.replace(begin, state.find_first_of(",\n", begin) - begin, "1e300");
   std::ofstream(path, std::ios::binary) << state;
@@ -246,7 +254,7 @@ TEST_CASE("outside: texts that are too deep, too long or too many are refused be
   check_refused({"train", "--" + repeated("a.", 40'000) + "=1"}, "train: unknown key 'a.a.a.");
 
   REQUIRE(run_orrery(train_tiny(folder)).code == 0);
-  const std::string path = folder / "run/step_000004/state.json", whole = read_file(path);
+  const std::string path = folder / "run/step_000004/state.json", whole = without_hashes(path);
   const auto state = [&](const std::string& tokenizer, const std::string& sentence) {
     std::string changed = whole;
     const size_t begin = changed.find("\"tokenizer\": ") + 13, end = changed.find('}', begin) + 1;

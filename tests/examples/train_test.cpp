@@ -322,15 +322,51 @@ TEST_CASE("train: a folder that holds a run is not overwritten") {
   CHECK(last_line(nothing_left.out).starts_with("validation loss "));
 }
 
+TEST_CASE("train: a second run in one folder is refused while the first goes on, and not after it was killed") {
+  const Folder folder;
+  const auto command = [&](const Words& more) {
+    std::string all = "\"$ORRERY\"";
+    for (const std::string& word : train_tiny(folder, "run", more)) all += " '" + word + "'";
+    return all;
+  };
+  const Outcome outcome = run_shell(
+      "mkfifo " + (folder / "pipe") + "; " +
+      command({"--steps=100000000", "--schedule=constant", "--checkpoint_every=0"}) + " > " + (folder / "pipe") +
+      " & while read -r line; do case $line in 'step '*) break;; esac; done < " + (folder / "pipe") + "; " +
+      command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  std::smatch process;
+  REQUIRE(std::regex_search(outcome.out, process, std::regex("code 1, process (\\d+)\n")));
+  CHECK(outcome.err.starts_with("orrery: train: " + (folder / "run") + " is in use by another run (process " +
+                                process[1].str() + "); wait for its end, or choose another --out\n"));
+  CHECK(fs::exists(folder / "run/step_000004"));
+}
+
+TEST_CASE("train and generate: a folder and a text whose names are not UTF-8") {
+  const Folder folder;
+  std::string train = "\"$ORRERY\"", name = folder / "lat\xe9";
+  for (const std::string& word : train_tiny(folder, "lat\xe9")) train += " '" + word + "'";
+  const Outcome outcome =
+      run_shell(train + " && " + train + " --resume --steps=6 && \"$ORRERY\" generate --prompt=ae " +
+                "--tokens=5 --checkpoint='" + name + "'");
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(fs::exists(name + "/step_000006/weights.safetensors"));
+}
+
 TEST_CASE("train: a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
   const Folder folder;
-  const Outcome outcome = run_orrery(train_tiny(folder, "run",
-                                                {"--steps=400", "--learning_rate=1e30", "--schedule=constant",
-                                                 "--warmup_steps=0", "--grad_clip=0", "--checkpoint_every=1"}));
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const Outcome outcome =
+      run_orrery(train_tiny(folder, "run",
+                            {"--steps=400", "--learning_rate=1e30", "--schedule=constant", "--warmup_steps=0",
+                             "--grad_clip=0", "--checkpoint_every=1", "--keep_checkpoints=1", "--resume"}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 1);
   CHECK(std::regex_search(outcome.err, std::regex("orrery: train: the loss is not finite at step \\d+")));
   CHECK(contains(outcome.err, "the last good checkpoint is " + (folder / "run/step_")));
+  CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=ae", "--tokens=5"}).code == 0);
 }
 
 TEST_CASE("train: a disk that is full leaves the previous checkpoint intact") {
@@ -397,7 +433,7 @@ TEST_CASE("generate: damaged checkpoints and unknown characters are answered wit
   fs::resize_file(checkpoint + "/weights.safetensors", whole.size() / 2);
   check_error({}, "weights.safetensors");
   fs::remove(checkpoint + "/weights.safetensors");
-  check_error({}, "holds no checkpoint");
+  check_error({}, "weights.safetensors is missing; there is no checkpoint before it that is whole");
   folder.write("run/step_000004/weights.safetensors", whole);
   folder.write("run/step_000004/state.json", "{\"step\": 4");
   check_error({}, "state.json is damaged");

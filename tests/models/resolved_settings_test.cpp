@@ -6,7 +6,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
-#include "models/training/checkpoint.h"
+#include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/optimizers/base/optimizer.h"

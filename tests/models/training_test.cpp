@@ -11,9 +11,9 @@
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/ops/ops.h"
-#include "models/training/checkpoint.h"
 #include "models/training/evaluation.h"
 #include "models/training/generation.h"
+#include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 #include "nn/losses/base/loss.h"
 #include "tests/support/errors.h"
@@ -295,13 +295,20 @@ TEST_CASE("bad input is answered before any training") {
 
 TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
   const Folder folder;
-  const Assignments settings = with(small_run(write_small_text(folder), folder / "run", 40),
-                                    {{"learning_rate", "1e30"}, {"warmup_steps", "0"}, {"checkpoint_every", "1"}});
-  const std::string message = error_of([&] { train(settings); });
-  CHECK(contains(message, "train: the loss is not finite at step "));
-  CHECK(contains(message, "the last good checkpoint is " + (folder / "run/step_0000")));
-  const CheckpointState state = read_state(latest_checkpoint(folder / "run"));
-  CHECK(contains(message, "at step " + std::to_string(state.step + 1)));
+  Assignments settings = with(small_run(write_small_text(folder), folder / "run", 40),
+                              {{"warmup_steps", "0"}, {"checkpoint_every", "1"}, {"keep_checkpoints", "1"}});
+  const auto message = [&] { return error_of([&] { train(settings); }); };
+  settings.emplace_back("learning_rate", "1e30");
+  const std::string at_once = message();
+  CHECK(contains(at_once, "train: the loss is not finite at step 2 "));
+  CHECK(contains(at_once, "the weights of the last checkpoint led there, it is set aside as " +
+                              (folder / "run/step_000001.damaged; there is no good checkpoint; try a lower")));
+  train(with(settings, {{"learning_rate", "1e-3"}, {"steps", "3"}}));
+  settings.emplace_back("resume", "yes");
+  const std::string later = message();
+  CHECK(contains(later, "train: the loss is not finite at step 5 "));
+  CHECK(contains(later, "; the last good checkpoint is " + (folder / "run/step_000003;")));
+  CHECK(latest_checkpoint(folder / "run") == folder / "run/step_000003");
 }
 
 TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {

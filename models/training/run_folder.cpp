@@ -1,0 +1,301 @@
+#include "models/training/run_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace orrery::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Lies in a folder of ours that has no state.json yet.
+constexpr const char* mark_name = "being_written";
+std::string mark_of(int64_t step) { return text(checkpoint_format, ", step ", step, ", is being written\n"); }
+constexpr std::array<const char*, 4> our_files = {weights_name, optimizer_name, mark_name, state_name};
+
+// An Error if a call to the system has not returned 0.
+void done(int result, const char* what, const std::string& path) {
+  if (result != 0) fail("write: cannot ", what, " ", path, ": ", std::generic_category().message(errno));
+}
+std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
+bool all_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }
+bool is_real_folder(const std::string& path) {  // not a link to one
+  struct stat status = {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+bool is_there(const std::string& path) {  // also a link that leads nowhere
+  struct stat status = {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+std::string in(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
+
+std::string folder_name(int64_t step) {
+  const std::string digits = std::to_string(step);
+  return "step_" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits;
+}
+// The number in step_000050; -1 for what is named otherwise.
+int64_t step_of(const std::string& name) {
+  const bool ours = name.starts_with("step_") && name.size() >= 11 && name.size() <= 23 && all_digits(name.substr(5));
+  return ours ? std::stoll(name.substr(5)) : -1;
+}
+// The number in step_000050.partial and step_000050.2.partial; -1 for what is named otherwise.
+int64_t step_of_partial(const std::string& name) {
+  const std::string end = ".partial";
+  if (!name.ends_with(end)) return -1;
+  const std::string rest = name.substr(0, name.size() - end.size());
+  const size_t dot = rest.find('.');
+  return dot == std::string::npos || all_digits(rest.substr(dot + 1)) ? step_of(rest.substr(0, dot)) : -1;
+}
+
+// The checkpoints of a run, the newest first: the whole ones, and what must have been one.
+std::vector<std::string> checkpoints_in(const std::string& folder) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  if (!folder_exists(folder)) return {};
+  for (const std::string& path : files_in(folder)) {
+    const int64_t step = step_of(name_of(path));
+    const auto holds = [&](const char* file) { return is_there(path + "/" + file); };
+    if (step >= 0 && folder_exists(path) && (holds(state_name) || holds(weights_name) || holds(optimizer_name)))
+      found.emplace_back(step, path);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+void check_step(const std::string& checkpoint, const CheckpointState& state) {
+  check(state.step == step_of(name_of(checkpoint)), "checkpoint: ", checkpoint, "/", state_name, " is of step ",
+        state.step, ": it belongs to another checkpoint");
+}
+
+// What is wrong with a checkpoint; empty: nothing.
+std::string damage_of(const std::string& checkpoint, bool weights_alone) {
+  try {
+    const CheckpointState state = read_state(checkpoint);
+    check_step(checkpoint, state);
+    check_content(checkpoint, state, weights_name);
+    if (!weights_alone) check_content(checkpoint, state, optimizer_name);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// The newest whole one among the checkpoints, the newest first; empty if there is none.
+std::string first_whole(const std::vector<std::string>& checkpoints, bool weights_alone) {
+  for (const std::string& path : checkpoints)
+    if (damage_of(path, weights_alone).empty()) return path;
+  return {};
+}
+
+// Proven by a state with files and the folder's step, or by the mark of one that is being written; the mark may be cut
+// short if nothing else had come yet.
+bool is_proven(const std::string& folder, int64_t step) {
+  if (!is_real_folder(folder)) return false;
+  try {
+    const std::string mark = folder + "/" + mark_name;
+    if (file_exists(mark)) {
+      const std::string written = read_file(mark, 1000);
+      return written == mark_of(step) || (mark_of(step).starts_with(written) && files_in(folder).size() == 1);
+    }
+    const CheckpointState state = read_state(folder);
+    return state.step == step && !state.files.empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Our files by name, and what write_file_atomically leaves of them: weights.safetensors.1234.partial.
+bool is_our_file(const std::string& name) {
+  const std::string end = ".partial";
+  for (const std::string ours : our_files) {
+    if (name == ours) return true;
+    if (!name.starts_with(ours + ".") || !name.ends_with(end) || name.size() <= ours.size() + 1 + end.size()) continue;
+    if (all_digits(name.substr(ours.size() + 1, name.size() - ours.size() - 1 - end.size()))) return true;
+  }
+  return false;
+}
+bool holds_only_ours(const std::string& folder) {
+  const std::vector<std::string> files = files_in(folder);
+  return std::all_of(files.begin(), files.end(),
+                     [](const std::string& path) { return is_our_file(name_of(path)) && !is_real_folder(path); });
+}
+
+// Our files in a folder of ours, the one that proves it last, and the folder.
+void remove_files_of(const std::string& folder) {
+  std::vector<std::string> files = files_in(folder);
+  std::stable_partition(files.begin(), files.end(), [](const std::string& path) {
+    return name_of(path) != state_name && name_of(path) != mark_name;
+  });
+  for (const std::string& path : files)
+    if (is_our_file(name_of(path))) done(::unlink(path.c_str()), "remove", path);
+  done(::rmdir(folder.c_str()), "remove", folder);
+}
+
+// remove(path) for each; the sentences of those that failed.
+template <class F>
+std::vector<std::string> for_each_path(const std::vector<std::string>& paths, const F& remove) {
+  std::vector<std::string> problems;
+  for (const std::string& path : paths) try {
+      remove(path);
+    } catch (const Error& error) {
+      problems.push_back(text("an old checkpoint stays: ", error.what()));
+    }
+  return problems;
+}
+
+// Where the checkpoint of that step goes: a folder of that name that is not empty stays.
+std::string free_path(const std::string& folder, int64_t step) {
+  std::string name = folder_name(step);
+  const auto taken = [&] {
+    const std::string path = in(folder, name);
+    return is_there(path) && !(is_real_folder(path) && files_in(path).empty());
+  };
+  while (taken()) {
+    check(name.size() < 23, "write: ", in(folder, name), " is taken");
+    name.insert(5, "0");
+  }
+  return in(folder, name);
+}
+
+// A name with that end that nothing has: PATH.partial, or PATH.2.partial.
+std::string free_name(const std::string& path, const std::string& end) {
+  std::string name = path + end;
+  for (int number = 2; is_there(name); ++number) name = text(path, ".", number, end);
+  return name;
+}
+
+std::string set_aside(const std::string& checkpoint) {
+  const std::string aside = free_name(checkpoint, ".damaged");
+  rename_file(checkpoint, aside);
+  return aside;
+}
+
+void discard(const std::string& partial) noexcept {
+  try {
+    if (!partial.empty() && is_real_folder(partial)) remove_files_of(partial);
+  } catch (...) {  // it stays, and the next run removes it
+  }
+}
+
+}  // namespace
+
+bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
+
+std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
+  for (int attempt = 1;; ++attempt) {
+    std::vector<std::string> checkpoints = checkpoints_in(folder);
+    if (checkpoints.empty()) return {};
+    const std::string newest = checkpoints[0], damage = damage_of(newest, weights_alone);
+    if (damage.empty()) return newest;
+    if (attempt < 10 && !folder_exists(newest)) continue;  // a run at work has removed it, and written a newer one
+    checkpoints.erase(checkpoints.begin());
+    const std::string before = first_whole(checkpoints, weights_alone);
+    check(!before.empty(), damage, "; there is no checkpoint before it that is whole");
+    fail(damage, "; the one before it, ", before,
+         ", is whole: go on from it with --resume=yes --from_previous=yes, or ", "generate with --checkpoint=", before);
+  }
+}
+
+std::string RunFolder::checkpoint_to_resume(bool from_previous) {
+  if (!from_previous) return last_good_ = latest_checkpoint(path_);
+  const std::vector<std::string> checkpoints = checkpoints_in(path_);
+  const std::string whole = first_whole(checkpoints, false);
+  if (whole.empty()) return last_good_ = latest_checkpoint(path_);  // says what is damaged
+  for (const std::string& damaged : checkpoints) {
+    if (damaged == whole) break;
+    set_aside(damaged);
+  }
+  return last_good_ = whole;
+}
+
+std::string RunFolder::write(const CheckpointState& state, nn::Module& model, const nn::Optimizer& optimizer) {
+  lock_.ensure_held();
+  std::string partial, path = in(path_, folder_name(state.step));
+  const std::string before = unproven_.empty() ? last_good_ : unproven_;
+  const auto fail_with = [&](const char* why) {
+    discard(partial);
+    fail("checkpoint: cannot write ", path, ": ", why,
+         before.empty() ? "; there is no checkpoint before it" : "; the previous checkpoint is intact: ", before);
+  };
+  try {
+    path = free_path(path_, state.step);
+    const std::string name = free_name(path, ".partial");
+    done(::mkdir(name.c_str(), 0777), "make the folder", name);
+    partial = name;
+    const std::string mark = partial + "/" + mark_name;
+    FileAppender(mark).write(mark_of(state.step));  // a kill finds it; a loss of power need not
+    write_checkpoint(partial, state, model, optimizer);
+    done(::unlink(mark.c_str()), "remove", mark);
+    sync_folder(partial);
+    rename_file(partial, path);
+    sync_folder(path_);
+  } catch (const NotFinite&) {
+    discard(partial);
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail_with("out of memory");
+  } catch (const std::exception& error) {
+    fail_with(error.what());
+  }
+  whole_.insert(path);
+  return unproven_ = path;
+}
+
+bool RunFolder::prove() {
+  if (unproven_.empty()) return false;
+  last_good_ = std::exchange(unproven_, "");
+  return true;
+}
+
+std::string RunFolder::set_aside_unproven() { return unproven_.empty() ? "" : set_aside(std::exchange(unproven_, "")); }
+
+bool RunFolder::is_whole(const std::string& checkpoint) {
+  if (whole_.contains(checkpoint)) {  // its bytes are known; is it still there?
+    try {
+      const CheckpointState state = read_state(checkpoint);
+      for (const char* file : {weights_name, optimizer_name}) check_size(checkpoint, state, file);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  if (!damage_of(checkpoint, false).empty()) return false;
+  whole_.insert(checkpoint);
+  return true;
+}
+
+std::vector<std::string> RunFolder::remove_old(int64_t keep) {
+  int64_t kept = 0;
+  return for_each_path(keep > 0 ? checkpoints_in(path_) : std::vector<std::string>(), [&](const std::string& path) {
+    const bool ours = path == last_good_ || path == unproven_;
+    if (ours || kept < keep) {
+      kept += ours || is_whole(path);
+      return;
+    }
+    if (!is_proven(path, step_of(name_of(path))) || !holds_only_ours(path)) return;
+    const std::string partial = free_name(path, ".partial");
+    rename_file(path, partial);
+    remove_files_of(partial);
+  });
+}
+
+std::vector<std::string> RunFolder::remove_partial() {
+  return for_each_path(files_in(path_), [](const std::string& path) {
+    const int64_t step = step_of_partial(name_of(path));
+    if (step < 0 || !is_real_folder(path)) return;
+    // An empty one was left before its first file or after its last.
+    if (files_in(path).empty() || (is_proven(path, step) && holds_only_ours(path))) remove_files_of(path);
+  });
+}
+
+}  // namespace orrery::models

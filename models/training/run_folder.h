@@ -1,0 +1,64 @@
+// The folder of a run, and who owns it: one run at a time writes there, and of what it finds it touches only what is
+// proven to be its own.
+//
+//   settings.toml  metrics.jsonl        written by the trainer
+//   step_000050/                        a checkpoint (checkpoint.h), complete from the moment it has this name
+//   step_000060.partial/                one that is being written or removed, or was when the program was killed
+//   step_000040.damaged/                one that --from_previous=yes has set aside
+//   .orrery.lock                        while a run goes on: the number of its process
+//
+// A folder counts as a checkpoint if it is named so and holds a file of a checkpoint.  It is removed only if its
+// state.json names our format, the folder's step and the files, and if nothing else lies in it.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/training/checkpoint.h"
+#include "models/training/folder_lock.h"
+
+namespace orrery::models {
+
+bool holds_checkpoints(const std::string& folder);  // sound ones or not
+
+// The newest checkpoint, empty if there is none.  It has been read whole, weights and optimizer (or the weights alone);
+// one that is damaged is an Error, which names what is damaged and the newest one before it that is whole.
+std::string latest_checkpoint(const std::string& folder, bool weights_alone = false);
+
+class RunFolder {
+ public:
+  // Makes the folder and locks it (folder_lock.h) for as long as this object lives.
+  explicit RunFolder(const std::string& path) : path_(path), lock_(path) {}
+
+  // latest_checkpoint.  With from_previous, newer ones that are damaged are set aside under another name.
+  std::string checkpoint_to_resume(bool from_previous);
+
+  // Writes `folder`/step_000050 and returns its path.  It is complete or absent, and what was there before stays, also
+  // a foreign folder of that name: then the number gets one more 0.  Errors begin with "checkpoint: cannot write".
+  std::string write(const CheckpointState& state, nn::Module& model, const nn::Optimizer& optimizer);
+
+  // Finite weights may still predict nothing finite.  A loss that is has shown what was just written to be good; until
+  // then it takes no good one's place.  True if there was something to show.
+  bool prove();
+  // The newest checkpoint that was resumed or proven; empty: none.
+  const std::string& last_good() const { return last_good_; }
+  // Renames what was written and not proven; returns the new path, empty if there was nothing or it cannot be renamed.
+  std::string set_aside_unproven();
+
+  // Both return sentences about what could not be removed.
+  // Removes all but the newest `keep` checkpoints that are whole; 0 keeps all.  The last good and the last written one
+  // stay.
+  std::vector<std::string> remove_old(int64_t keep);
+  std::vector<std::string> remove_partial();  // what a killed run has left of checkpoints it was writing or removing
+
+ private:
+  bool is_whole(const std::string& checkpoint);
+
+  std::string path_;
+  FolderLock lock_;
+  std::string last_good_, unproven_;
+  std::set<std::string> whole_;  // checkpoints whose files have been compared with their hashes
+};
+
+}  // namespace orrery::models

@@ -1,0 +1,101 @@
+// A run: its steps, validations and checkpoints, and what ends it.  trainer.cpp has the step.
+#include <cmath>
+
+#include "models/settings_file.h"
+#include "models/training/evaluation.h"
+#include "models/training/trainer.h"
+
+namespace orrery::models {
+namespace {
+
+double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
+
+}  // namespace
+
+// A checkpoint whose weights led there is no good one.
+void Trainer::fail_not_finite(const std::string& what) {
+  const std::string aside = folder_->set_aside_unproven(), &last = folder_->last_good();
+  fail("train: ", what, "; ",
+       aside.empty() ? "" : "the weights of the last checkpoint led there, it is set aside as " + aside + "; ",
+       !last.empty()   ? "the last good checkpoint is " + last
+       : aside.empty() ? "no checkpoint had been written"
+                       : "there is no good checkpoint",
+       "; try a lower --learning_rate or --grad_clip=1");
+}
+
+void Trainer::validate(Audience& audience) {
+  const auto loss =
+      evaluate(*model_, text_->validation(), settings_.gpt.context, 16, [&] { return audience.wants_end(); });
+  if (!loss) return;
+  if (!std::isfinite(*loss)) fail_not_finite(orrery::text("the validation loss is not finite since step ", step_));
+  validation_loss_ = *loss, validated_ = step_;
+  audience.validation(step_, validation_loss_);
+}
+
+void Trainer::remove_old_checkpoints(Audience& audience) {
+  audience.warnings(folder_->remove_old(settings_.keep_checkpoints));
+}
+
+std::string Trainer::save(Audience& audience) {
+  const CheckpointState state{.step = step_,
+                              .tokenizer = tokenizer_->save(),
+                              .settings = list_settings(resolved(from_the_beginning(settings_))),
+                              .validation_loss = validation_loss_,
+                              .text = text_->fingerprint()};
+  std::string path;
+  try {
+    path = folder_->write(state, *model_, *optimizer_);
+  } catch (const NotFinite& problem) {
+    fail_not_finite(orrery::text("the weights are not finite since step ", step_, " (", problem.what(), ")"));
+  }
+  if (validated_ == step_) folder_->prove();  // else the next step's loss does it
+  remove_old_checkpoints(audience);
+  return path;
+}
+
+TrainingResult Trainer::run(const TrainingEvents& events) {
+  const TrainSettings& s = settings_;
+  if (!folder_) folder_ = std::make_unique<RunFolder>(s.out);
+  struct Unlock {
+    std::unique_ptr<RunFolder>& folder;
+    ~Unlock() { folder.reset(); }
+  } const at_the_end{folder_};
+  write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)));
+  Audience audience(s.out, step_, events);
+  audience.warnings(folder_->remove_partial());
+  TrainingResult result;
+  const auto start = Clock::now();
+  first_step_ = step_, stepping_ = 0, reported_ = start;
+  // A GPU is given its next step before the host asks what came of the last one.
+  const size_t ahead = device_ == Device::cuda ? 1 : 0;
+  const auto report_until = [&](size_t left) {
+    while (in_flight_.size() > left) report(audience);
+  };
+  if (s.profile) start_profile();
+  while (step_ < s.steps && !result.stopped) {
+    queue_step();
+    report_until(ahead);
+    result.stopped = audience.wants_end();
+    const bool last = step_ == s.steps;
+    const bool validation = !result.stopped && (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
+    bool checkpoint = result.stopped || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
+    if (validation || checkpoint) report_until(0);
+    if ((last || result.stopped) && s.profile) result.profile = stop_profile();
+    if (validation) {
+      validate(audience);
+      checkpoint |= result.stopped = audience.wants_end();
+    }
+    if (checkpoint) {
+      result.checkpoint = save(audience);
+      audience.checkpoint(result.checkpoint);
+    }
+    if (validation || checkpoint) reported_ = Clock::now();  // they are no part of the next step's time
+  }
+  audience.finish(step_, result.checkpoint);
+  result.steps_done = step_;
+  result.validation_loss = validation_loss_;
+  result.seconds = seconds_between(start, Clock::now());
+  return result;
+}
+
+}  // namespace orrery::models

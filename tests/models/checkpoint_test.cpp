@@ -1,0 +1,207 @@
+// What is wrong with a checkpoint is told, never skipped, and a way out with it.
+#include "models/training/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/hash.h"
+#include "engine/tensor/safetensors.h"
+#include "models/training/generation.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// state.json with a change, and the hash of itself that belongs to it: as another program might write it.
+void change_state(const std::string& checkpoint, const std::function<void(Json&)>& change) {
+  Json json = Json::parse(read_file(checkpoint + "/state.json"));
+  change(json);
+  json.erase("sha256");
+  const std::string whole = json.dump();
+  json["sha256"] = sha256(std::as_bytes(std::span(whole)));
+  write(checkpoint + "/state.json", json.dump(2) + "\n");
+}
+// Its weights with a change, and the hashes that belong to them.
+void change_weights(const std::string& checkpoint, const std::function<void(std::vector<NamedTensor>&)>& change) {
+  const std::string path = checkpoint + "/weights.safetensors";
+  std::vector<NamedTensor> tensors = read_safetensors(path).tensors;
+  change(tensors);
+  write_safetensors(path, tensors, {{"format", "pt"}});
+  change_state(checkpoint, [&](Json& json) {
+    json["files"]["weights.safetensors"] = {{"bytes", fs::file_size(path)}, {"sha256", sha256_of_file(path)}};
+  });
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training and by generation, with a way out") {
+  const Run run;
+  run.train();
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    const std::string path = run.checkpoint(6) + "/" + name, whole = read_file(path);
+    int64_t unnoticed = 0;
+    const bool weights_alone = name != std::string("optimizer.safetensors");
+    for (size_t at = 0; at < whole.size(); at += 1 + whole.size() / 300) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
+      if (name == std::string("state.json") && Json::parse(flipped, nullptr, false) == Json::parse(whole)) continue;
+      write(path, flipped);
+      const std::string message = error_of([&] { latest_checkpoint(run.out, weights_alone); });
+      unnoticed += !contains(message, name) || !contains(message, "; the one before it, " + run.checkpoint(4) +
+                                                                      ", is whole: go on from it with --resume=yes "
+                                                                      "--from_previous=yes, or generate with "
+                                                                      "--checkpoint=" +
+                                                                      run.checkpoint(4));
+    }
+    CHECK(unnoticed == 0);
+    CHECK(contains(run.resume_error(), name));
+    write(path, whole);
+  }
+  CHECK(run.resume_error() == "no error");
+}
+
+TEST_CASE(
+    "checkpoint: the one before a damaged checkpoint is taken if the user says so, and the damaged one set aside") {
+  const Run run, whole;
+  whole.train({{"steps", "8"}});
+  run.train();
+  const std::string weights = run.checkpoint(6) + "/weights.safetensors";
+  fs::resize_file(weights, fs::file_size(weights) - 1);
+  CHECK(contains(run.resume_error(), "weights.safetensors is damaged: it has "));
+  CHECK(run.resume({{"from_previous", "yes"}}).steps_done == 8);
+  CHECK(fs::exists(run.checkpoint(6) + ".damaged/weights.safetensors"));
+  CHECK(read_file(run.checkpoint(8) + "/weights.safetensors") ==
+        read_file(whole.checkpoint(8) + "/weights.safetensors"));
+  fs::remove(run.checkpoint(8) + "/state.json");
+  fs::remove(run.checkpoint(6) + "/optimizer.safetensors");
+  CHECK(contains(run.resume_error({{"from_previous", "yes"}}), "; there is no checkpoint before it that is whole"));
+}
+
+TEST_CASE("checkpoint: files of different steps, and steps that are none") {
+  const Run run;
+  run.train();
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors"}) {
+    const std::string path = run.checkpoint(6) + "/" + name, whole = read_file(path);
+    write(path, read_file(run.checkpoint(4) + "/" + name));
+    CHECK(contains(run.resume_error(), std::string(name) + " is damaged, or of another step than 6: its SHA-256 is "));
+    write(path, whole);
+  }
+  const std::string path = run.checkpoint(6) + "/state.json", whole = read_file(path);
+  write(path, read_file(run.checkpoint(4) + "/state.json"));
+  CHECK(contains(run.resume_error(), "step_000006/state.json is of step 4: it belongs to another checkpoint"));
+  for (const char* step : {"-5", "5.7", "9223372036854775808", "9223372036854775807", "1e300", "\"6\"", "null"}) {
+    write(path, whole);
+    change_state(run.checkpoint(6), [&](Json& json) { json["step"] = Json::parse(step); });
+    INFO(step);
+    CHECK(contains(run.resume_error(), "state.json is damaged: its step is "));
+    CHECK(contains(error_of([&] { read_state(run.checkpoint(6)); }), "must be a whole number"));
+  }
+  write(path, std::string(100'000, '['));
+  CHECK(contains(run.resume_error(), "state.json is damaged: "));
+}
+
+TEST_CASE("checkpoint: data of another dtype than the run's are refused") {
+  const Run run;
+  run.train();
+  for (const Dtype dtype : {Dtype::f64, Dtype::bf16, Dtype::i32}) {
+    const Run other;
+    fs::copy(run.out, other.out, fs::copy_options::recursive);
+    change_weights(other.checkpoint(6), [&](std::vector<NamedTensor>& tensors) {
+      tensors[0].tensor =
+          dtype == Dtype::i32 ? Tensor::zeros(tensors[0].tensor.shape(), Dtype::i32) : tensors[0].tensor.to(dtype);
+    });
+    CHECK(contains(other.resume_error(), "' is of dtype " + std::string(name(dtype)) + ", a run with these settings"));
+    Gpt model(make_settings(read_state(other.checkpoint(6)).settings).gpt);
+    CHECK(contains(error_of([&] { load_weights(other.checkpoint(6), model); }), "' is of dtype "));
+  }
+  change_weights(run.checkpoint(6), [](std::vector<NamedTensor>& tensors) {  // half precision, by hand
+    tensors[0].tensor = tensors[0].tensor.to(Dtype::bf16);
+  });
+  const std::string path = run.checkpoint(6) + "/weights.safetensors";
+  std::string bytes = read_file(path);
+  const size_t at = bytes.find("\"BF16\"");
+  REQUIRE(at != std::string::npos);
+  bytes.replace(at, 6, "\"F16\" ");
+  write(path, bytes);
+  change_state(run.checkpoint(6),
+               [&](Json& json) { json["files"]["weights.safetensors"]["sha256"] = sha256_of_file(path); });
+  CHECK(contains(run.resume_error(), "' is of dtype f16, a run with these settings writes f32"));
+}
+
+TEST_CASE("checkpoint: another text or tokenizer is refused, and the first can be insisted on") {
+  const Run run;
+  run.train();
+  const std::string other = run.folder / "other.txt";
+  write(other, read_file(run.text) + "one more line\n");
+  const std::string message = run.resume_error({{"data", other}});
+  CHECK(contains(message, "train: " + other + " ("));
+  CHECK(contains(message, " is not the text that the run in " + run.out + " learned, which was " + run.text));
+  CHECK(contains(message, "; resume it with that one, or add --other_text=yes to go on with this one"));
+  CHECK(contains(run.resume_error({{"tokenizer", "byte"}}), " has tokenizer=character, not byte; resume it with"));
+  CHECK(run.resume({{"data", other}, {"other_text", "yes"}}).steps_done == 8);
+  CHECK(contains(run.resume_error({{"steps", "9"}}), " is not the text that"));  // now it is the other one's
+  const std::string moved = run.folder / "moved.txt";
+  fs::rename(other, moved);
+  CHECK(run.resume_error({{"steps", "9"}, {"data", moved}}) == "no error");
+}
+
+TEST_CASE("checkpoint: weights that are not finite are not written, and not read") {
+  const Run run;
+  run.train();
+  for (const double broken : {NAN, INFINITY, -INFINITY}) {
+    Trainer trainer(run.settings({{"resume", "yes"}, {"steps", "8"}, {"keep", "1"}}));
+    TrainingEvents events;
+    events.step = [&](const StepReport& r) {
+      const Tensor table = nn::parameters_of(trainer.model())[0].parameter->value;
+      // A row of the embedding that no text of these steps needs would stay unseen until then.
+      if (r.step == 8) table[0].copy_from(Tensor::full({8}, broken));
+    };
+    const std::string message = error_of([&] { trainer.run(events); });
+    INFO(message);
+    CHECK(contains(message, " not finite since step 8"));
+    CHECK(contains(message, "the last good checkpoint is " + run.checkpoint(6)));
+    CHECK(latest_checkpoint(run.out) == run.checkpoint(6));
+  }
+  change_weights(run.checkpoint(6), [](std::vector<NamedTensor>& tensors) {
+    tensors[1].tensor = tensors[1].tensor.clone();
+    tensors[1].tensor.mutable_data<float>()[0] = NAN;
+  });
+  CHECK(contains(run.resume_error(), "are not finite: training had gone wrong by then; use an earlier checkpoint"));
+  Gpt model(make_settings(read_state(run.checkpoint(6)).settings).gpt);
+  CHECK(contains(error_of([&] { load_weights(run.checkpoint(6), model); }), "are not finite"));
+  nn::initialize(model, 1);
+  for (const nn::NamedParameter& p : nn::parameters_of(model))
+    p.parameter->value.copy_from(Tensor::full(p.parameter->value.shape(), 3e38));
+  CHECK(contains(error_of([&] { generate(model, {1}, {.tokens = 3}); }), "what the model predicts is not finite"));
+}
+
+TEST_CASE("checkpoint: a checkpoint whose weights lead to a loss that is not finite replaces no good one") {
+  const Run run;
+  run.train({{"steps", "4"}});
+  // The step from 4 to 5 spoils the weights, which stay finite; the loss of the next one tells.
+  const std::string message = error_of([&] {
+    run.train({{"resume", "yes"},
+               {"steps", "9"},
+               {"keep", "1"},
+               {"checkpoint_every", "1"},
+               {"learning_rate", "1e30"},
+               {"warmup_steps", "0"}});
+  });
+  INFO(message);
+  CHECK(contains(message, "train: the loss is not finite at step "));
+  CHECK(contains(message, "the weights of the last checkpoint led there, it is set aside as "));
+  const std::string good = latest_checkpoint(run.out);
+  CHECK(contains(message, "; the last good checkpoint is " + good + ";"));
+  Gpt model(make_settings(read_state(good).settings).gpt);
+  load_weights(good, model);
+  CHECK(error_of([&] { generate(model, {1}, {.tokens = 3}); }) == "no error");
+}

@@ -1,0 +1,208 @@
+// A run's folder: one owner at a time, and only what is proven to be its own is touched.
+#include "models/training/run_folder.h"
+
+#include <doctest/doctest.h>
+
+#include "models/settings_file.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+namespace fs = std::filesystem;
+
+TEST_CASE("run folder: one run at a time, also in a folder that does not exist yet; the lock goes with its holder") {
+  const Run run;
+  {
+    const Trainer first(run.settings());
+    CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
+    CHECK(error_of([&] { run.train(); }) == "train: " + run.out + " is in use by another run (process " +
+                                                std::to_string(::getpid()) +
+                                                "); wait for its end, or choose another --out");
+    CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
+  }
+  CHECK(!fs::exists(run.out));  // nothing was written, nothing is left
+  run.train();
+  CHECK(names_in(run.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000004", "step_000006"});
+  write(run.out + "/.orrery.lock", "1\n");  // of a process that was killed: it holds no lock
+  CHECK(run.resume().steps_done == 8);
+}
+
+TEST_CASE("run folder: one that was replaced while the run went on is not written into; one that is gone is made") {
+  const Run run;
+  const auto disturbed = [&](const auto& disturb) {
+    TrainingEvents events;
+    events.step = [&](const StepReport& r) {
+      if (r.step == 3) disturb();
+    };
+    return error_of([&] { run.train({}, events); });
+  };
+  CHECK(contains(disturbed([&] {
+                   fs::rename(run.out, run.out + "-moved");
+                   write(run.out + "/settings.toml", "of another run");
+                 }),
+                 "is not the folder that it was when the run began"));
+  CHECK(names_in(run.out) == std::set<std::string>{"settings.toml"});
+  fs::remove_all(run.out);
+  CHECK(disturbed([&] { fs::remove_all(run.out); }) == "no error");
+  CHECK(fs::exists(run.checkpoint(6)));
+}
+
+TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
+  const Run run;
+  write(run.out + "/step_1/thesis", "x");
+  write(run.out + "/step_000001/thesis", "x");
+  write(run.out + "/step_000002/thesis", "x");  // where a checkpoint would go
+  write(run.out + "/step_000003.partial/thesis", "x");
+  write(run.out + "/step_000004.partial/being_written", "x");
+  write(run.out + "/step_000005", "a file");
+  write(run.folder / "elsewhere/thesis", "x");
+  fs::create_symlink(run.folder / "elsewhere", run.out + "/step_000000");
+  fs::create_symlink("nowhere", run.out + "/step_000004");
+  fs::create_directories(run.out + "/step_000100");
+  const std::set<std::string> before = names_in(run.out);
+  run.train({{"checkpoint_every", "1"}, {"keep", "1"}});
+  std::set<std::string> after = before;
+  after.insert({"metrics.jsonl", "settings.toml", "step_000006"});
+  CHECK(names_in(run.out) == after);
+  for (const char* kept : {"/step_1/thesis", "/step_000001/thesis", "/step_000002/thesis",
+                           "/step_000003.partial/thesis", "/step_000000/thesis", "/step_000005"})
+    CHECK(fs::exists(run.out + kept));
+}
+
+TEST_CASE("run folder: a name that is taken by something else costs no checkpoint") {
+  const Run run;
+  write(run.out + "/step_000006/thesis", "x");
+  const TrainingResult result = run.train();
+  CHECK(result.checkpoint == run.out + "/step_0000006");
+  CHECK(latest_checkpoint(run.out) == result.checkpoint);
+  CHECK(run.resume().steps_done == 8);
+  CHECK(read_file(run.out + "/step_000006/thesis") == "x");
+}
+
+TEST_CASE(
+    "run folder: a checkpoint with something of the user's in it stays as it is, a copy of another step as well") {
+  const Run run;
+  run.train();
+  write(run.checkpoint(4) + "/notes.txt", "x");
+  fs::copy(run.checkpoint(6), run.checkpoint(3));  // names step 6
+  run.resume({{"keep", "1"}});
+  CHECK(fs::exists(run.checkpoint(4) + "/notes.txt"));
+  CHECK(fs::exists(run.checkpoint(4) + "/weights.safetensors"));
+  CHECK(fs::exists(run.checkpoint(3)));
+  CHECK(!fs::exists(run.checkpoint(6)));
+  CHECK(fs::exists(run.checkpoint(8)));
+}
+
+TEST_CASE("run folder: an empty newer folder eats nothing, and unreadable checkpoints do not count for keep") {
+  const Run run;
+  run.train();
+  fs::create_directories(run.out + "/step_000100");
+  run.resume({{"keep", "1"}});
+  CHECK(fs::exists(run.checkpoint(8) + "/weights.safetensors"));
+  CHECK(fs::exists(run.out + "/step_000100"));
+
+  const Run other;
+  other.train({{"keep", "0"}});
+  fs::resize_file(other.checkpoint(4) + "/optimizer.safetensors", 100);
+  TrainingEvents events;
+  int64_t step = 0;
+  events.step = [&](const StepReport& r) { step = r.step; };
+  events.stop = [&] { return step == 7; };
+  other.resume({{"keep", "3"}}, events);  // 7, 6 and 2, which is whole
+  CHECK(names_in(other.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000002", "step_000004",
+                                                     "step_000006", "step_000007"});
+  other.resume({{"keep", "2"}});
+  CHECK(names_in(other.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000007", "step_000008"});
+}
+
+TEST_CASE("run folder: an old checkpoint that cannot be removed is a warning") {
+  const Unprivileged user;
+  const Run run;
+  run.train();
+  fs::permissions(run.checkpoint(4), fs::perms::owner_read | fs::perms::owner_exec);
+  std::vector<std::string> warnings;
+  TrainingEvents events;
+  events.warning = [&](const std::string& sentence) { warnings.push_back(sentence); };
+  CHECK(run.resume({{"keep", "1"}}, events).steps_done == 8);
+  REQUIRE(!warnings.empty());
+  CHECK(contains(warnings[0], "an old checkpoint stays: write: cannot remove "));
+  for (const auto& entry : fs::directory_iterator(run.out)) fs::permissions(entry.path(), fs::perms::owner_all);
+}
+
+TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the next one") {
+  const Run run;
+  run.train();
+  const std::string begun = run.out + "/step_000007.partial";
+  write(begun + "/being_written", "orrery checkpoint 2, step 7, is being written\n");
+  write(begun + "/weights.safetensors.123.partial", "half");
+  fs::copy(run.checkpoint(4), run.out + "/step_000004.2.partial");  // was being removed
+  fs::create_directories(run.out + "/step_000003.partial");         // had just been made
+  write(run.out + "/step_000002.partial/being_written", "orrery check");
+  fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // of another step than it says: not ours
+  write(run.out + "/step_000009.partial/state.json", read_file(run.checkpoint(4) + "/state.json"));
+  run.resume({{"keep", "0"}});
+  std::set<std::string> partial;
+  for (const std::string& name : names_in(run.out))
+    if (name.ends_with(".partial")) partial.insert(name);
+  CHECK(partial == std::set<std::string>{"step_000005.partial", "step_000009.partial"});
+}
+
+TEST_CASE("run folder: paths that are not UTF-8") {
+  const Run run("lat\xe9");
+  const std::string text = run.folder / "te\xff\xfext";
+  fs::rename(run.text, text);
+  CHECK(run.train({{"data", text}}).checkpoint == run.checkpoint(6));
+  CHECK(run.resume({{"data", text}}).steps_done == 8);
+  const CheckpointState state = read_state(run.checkpoint(8));
+  for (const auto& [key, value] : state.settings) {
+    if (key == "out") CHECK(value == run.out);
+    if (key == "data") CHECK(value == text);
+  }
+  Gpt model(make_settings(state.settings).gpt);
+  CHECK(error_of([&] { load_weights(latest_checkpoint(run.out), model); }) == "no error");
+  TrainSettings known;
+  const auto read = read_settings_file(run.out + "/settings.toml", settings_of(known));
+  CHECK(read.size() + 2 == list_settings(known).size());  // all but out and data
+  CHECK(contains(read_file(run.out + "/settings.toml"),
+                 "\n# out is not UTF-8, as this file must be; give it on the "
+                 "command line: --out=$'" +
+                     (run.folder / "lat\\xE9'\n")));
+}
+
+TEST_CASE("run folder: settings.toml of a resumed run repeats the run") {
+  const Run run;
+  run.train();
+  run.resume({{"keep", "0"}});
+  CHECK(!contains(read_file(run.out + "/settings.toml"), "resume = true"));
+  CHECK(!contains(read_file(run.checkpoint(8) + "/state.json"), "\"resume\": \"yes\""));
+  TrainSettings known;
+  auto again = read_settings_file(run.out + "/settings.toml", settings_of(known));
+  again.emplace_back("out", run.folder / "again");
+  Trainer(make_settings(again)).run();
+  CHECK(read_file(run.checkpoint(8) + "/weights.safetensors") ==
+        read_file(run.folder / "again/step_000008/weights.safetensors"));
+}
+
+TEST_CASE("run folder: what goes wrong while a checkpoint is written is one sentence that tells what is left") {
+  const Unprivileged user;
+  const Run run;
+  const auto spoiled_at = [&](int64_t step, const Assignments& more) {
+    TrainingEvents events;
+    events.step = [&](const StepReport& r) {
+      if (r.step == step) fs::permissions(run.out, fs::perms::owner_read | fs::perms::owner_exec);
+    };
+    const std::string message = error_of([&] { run.train(more, events); });
+    fs::permissions(run.out, fs::perms::owner_all);
+    return message;
+  };
+  const std::string why = ": write: cannot make the folder ", denied = ": Permission denied; ";
+  CHECK(spoiled_at(1, {}) == "checkpoint: cannot write " + run.checkpoint(2) + why + run.checkpoint(2) + ".partial" +
+                                 denied + "there is no checkpoint before it");
+  CHECK(spoiled_at(5, {}) == "checkpoint: cannot write " + run.checkpoint(6) + why + run.checkpoint(6) + ".partial" +
+                                 denied + "the previous checkpoint is intact: " + run.checkpoint(4));
+  CHECK(spoiled_at(5, {{"resume", "yes"}}) == "checkpoint: cannot write " + run.checkpoint(6) + why +
+                                                  run.checkpoint(6) + ".partial" + denied +
+                                                  "the previous checkpoint is intact: " + run.checkpoint(4));
+  CHECK(latest_checkpoint(run.out) == run.checkpoint(4));
+}
