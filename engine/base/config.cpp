@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include "engine/base/registry.h"
 
 namespace orrery {
 namespace {
 
-constexpr int deepest = 32;  // nested parentheses
+constexpr int deepest = 32;                   // nested parentheses
+constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
 
 bool is_word_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -152,6 +154,9 @@ void check_number(std::string_view what, double x, const Limits& limits) {
         limits.low_allowed ? "at least " : "above ", print_number(limits.low));
   check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", print_number(x), " must be ",
         limits.high_allowed ? "at most " : "below ", print_number(limits.high));
+  check(x == 0 || std::abs(x) >= limits.smallest, what, ": ", print_number(x), " must be ",
+        limits.low < 0 || (limits.low == 0 && limits.low_allowed) ? "0 or at least " : "at least ",
+        print_number(limits.smallest), limits.low < 0 ? " in magnitude" : "");
 }
 void check_limits(std::string_view what, int64_t x, const Limits& limits) {
   check_number(what, static_cast<double>(x), limits);
@@ -175,6 +180,9 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
   const std::string what = text(owner, ": ", setting.key.empty() ? setting.aliases.at(0) : setting.key);
   std::visit(
       [&](auto* member) {
+        if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
+          if (double x = 0; read_double(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
+            check_number(what, x, setting.limits);
         auto read = read_value(what, value, *member);
         check_limits(what, read, setting.limits);
         *member = std::move(read);
@@ -239,7 +247,6 @@ int64_t parse_whole_number(std::string_view what, std::string_view text) {
   if (error == std::errc() && end == digits.data() + digits.size()) return whole;
   check(error != std::errc::result_out_of_range, what, ": ", digits, " is too large");
   double x = 0;
-  constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
   check(read_double(digits, x) && std::abs(x) <= exact && std::floor(x) == x, what, ": '", digits,
         "' is not a whole number");
   return static_cast<int64_t>(x);

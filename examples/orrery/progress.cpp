@@ -47,7 +47,7 @@ std::string step_line(const models::StepReport& r, bool narrow) {
 int64_t line_interval(int64_t steps) {
   for (int64_t power = 1;; power *= 10)
     for (const int64_t digit : {1, 2, 5})
-      if (steps <= 25 * digit * power) return digit * power;
+      if ((steps - 1) / 25 < digit * power) return digit * power;  // 25 times that may be no int64_t
 }
 
 Progress::Progress() : terminal_(isatty(STDOUT_FILENO) != 0), drawn_(Clock::now()) {}

@@ -56,6 +56,21 @@ void print_settings(const models::TrainSettings& settings) {
   std::cout << line << "\n";
 }
 
+std::string in_megabytes(int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000) + " MB"; }
+
+std::string memory_line(const models::MemoryPlan& plan) {
+  std::string line;
+  for (const auto& [kind, bytes] : plan.kinds()) line += (line.empty() ? "" : ", ") + kind + " " + in_megabytes(bytes);
+  return "memory: about " + in_megabytes(plan.total()) + ": " + line + "; " + in_megabytes(plan.free) + " are free";
+}
+
+std::string epoch_line(const models::Trainer& trainer) {
+  const models::TrainSettings& s = trainer.settings();
+  const int64_t step = s.batch * s.gradient_accumulation_steps * s.gpt.context,
+                epoch = static_cast<int64_t>(trainer.text().train().size());
+  return text("epoch: ", grouped(epoch), " tokens, ", grouped((epoch + step - 1) / step), " steps of ", grouped(step));
+}
+
 void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
@@ -87,7 +102,9 @@ int train(const Arguments& arguments) {
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model()))
             << " parameters; text: " << grouped(static_cast<int64_t>(trainer.text().train().size()))
             << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().validation().size()))
-            << " for validation; " << thread_count() << " threads" << std::endl;
+            << " for validation; " << thread_count() << " threads\n"
+            << memory_line(trainer.memory_plan()) << "\n"
+            << epoch_line(trainer) << std::endl;
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << std::endl;
 
   interrupted = 0;

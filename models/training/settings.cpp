@@ -63,6 +63,10 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
   return settings;
 }
 
+Dtype dtype_of(const TrainSettings& s) {
+  return s.dtype == "f64" ? Dtype::f64 : s.dtype == "bf16" ? Dtype::bf16 : Dtype::f32;
+}
+
 TrainSettings resolved(TrainSettings settings) {
   settings.gpt.attention = nn::resolved_attention(settings.gpt.attention);
   change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::resolved(registry, spec); });

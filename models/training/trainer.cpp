@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
@@ -23,13 +24,13 @@ void check_settings(const TrainSettings& s) {
         "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps ", s.steps, " with gradient_accumulation_steps ",
+        s.gradient_accumulation_steps, " are more than ", most,
+        " micro-batches, which have numbers of 32 bits; lower one of the two");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
   check(s.resume || latest_checkpoint(s.out).empty(), "train: ", s.out,
         " already holds a run; add --resume=yes to go on with it, or choose another --out");
-}
-
-Dtype dtype_named(const std::string& name) {
-  return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
 }
 
 // A resumed run goes on with the model that it began with, which today's settings and defaults must still describe.
@@ -66,9 +67,10 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   text_->check_context(s.gpt.context);
   if (!resumed.empty()) check_same_model(s, state);
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
+  plan_ = plan_memory(s, {text_->train().size(), text_->validation().size()});
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
-  nn::convert(*model_, dtype_named(s.dtype));
+  nn::convert(*model_, dtype_of(s));
   nn::move(*model_, device_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
@@ -171,7 +173,8 @@ void Trainer::report(Metrics& metrics, const TrainingEvents& events) {
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
   stepping_ += seconds;
-  const double tokens = static_cast<double>(s.batch * s.gradient_accumulation_steps * s.gpt.context);
+  const double tokens = static_cast<double>(s.batch) * static_cast<double>(s.gradient_accumulation_steps) *
+                        static_cast<double>(s.gpt.context);
   std::vector<std::pair<std::string, double>> row = {
       {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
