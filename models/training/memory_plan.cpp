@@ -14,7 +14,7 @@ namespace {
 
 // What is measured shall cost a fraction of a second, whatever the model.
 constexpr double most_multiplications = 4e9, most_scores = 4e6;
-constexpr int64_t fewest_tokens = 16, validation_batch = 16;
+constexpr int64_t fewest_tokens = 16, most_tokens = 4096, validation_batch = 16;
 // What was drawn out may be this much too large; a run is refused only if it cannot fit even then.
 constexpr double certain_share = 1 / 1.5;
 
@@ -39,7 +39,7 @@ Sample choose_sample(const TrainSettings& s, int64_t parameters) {
                all = most_multiplications / (6 * static_cast<double>(parameters)),
                one = std::min({all, std::sqrt(most_multiplications / (24 * width)), std::sqrt(most_scores / heads)});
   const int64_t tokens = std::min(s.gpt.context, std::max(fewest_tokens, static_cast<int64_t>(one)));
-  return {std::clamp<int64_t>(static_cast<int64_t>(all) / tokens, 1, s.batch), tokens};
+  return {std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1, s.batch), tokens};
 }
 
 struct Peaks {  // bytes beside weights, gradients and moments

@@ -57,7 +57,7 @@ struct TrainSettings {
       between(0.001, 0.9));
     v("out", out, "folder for checkpoints, metrics and settings");
     v("steps", steps, "updates in all", between(1, 1e9));
-    v("batch", batch, "sequences of a micro-batch", between(1, 65536));
+    v("batch", batch, "sequences of a micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
       between(1, 4096));
     v("learning_rate|rate", learning_rate, "at its peak", above(0, 1000));

@@ -39,7 +39,8 @@ constexpr const char* folder_of_runs = "settings_at_random";
 
 class Draw {
  public:
-  Draw(uint64_t seed, uint64_t number) : random_(seed * 1'000'003 + number), mild_(number % 2 == 0) {}
+  Draw(uint64_t seed, uint64_t number)
+      : random_(seed * 1'000'003 + number), mild_(number % 2 == 0), within_(number % 4 == 1) {}
 
   Assignments assignments(const std::string& text, const std::string& out) {
     Assignments all = {{"layers", "1"}, {"heads", "2"}, {"width", "8"},          {"context", "8"},
@@ -49,8 +50,12 @@ class Draw {
       static const std::vector<std::string> not_drawn = {"model",  "data",   "out",    "steps",
                                                          "resume", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
+      // With the batch at its end too, this one is hours of work, which a user may want.
+      const auto batches = std::count_if(all.begin(), all.end(), [](const auto& a) { return a.first == "batch"; });
+      if (setting.key == "gradient_accumulation_steps" && batches > 1) continue;
       const bool name = std::holds_alternative<Spec*>(setting.value);
-      if (chance(name ? 0.5 : mild_ ? 0.15 : 0.08)) all.emplace_back(setting.key, value(setting, 0));
+      const bool seldom = setting.key == "graph" || setting.key.starts_with("losses.");  // most models refuse it
+      if (chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
     }
     all.emplace_back("data", text), all.emplace_back("out", out);
     return all;
@@ -78,7 +83,7 @@ class Draw {
   }
 
   std::string number(const std::string& key, const Limits& limits, bool whole) {
-    if (mild_ || chance(0.3)) return mild_number(key, limits, whole);
+    if (mild_ || chance(0.7)) return mild_number(key, limits, whole);
     static const std::vector<std::string> absurd = {"0",
                                                     "-1",
                                                     "1",
@@ -105,9 +110,14 @@ class Draw {
                                                     "1e400",
                                                     "seven",
                                                     "1e6"};
-    const std::vector<double> ends = {limits.low,      limits.high,     limits.low - 1,
-                                      limits.high + 1, limits.smallest, limits.high / 2};
-    return chance(0.5) ? one_of(absurd) : print_number(one_of(ends));
+    const std::vector<double> ends = {limits.low,          limits.high,     limits.smallest,
+                                      limits.smallest * 2, limits.high / 2, limits.low + limits.smallest},
+                              beyond = {limits.low - 1, limits.high + 1, -limits.high};
+    if (within_ || chance(0.4)) {
+      const double x = one_of(ends);
+      return print_number(whole ? std::floor(x) : x);
+    }
+    return chance(0.7) ? one_of(absurd) : print_number(one_of(beyond));
   }
   std::string mild_number(const std::string& key, const Limits& limits, bool whole) {
     static const std::map<std::string, std::vector<std::string>> known = {
@@ -170,7 +180,7 @@ class Draw {
   }
 
   std::mt19937_64 random_;
-  bool mild_;
+  bool mild_, within_;  // within: the others' ends of ranges, and nothing beyond
 };
 
 // ---- one draw

@@ -72,7 +72,7 @@ TEST_CASE("ranges: a number beyond them is refused with the setting, the value a
     const std::string& key = setting.key.empty() ? setting.aliases.at(0) : setting.key;
     CAPTURE(key);
     const Limits& limits = setting.limits;
-    const double above = limits.high_allowed ? std::nextafter(limits.high, 1e308) + 1 : limits.high;
+    const double above = limits.high_allowed ? 2 * limits.high : limits.high;
     CHECK(refusal(key, print_number(above)) == "train: " + key + ": " + print_number(above) + " must be " +
                                                    (limits.high_allowed ? "at most " : "below ") +
                                                    print_number(limits.high));
@@ -85,7 +85,6 @@ TEST_CASE("ranges: a number beyond them is refused with the setting, the value a
   }
   CHECK(refusal("layers", "9223372036854775808") == "train: layers: 9223372036854775808 must be at most 4096");
   CHECK(refusal("layers", "1e300") == "train: layers: 1e300 must be at most 4096");
-  CHECK(refusal("epochs", "1") == "train: unknown key 'epochs'; did you mean 'steps'?");
 }
 
 TEST_CASE("ranges: a number too small for f32 is refused, but not 0 where 0 has a meaning") {
@@ -103,7 +102,7 @@ TEST_CASE("ranges: numbers inside of specs that are words of their own") {
     return error_of([&] { models::Gpt model(settings); });
   };
   const std::string large = "must be at most 16777216";
-  CHECK(refusal_of("pointwise(length=fixed(1e9))", "none").ends_with("fixed: n: 1000000000 " + large));
+  CHECK(refusal_of("pointwise(length=fixed(1e9))", "none").ends_with("fixed: n: 1e9 " + large));
   CHECK(refusal_of("softmax(persistent=1e9)", "none").ends_with("persistent: N = 1000000000 must be at most 1048576"));
   CHECK(refusal_of("softmax", "relative(4611686018427387904)").find(large) != std::string::npos);
   CHECK(refusal_of("gau(size=2305843009213693952)", "none") == "gau: size: 2305843009213693952 must be at most 65536");
