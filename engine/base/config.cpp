@@ -148,18 +148,21 @@ std::string print_member(const std::vector<double>& x) {
   return join(numbers);
 }
 
-void check_number(std::string_view what, double x, const Limits& limits) {
-  check(std::isfinite(x), what, ": ", print_number(x), " is not a finite number");
-  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", print_number(x), " must be ",
+void check_number(std::string_view what, double x, const Limits& limits, const std::string& printed) {
+  check(std::isfinite(x), what, ": ", printed, " is not a finite number");
+  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", printed, " must be ",
         limits.low_allowed ? "at least " : "above ", print_number(limits.low));
-  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", print_number(x), " must be ",
+  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", printed, " must be ",
         limits.high_allowed ? "at most " : "below ", print_number(limits.high));
-  check(x == 0 || std::abs(x) >= limits.smallest, what, ": ", print_number(x), " must be ",
+  check(x == 0 || std::abs(x) >= limits.smallest, what, ": ", printed, " must be ",
         limits.low < 0 || (limits.low == 0 && limits.low_allowed) ? "0 or at least " : "at least ",
         print_number(limits.smallest), limits.low < 0 ? " in magnitude" : "");
 }
+void check_number(std::string_view what, double x, const Limits& limits) {
+  check_number(what, x, limits, print_number(x));
+}
 void check_limits(std::string_view what, int64_t x, const Limits& limits) {
-  check_number(what, static_cast<double>(x), limits);
+  check_number(what, static_cast<double>(x), limits, std::to_string(x));
 }
 void check_limits(std::string_view what, double x, const Limits& limits) { check_number(what, x, limits); }
 void check_limits(std::string_view what, const LearnableNumber& x, const Limits& limits) {
@@ -182,7 +185,7 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
       [&](auto* member) {
         if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
           if (double x = 0; read_double(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
-            check_number(what, x, setting.limits);
+            check_number(what, x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
         check_limits(what, read, setting.limits);
         *member = std::move(read);

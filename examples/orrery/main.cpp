@@ -1,4 +1,7 @@
 // The program orrery: train, generate, gradcheck, list, bench.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -90,15 +93,26 @@ int run(int count, char** words) {
 }
 
 }  // namespace
+
+// Under a limit of addresses (ulimit -v) a thread that OpenBLAS starts when it is loaded may ask for memory for ever,
+// and leaving in order would wait for it.
+int leave(int code) {
+  rlimit addresses{};
+  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return code;
+  std::cout.flush();
+  std::cerr.flush();
+  _exit(code);
+}
+
 }  // namespace orrery::program
 
 int main(int count, char** words) {
   try {
-    return orrery::program::run(count, words);
+    return orrery::program::leave(orrery::program::run(count, words));
   } catch (const std::bad_alloc&) {
     std::cerr << "orrery: out of memory; try a smaller batch, context or model\n";
   } catch (const std::exception& error) {
     std::cerr << "orrery: " << error.what() << "\n";
   }
-  return 1;
+  return orrery::program::leave(1);
 }
