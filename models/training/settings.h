@@ -60,7 +60,7 @@ struct TrainSettings {
     v("batch", batch, "sequences of a micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
       between(1, 4096));
-    v("learning_rate|rate", learning_rate, "at its peak", above(0, 1000));
+    v("learning_rate|rate", learning_rate, "at its peak", above(0, 1e30));
     v("min_learning_rate|final_rate", min_learning_rate, "at the last step, for schedules that fall", between(0, 1000));
     v("warmup_steps|warm_up", warmup_steps, "steps of the rise to the peak", between(0, 1e9));
     v("warmup_form|warm_up_form", warmup_form, "linear or quadratic, which arrives level",
