@@ -31,7 +31,7 @@ struct GptSettings {
     v("width", width, "channels of the residual stream", between(1, 65536));
     v("context", context, "tokens that the model sees at once", between(1, 16777216));
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
-    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 1048576));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
     v("attention", attention, "how a block reads its context");
     v("feed_forward", feed_forward, "how a block reads its weights");
     v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)");

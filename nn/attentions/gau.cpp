@@ -27,7 +27,7 @@ class Gau final : public Sublayer {
     template <class V>
     void visit(V& v) {
       v("size", size, "S, channels of queries and keys", between(1, 65536));
-      v("d_ff|inner", d_ff, "E, channels of u and v; 0: 2 width", between(0, 1048576));
+      v("d_ff|inner", d_ff, "E, channels of u and v; 0: 2 width", between(0, 262144));
       v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }

@@ -43,7 +43,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
            {"--attention=softmax(persistent=slots(4611686018427387904))", "slots: N: 4611686018427387904 must be at"},
            {"--position=relative(9223372036854775807)", "S is the largest distance and must be at most"},
            {"--layers=4096 --width=65536", "the run cannot fit into memory"},
-           {"--d_ff=1048576 --width=65536", "the run cannot fit into memory"},
+           {"--d_ff=262144 --width=65536", "the run cannot fit into memory"},
            {"--steps=1000000000 --accumulate=4096", "steps 1000000000 with gradient_accumulation_steps 4096"}}) {
     CAPTURE(word);
     Words words = base;

@@ -150,7 +150,7 @@ class Draw {
                                   "fixed(" + number("length", between(1, 16777216), true) + ")"});
     if (key == "learning_rates")
       return chance(0.5) ? "equal" : "by_group(spans=" + number("", between(0, 1e6), false) + ")";
-    if (key == "persistent" && chance(0.3)) return number("N", between(1, 1048576), true);
+    if (key == "persistent" && chance(0.3)) return number("N", between(1, 65536), true);
     if (key == "span" || key == "persistent") return setting_of_attention(key);
     return "none";
   }

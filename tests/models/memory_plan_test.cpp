@@ -99,7 +99,7 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
   const auto began = std::chrono::steady_clock::now();
   const std::string start = "train: the run cannot fit into memory: ";
   CHECK(refusal({{"layers", "4096"}, {"width", "65536"}, {"heads", "64"}}).starts_with(start));
-  CHECK(refusal({{"d_ff", "1048576"}, {"width", "32768"}, {"heads", "64"}}).starts_with(start));
+  CHECK(refusal({{"d_ff", "262144"}, {"width", "32768"}, {"heads", "64"}}).starts_with(start));
   CHECK(refusal({{"batch", "16384"}, {"gradient_accumulation_steps", "4096"}, {"context", "4096"}}).starts_with(start));
   {
     const Limit limit(20'000'000);

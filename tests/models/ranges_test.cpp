@@ -105,7 +105,7 @@ TEST_CASE("ranges: numbers inside of specs that are words of their own") {
   };
   const std::string large = "must be at most 16777216";
   CHECK(refusal_of("pointwise(length=fixed(1e9))", "none").ends_with("fixed: n: 1000000000 " + large));
-  CHECK(refusal_of("softmax(persistent=1e9)", "none").ends_with("persistent: N = 1000000000 must be at most 1048576"));
+  CHECK(refusal_of("softmax(persistent=1e9)", "none").ends_with("persistent: N = 1000000000 must be at most 65536"));
   CHECK(refusal_of("softmax", "relative(4611686018427387904)").find(large) != std::string::npos);
   CHECK(refusal_of("gau(size=2305843009213693952)", "none") == "gau: size: 2305843009213693952 must be at most 65536");
 }

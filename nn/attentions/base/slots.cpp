@@ -13,7 +13,7 @@ struct Settings {
   bool split = false, scaled = true;
   template <class V>
   void visit(V& v) {
-    v("N", count, "slots per key/value head", between(1, 1048576));
+    v("N", count, "slots per key/value head", between(1, 65536));
     v("split", split, "context and slots are read on their own, each with its own weights");
     v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(N)");
   }
@@ -28,7 +28,7 @@ Settings settings_of_spec(const Spec& spec) {
     check(spec.items.empty(), "persistent: '", spec, "' is neither none, nor a number of slots, nor slots(N, ...)");
     settings.count = parse_whole_number("persistent", spec.name);
     check(settings.count >= 1, "persistent: N = ", settings.count, "; at least 1 is needed, or persistent=none");
-    check(settings.count <= 1048576, "persistent: N = ", settings.count, " must be at most 1048576");
+    check(settings.count <= 65536, "persistent: N = ", settings.count, " must be at most 65536");
   }
   return settings;
 }
