@@ -56,12 +56,11 @@ void print_settings(const models::TrainSettings& settings) {
   std::cout << line << "\n";
 }
 
-std::string in_megabytes(int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000) + " MB"; }
-
 std::string memory_line(const models::MemoryPlan& plan) {
-  std::string line;
-  for (const auto& [kind, bytes] : plan.kinds()) line += (line.empty() ? "" : ", ") + kind + " " + in_megabytes(bytes);
-  return "memory: about " + in_megabytes(plan.total()) + ": " + line + "; " + in_megabytes(plan.free) + " are free";
+  const auto megabytes = [](int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000); };
+  std::string kinds;
+  for (const auto& [kind, bytes] : plan.kinds()) kinds += (kinds.empty() ? "" : ", ") + kind + " " + megabytes(bytes);
+  return text("memory: about ", megabytes(plan.total()), " MB (", kinds, "), ", megabytes(plan.free), " MB are free");
 }
 
 std::string epoch_line(const models::Trainer& trainer) {
