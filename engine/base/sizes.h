@@ -1,5 +1,5 @@
 // Arithmetic of sizes that refuses instead of wrapping around: a wrapped product asks for a small piece of memory and
-// then writes a large one.  Whatever multiplies or adds sizes of tensors, files or settings does it here, or by a Shape.
+// then writes a large one.  Whatever multiplies or adds sizes of tensors, files or settings does it here or by a Shape.
 #pragma once
 
 #include <cstdint>

@@ -46,16 +46,17 @@ class Draw {
     Assignments all = {{"layers", "1"}, {"heads", "2"}, {"width", "8"},          {"context", "8"},
                        {"batch", "2"},  {"steps", "2"}, {"evaluate_every", "0"}, {"threads", "1"}};
     static const std::vector<Setting> known = settings_without_values<models::TrainSettings>();
+    const bool alone = !mild_ && chance(0.02);
     for (const Setting& setting : known) {
       static const std::vector<std::string> not_drawn = {"model",  "data",   "out",    "steps",
                                                          "resume", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
-      // With the batch at its end too, this one is hours of work, which a user may want.
-      const auto batches = std::count_if(all.begin(), all.end(), [](const auto& a) { return a.first == "batch"; });
-      if (setting.key == "gradient_accumulation_steps" && batches > 1) continue;
+      // With another number at its end this one is hours of work, which a user may want: it comes alone.
+      const bool repeats = setting.key == "gradient_accumulation_steps";
+      if (!mild_ && repeats != alone) continue;
       const bool name = std::holds_alternative<Spec*>(setting.value);
       const bool seldom = setting.key == "graph" || setting.key.starts_with("losses.");  // most models refuse it
-      if (chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
+      if (alone || chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
     }
     all.emplace_back("data", text), all.emplace_back("out", out);
     return all;
