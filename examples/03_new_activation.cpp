@@ -24,8 +24,8 @@ struct Smelu {
       .name = "smelu",
       .formula = "0 below -b, (x + b)^2 / (4 b) within, x above b",
       .source = "Shamir et al. 2022, arXiv:2202.06499",
-      .constants = {{"b", 1, above(0)}},  // name, default, range: the only members are the constants
-      .kinks = {-1, 1},                   // where the second derivative jumps: difference quotients keep away
+      .constants = {{"b", 1, above(0, 1e6)}},  // name, default, range: the only members are the constants
+      .kinks = {-1, 1},                        // where the second derivative jumps: difference quotients keep away
       .limits = {0, nn::ActivationInfo::infinity},
   };
   double b = 1;

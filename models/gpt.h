@@ -26,12 +26,12 @@ struct GptSettings {
 
   template <class V>
   void visit(V& v) {
-    v("layers", layers, "blocks", at_least(1));
-    v("heads", heads, "attention heads of a block", at_least(1));
-    v("width", width, "channels of the residual stream", at_least(1));
-    v("context", context, "tokens that the model sees at once", at_least(1));
-    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", at_least(0));
-    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", at_least(0));
+    v("layers", layers, "blocks", between(1, 4096));
+    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("width", width, "channels of the residual stream", between(1, 65536));
+    v("context", context, "tokens that the model sees at once", between(1, 16777216));
+    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
     v("attention", attention, "how a block reads its context");
     v("feed_forward", feed_forward, "how a block reads its weights");
     v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)");
@@ -44,10 +44,12 @@ struct GptSettings {
     v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
       one_of({"pre", "post"}));
     v("parallel", parallel, "attention and feed-forward read the same normalized input");
-    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit");
-    v("feed_forward_divisor", feed_forward_divisor, "what the feed-forward's output is divided by");
-    v("feed_forward_residual", feed_forward_residual,
-      "what the residual is multiplied by where the feed-forward joins");
+    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
+      between(-1e6, 1e6));
+    v("feed_forward_divisor", feed_forward_divisor, "what the feed-forward's output is divided by",
+      {.low = -1e6, .high = 1e6, .smallest = 1e-6});
+    v("feed_forward_residual", feed_forward_residual, "what the residual is multiplied by where the feed-forward joins",
+      between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, "learned: one number from sqrt(width) multiplies the embedding, as DyT needs",
       one_of({"none", "learned"}));
   }

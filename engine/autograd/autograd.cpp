@@ -65,13 +65,17 @@ Node::Node(const char* n, Saved s, int count) : serial(next_serial++), name(n), 
 
 // Frees a long chain link by link; plain recursion would overflow the stack.
 Node::~Node() {
-  static thread_local std::vector<std::vector<Edge>> dead;
+  static thread_local std::shared_ptr<Node> dead;
   static thread_local bool draining = false;
-  dead.push_back(std::move(saved.edges()));
+  for (Edge& edge : saved.edges()) {
+    if (edge.node.use_count() != 1) continue;  // somebody else needs it
+    edge.node->next_dead = std::exchange(dead, nullptr);
+    dead = std::move(edge.node);
+  }
   if (draining) return;
-  for (draining = true; !dead.empty();) {
-    const std::vector<Edge> links = std::move(dead.back());
-    dead.pop_back();
+  for (draining = true; dead;) {
+    const std::shared_ptr<Node> next = std::exchange(dead, nullptr);
+    dead = std::exchange(next->next_dead, nullptr);
   }
   draining = false;
 }

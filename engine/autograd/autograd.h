@@ -75,6 +75,7 @@ struct Node {  // one recorded call
   Saved saved;
   int outputs;
   bool freed = false;
+  std::shared_ptr<Node> next_dead;  // of those that wait to be freed: a list that needs no memory of its own
 };
 
 bool recording();

@@ -1,5 +1,7 @@
 #include "engine/autograd/profile.h"
 
+#include "engine/base/check.h"
+
 namespace orrery {
 namespace {
 bool profiling = false;
@@ -23,16 +25,18 @@ void count_flops(double flops) {
 ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
   if (!active_) return;
   synchronize();  // a span counts the time of its own kernels
-  operation_ = operation;
-  direction_ = direction;
+  total_ = &table[{operation, direction}];
   outer_flops_ = std::exchange(open_flops, 0);
   row_.seconds = std::exchange(inner_seconds, 0);  // the outer span's, until this one ends
   start_ = std::chrono::steady_clock::now();
 }
 ProfileSpan::~ProfileSpan() {
   if (!active_) return;
-  synchronize();
-  ProfileRow& row = table[{operation_, direction_}];
+  try {
+    synchronize();
+  } catch (const Error&) {  // a device that fails here says so to the next call too
+  }
+  ProfileRow& row = *total_;
   row.calls += 1;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   row.seconds += seconds - std::exchange(inner_seconds, row_.seconds + seconds);

@@ -37,9 +37,8 @@ class ProfileSpan {  // also names the operation that holds what is allocated me
  private:
   CurrentOperation current_;
   bool active_;
-  const char* operation_ = nullptr;
-  const char* direction_ = nullptr;
   ProfileRow row_;
+  ProfileRow* total_ = nullptr;  // of the operation and direction; found beforehand, for a destructor allocates nothing
   double outer_flops_ = 0;
   std::chrono::steady_clock::time_point start_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include "engine/base/registry.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr int deepest = 32;           // nested parentheses
 constexpr size_t longest = 1 << 16;   // characters
+constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
 constexpr size_t most_items = 1'000;  // in one pair of parentheses: each is compared with those before it
 
 // In errors: what was meant is seen at its beginning.
@@ -159,15 +161,21 @@ std::string print_member(const std::vector<double>& x) {
   return join(numbers);
 }
 
-void check_number(std::string_view what, double x, const Limits& limits) {
-  check(std::isfinite(x), what, ": ", print_number(x), " is not a finite number");
-  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", print_number(x), " must be ",
+void check_number(std::string_view what, double x, const Limits& limits, const std::string& printed) {
+  check(std::isfinite(x), what, ": ", printed, " is not a finite number");
+  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", printed, " must be ",
         limits.low_allowed ? "at least " : "above ", print_number(limits.low));
-  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", print_number(x), " must be ",
+  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", printed, " must be ",
         limits.high_allowed ? "at most " : "below ", print_number(limits.high));
+  check(x == 0 || std::abs(x) >= limits.smallest, what, ": ", printed, " must be ",
+        limits.low < 0 || (limits.low == 0 && limits.low_allowed) ? "0 or at least " : "at least ",
+        print_number(limits.smallest), limits.low < 0 ? " in magnitude" : "");
+}
+void check_number(std::string_view what, double x, const Limits& limits) {
+  check_number(what, x, limits, print_number(x));
 }
 void check_limits(std::string_view what, int64_t x, const Limits& limits) {
-  check_number(what, static_cast<double>(x), limits);
+  check_number(what, static_cast<double>(x), limits, std::to_string(x));
 }
 void check_limits(std::string_view what, double x, const Limits& limits) { check_number(what, x, limits); }
 void check_limits(std::string_view what, const LearnableNumber& x, const Limits& limits) {
@@ -188,6 +196,9 @@ void assign(const Setting& setting, std::string_view owner, std::string_view val
   const std::string what = text(owner, ": ", setting.key.empty() ? setting.aliases.at(0) : setting.key);
   std::visit(
       [&](auto* member) {
+        if constexpr (std::is_same_v<decltype(member), int64_t*>)  // the limit says more than that it is no int64_t
+          if (double x = 0; read_double(trimmed(value), x) && std::isfinite(x) && std::abs(x) > exact)
+            check_number(what, x, setting.limits, std::string(trimmed(value)));
         auto read = read_value(what, value, *member);
         check_limits(what, read, setting.limits);
         *member = std::move(read);
@@ -252,7 +263,6 @@ int64_t parse_whole_number(std::string_view what, std::string_view text) {
   if (error == std::errc() && end == digits.data() + digits.size()) return whole;
   check(error != std::errc::result_out_of_range, what, ": ", shown(digits), " is too large");
   double x = 0;
-  constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
   check(read_double(digits, x) && std::abs(x) <= exact && std::floor(x) == x, what, ": '", shown(digits),
         "' is not a whole number");
   return static_cast<int64_t>(x);

@@ -65,16 +65,23 @@ struct LearnableNumber {
   bool operator==(const LearnableNumber&) const = default;
 };
 
-// What a setting may be, besides its type.  A number must be finite whatever its limits.
+// What a setting may be, besides its type.  A number must be finite whatever its limits.  The library's own numbers all
+// have a low and a high one (a test looks): what lies beyond is a slip of the pen, and is refused before it costs
+// memory or hours.
 struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;
+  double smallest = 0;                  // the least magnitude of what is not 0: below it f32 loses the number
   std::vector<std::string> words = {};  // of a text; empty: any
 };
-inline Limits at_least(double low) { return {.low = low}; }
-inline Limits above(double low) { return {.low = low, .low_allowed = false}; }
+constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
+inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
+inline Limits above(double low, double high = unlimited, double smallest = tiny) {
+  return {.low = low, .high = high, .low_allowed = false, .smallest = smallest};
+}
 inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
 inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
+inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
 inline Limits one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
 
 struct Setting {                     // one member of a visited struct
@@ -126,6 +133,15 @@ std::vector<Setting> settings_of(Settings& settings) {
   detail::SettingCollector collector;
   settings.visit(collector);
   return std::move(collector.settings);
+}
+
+// What may be set, without a struct to set it in: each `value` keeps its kind and is null.
+template <Visited Settings>
+std::vector<Setting> settings_without_values() {
+  Settings settings;
+  std::vector<Setting> members = settings_of(settings);
+  for (Setting& member : members) std::visit([](auto& value) { value = nullptr; }, member.value);
+  return members;
 }
 
 // The setting of that key or alias; null if there is none.

@@ -1,8 +1,11 @@
 #include "engine/base/parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "engine/base/check.h"
 
@@ -15,9 +18,7 @@
 #endif
 
 #if defined(ORRERY_STANDARD_THREADS)
-#include <atomic>
 #include <exception>
-#include <vector>
 #else
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
@@ -49,15 +50,20 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   std::exception_ptr error;
   std::atomic<bool> failed = false;
   std::vector<std::thread> workers;
-  for (int t = 0; t < threads; ++t)
-    workers.emplace_back([&] {
-      inside = true;
-      try {
-        for (int64_t i; !failed && (i = next++) < pieces;) piece(i);
-      } catch (...) {
-        if (!failed.exchange(true)) error = std::current_exception();
-      }
-    });
+  workers.reserve(static_cast<size_t>(threads));
+  const auto work = [&] {
+    inside = true;
+    try {
+      for (int64_t i; !failed && (i = next++) < pieces;) piece(i);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+  };
+  try {
+    for (int t = 0; t < threads; ++t) workers.emplace_back(work);
+  } catch (const std::system_error&) {  // those that did start do all of it
+    check(!workers.empty(), "threads: the system starts none; use --threads=1, or raise the limit of ulimit -u");
+  }
   for (std::thread& worker : workers) worker.join();
   if (error) std::rethrow_exception(error);
 }
@@ -67,6 +73,28 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
 namespace {
 std::unique_ptr<tbb::global_control> limit;
 int threads = tbb::info::default_concurrency();
+std::atomic<int> proven = 1;  // so many threads have run side by side
+
+// oneTBB cannot say that the system refuses a thread without leaving its own books wrong, so it is asked beforehand.
+void prove_threads() {
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  const auto join_all = [&] {
+    done = true;
+    done.notify_all();
+    for (std::thread& other : others) other.join();
+  };
+  try {
+    others.reserve(static_cast<size_t>(threads));
+    for (int i = 1; i < threads; ++i) others.emplace_back([&] { done.wait(false); });
+  } catch (const std::exception& error) {
+    join_all();
+    fail("threads: the system does not start ", threads, " threads (", error.what(),
+         "); use --threads=1, or raise the limits of ulimit -u and ulimit -v");
+  }
+  join_all();
+  proven = threads;
+}
 }  // namespace
 
 int thread_count() { return threads; }
@@ -81,6 +109,7 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
     for (int64_t i = 0; i < pieces; ++i) f(i * grain, std::min(n, (i + 1) * grain));
     return;
   }
+  if (proven < threads) prove_threads();
   tbb::parallel_for(tbb::blocked_range<int64_t>(0, pieces, 1), [&](const tbb::blocked_range<int64_t>& range) {
     for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
   });

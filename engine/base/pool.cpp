@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <new>
 #include <string_view>
 #include <utility>
+
+#include "engine/base/sizes.h"
 
 namespace orrery {
 namespace {
@@ -41,46 +44,64 @@ Pool::~Pool() {
 }
 
 void* Pool::take(int64_t bytes, const char* holder) {
-  const int64_t size = size_class(bytes);
   const std::lock_guard lock(mutex_);
-  void* data = take_cached(size);
-  if (!data) {
-    const auto fits = [&] { return !limit_ || use_.held + use_.cached + size <= limit_; };
-    if (!fits()) release_unlocked();
-    if (fits()) data = source_.allocate(size);
-    if (!data && use_.cached > 0) release_unlocked(), data = fits() ? source_.allocate(size) : nullptr;
-    if (!data) return nullptr;
+  void* data = nullptr;
+  try {
+    if (bytes <= largest_size) data = take_unlocked(size_class(bytes), holder);
+  } catch (const std::bad_alloc&) {  // no room for the books
   }
-  held_[data] = {size, holder};
+  if (!data) ++use_.refused;
+  return data;
+}
+
+void* Pool::take_unlocked(int64_t size, const char* holder) {
+  Kept& kept = kept_[size];
+  if (kept.free.empty()) {
+    if (void* const fresh = take_new(size, kept))
+      kept.free.push_back(fresh);
+    else
+      return nullptr;
+  }
+  void* const data = kept.free.back();  // the latest freed: most likely still in the processor's cache
+  held_[data] = {size, holder};         // may throw: until here the block is a kept one
+  kept.free.pop_back();
+  use_.cached -= size;
   use_.held += size;
   use_.peak = std::max(use_.peak, use_.held);
   return data;
 }
 
-void Pool::give(void* data) {
+void Pool::give(void* data) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = held_.find(data);
   if (found == held_.end()) return;
   const int64_t size = found->second.size;
   held_.erase(found);
-  free_[size].push_back(data);
+  kept_.find(size)->second.free.push_back(data);
   use_.held -= size;
   use_.cached += size;
 }
 
-void* Pool::take_cached(int64_t size) {
-  const auto found = free_.find(size);
-  if (found == free_.end() || found->second.empty()) return nullptr;
-  void* data = found->second.back();  // the latest freed: most likely still in the processor's cache
-  found->second.pop_back();
-  use_.cached -= size;
+// A block from the source, counted as cached; nullptr if there is none or no room for it under the limit.
+void* Pool::take_new(int64_t size, Kept& kept) {
+  if (kept.free.capacity() <= kept.blocks) kept.free.reserve(2 * kept.blocks + 1);
+  const auto fits = [&] { return !limit_ || use_.held + use_.cached <= limit_ - size; };
+  if (!fits()) release_unlocked();
+  void* data = fits() ? source_.allocate(size) : nullptr;
+  if (!data && use_.cached > 0) release_unlocked(), data = fits() ? source_.allocate(size) : nullptr;
+  if (!data) return nullptr;
+  ++kept.blocks;
+  use_.cached += size;
   return data;
 }
 
-void Pool::release_unlocked() {
-  for (auto& [size, blocks] : free_)
-    for (void* block : blocks) source_.free(block), use_.cached -= size;
-  free_.clear();
+void Pool::release_unlocked() noexcept {
+  for (auto& [size, kept] : kept_) {
+    for (void* block : kept.free) source_.free(block);
+    use_.cached -= size * static_cast<int64_t>(kept.free.size());
+    kept.blocks -= kept.free.size();
+    kept.free.clear();
+  }
 }
 void Pool::release() {
   const std::lock_guard lock(mutex_);
@@ -89,6 +110,10 @@ void Pool::release() {
 void Pool::set_limit(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = bytes;
+}
+int64_t Pool::limit() const {
+  const std::lock_guard lock(mutex_);
+  return limit_;
 }
 MemoryUse Pool::use() const {
   const std::lock_guard lock(mutex_);

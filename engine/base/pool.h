@@ -12,9 +12,10 @@
 namespace orrery {
 
 struct MemoryUse {
-  int64_t held = 0;    // bytes in live blocks
-  int64_t peak = 0;    // the most that `held` has been since the last reset
-  int64_t cached = 0;  // bytes of freed blocks kept for reuse
+  int64_t held = 0;     // bytes in live blocks
+  int64_t peak = 0;     // the most that `held` has been since the last reset
+  int64_t cached = 0;   // bytes of freed blocks kept for reuse
+  int64_t refused = 0;  // requests that could not be met
 };
 
 class Pool {
@@ -30,10 +31,11 @@ class Pool {
   // nullptr if there is no more, or if it would go beyond the limit; what is cached has been given back by then.
   // `holder` stands for as long as the block is held: an operation's name.
   void* take(int64_t bytes, const char* holder);
-  void give(void* data);
+  void give(void* data) noexcept;  // allocates nothing: destructors call it
 
   void release();                 // gives the kept blocks back to the source
   void set_limit(int64_t bytes);  // 0: none
+  int64_t limit() const;
   MemoryUse use() const;
   void reset_peak();
   // "3.2 GB held, 0.1 GB kept for reuse, limit 4.0 GB; the largest holders: linear 2.0 GB in 24 blocks, ..."
@@ -44,12 +46,17 @@ class Pool {
     int64_t size;
     const char* holder;
   };
-  void* take_cached(int64_t size);
-  void release_unlocked();
+  struct Kept {               // of one size class
+    std::vector<void*> free;  // has room for every block of the class, so that giving one back needs none
+    size_t blocks = 0;        // held or free
+  };
+  void* take_unlocked(int64_t size, const char* holder);
+  void* take_new(int64_t size, Kept& kept);
+  void release_unlocked() noexcept;
 
   const Source source_;
   mutable std::mutex mutex_;
-  std::map<int64_t, std::vector<void*>> free_;
+  std::map<int64_t, Kept> kept_;
   std::unordered_map<void*, Block> held_;
   MemoryUse use_;
   int64_t limit_ = 0;

@@ -1,4 +1,4 @@
-// The sizes of a dense row-major array: a value, six axes at most.
+// The sizes of a dense row-major array: a value, six axes at most, with at most `largest_size` elements.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "engine/base/check.h"
+#include "engine/base/sizes.h"
 
 namespace orrery {
 
@@ -21,11 +22,7 @@ class Shape {
 
   int rank() const { return rank_; }
   int64_t operator[](int axis) const { return sizes_[static_cast<size_t>(resolve(axis))]; }  // -1 is the last axis
-  int64_t numel() const {
-    int64_t n = 1;
-    for (int i = 0; i < rank_; ++i) n *= sizes_[static_cast<size_t>(i)];
-    return n;
-  }
+  int64_t numel() const { return numel_; }
   int64_t last() const { return rank_ == 0 ? 1 : sizes_[static_cast<size_t>(rank_ - 1)]; }
   int64_t rows() const { return last() == 0 ? 0 : numel() / last(); }  // all axes but the last
 
@@ -37,10 +34,13 @@ class Shape {
     check(rank_ < max_rank, "shape: at most ", max_rank, " axes");
     check(size >= 0, "shape: size ", size, " is negative");
     sizes_[static_cast<size_t>(rank_++)] = size;
+    if (__builtin_mul_overflow(numel_, size, &numel_) || numel_ > largest_size)
+      fail("shape: ", *this, " has more elements than any memory holds; use smaller sizes");
   }
   Shape with(int axis, int64_t size) const {
-    Shape changed = *this;
-    changed.sizes_[static_cast<size_t>(resolve(axis))] = size;
+    const int place = resolve(axis);
+    Shape changed;
+    for (int i = 0; i < rank_; ++i) changed.append(i == place ? size : sizes_[static_cast<size_t>(i)]);
     return changed;
   }
   Shape without(int axis) const {
@@ -66,6 +66,7 @@ class Shape {
  private:
   std::array<int64_t, max_rank> sizes_ = {};
   int rank_ = 0;
+  int64_t numel_ = 1;  // kept, so that it is checked where a size comes in and free where it is asked for
 };
 
 }  // namespace orrery

@@ -21,6 +21,7 @@
 // T, for numbers and sums Arithmetic<T>.
 #pragma once
 
+#include <limits>
 #include <tuple>
 
 #include "engine/base/dispatch.h"
@@ -253,7 +254,9 @@ void each_row(const char* name, int walked, const F& f, const First& first, cons
 }
 template <class F, class First, class... More>
 void each_row(const char* name, const F& f, const First& first, const More&... more) {
-  each_row(name, static_cast<int>(first.x->shape().last()), f, first, more...);
+  const int64_t width = first.x->shape().last();
+  check(width <= std::numeric_limits<int>::max(), name, ": rows of ", width, " numbers are longer than a row may be");
+  each_row(name, static_cast<int>(width), f, first, more...);
 }
 
 namespace detail {

@@ -2,11 +2,14 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
 #include "engine/base/parallel.h"
+#include "engine/base/sizes.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #define ORRERY_HAS_CUDA
@@ -66,6 +69,18 @@ MemoryUse memory_use(Device device) { return pool_of(device)->use(); }
 void reset_peak(Device device) { pool_of(device)->reset_peak(); }
 void release_cached(Device device) { pool_of(device)->release(); }
 void set_memory_limit(Device device, int64_t bytes) { pool_of(device)->set_limit(bytes); }
+int64_t memory_limit(Device device) { return pool_of(device)->limit(); }
+int64_t free_memory(Device device) {
+  const std::shared_ptr<Pool> pool = pool_of(device);
+  const MemoryUse use = pool->use();
+  int64_t free = 0;
+  if (device == Device::cpu) free = available_memory();
+#if defined(ORRERY_HAS_CUDA)
+  if (device == Device::cuda) free = cuda::free_memory();
+#endif
+  free = std::min(free, largest_size) + use.cached;
+  return pool->limit() ? std::min(free, std::max<int64_t>(0, pool->limit() - use.held)) : free;
+}
 
 void synchronize() {
 #if defined(ORRERY_HAS_CUDA)

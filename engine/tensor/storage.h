@@ -36,6 +36,9 @@ MemoryUse memory_use(Device device);
 void reset_peak(Device device);
 void release_cached(Device device);                   // gives the kept blocks back to the system
 void set_memory_limit(Device device, int64_t bytes);  // 0: none.  Beyond it an allocation is an Error
+int64_t memory_limit(Device device);
+// What can still be allocated there: by the limit that is set, and by what the machine, or the card, has free.
+int64_t free_memory(Device device);
 
 // Copies bytes between two buffers' memories, whatever their devices.
 void copy_bytes(Device to_device, void* to, Device from_device, const void* from, int64_t bytes);

@@ -41,12 +41,25 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
   return parsed.words;
 }
 
+namespace {
+
+std::string range_of(const Setting& setting) {  // of a number: " [0, 1)"
+  const bool number = std::holds_alternative<int64_t*>(setting.value) ||
+                      std::holds_alternative<double*>(setting.value) ||
+                      std::holds_alternative<LearnableNumber*>(setting.value);
+  if (!number) return "";
+  const Limits& l = setting.limits;
+  return text(l.low_allowed ? " [" : " (", print_number(l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
+}
+
+}  // namespace
+
 std::string describe(std::span<const Setting> settings) {
   Table table({"", "default", ""}, "lll");
   for (const Setting& setting : settings) {
     if (setting.key.empty()) continue;
     const std::string value = print_value(setting);
-    table.add({"--" + setting.key, value.empty() ? "-" : value, setting.help});
+    table.add({"--" + setting.key, value.empty() ? "-" : value, setting.help + range_of(setting)});
   }
   return table.print();
 }

@@ -31,8 +31,8 @@ struct BenchSettings {
       "of products and attention: highest (f32), high (as bf16 parts, on a GPU) or medium (bf16)",
       one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
-    v("threads", threads, "cores to use; 0: all", at_least(0));
-    v("seconds", seconds, "time to spend on one figure", above(0));
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("seconds", seconds, "time to spend on one figure", above(0, 3600));
     v("json", json, "one JSON object a line, as compare.py reads them");
   }
 };

@@ -7,6 +7,7 @@
 #include "examples/orrery/commands.h"
 #include "models/data/tokenizer.h"
 #include "models/training/generation.h"
+#include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
 #include "models/training/settings.h"
 
@@ -23,13 +24,15 @@ struct GenerateSettings {
     v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("prompt", prompt, "text to continue; none: a line break");
     v("start", start, "FILE:path, a file with the text to continue");
-    v("tokens", sampling.tokens, "tokens to add", at_least(0));
-    v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", at_least(0));
-    v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", at_least(0));
-    v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed");
-    v("keep", sampling.keep, "tokens still seen once the context was full; 0: half of the context", at_least(0));
-    v("samples", samples, "texts to write", at_least(1));
-    v("threads", threads, "cores to use; 0: all", at_least(0));
+    v("tokens", sampling.tokens, "tokens to add", between(0, 1e9));
+    v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
+    v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", between(0, 1e9));
+    v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed",
+      between(-models::largest_seed, models::largest_seed));
+    v("keep", sampling.keep, "tokens still seen once the context was full; 0: half of the context",
+      between(0, 16777216));
+    v("samples", samples, "texts to write", between(1, 1e6));
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
 };
@@ -56,6 +59,14 @@ std::string find_checkpoint(const std::string& folder) {
   return latest;
 }
 
+// A state.json can describe any model; one with more parameters than the weights beside it is not made.
+void check_described(const models::GptSettings& described, const std::string& weights) {
+  const auto bytes = static_cast<int64_t>(FileReader(weights).size());
+  check(models::count_parameters(described, bytes / 2).has_value(), "generate: ", weights, " has ", bytes,
+        " bytes, too few for the model that state.json describes (layers ", described.layers, ", width ",
+        described.width, ", vocabulary ", described.vocabulary, "); the checkpoint is damaged");
+}
+
 struct Writer {
   std::unique_ptr<models::Tokenizer> tokenizer;
   std::unique_ptr<models::Gpt> model;
@@ -63,8 +74,9 @@ struct Writer {
 
 Writer read_checkpoint(const std::string& checkpoint) {
   const models::CheckpointState state = models::read_state(checkpoint);
-  Writer writer{models::restore_tokenizer(state.tokenizer),
-                std::make_unique<models::Gpt>(models::make_settings(state.settings).gpt)};
+  const models::GptSettings described = models::make_settings(state.settings).gpt;
+  check_described(described, checkpoint + "/weights.safetensors");
+  Writer writer{models::restore_tokenizer(state.tokenizer), std::make_unique<models::Gpt>(described)};
   models::load_weights(checkpoint, *writer.model);
   return writer;
 }

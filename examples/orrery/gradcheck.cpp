@@ -23,7 +23,7 @@ struct GradcheckSettings {
   template <class V>
   void visit(V& v) {
     v("all", all, "check every registered name");
-    v("seed", seed, "of the random inputs");
+    v("seed", seed, "of the random inputs", between(-9e15, 9e15));
     v("device", device, "whose derivatives: cpu or cuda; the witnesses are the CPU's", one_of({"cpu", "cuda"}));
   }
 };

@@ -48,6 +48,20 @@ void print_settings(const models::TrainSettings& settings) {
   std::cout << line << "\n";
 }
 
+std::string memory_line(const models::MemoryPlan& plan) {
+  const auto megabytes = [](int64_t bytes) { return grouped((bytes + 500'000) / 1'000'000); };
+  std::string kinds;
+  for (const auto& [kind, bytes] : plan.kinds()) kinds += (kinds.empty() ? "" : ", ") + kind + " " + megabytes(bytes);
+  return text("memory: about ", megabytes(plan.total()), " MB (", kinds, "), ", megabytes(plan.free), " MB are free");
+}
+
+std::string epoch_line(const models::Trainer& trainer) {
+  const models::TrainSettings& s = trainer.settings();
+  const int64_t step = s.batch * s.gradient_accumulation_steps * s.gpt.context,
+                epoch = static_cast<int64_t>(trainer.text().train().size());
+  return text("epoch: ", grouped(epoch), " tokens, ", grouped((epoch + step - 1) / step), " steps of ", grouped(step));
+}
+
 void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
   std::vector<std::string> files = {settings.out + "/settings.toml", settings.out + "/metrics.jsonl"};
   if (!checkpoint.empty())
@@ -76,7 +90,9 @@ int train(const Arguments& arguments) {
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model()))
             << " parameters; text: " << grouped(static_cast<int64_t>(trainer.text().train().size()))
             << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().validation().size()))
-            << " for validation; " << thread_count() << " threads\n";
+            << " for validation; " << thread_count() << " threads\n"
+            << memory_line(trainer.memory_plan()) << "\n"
+            << epoch_line(trainer) << "\n";
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << "\n";
   std::cout << std::flush;
 

@@ -34,8 +34,8 @@ struct TrySettings {
     v("out", out, "folder for the plug-in");
     v("headers", headers, "folder that holds engine/ and nn/; default: of the sources, else of the installation");
     v("data", data, "text to train with; default: Tiny Shakespeare, as it comes with orrery");
-    v("steps", steps, "of each small model; 0: do not train", at_least(0));
-    v("range", range, "the plot goes from -range to range", above(0));
+    v("steps", steps, "of each small model; 0: do not train", between(0, 1e6));
+    v("range", range, "the plot goes from -range to range", above(0, 1e6));
   }
 };
 

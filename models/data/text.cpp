@@ -42,7 +42,7 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
 void Text::check_context(int64_t context) const {
   check(context >= 1, "text: context ", context, " must be at least 1");
   check(static_cast<int64_t>(split_) > context, "text: ", path_, " has ", split_, " tokens for training, a context of ",
-        context, " needs at least ", context + 1, "; take a longer text or a shorter context");
+        context, " needs at least ", static_cast<uint64_t>(context) + 1, "; take a longer text or a shorter context");
   check(validation().size() != 1, "text: ", path_,
         " has 1 token for validation, where 2 are the least; take a longer text or another validation_fraction");
 }
@@ -51,7 +51,8 @@ TextBatches::TextBatches(std::span<const int32_t> tokens, int64_t batch, int64_t
     : tokens_(tokens), batch_(batch), context_(context), key_(RandomKey{seed, 0}.derive("text")) {
   check(batch >= 1 && context >= 1, "text: batch ", batch, " and context ", context, " must be at least 1");
   check(static_cast<int64_t>(tokens.size()) > context, "text: ", tokens.size(), " tokens, a context of ", context,
-        " needs at least ", context + 1, "; take a longer text or a shorter context");
+        " needs at least ", static_cast<uint64_t>(context) + 1, "; take a longer text or a shorter context");
+  static_cast<void>(product_of_sizes("text: batch x context", {batch, context}));
 }
 
 Batch TextBatches::at(int64_t step, int64_t micro_batch) const {
@@ -72,7 +73,7 @@ std::vector<Batch> consecutive_windows(std::span<const int32_t> tokens, int64_t 
   int64_t at = 0;
   for (; targets - at >= context; at += context) {
     starts.push_back(at);
-    const bool last = targets - at < 2 * context;
+    const bool last = targets - at - context < context;
     if (static_cast<int64_t>(starts.size()) < batch && !last) continue;
     all.push_back(crops(tokens, starts, context));
     starts.clear();

@@ -13,6 +13,8 @@
 
 namespace orrery::models {
 
+constexpr double largest_seed = 9e18;  // a little below 2^63, so that a next one can be counted
+
 // Weights of the losses that layers add to the cross-entropy, whatever is registered; one of weight 0 is not computed.
 struct LossWeights {
   std::map<std::string, double> by_name;
@@ -24,7 +26,7 @@ struct LossWeights {
   template <class V>
   void visit(V& v) {
     for (auto& [name, weight] : by_name)
-      v(name, weight, text("weight of ", nn::losses().at(name).weight_of), at_least(0));
+      v(name, weight, text("weight of ", nn::losses().at(name).weight_of), between(0, 1e6));
   }
 };
 
@@ -54,23 +56,24 @@ struct TrainSettings {
     v("validation_fraction|held_out", validation_fraction, "of the text, at its end, that is kept for validation",
       between(0.001, 0.9));
     v("out", out, "folder for checkpoints, metrics and settings");
-    v("steps", steps, "updates in all", at_least(1));
-    v("batch", batch, "sequences of a micro-batch", at_least(1));
-    v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update", at_least(1));
-    v("learning_rate|rate", learning_rate, "at its peak", above(0));
-    v("min_learning_rate|final_rate", min_learning_rate, "at the last step, for schedules that fall", at_least(0));
-    v("warmup_steps|warm_up", warmup_steps, "steps of the rise to the peak", at_least(0));
+    v("steps", steps, "updates in all", between(1, 1e9));
+    v("batch", batch, "sequences of a micro-batch", between(1, 16384));
+    v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
+      between(1, 4096));
+    v("learning_rate|rate", learning_rate, "at its peak", above(0, 1e30));
+    v("min_learning_rate|final_rate", min_learning_rate, "at the last step, for schedules that fall", between(0, 1000));
+    v("warmup_steps|warm_up", warmup_steps, "steps of the rise to the peak", between(0, 1e9));
     v("warmup_form|warm_up_form", warmup_form, "linear or quadratic, which arrives level",
       one_of({"linear", "quadratic"}));
-    v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`");
+    v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`", between(0, 1e9));
     v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)");
     v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)");
     v.group("losses", losses);
-    v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", at_least(0));
+    v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
       fraction());
-    v("seed", seed, "same seed, same bits", at_least(0));
-    v("threads", threads, "cores to use; 0: all.  The result does not depend on it", at_least(0));
+    v("seed", seed, "same seed, same bits", between(0, largest_seed));
+    v("threads", threads, "cores to use; 0: all.  The result does not depend on it", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("dtype", dtype, "of weights and activations: f32, f64, or bf16 beside weights in f32 that the optimizer keeps",
       one_of({"f32", "f64", "bf16"}));
@@ -78,9 +81,10 @@ struct TrainSettings {
       "of f32 products on a GPU: highest; high: as bf16 parts, nearly as exact; medium: rounded to bf16",
       one_of({"highest", "high", "medium"}));
     v("graph", graph, "on a GPU: record a step once and replay it, which saves small models the time of launching");
-    v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", at_least(0));
-    v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", at_least(0));
-    v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all", at_least(0));
+    v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
+    v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
+    v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all",
+      between(0, 1e6));
     v("resume", resume, "go on from the last checkpoint in the folder");
     v("from_previous", from_previous,
       "with resume: where the last checkpoint is damaged, set it aside as "
@@ -96,6 +100,7 @@ std::span<const ForeignKey> nanogpt_keys();
 // The preset named by the last "model" among the assignments, changed by all of them in order.  Each is {key, value}.
 // Keys that are aliases, inside of specs too, count as the keys they stand for.
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
+
 
 // The same with every spec complete, as a checkpoint records it: pointwise(relu) says that alpha is 1 and the length
 // keys_visible, whatever the defaults become.

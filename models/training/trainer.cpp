@@ -1,6 +1,7 @@
 #include "models/training/trainer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/parallel.h"
@@ -21,6 +22,10 @@ void check_settings(const TrainSettings& s) {
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
   check(s.resume || !(s.from_previous || s.other_text),
         "train: --from_previous and --other_text say how to go on with a run; they need --resume=yes");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps ", s.steps, " with gradient_accumulation_steps ",
+        s.gradient_accumulation_steps, " are more than ", most,
+        " micro-batches, which have numbers of 32 bits; lower one of the two");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
 }
 
@@ -47,6 +52,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   text_->check_context(s.gpt.context);
   if (!resumed.empty()) check_same_run(s, state, *text_);
   batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
+  plan_ = plan_memory(s, {text_->train().size(), text_->validation().size()});
   model_ = std::make_unique<Gpt>(s.gpt);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
@@ -150,7 +156,8 @@ void Trainer::report(Audience& audience) {
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
   stepping_ += seconds;
-  const double tokens = static_cast<double>(s.batch * s.gradient_accumulation_steps * s.gpt.context);
+  const double tokens = static_cast<double>(s.batch) * static_cast<double>(s.gradient_accumulation_steps) *
+                        static_cast<double>(s.gpt.context);
   std::vector<std::pair<std::string, double>> row = {
       {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);

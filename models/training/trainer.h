@@ -13,6 +13,7 @@
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/training/audience.h"
+#include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
@@ -32,7 +33,8 @@ struct TrainingResult {
 class Trainer {
  public:
   // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do
-  // not fit each other, a folder that already holds a run (unless resume) or in which another run is at work.
+  // not fit each other, a folder that already holds a run (unless resume) or in which another run is at work, a model
+  // that does not fit into memory.
   explicit Trainer(const TrainSettings& settings);
 
   TrainingResult run(const TrainingEvents& events = {});
@@ -42,6 +44,7 @@ class Trainer {
   const TrainSettings& settings() const { return settings_; }
   int64_t steps_done() const { return step_; }
   const Text& text() const { return *text_; }
+  const MemoryPlan& memory_plan() const { return plan_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -68,6 +71,7 @@ class Trainer {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Text> text_;
   std::unique_ptr<TextBatches> batches_;
+  MemoryPlan plan_;
   std::unique_ptr<Gpt> model_;
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;

@@ -12,7 +12,7 @@ struct Celu {
       .name = "celu",
       .formula = "x if x > 0 else alpha * (exp(x / alpha) - 1)",
       .source = "Barron 2017, arXiv:1704.07483",
-      .constants = {{"alpha", 1, above(0)}},
+      .constants = {{"alpha", 1, above(0, 1e6, 1e-6)}},
       .kinks = {0},
       .limits = {-1, ActivationInfo::infinity},
   };

@@ -12,7 +12,7 @@ struct Elu {
       .name = "elu",
       .formula = "x if x > 0 else alpha * (exp(x) - 1)",
       .source = "Clevert et al. 2015, arXiv:1511.07289",
-      .constants = {{"alpha", 1, at_least(0)}},
+      .constants = {{"alpha", 1, between(0, 1e6)}},
       .kinks = {0},
       .limits = {-1, ActivationInfo::infinity},
   };

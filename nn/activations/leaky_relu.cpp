@@ -12,7 +12,7 @@ struct LeakyRelu {
       .name = "leaky_relu",
       .formula = "x if x > 0 else slope * x",
       .source = "Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models",
-      .constants = {{"slope", 0.01, at_least(0)}},
+      .constants = {{"slope", 0.01, between(0, 1e6)}},
       .kinks = {0},
       .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
   };

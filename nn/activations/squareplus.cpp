@@ -13,7 +13,7 @@ struct Squareplus {
       .name = "squareplus",
       .formula = "(x + sqrt(x^2 + b)) / 2",
       .source = "Barron 2021, arXiv:2112.11687",
-      .constants = {{"b", 4, above(0)}},
+      .constants = {{"b", 4, above(0, 1e6)}},
       .limits = {0, ActivationInfo::infinity},
   };
   double b = 4;

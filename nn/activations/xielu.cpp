@@ -16,7 +16,7 @@ struct Xielu {
       .name = "xielu",
       .formula = "a * x^2 + beta * x if x > 0 else (beta + b) * (exp(x) - 1 - x) + beta * x",
       .source = "Huang and Schlag 2024, arXiv:2411.13010",
-      .constants = {{"positive", 0.8, above(0)}, {"negative", 0.8, above(0)}, {"beta", 0.5, at_least(0)}},
+      .constants = {{"positive", 0.8, above(0, 100)}, {"negative", 0.8, above(0, 100)}, {"beta", 0.5, between(0, 100)}},
       .parameters = {"a", "b"},
       .positive = true,
       .kinks = {0},

@@ -26,8 +26,8 @@ class Gau final : public Sublayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("size", size, "S, channels of queries and keys", at_least(1));
-      v("d_ff|inner", d_ff, "E, channels of u and v; 0: 2 width", at_least(0));
+      v("size", size, "S, channels of queries and keys", between(1, 65536));
+      v("d_ff|inner", d_ff, "E, channels of u and v; 0: 2 width", between(0, 262144));
       v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }
@@ -43,9 +43,9 @@ class Gau final : public Sublayer {
       : settings_(s),
         options_(o),
         size_(s.size),
-        expanded_(s.d_ff ? s.d_ff : 2 * o.width),
+        expanded_(s.d_ff ? s.d_ff : product_of_sizes("gau: d_ff", {2, o.width})),
         length_(info.name, s.length, o.causal),
-        input_(o.width, 2 * expanded_ + size_,
+        input_(o.width, sum_of_sizes("gau: 2 d_ff + size", {expanded_, expanded_, size_}),
                {.bias = o.bias, .weight = normal(o.std), .parts = {expanded_, expanded_, size_}}),
         query_gain_(Shape{size_}, normal(0.02)),
         query_bias_(Shape{size_}, constant(0)),

@@ -26,7 +26,7 @@ class Pointwise final : public AttentionLayer {
     template <class V>
     void visit(V& v) {
       v("function", function, "F, any activation");
-      v("alpha", alpha, "power of the length");
+      v("alpha", alpha, "power of the length", between(-8, 8));
       v("length", length, "L: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }

@@ -23,7 +23,7 @@ class Rela final : public AttentionLayer {
     template <class V>
     void visit(V& v) {
       v("gated", gated, "what is read is multiplied by sigmoid(w a)");
-      v("epsilon", epsilon, "added to the mean square", above(0));
+      v("epsilon", epsilon, "added to the mean square", above(0, 100));
       layer.visit(v);
     }
   };

@@ -33,7 +33,7 @@ class ReluFormer final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("gamma", gamma, "initial value of gamma, learned for each head", above(0));
+      v("gamma", gamma, "initial value of gamma, learned for each head", above(0, 1e6, 1e-6));
       v("length", length, "n: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
     }

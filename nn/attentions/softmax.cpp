@@ -27,8 +27,8 @@ class Softmax final : public AttentionLayer {
     AttentionSettings layer;
     template <class V>
     void visit(V& v) {
-      v("soft_cap", soft_cap, "c: scores become c tanh(s / c); 0: they stay", at_least(0));
-      v("temperature", temperature, "divides the scores; learned: one for each head", above(0));
+      v("soft_cap", soft_cap, "c: scores become c tanh(s / c); 0: they stay", zero_or(1e-6, 1e6));
+      v("temperature", temperature, "divides the scores; learned: one for each head", above(0, 1e6, 1e-6));
       v("entropy_threshold", entropy_threshold,
         "theta, for the loss entropy_regularizer: fraction of the highest entropy that heads are drawn to; learned: "
         "one "

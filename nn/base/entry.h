@@ -19,8 +19,9 @@ namespace orrery::nn {
 
 struct Info {
   std::string_view name, formula, source;
-  std::string_view parameters = {};  // learned, each with its initial value: "weight 1, bias 0"
-  std::string_view keeps = {};       // between forward and backward: "x, mean and 1/std of each row"
+  std::string_view parameters = {};            // learned, each with its initial value: "weight 1, bias 0"
+  std::string_view keeps = {};                 // between forward and backward: "x, mean and 1/std of each row"
+  std::vector<Setting> (*ranges)() = nullptr;  // what a family without a registry of types tells of its settings
 };
 
 // The settings of a spec: `memory(softmax, norm=layer)`.
@@ -40,6 +41,7 @@ struct Entry {
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the same with every setting by name, those at their defaults too
   Spec (*rename)(const Spec& spec);   // the same with keys in place of aliases
+  std::vector<Setting> (*ranges)();   // its settings with their limits; `value` tells the kind and points to nothing
   // Of a preset: the spec of another member that it stands for.  Its positional items are defaults, its named ones
   // stay.
   std::string preset = {};
@@ -78,6 +80,10 @@ bool register_type(Registry<Entry<Product, Arguments...>>& family) {
     if constexpr (requires { typename Type::Settings; })
       return make_spec(spec.name, settings_from<typename Type::Settings>(spec));
     return spec;
+  };
+  entry.ranges = []() -> std::vector<Setting> {
+    if constexpr (requires { typename Type::Settings; }) return settings_without_values<typename Type::Settings>();
+    return {};
   };
   entry.rename = [](const Spec& spec) -> Spec {
     if constexpr (requires { typename Type::Settings; }) {

@@ -1,5 +1,6 @@
 #include "nn/base/module.h"
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -39,12 +40,26 @@ class Collect final : public Visitor {
   std::set<std::string> seen_;
 };
 
+thread_local ParameterCount* counting = nullptr;
+
+Tensor make_value(const Shape& shape, Dtype dtype) {
+  if (!counting) return Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype);
+  counting->add(shape);
+  return Tensor::empty(shape, dtype, Device::cpu);
+}
+
 }  // namespace
 
+ParameterCount::ParameterCount(int64_t limit)
+    : limit_(std::min(limit, largest_size)), outer_(std::exchange(counting, this)) {}
+ParameterCount::~ParameterCount() { counting = outer_; }
+void ParameterCount::add(const Shape& shape) {
+  elements_ += shape.numel();  // below 2^60 each
+  check(!exceeded(), "parameters: there are more than ", limit_, " with one of shape ", shape);
+}
+
 Parameter::Parameter(const Shape& shape, Initialization how, Dtype dtype)
-    : value(Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype)),
-      initialization(how),
-      decay(shape.rank() >= 2) {
+    : value(make_value(shape, dtype)), initialization(how), decay(shape.rank() >= 2) {
   value.set_requires_grad();
 }
 

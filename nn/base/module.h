@@ -38,6 +38,23 @@ struct Parameter {
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]
 };
 
+// While one lives, parameters that are made on this thread are counted and get memory that nothing has touched, so that
+// a model's size can be known before it costs anything.  More than `limit` elements in all are an Error.  The values
+// are undefined until they are filled.
+class ParameterCount {
+ public:
+  explicit ParameterCount(int64_t limit);  // at most largest_size
+  ~ParameterCount();
+  ParameterCount(const ParameterCount&) = delete;
+  int64_t elements() const { return elements_; }
+  bool exceeded() const { return elements_ > limit_; }
+  void add(const Shape& shape);
+
+ private:
+  int64_t limit_, elements_ = 0;
+  ParameterCount* outer_;
+};
+
 class Visitor {
  public:
   virtual ~Visitor() = default;

@@ -39,10 +39,10 @@ class Memory final : public SlotReader {
     template <class V>
     void visit(V& v) {
       v("function", function, "softmax over the slots, or any activation");
-      v("d_ff|slots", d_ff, "keys and values; 0: the block's d_ff", at_least(0));
+      v("d_ff|slots", d_ff, "keys and values; 0: the block's d_ff", between(0, 262144));
       v("norm", norm, "normalization of what is read, before the residual", one_of({"none", "layer"}));
-      v("scale", scale, "factor of the scores of softmax", above(0));
-      v("epsilon", epsilon, "of norm=layer: added to the variance", above(0));
+      v("scale", scale, "factor of the scores of softmax", above(0, 1e6));
+      v("epsilon", epsilon, "of norm=layer: added to the variance", above(0, 100));
     }
   };
   static inline const Info info{

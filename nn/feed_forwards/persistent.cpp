@@ -34,9 +34,9 @@ class Persistent final : public SlotReader {
     bool scaled = true, projections = false;
     template <class V>
     void visit(V& v) {
-      v("slots", slots, "keys and values of each head; 0: the block's d_ff", at_least(0));
-      v("heads", heads, "parts of the channels, each with slots of its own", at_least(1));
-      v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", at_least(0));
+      v("slots", slots, "keys and values of each head; 0: the block's d_ff", between(0, 262144));
+      v("heads", heads, "parts of the channels, each with slots of its own", between(1, 65536));
+      v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", zero_or(tiny, 1e6));
       v("dropout", dropout, "fraction of the weights set to zero while training", fraction());
       v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(slots)");
       v("projections", projections, "linear layers before and behind the slots");

@@ -136,7 +136,7 @@ class BatchNormalization final : public Module {
     template <class V>
     void visit(V& v) {
       v("momentum", momentum, "share by which the running statistics move at a step", between(0, 1));
-      v("epsilon", epsilon, "added to the variance", above(0));
+      v("epsilon", epsilon, "added to the variance", above(0, 100));
     }
   };
   static inline const Info info{.name = "batch",

@@ -80,7 +80,7 @@ class Dynamic final : public DynamicNormalization {
     template <class V>
     void visit(V& v) {
       v("activation", activation, "any activation without parameters of its own");
-      v("alpha", alpha, "what x is multiplied by, at the start if it is learned");
+      v("alpha", alpha, "what x is multiplied by, at the start if it is learned", between(-1e6, 1e6));
       v("learn_alpha", learn_alpha, "whether training changes alpha");
       v("affine", affine, "a weight and a bias for each channel");
     }

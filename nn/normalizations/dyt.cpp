@@ -31,7 +31,7 @@ class Dyt final : public DynamicNormalization {
     double alpha = 0.5;
     template <class V>
     void visit(V& v) {
-      v("alpha", alpha, "slope at zero, at the start");
+      v("alpha", alpha, "slope at zero, at the start", between(-1e6, 1e6));
     }
   };
   static inline const Info info{.name = "dyt",

@@ -191,10 +191,10 @@ class GroupNormalization final : public Module {
     double epsilon = 1e-5;
     template <class V>
     void visit(V& v) {
-      v("groups", groups, "of neighbouring channels; they divide the width", at_least(1));
+      v("groups", groups, "of neighbouring channels; they divide the width", between(1, 65536));
       v("over", over, "what shares a mean and a variance: a token, or all tokens of a sequence",
         one_of({"token", "sequence"}));
-      v("epsilon", epsilon, "added to the variance", above(0));
+      v("epsilon", epsilon, "added to the variance", above(0, 100));
     }
   };
   static inline const Info info{.name = "group",

@@ -94,7 +94,7 @@ class LayerNormalization final : public Module {
     double epsilon = 1e-5;
     template <class V>
     void visit(V& v) {
-      v("epsilon", epsilon, "added to the variance", above(0));
+      v("epsilon", epsilon, "added to the variance", above(0, 100));
     }
   };
   static inline const Info info{.name = "layer",

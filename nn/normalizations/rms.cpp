@@ -80,7 +80,7 @@ class RmsNormalization final : public Module {
     double epsilon = 1e-5;
     template <class V>
     void visit(V& v) {
-      v("epsilon", epsilon, "added to the mean square", above(0));
+      v("epsilon", epsilon, "added to the mean square", above(0, 100));
     }
   };
   static inline const Info info{.name = "rms",

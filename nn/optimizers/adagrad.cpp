@@ -41,8 +41,9 @@ class Adagrad final : public Optimizer {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("grad_clip|clip", grad_clip, "norm of a tensor's gradient above which its step shrinks; 0: none", at_least(0));
-      v("epsilon", epsilon, "added to the root", above(0));
+      v("grad_clip|clip", grad_clip, "norm of a tensor's gradient above which its step shrinks; 0: none",
+        zero_or(tiny, 1e12));
+      v("epsilon", epsilon, "added to the root", above(0, 100));
       rates.visit(v);
     }
   };

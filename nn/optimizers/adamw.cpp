@@ -12,8 +12,8 @@ struct AdamWOfSettings : AdamWFormula {
     void visit(V& v) {
       v("beta1", beta1, "decay of the mean of the gradients", fraction());
       v("beta2", beta2, "decay of the mean of their squares", fraction());
-      v("epsilon", epsilon, "added to the root", above(0));
-      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", at_least(0));
+      v("epsilon", epsilon, "added to the root", above(0, 100));
+      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", between(0, 1000));
       rates.visit(v);
     }
   };

@@ -16,7 +16,7 @@ struct LionFormula {
     void visit(V& v) {
       v("beta1", beta1, "weight of the mean in the direction of the step", fraction());
       v("beta2", beta2, "decay of the mean of the gradients", fraction());
-      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", at_least(0));
+      v("weight_decay|decay", weight_decay, "decoupled decay of matrices", between(0, 1000));
       rates.visit(v);
     }
   };

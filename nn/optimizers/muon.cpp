@@ -77,14 +77,14 @@ class Muon final : public Optimizer {
     template <class V>
     void visit(V& v) {
       v("momentum", momentum, "fraction of the last direction of a matrix that is kept", fraction());
-      v("weight_decay|decay", weight_decay, "decoupled decay of matrices and tables", at_least(0));
+      v("weight_decay|decay", weight_decay, "decoupled decay of matrices and tables", between(0, 1000));
       v("nesterov", nesterov, "look ahead along the momentum");
-      v("iterations", iterations, "of the polynomial that makes the step orthogonal", at_least(1));
+      v("iterations", iterations, "of the polynomial that makes the step orthogonal", between(1, 100));
       v("adamw_learning_rate|adamw_rate", adamw_learning_rate,
-        "learning rate of what is no matrix, as a fraction of that of matrices", at_least(0));
+        "learning rate of what is no matrix, as a fraction of that of matrices", between(0, 1000));
       v("beta1", beta1, "of its AdamW", fraction());
       v("beta2", beta2, "of its AdamW", fraction());
-      v("epsilon", epsilon, "of its AdamW", above(0));
+      v("epsilon", epsilon, "of its AdamW", above(0, 100));
       rates.visit(v);
     }
   };

@@ -14,7 +14,7 @@ struct SgdFormula {
     template <class V>
     void visit(V& v) {
       v("momentum", momentum, "fraction of the last step that is kept", fraction());
-      v("weight_decay|decay", weight_decay, "decay of matrices", at_least(0));
+      v("weight_decay|decay", weight_decay, "decay of matrices", between(0, 1000));
       v("nesterov", nesterov, "look ahead along the momentum");
       rates.visit(v);
     }

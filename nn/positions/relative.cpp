@@ -45,12 +45,14 @@ class RelativePositions final : public Position {
     } else {
       largest_ = parse_whole_number(print(spec) + ": S", print(s.largest));
       check(largest_ >= 1, spec, ": S is the largest distance and must be at least 1, not ", largest_);
+      check(largest_ <= 16777216, spec, ": S is the largest distance and must be at most 16777216, not ", largest_);
     }
+    const int64_t terms = sum_of_sizes(print(spec) + ": S", {largest_, 1});  // distance 0 has one
     const int64_t head_size = options.head_size ? options.head_size : options.width / options.heads;
     if (s.form == "keys")
-      keys_ = Parameter(Shape{largest_ + 1, head_size}, normal(1));
+      keys_ = Parameter(Shape{terms, head_size}, normal(1));
     else
-      bias_ = Parameter(Shape{options.heads, largest_ + 1}, constant(0));
+      bias_ = Parameter(Shape{options.heads, terms}, constant(0));
   }
   Tensor relative_embedding(int64_t distances) const override {
     if (!keys_.value) return {};

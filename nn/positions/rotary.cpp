@@ -73,7 +73,7 @@ class RotaryPositions final : public Position {
     std::string pairs = "half_split";
     template <class V>
     void visit(V& v) {
-      v("base", base, "the slowest pair turns by about one radian in so many places", above(0));
+      v("base", base, "the slowest pair turns by about one radian in so many places", above(0, 1e12, 1e-6));
       v("partial_rotary_factor|share", partial_rotary_factor, "fraction of the head size that is turned",
         {.low = 0, .high = 1, .low_allowed = false});
       v("pairs", pairs, "which channels turn together: half_split or interleaved",

@@ -31,8 +31,8 @@ class SinusoidalPositions final : public Position {
     double base = 10000, scale = 0.02;
     template <class V>
     void visit(V& v) {
-      v("base", base, "the longest wave is 2 pi base places long", above(0));
-      v("scale", scale, "factor of the sinusoids; 1 for an embedding of size 1", above(0));
+      v("base", base, "the longest wave is 2 pi base places long", above(0, 1e12, 1e-6));
+      v("scale", scale, "factor of the sinusoids; 1 for an embedding of size 1", above(0, 1e6));
     }
   };
   static inline const Info info{.name = "sinusoidal",

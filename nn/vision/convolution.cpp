@@ -214,7 +214,8 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, co
 }
 
 Convolution::Convolution(int64_t inputs, int64_t outputs, Pixels size, const Options& options) : steps_(options.steps) {
-  const Initialization usual = uniform(1 / std::sqrt(static_cast<double>(size.vertical * size.horizontal * inputs)));
+  const Shape window{size.vertical, size.horizontal, inputs};
+  const Initialization usual = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
   weight = Parameter(Shape{outputs, size.vertical, size.horizontal, inputs}, options.weight.value_or(usual));
   if (options.bias) bias = Parameter(Shape{outputs}, options.weight ? constant(0) : usual);
 }

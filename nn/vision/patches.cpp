@@ -60,7 +60,8 @@ Tensor patch_embedding(const Tensor& x, const Tensor& weight, const Tensor& bias
 }
 
 PatchEmbedding::PatchEmbedding(int64_t channels, Pixels size, int64_t width, const Options& options) {
-  const Initialization usual = uniform(1 / std::sqrt(static_cast<double>(size.vertical * size.horizontal * channels)));
+  const Shape window{size.vertical, size.horizontal, channels};
+  const Initialization usual = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
   weight = Parameter(Shape{width, size.vertical, size.horizontal, channels}, options.weight.value_or(usual));
   if (options.bias) bias = Parameter(Shape{width}, options.weight ? constant(0) : usual);
 }

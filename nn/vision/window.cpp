@@ -13,8 +13,12 @@ WindowGrid window_grid(const char* operation, const Shape& x, Pixels size, const
   const auto least = [](const Pixels& p) { return std::min(p.vertical, p.horizontal); };
   check(least(size) >= 1 && least(stride) >= 1 && least(dilation) >= 1 && least(padding) >= 0, operation, ": window ",
         size, ", stride ", stride, " and dilation ", dilation, " must be at least 1, padding ", padding, " at least 0");
-  const Pixels extent(dilation.vertical * (size.vertical - 1) + 1, dilation.horizontal * (size.horizontal - 1) + 1),
-      room(x[1] + 2 * padding.vertical, x[2] + 2 * padding.horizontal);
+  const auto reach = [&](int64_t apart, int64_t taps) {
+    return sum_of_sizes(operation, {product_of_sizes(operation, {apart, taps - 1}), 1});
+  };
+  const Pixels extent(reach(dilation.vertical, size.vertical), reach(dilation.horizontal, size.horizontal)),
+      room(sum_of_sizes(operation, {x[1], padding.vertical, padding.vertical}),
+           sum_of_sizes(operation, {x[2], padding.horizontal, padding.horizontal}));
   check(extent.vertical <= room.vertical && extent.horizontal <= room.horizontal, operation, ": a window of ", extent,
         " pixels does not fit into the input ", x, ", which has ", room, " with its padding of ", padding,
         "; use a smaller window or more padding");

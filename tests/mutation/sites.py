@@ -10,7 +10,7 @@ FOLDERS = ("engine", "nn", "models")
 # Functions that are backward by their name, files that hold nothing else, and structs whose whole body is.
 FUNCTION = re.compile(r"^(\w*backward\w*|derivative|derivative_from_output|parameter_derivatives|gradients?"
                       r"|\w*slope(_at)?|differentiate|\w*_gradients?|\w*pull_?back\w*|\w*_derivative)$")
-FILE = re.compile(r"(backward|pullback|gradients?)\w*\.(h|cpp)$")
+FILE = re.compile(r"(backward|gradients?)\w*\.(h|cpp)$")
 STRUCT = re.compile(r"^(\w*(Backward|Gradients?|Pull[bB]ack|Slope|Derivative)(Of\w*|Times)?)$")
 # Witnesses, and what only carries gradients about.
 NOT_FILE = re.compile(r"^(engine/(autograd/(autograd|gradient_check|recompute)|tensor/tensor|base/(dual|scalar))\."

@@ -190,6 +190,13 @@ Registry<detail::ActivationEntry>& detail::activations() {
 }
 std::vector<std::string> activation_names() { return names(false); }
 std::vector<std::string> learned_activation_names() { return names(true); }
+std::vector<Setting> ranges_of_activation(std::string_view name) {
+  const ActivationInfo& info = *detail::activations().at(std::string(name)).info;
+  std::vector<double> none(info.constants.size());
+  std::vector<Setting> settings = settings_of_constants(info, none);
+  for (Setting& setting : settings) setting.value = static_cast<double*>(nullptr);
+  return settings;
+}
 bool is_learned_activation(std::string_view name) {
   const detail::ActivationEntry* const entry = detail::activations().find(name);
   return entry && !entry->info->parameters.empty();

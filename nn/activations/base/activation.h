@@ -32,7 +32,7 @@ namespace orrery::nn {
 struct ActivationConstant {
   std::string_view name;
   double value;  // the default
-  Limits range = {};
+  Limits range = between(-1e6, 1e6);
 };
 struct ActivationPreset {  // another name, with other defaults
   std::string_view name;
@@ -178,6 +178,7 @@ class Activation {
 // Without aliases, in alphabetical order: those that have no parameters, and those that have.
 std::vector<std::string> activation_names();
 std::vector<std::string> learned_activation_names();
-bool is_learned_activation(std::string_view name);  // an alias counts
+std::vector<Setting> ranges_of_activation(std::string_view name);  // its constants with their limits; no values
+bool is_learned_activation(std::string_view name);                 // an alias counts
 
 }  // namespace orrery::nn

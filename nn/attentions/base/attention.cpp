@@ -118,15 +118,16 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
       output_(options.width, options.width,
               {.bias = options.bias, .weight = scaled_normal(options.std, options.layers)}) {
   check_abilities(name, settings, options, abilities);
-  const int64_t width = options.width, keys = key_heads_ * head_size_;
+  const int64_t width = options.width, keys = product_of_sizes(name, {key_heads_, head_size_});
   const auto linear = [&](std::vector<int64_t> parts) {
     return Linear::Options{.bias = options.bias, .weight = normal(options.std), .parts = std::move(parts)};
   };
   if (options.memory_width) {
     query_ = std::make_unique<Linear>(width, width, linear({}));
-    key_value_ = std::make_unique<Linear>(options.memory_width, 2 * keys, linear({keys, keys}));
+    key_value_ = std::make_unique<Linear>(options.memory_width, sum_of_sizes(name, {keys, keys}), linear({keys, keys}));
   } else {
-    query_key_value_ = std::make_unique<Linear>(width, width + 2 * keys, linear({width, keys, keys}));
+    query_key_value_ =
+        std::make_unique<Linear>(width, sum_of_sizes(name, {width, keys, keys}), linear({width, keys, keys}));
   }
   if (given(settings.qk_norm)) {
     query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});

@@ -45,7 +45,7 @@ struct AttentionSettings {
   void visit(V& v) {
     v("gate", gate, "F: what is read is multiplied by F(x W_g)");
     v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...");
-    v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", at_least(0));
+    v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", zero_or(tiny, 1e6));
     v("dropout", dropout, "fraction of the weights set to zero while training", fraction());
     v("attend_to_self|own", attend_to_self, "whether a token sees itself; default: yes, but no under a learned span",
       one_of({"default", "yes", "no"}));

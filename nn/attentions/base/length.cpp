@@ -14,7 +14,7 @@ struct FixedSettings {
   int64_t length = 0;
   template <class V>
   void visit(V& v) {
-    v("n", length, "the length", at_least(1));
+    v("n", length, "the length", between(1, 16777216));
   }
 };
 

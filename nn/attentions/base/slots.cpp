@@ -13,7 +13,7 @@ struct Settings {
   bool split = false, scaled = true;
   template <class V>
   void visit(V& v) {
-    v("N", count, "slots per key/value head", at_least(1));
+    v("N", count, "slots per key/value head", between(1, 65536));
     v("split", split, "context and slots are read on their own, each with its own weights");
     v("scaled", scaled, "stored divided by sqrt(head size) and sqrt(N)");
   }
@@ -28,6 +28,7 @@ Settings settings_of_spec(const Spec& spec) {
     check(spec.items.empty(), "persistent: '", spec, "' is neither none, nor a number of slots, nor slots(N, ...)");
     settings.count = parse_whole_number("persistent", spec.name);
     check(settings.count >= 1, "persistent: N = ", settings.count, "; at least 1 is needed, or persistent=none");
+    check(settings.count <= 65536, "persistent: N = ", settings.count, " must be at most 65536");
   }
   return settings;
 }
@@ -39,7 +40,8 @@ Info slots_setting() {
           .formula = "persistent=N or slots(N): keys K_n and values V_n beside the context",
           .source = "Sukhbaatar et al. 2019, arXiv:1907.01470",
           .parameters = "K N(0, 1) / sqrt(D), V N(0, 1) / sqrt(N), used times sqrt(D), sqrt(N); N(0, 1) with scaled=no",
-          .keeps = "K, V as they are used"};
+          .keeps = "K, V as they are used",
+          .ranges = settings_without_values<Settings>};
 }
 
 Spec resolved_slots(const Spec& spec) {

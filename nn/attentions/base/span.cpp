@@ -15,15 +15,15 @@ struct Settings {
   double ramp = 32;
   template <class V>
   void visit(V& v) {
-    v("S", limit, "the longest span, in tokens", at_least(1));
-    v("R", ramp, "length of the ramp, in tokens", at_least(1));
+    v("S", limit, "the longest span, in tokens", between(1, 16777216));
+    v("R", ramp, "length of the ramp, in tokens", between(1, 16777216));
   }
 };
 struct FixedSettings {
   int64_t limit = 0;
   template <class V>
   void visit(V& v) {
-    v("S", limit, "the span, in tokens", at_least(1));
+    v("S", limit, "the span, in tokens", between(1, 16777216));
   }
 };
 
@@ -34,17 +34,20 @@ std::vector<Info> span_settings() {
            .formula = "w_ij m(i - j), m(x) = clip((R + S z' + 1 - x) / R, 0, 1)",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "z' 0, of each head",
-           .keeps = "z of each head"},
+           .keeps = "z of each head",
+           .ranges = settings_without_values<Settings>},
           {.name = "dynamic_span",
            .formula = "as adaptive_span, z' = sigmoid(v.x_i + b)",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "v N(0, 0.02^2), b -4, of each head",
-           .keeps = "x, z' of each head and query"},
+           .keeps = "x, z' of each head and query",
+           .ranges = settings_without_values<Settings>},
           {.name = "fixed",
            .formula = "span=fixed(S): w_ij = 0 from a distance of S on",
            .source = "Sukhbaatar et al. 2019, arXiv:1905.07799",
            .parameters = "none",
-           .keeps = "nothing"}};
+           .keeps = "nothing",
+           .ranges = settings_without_values<FixedSettings>}};
 }
 
 Spec resolved_span(const Spec& spec) {

@@ -194,6 +194,7 @@ void Optimizer::scale_rates(const std::string& name, const GroupRates& rates) {
     const double factor = parse_number(text(what, ": ", item.key), value);
     check(std::isfinite(factor) && factor >= 0, what, ": ", item.key, ": ", value,
           " must be finite and not negative; 0 holds the group still");
+    check(factor <= 1e6, what, ": ", item.key, ": ", value, " must be at most 1e6");
     rate_factors_[item.key] = factor;
   }
 }

@@ -31,7 +31,7 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
 
 double Schedule::learning_rate(int64_t step) const {
   if (step < options_.warmup_steps) {
-    const double u = static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps + 1);
+    const double u = (static_cast<double>(step) + 1) / (static_cast<double>(options_.warmup_steps) + 1);
     return options_.learning_rate * (options_.warmup_form == "linear" ? u : 1 - (1 - u) * (1 - u));
   }
   const double length = static_cast<double>(std::max<int64_t>(1, options_.steps - options_.warmup_steps));

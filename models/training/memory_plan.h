@@ -1,0 +1,43 @@
+// What a run will hold in memory, found before anything of its size is allocated, and the refusal if it cannot fit.
+//
+// Parameters are counted exactly: the model is built with one layer and with two, on memory that nothing touches, and
+// every further layer is like the second.  Moments and activations are measured: these small models do one step of
+// few tokens, and the peaks are drawn out to all layers, sequences and tokens.  So whatever is registered is
+// reckoned, plug-ins too.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/training/settings.h"
+
+namespace orrery::models {
+
+struct MemoryPlan {
+  int64_t parameters = 0;  // elements
+  int64_t weights = 0;     // bytes, of the masters of a bf16 model too
+  int64_t gradients = 0;
+  int64_t moments = 0;      // of the optimizer
+  int64_t activations = 0;  // the most that a step or a validation holds beside the above
+  int64_t data = 0;         // tokens of the text
+  int64_t program = 0;      // what the process had before the run made anything; 0 on a GPU
+  int64_t free = 0;         // what the device has for all this
+  int64_t total() const;
+  std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without those that are 0
+};
+
+struct TextSize {  // in tokens
+  size_t train, validation;
+};
+// For a text that is in memory already.  The vocabulary must be set.  Errors: a run that cannot fit, settings that do
+// not go together.  Nothing is left allocated, and the peak of memory begins anew.
+MemoryPlan plan_memory(const TrainSettings& settings, const TextSize& text);
+
+// The parameters of a model, without making it; nothing if there are more than `most`.  Errors: settings that do not go
+// together.
+std::optional<int64_t> count_parameters(const GptSettings& settings, int64_t most);
+
+}  // namespace orrery::models

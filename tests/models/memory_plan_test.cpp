@@ -1,0 +1,116 @@
+// What a run will hold is known before it is made, and a run that cannot fit is refused then.
+#include "models/training/memory_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "models/training/trainer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/small_text.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+using orrery::testing::write_small_text;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+struct Reckoned {
+  double estimate, peak;  // bytes of tensors: weights, gradients, moments and activations
+};
+Reckoned reckon(const std::string& model, const Assignments& more, const char* steps = "1") {
+  const Folder folder;
+  Assignments all = {{"model", model},
+                     {"data", write_small_text(folder)},
+                     {"out", folder / "run"},
+                     {"steps", steps},
+                     {"evaluate_every", "0"}};
+  all.insert(all.end(), more.begin(), more.end());
+  release_cached(Device::cpu);
+  const int64_t before = memory_use(Device::cpu).held;
+  Trainer trainer(make_settings(all));
+  const MemoryPlan& plan = trainer.memory_plan();
+  CHECK(plan.parameters == nn::count_parameters(trainer.model()));
+  trainer.run();
+  return {static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.activations),
+          static_cast<double>(memory_use(Device::cpu).peak - before)};
+}
+void check_reckoned(const std::string& model, const Assignments& more = {}) {
+  const Reckoned r = reckon(model, more);
+  CAPTURE(model);
+  if (!more.empty()) CAPTURE(more[0].second);
+  CAPTURE(r.estimate);
+  CAPTURE(r.peak);
+  CHECK(r.estimate < 1.5 * r.peak);
+  CHECK(r.estimate > r.peak / 1.5);
+}
+
+std::string refusal(const Assignments& more) {
+  const Folder folder;
+  Assignments all = {{"data", write_small_text(folder)}, {"out", folder / "run"}};
+  all.insert(all.end(), more.begin(), more.end());
+  const std::string sentence = error_of([&] { Trainer trainer(make_settings(all)); });
+  CHECK(!std::filesystem::exists(folder / "run"));
+  return sentence;
+}
+
+class Limit {
+ public:
+  explicit Limit(int64_t bytes) {
+    release_cached(Device::cpu);
+    set_memory_limit(Device::cpu, memory_use(Device::cpu).held + bytes);
+  }
+  ~Limit() { set_memory_limit(Device::cpu, 0); }
+};
+
+}  // namespace
+
+TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
+  check_reckoned("gpt-char-small");  // the quickstart's
+  check_reckoned("gpt-char-medium");
+  for (const char* attention : {"sparsemax", "linear(relu)", "gau", "pointwise(relu)", "softmax(persistent=64)"})
+    check_reckoned("gpt-char-small", {{"attention", attention}, {"context", "128"}});
+  for (const char* optimizer : {"sgd", "muon", "lion", "adagrad"})
+    check_reckoned("gpt-char-small", {{"optimizer", optimizer}});
+  check_reckoned("gpt-char-small", {{"dtype", "bf16"}});
+  check_reckoned("gpt-char-small", {{"dtype", "f64"}, {"layers", "9"}});
+  check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch", "2"}});
+  check_reckoned("gpt-char-small", {{"batch", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
+}
+
+TEST_CASE("memory plan: parameters are counted without making the model") {
+  GptSettings settings;
+  settings.vocabulary = 65, settings.layers = 4096, settings.width = 2048;
+  const auto began = std::chrono::steady_clock::now();
+  CHECK(count_parameters(settings, largest_size) ==
+        65 * 2048LL + 64 * 2048LL + 4096 * (12 * 2048LL * 2048LL + 4 * 2048LL) + 2 * 2048LL);
+  CHECK(!count_parameters(settings, 1'000'000));
+  CHECK(!count_parameters(settings, 100'000'000'000));
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(2));
+}
+
+TEST_CASE("memory plan: what cannot fit is refused before anything is made, with the settings") {
+  const auto began = std::chrono::steady_clock::now();
+  const std::string start = "train: the run cannot fit into memory: ";
+  CHECK(refusal({{"layers", "4096"}, {"width", "65536"}, {"heads", "64"}}).starts_with(start));
+  CHECK(refusal({{"d_ff", "262144"}, {"width", "32768"}, {"heads", "64"}}).starts_with(start));
+  CHECK(refusal({{"batch", "16384"}, {"gradient_accumulation_steps", "4096"}, {"context", "4096"}}).starts_with(start));
+  {
+    const Limit limit(20'000'000);
+    CHECK(refusal({{"layers", "40"}}).starts_with(start));
+    CHECK(refusal({{"batch", "1000"}}).starts_with(start));
+    CHECK(refusal({{"optimizer", "adamw"}, {"layers", "12"}, {"batch", "1"}}).starts_with(start));
+    const std::string sentence = refusal({{"batch", "1000"}});
+    for (const char* part : {" MB are free on cpu; with layers 4, width 128, d_ff 512, vocabulary ",
+                             ", batch 1000, context 64, attention softmax, feed_forward dense(gelu_tanh): lower "})
+      CHECK(sentence.find(part) != std::string::npos);
+    CHECK(memory_limit(Device::cpu) > 0);
+  }
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+}

@@ -1,0 +1,111 @@
+// Every number that can be set has a range, whatever is registered: an absurd value is refused where it is read.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "models/training/trainer.h"
+#include "nn/activations/base/activation.h"
+#include "nn/attentions/base/attention.h"
+#include "tests/support/errors.h"
+
+using namespace orrery;
+using orrery::testing::error_of;
+
+namespace {
+
+struct Owned {
+  std::string owner;
+  Setting setting;
+};
+
+void add(std::vector<Owned>& all, const std::string& owner, const std::vector<Setting>& settings) {
+  for (const Setting& setting : settings) all.push_back({owner, setting});
+}
+template <class Registry>
+void add_family(std::vector<Owned>& all, const Registry& registry) {
+  for (const auto& [name, entry] : registry)
+    if (entry.ranges) add(all, name, entry.ranges());
+}
+
+std::vector<Owned> numbers() {
+  std::vector<Owned> all;
+  add(all, "train", settings_without_values<models::TrainSettings>());
+  add_family(all, nn::attentions());
+  add_family(all, nn::feed_forwards());
+  add_family(all, nn::normalizations());
+  add_family(all, nn::positions());
+  add_family(all, nn::optimizers());
+  add_family(all, nn::schedules());
+  for (const nn::Info& info : nn::attention_settings())
+    if (info.ranges) add(all, std::string(info.name), info.ranges());
+  for (const auto& names : {nn::activation_names(), nn::learned_activation_names()})
+    for (const std::string& name : names) add(all, name, nn::ranges_of_activation(name));
+  std::erase_if(all, [](const Owned& o) {
+    return std::holds_alternative<bool*>(o.setting.value) || std::holds_alternative<std::string*>(o.setting.value) ||
+           std::holds_alternative<Spec*>(o.setting.value);
+  });
+  return all;
+}
+
+std::string refusal(const std::string& key, const std::string& value) {
+  return error_of([&] { models::make_settings({{key, value}}); });
+}
+
+}  // namespace
+
+TEST_CASE("ranges: every number of the catalogue and of training has a low and a high limit") {
+  const std::vector<Owned> all = numbers();
+  CHECK(all.size() > 100);
+  for (const auto& [owner, setting] : all) {
+    CAPTURE(owner);
+    CAPTURE(setting.key);
+    CHECK(std::isfinite(setting.limits.low));
+    CHECK(std::isfinite(setting.limits.high));
+    CHECK(setting.limits.low < setting.limits.high);
+    CHECK(setting.limits.smallest <= setting.limits.high);
+  }
+}
+
+TEST_CASE("ranges: a number beyond them is refused with the setting, the value and the limit") {
+  for (const auto& [owner, setting] : numbers()) {
+    if (owner != "train") continue;
+    const std::string& key = setting.key.empty() ? setting.aliases.at(0) : setting.key;
+    CAPTURE(key);
+    const Limits& limits = setting.limits;
+    const double above = limits.high_allowed ? 2 * limits.high : limits.high;
+    const auto shown = [&](double x) {
+      const bool whole = std::holds_alternative<int64_t*>(setting.value) && std::abs(x) < 9e18;
+      return whole ? std::to_string(static_cast<int64_t>(x)) : print_number(x);
+    };
+    CHECK(refusal(key, shown(above)) == "train: " + key + ": " + shown(above) + " must be " +
+                                            (limits.high_allowed ? "at most " : "below ") + print_number(limits.high));
+    const double below = limits.low_allowed ? limits.low - std::max(1.0, std::abs(limits.low) / 2) : limits.low;
+    CHECK(refusal(key, shown(below)) == "train: " + key + ": " + shown(below) + " must be " +
+                                            (limits.low_allowed ? "at least " : "above ") + print_number(limits.low));
+    for (const char* none : {"nan", "inf", "-inf", "1e400", "", "seven", "0x10"})
+      CHECK(refusal(key, none).starts_with("train: " + key + ": "));
+  }
+  CHECK(refusal("layers", "9223372036854775808") == "train: layers: 9223372036854775808 must be at most 4096");
+  CHECK(refusal("layers", "1e300") == "train: layers: 1e300 must be at most 4096");
+}
+
+TEST_CASE("ranges: a number too small for f32 is refused, but not 0 where 0 has a meaning") {
+  CHECK(refusal("grad_clip", "1e-310") == "train: grad_clip: 1e-310 must be 0 or at least 1e-30");
+  CHECK(refusal("grad_clip", "0") == "no error");
+  CHECK(refusal("learning_rate", "4.9e-324") == "train: learning_rate: 5e-324 must be at least 1e-30");
+  CHECK(refusal("feed_forward_divisor", "-1e-9") ==
+        "train: feed_forward_divisor: -1e-9 must be 0 or at least 1e-6 in magnitude");
+}
+
+TEST_CASE("ranges: numbers inside of specs that are words of their own") {
+  const auto refusal_of = [](const char* attention, const char* position) {
+    models::GptSettings settings;
+    settings.vocabulary = 5, settings.attention = parse_spec(attention), settings.position = parse_spec(position);
+    return error_of([&] { models::Gpt model(settings); });
+  };
+  const std::string large = "must be at most 16777216";
+  CHECK(refusal_of("pointwise(length=fixed(1e9))", "none").ends_with("fixed: n: 1000000000 " + large));
+  CHECK(refusal_of("softmax(persistent=1e9)", "none").ends_with("persistent: N = 1000000000 must be at most 65536"));
+  CHECK(refusal_of("softmax", "relative(4611686018427387904)").find(large) != std::string::npos);
+  CHECK(refusal_of("gau(size=2305843009213693952)", "none") == "gau: size: 2305843009213693952 must be at most 65536");
+}
