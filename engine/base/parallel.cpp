@@ -81,9 +81,16 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
     for (int64_t i = 0; i < pieces; ++i) f(i * grain, std::min(n, (i + 1) * grain));
     return;
   }
-  tbb::parallel_for(tbb::blocked_range<int64_t>(0, pieces, 1), [&](const tbb::blocked_range<int64_t>& range) {
-    for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
-  });
+  try {
+    tbb::parallel_for(tbb::blocked_range<int64_t>(0, pieces, 1), [&](const tbb::blocked_range<int64_t>& range) {
+      for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error&) {  // of oneTBB alone: no loop here throws one
+    fail("threads: the system refuses a thread more, ", threads,
+         " are wanted; take fewer with --threads, or raise the limit of the machine (ulimit -u)");
+  }
 }
 
 #endif
