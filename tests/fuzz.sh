@@ -22,7 +22,7 @@ options="-DORRERY_TESTS=ON -DORRERY_EXAMPLES=OFF -DORRERY_SANITIZE=address,undef
 build=${BUILD:-build/address}  # the build of the tests under the same sanitizers, which is there already in .ci/run
 if [ -n "$libfuzzer" ]; then
   build=build/libfuzzer
-  options="$options -DORRERY_EMULATE_CUDA=OFF -DORRERY_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$libfuzzer"
+  options="$options -DORRERY_EMULATE_CUDA=OFF -DORRERY_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$libfuzzer -DCMAKE_CXX_FLAGS=-w"
 fi
 mkdir -p "$build"
 # shellcheck disable=SC2086

@@ -36,6 +36,7 @@ CurrentOperation::CurrentOperation(const char* name) : before_(std::exchange(ope
 CurrentOperation::~CurrentOperation() { operation = before_; }
 
 Pool::~Pool() {
+  ending_ = true;
   release_unlocked();
   for (const auto& [data, block] : held_) source_.free(data);
 }
@@ -78,6 +79,7 @@ void* Pool::take_cached(int64_t size) {
 }
 
 void Pool::release_unlocked() {
+  if (source_.lasting && !ending_) return;
   for (auto& [size, blocks] : free_)
     for (void* block : blocks) source_.free(block), use_.cached -= size;
   free_.clear();

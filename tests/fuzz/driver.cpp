@@ -63,7 +63,7 @@ void watch_signals() {
   action.sa_flags = SA_ONSTACK;
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_set_death_callback(keep_current);
-  for (const int number : {SIGALRM}) ::sigaction(number, &action, nullptr);
+  for (const int number : {SIGALRM, SIGABRT}) ::sigaction(number, &action, nullptr);
 #else
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM}) ::sigaction(number, &action, nullptr);
 #endif

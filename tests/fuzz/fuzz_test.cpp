@@ -111,8 +111,9 @@ TEST_CASE("fuzz: the corpus and some thousand mutations are read, or refused wit
   const Folder folder;
   for (const auto& [format, readers] : readers_by_format()) {
     CAPTURE(format);
-    const Ran ran = run_fuzz(folder, format + " --inputs=3000 --seed=13 --corpus='" + (corpus / format).string() +
-                                         "' --keep='" + fs::temp_directory_path().string() + "'");
+    const Ran ran =
+        run_fuzz(folder, format + " --inputs=3000 --seconds=5 --seed=13 --corpus='" + (corpus / format).string() +
+                             "' --keep='" + fs::temp_directory_path().string() + "'");
     INFO(ran.output);
     CHECK(ran.code == 0);
     CHECK(ran.output.find(" 0 failed") != std::string::npos);

@@ -15,7 +15,12 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(FUZZ_ADDRESS_SANITIZER)
 #define FUZZ_WITH_HOOKS
-#include <sanitizer/allocator_interface.h>
+// Of <sanitizer/allocator_interface.h>, which g++ does not install.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*on_allocation)(const volatile void*, size_t),
+                                              void (*on_free)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void* data);
+}
 #endif
 
 namespace fuzz {
@@ -44,7 +49,7 @@ size_t memory_peak() { return peak; }
 namespace {
 void on_allocation(const volatile void*, size_t size) { fuzz::count(size); }
 void on_free(const volatile void* data) {
-  if (data) fuzz::uncount(__sanitizer_get_allocated_size(const_cast<const void*>(data)));
+  if (data) fuzz::uncount(__sanitizer_get_allocated_size(data));
 }
 [[maybe_unused]] const int installed = __sanitizer_install_malloc_and_free_hooks(on_allocation, on_free);
 }  // namespace
