@@ -142,6 +142,7 @@ void* _Znwm(size_t size) {
 
 ssize_t write(int file, const void* data, size_t size) {
   NEXT(write);
+  if (file == STDERR_FILENO) return real(file, data, size);  // who cannot write there cannot say why
   if (fails(write_) || fails(interrupted)) return -1;
   return real(file, data, fails(short_write) && size > 1 ? size / 2 : size);
 }
@@ -154,7 +155,7 @@ ssize_t pwrite(int file, const void* data, size_t size, off_t place) {
   NEXT(pwrite);
   return fails(write_) ? -1 : real(file, data, size, place);
 }
-// How streams that share stdout write; who cannot write to stderr cannot say why.
+// How streams that share stdout write.
 size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
   NEXT(fwrite);
   return file != stderr && fails(write_) ? 0 : real(data, size, count, file);

@@ -18,6 +18,16 @@ std::string small_text() {
   return text.substr(0, 1000);
 }
 
+// Of any step: who cannot print any more saves what there is.
+bool holds_checkpoint(const std::string& out) {
+  if (!fs::exists(out)) return false;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step_") && name.find('.') == std::string::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Place::Place() {
@@ -85,7 +95,7 @@ const Templates& Templates::get() {
 std::string wrong_run(const std::string& folder, const Ran& ran, bool had_checkpoint) {
   const std::string out = folder + "/run";
   if (ran.code != 0) {
-    const bool has = fs::exists(out + "/step_000002") || fs::exists(out + "/step_000004");
+    const bool has = holds_checkpoint(out);
     if (had_checkpoint && !has) return "the checkpoint is lost";
     const Ran again = run(folder, has ? train_words() + Words{"--resume=yes"} : train_words());
     if (again.code != 0) return "cannot be gone on with: " + again.err + "after: " + ran.err;
