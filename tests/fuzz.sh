@@ -13,7 +13,8 @@ install_missing $library_packages doctest-dev || exit 1
 
 # A clang that brings libFuzzer: a program of two lines tells.
 libfuzzer=
-for compiler in ${FUZZ_CXX:-clang++}; do
+for compiler in ${FUZZ_CXX:-clang++ clang++-18 clang++-16 clang++-14}; do
+  [ -z "$libfuzzer" ] || break
   command -v "$compiler" > /dev/null || continue
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
     "$compiler" -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2> /dev/null && libfuzzer=$compiler

@@ -29,7 +29,6 @@ void read_state(const std::string& folder, std::string_view bytes) {
   const std::string checkpoint = folder + "/step_000001";
   std::filesystem::create_directory(checkpoint);
   orrery::write_file_atomically(checkpoint + "/state.json", bytes);
-  may_refuse([&] { orrery::models::latest_checkpoint(folder); });
   const orrery::models::CheckpointState state = orrery::models::read_state(checkpoint);
   const Json witness = Json::parse(bytes);
   promise(witness["step"].is_number_unsigned() && witness["step"] == state.step, "its step is read as another one");
