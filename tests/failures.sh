@@ -1,7 +1,7 @@
 #!/bin/sh
-# sh tests/failures.sh [COMMAND]: the n-th allocation, write, fsync, rename, open, ... of train, resume, generate, list, try
-# fails, for every n (the tests take a sample), then every treatment.  Hours; for a night.  The last line reads "N passed,
-# N failed": cases; above it stand the counts of n tried.
+# sh tests/failures.sh [COMMAND]: the n-th allocation, write, fsync, rename, open, ... of train, resume, generate, list
+# and try fails, for every n (the tests take a sample), then every treatment.  Hours; for a night.  The last line reads
+# "N passed, N failed": cases; above it stand the counts of n tried.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 [ $# = 0 ] || export ORRERY_FAILURES_OF="$1"

@@ -23,7 +23,8 @@ options="-DORRERY_TESTS=ON -DORRERY_EXAMPLES=OFF -DORRERY_SANITIZE=address,undef
 build=${BUILD:-build/address}  # the build of the tests under the same sanitizers, which is there already in .ci/run
 if [ -n "$libfuzzer" ]; then
   build=build/libfuzzer
-  options="$options -DORRERY_EMULATE_CUDA=OFF -DORRERY_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$libfuzzer -DCMAKE_CXX_FLAGS=-w"
+  options="$options -DORRERY_EMULATE_CUDA=OFF -DORRERY_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$libfuzzer"
+  options="$options -DCMAKE_CXX_FLAGS=-w"
 fi
 mkdir -p "$build"
 # shellcheck disable=SC2086
@@ -48,7 +49,12 @@ for format; do
     "$build/orrery_fuzz" "$format" --seconds="$seconds" --inputs="${INPUTS:-0}" --seed="${SEED:-$(date +%s)}" \
       --corpus="$corpus" --keep="$found"
   fi
-  if [ $? = 0 ]; then passed=$((passed + 1)); else echo "$format FAILED; the input is in $found"; failed=$((failed + 1)); fi
+  if [ $? = 0 ]; then
+    passed=$((passed + 1))
+  else
+    echo "$format FAILED; the input is in $found"
+    failed=$((failed + 1))
+  fi
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

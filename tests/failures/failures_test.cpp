@@ -1,6 +1,6 @@
-// Failures in turn: the n-th allocation, write, fsync, rename, ... of a command fails, for all n (of allocations a sample
-// that fits into the time of the tests; sh tests/failures.sh takes all).  The command must end with exit code 0, or with
-// 1 and a sentence; what a run's folder held is not lost, and going on from it gives the bytes of an undisturbed run.
+// Failures in turn: the n-th allocation, write, fsync, rename, ... of a command fails, for all n (a sample that fits
+// into the time of the tests; sh tests/failures.sh takes all).  The command must end with exit code 0, or with 1 and a
+// sentence; what a run's folder held is not lost, and going on from it gives the bytes of an undisturbed run.
 #include <doctest/doctest.h>
 
 #include <algorithm>
