@@ -147,11 +147,14 @@ int64_t free_memory() {
   return static_cast<int64_t>(free);
 }
 
-std::shared_ptr<Pool> new_pool() { return std::make_shared<Pool>(Pool::Source{allocate, cuda::free}); }
+std::shared_ptr<Pool> new_pool() {
+  return std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = cuda::free, .lasting = true});
+}
 
 std::shared_ptr<Pool> pool() {
   // Never destroyed: at exit the driver may be gone before us.
-  static const auto* const the_one = new std::shared_ptr<Pool>(new_pool());
+  static const auto* const the_one =
+      new auto(std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = cuda::free}));
   return pool_of_graph ? pool_of_graph : *the_one;
 }
 

@@ -84,7 +84,7 @@ class Pinned {
 
 // What engine/tensor/staging.h makes a Graph of.  `record` calls the function once; what it queues is done by each
 // `replay` and not before, so it must not wait for the device.  What it allocates comes from `pool`, which belongs to
-// the recording until `destroy_recorded`.
+// the recording until `destroy_recorded`: its blocks stay where they are, also those that are freed meanwhile.
 std::shared_ptr<Pool> new_pool();
 void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work);
 void replay(void* recorded);

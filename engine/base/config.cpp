@@ -245,6 +245,8 @@ std::ostream& operator<<(std::ostream& out, const Spec& spec) { return out << pr
 void set_item(Spec& spec, std::string_view path, Spec value) {
   const size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
+  check(!key.empty() && std::all_of(key.begin(), key.end(), is_word_letter), "spec: '", path, "' changes a part of '",
+        spec.name, "' that has no name of letters, digits and _-+./:");
   auto item = std::find_if(spec.items.begin(), spec.items.end(), [&](const Spec::Item& i) { return i.key == key; });
   if (item == spec.items.end()) item = spec.items.insert(item, {std::string(key), {}});
   if (dot == std::string_view::npos) {

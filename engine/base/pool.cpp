@@ -39,6 +39,7 @@ CurrentOperation::CurrentOperation(const char* name) : before_(std::exchange(ope
 CurrentOperation::~CurrentOperation() { operation = before_; }
 
 Pool::~Pool() {
+  ending_ = true;
   release_unlocked();
   for (const auto& [data, block] : held_) source_.free(data);
 }
@@ -96,6 +97,7 @@ void* Pool::take_new(int64_t size, Kept& kept) {
 }
 
 void Pool::release_unlocked() noexcept {
+  if (source_.lasting && !ending_) return;
   for (auto& [size, kept] : kept_) {
     for (void* block : kept.free) source_.free(block);
     use_.cached -= size * static_cast<int64_t>(kept.free.size());

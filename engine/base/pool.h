@@ -23,6 +23,7 @@ class Pool {
   struct Source {
     void* (*allocate)(int64_t bytes);  // nullptr if there is no more
     void (*free)(void* data);
+    bool lasting = false;  // nothing goes back before the pool ends: work that was recorded uses the kept blocks again
   };
   explicit Pool(Source source) : source_(source) {}
   ~Pool();  // gives everything back, also what is still held
@@ -60,6 +61,7 @@ class Pool {
   std::unordered_map<void*, Block> held_;
   MemoryUse use_;
   int64_t limit_ = 0;
+  bool ending_ = false;
 };
 
 // The operation that this thread is doing: who holds what it allocates.  "" outside of all.

@@ -7,7 +7,7 @@ namespace orrery::detail::matmul {
 namespace {
 
 // OpenBLAS's bits depend on the shape it is handed and not on who calls, provided that it does not split the work
-// itself.
+// itself.  Called as well as the symbol below, which other builds of OpenBLAS may not ask.
 const bool single_threaded = (openblas_set_num_threads(1), true);
 
 void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
@@ -55,3 +55,7 @@ std::string openblas_description() {
 }
 
 }  // namespace orrery::detail::matmul
+
+// What OpenBLAS asks when it is loaded, and takes from the environment otherwise: it would start a thread for each core
+// that nothing here uses, and ends the process with SIGINT where the system refuses one.
+extern "C" [[gnu::visibility("default")]] int openblas_num_threads_env() { return 1; }

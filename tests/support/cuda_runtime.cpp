@@ -13,6 +13,7 @@
 
 #include "tests/support/copies.h"
 #include "tests/support/device_memory.h"
+#include "tests/support/failing_calls.h"
 
 using cuda_on_cpu::DeviceMemory;
 
@@ -176,7 +177,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
-  *data = std::malloc(bytes);
+  *data = cuda_on_cpu::pinned_allocations.next_fails() ? nullptr : std::malloc(bytes);
   if (!*data) return cudaErrorMemoryAllocation;
   const std::lock_guard lock(arrivals_mutex);
   pinned[*data] = bytes;
@@ -192,7 +193,7 @@ cudaError_t cudaFreeHost(void* data) {
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (cuda_on_cpu::options.devices == 0) return cudaErrorNoDevice;
-  *data = DeviceMemory::Open()->allocate(bytes);
+  *data = cuda_on_cpu::device_allocations.next_fails() ? nullptr : DeviceMemory::Open()->allocate(bytes);
   return *data ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void* data) {

@@ -1,0 +1,168 @@
+// Device memory that is refused in turn: the n-th allocation on the card, or of pinned memory, fails while a model
+// trains, goes on or writes.  Each ends with a sentence or as if nothing had been; nothing is held afterwards that was
+// not held before, and going on gives the bytes of an undisturbed run.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "models/training/checkpoint.h"
+#include "models/training/generation.h"
+#include "models/training/trainer.h"
+#include "tests/cuda/kernel_testing.h"
+#include "tests/support/folder.h"
+#include "tests/support/small_text.h"
+#if defined(EMULATE_CUDA)
+#include "tests/support/failing_calls.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::Folder;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+const char* const scale = std::getenv("ORRERY_FAILURES");
+const int64_t most_of_a_kind = scale && std::string(scale) == "all" ? INT64_MAX : thread_sanitizer ? 2 : 10;
+
+class SmallRun {
+ public:
+  explicit SmallRun(bool graph) : text_(orrery::testing::write_small_text(folder_, 20)), graph_(graph) {}
+
+  std::string train(bool resume) const {  // the error, if there is one
+    return error_of([&] { Trainer(settings(resume)).run(); });
+  }
+  TrainSettings settings(bool resume) const {
+    return make_settings({{"layers", "1"},
+                          {"width", "16"},
+                          {"heads", "2"},
+                          {"context", "8"},
+                          {"batch", "2"},
+                          {"steps", "4"},
+                          {"warmup_steps", "1"},
+                          {"checkpoint_every", "2"},
+                          {"keep_checkpoints", "0"},
+                          {"device", "cuda"},
+                          {"graph", graph_ ? "yes" : "no"},
+                          {"data", text_},
+                          {"out", out()},
+                          {"resume", resume ? "yes" : "no"}});
+  }
+  std::string out() const { return folder_ / "run"; }
+  std::string checkpoint(int step) const { return out() + "/step_00000" + std::to_string(step); }
+  // Both files of tensors: what counts of the last checkpoint.
+  std::string bytes() const {
+    std::string all;
+    for (const char* name : {"/weights.safetensors", "/optimizer.safetensors"}) {
+      std::ifstream in(checkpoint(4) + name, std::ios::binary);
+      all.append(std::istreambuf_iterator<char>(in), {});
+    }
+    return all;
+  }
+
+ private:
+  Folder folder_;
+  std::string text_;
+  bool graph_;
+};
+
+void nothing_fails() {
+  for (cuda_on_cpu::FailingCalls* calls : {&cuda_on_cpu::device_allocations, &cuda_on_cpu::pinned_allocations})
+    calls->at = 0, calls->calls = 0, calls->lasting = false;
+  release_cached(Device::cuda);  // or a run would take what another one left
+}
+
+std::set<int64_t> places(int64_t count) {
+  std::set<int64_t> all;
+  const int64_t most = std::min(count, most_of_a_kind);
+  for (int64_t i = 0; i < most; ++i) all.insert(most == 1 ? 1 : 1 + i * (count - 1) / (most - 1));
+  return all;
+}
+
+// `run` gives the error's sentence; `after` checks what it left.  The number of calls that failed in turn.
+template <class Run, class After>
+int64_t fail_in_turn(const Run& run, const After& after) {
+  int64_t tried = 0;
+  for (cuda_on_cpu::FailingCalls* calls : {&cuda_on_cpu::device_allocations, &cuda_on_cpu::pinned_allocations}) {
+    nothing_fails();
+    REQUIRE(run() == "no error");
+    after("no error");
+    const int64_t count = calls->calls;
+    for (const bool lasting : {false, true})
+      for (const int64_t at : places(count)) {
+        nothing_fails();
+        const int64_t held = memory_use(Device::cuda).held;
+        calls->at = at, calls->lasting = lasting;
+        const std::string error = run();
+        nothing_fails();
+        CAPTURE(at);
+        CAPTURE(lasting);
+        CAPTURE(error);
+        CHECK((error == "no error" || contains(error, "memory")));
+        CHECK(memory_use(Device::cuda).held == held);
+        after(error);
+        ++tried;
+      }
+  }
+  return tried;
+}
+
+}  // namespace
+
+TEST_CASE("failures: device memory is refused while a model trains, and nothing is lost") {
+  for (const bool graph : {false, true}) {
+    CAPTURE(graph);
+    const SmallRun run(graph);
+    nothing_fails();
+    REQUIRE(run.train(false) == "no error");
+    const std::string undisturbed = run.bytes();
+    const auto begin_anew = [&] {
+      fs::remove_all(run.out());
+      return run.train(false);
+    };
+    const auto go_on = [&](const std::string& error) {
+      if (error != "no error") CHECK(run.train(fs::exists(run.checkpoint(2))) == "no error");
+      CHECK(run.bytes() == undisturbed);
+    };
+    CHECK(fail_in_turn(begin_anew, go_on) >= (thread_sanitizer ? 6 : 20));
+
+    const auto resume = [&] {
+      fs::remove_all(run.checkpoint(4));
+      return run.train(true);
+    };
+    fail_in_turn(resume, [&](const std::string& error) {
+      CHECK(fs::exists(run.checkpoint(2)));
+      go_on(error);
+    });
+  }
+}
+
+TEST_CASE("failures: device memory is refused while a model writes a text") {
+  const SmallRun run(false);
+  nothing_fails();
+  REQUIRE(run.train(false) == "no error");
+  Gpt model(Trainer(run.settings(true)).settings().gpt);
+  load_weights(run.checkpoint(4), model);
+  const std::vector<int32_t> start = {1, 2, 3};
+  const SamplingSettings sampling = {.tokens = 4, .temperature = 0};
+  const std::vector<int32_t> expected = generate(model, start, sampling);
+  std::vector<int32_t> written;
+  const auto write = [&] {
+    return error_of([&] {
+      Gpt on_card(model.settings());
+      load_weights(run.checkpoint(4), on_card);
+      nn::move(on_card, Device::cuda);
+      written = generate(on_card, start, sampling);
+    });
+  };
+  fail_in_turn(write, [&](const std::string& error) {
+    if (error == "no error") CHECK(written == expected);
+  });
+}
+
+#endif

@@ -1,0 +1,9 @@
+#!/bin/sh
+# sh tests/failures.sh [COMMAND]: the n-th allocation, write, fsync, rename, open, ... of train, resume, generate, list
+# and try fails, for every n (the tests take a sample), then every treatment.  Hours; for a night.  The last line reads
+# "N passed, N failed": cases; above it stand the counts of n tried.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+[ $# = 0 ] || export ORRERY_FAILURES_OF="$1"
+export ORRERY_FAILURES=all
+TARGETS="orrery failures_tests" sh tests/run.sh -R '^failures_tests$' --timeout 86400 -V

@@ -1,0 +1,278 @@
+// A library that is preloaded into the program and lets one call of a kind fail, as a machine without memory, with a
+// full disk or without descriptors would:
+//   LD_PRELOAD=...  FAILURES_KIND=write FAILURES_AT=7 [FAILURES_LASTING=1]   the seventh one; lasting: and all after it
+//   FAILURES_COUNTS=FILE   how many calls of each kind there were, written at the end
+// Allocations count from the first one that a library or program named *orrery* asks for: before it the constructors of
+// foreign libraries run, and libgfortran's, which OpenBLAS brings, answers a failure in a way that is not ours to mend.
+//   FAILURES_PLUGIN=FILE   what a compiler would have made: popen copies it to what stands after -o
+// Programs that this one starts are left alone.  No C++ library is used: it allocates.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace {
+
+// short_write writes half of what is given; interrupted is EINTR, which is no failure: both must change nothing.
+enum Kind {
+  allocation,
+  write_,
+  short_write,
+  interrupted,
+  read_,
+  fsync_,
+  rename_,
+  open_,
+  close_,
+  mmap_,
+  thread,
+  mkdir_,
+  remove_,
+  lock,
+  process,
+  kinds
+};
+constexpr const char* names[kinds] = {"allocation", "write",  "short_write", "interrupted", "read",
+                                      "fsync",      "rename", "open",        "close",       "mmap",
+                                      "thread",     "mkdir",  "remove",      "lock",        "process"};
+constexpr int errors[kinds] = {ENOMEM, ENOSPC, 0,      EINTR,  EIO,   EIO,    EIO,   EMFILE,
+                               EIO,    ENOMEM, EAGAIN, ENOSPC, EBUSY, ENOLCK, ENOMEM};
+
+std::atomic<long> counts[kinds];
+long at = 0;
+int chosen = -1;
+bool lasting = false, ready = false, ours = false;  // ours: code of orrery runs
+const char *counts_file = nullptr, *plugin = nullptr;
+
+void prepare() {
+  if (ready || !environ) return;
+  ready = true;
+  if (const char* const kind = getenv("FAILURES_KIND"))
+    for (int i = 0; i < kinds; ++i)
+      if (!strcmp(kind, names[i])) chosen = i;
+  if (const char* const n = getenv("FAILURES_AT")) at = atol(n);
+  lasting = getenv("FAILURES_LASTING") != nullptr;
+  counts_file = getenv("FAILURES_COUNTS");
+  plugin = getenv("FAILURES_PLUGIN");
+}
+
+// Whether this call is to fail; it is counted.
+bool fails(Kind kind) {
+  prepare();
+  const long n = ++counts[kind];
+  if (kind != chosen || at == 0 || (lasting ? n < at : n != at)) return false;
+  errno = errors[kind];
+  return true;
+}
+
+[[gnu::constructor]] void begin() {
+  prepare();
+  unsetenv("LD_PRELOAD");
+}
+[[gnu::destructor]] void end() {
+  if (!counts_file) return;
+  char text[64 * kinds];
+  int length = 0;
+  for (int i = 0; i < kinds; ++i) length += sprintf(text + length, "%s %ld\n", names[i], counts[i].load());
+  const long file = syscall(SYS_openat, AT_FDCWD, counts_file, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  syscall(SYS_write, file, text, length);
+  syscall(SYS_close, file);
+}
+
+// `caller`: an address of the code that allocates.
+void watch(void* caller) {
+  Dl_info place;
+  if (!ours && dladdr(caller, &place) && place.dli_fname) {
+    const char* const name = strrchr(place.dli_fname, '/');
+    ours = strstr(name ? name : place.dli_fname, "orrery") != nullptr;
+  }
+}
+bool allocation_fails() { return ours && fails(allocation); }
+
+template <class Function>
+Function* next(Function*, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+#define NEXT(function)                                  \
+  static auto* const real = next(&function, #function); \
+  (void)real
+
+}  // namespace
+
+extern "C" {
+
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t count, size_t size);
+void* __libc_realloc(void* data, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+
+void* malloc(size_t size) { return allocation_fails() ? nullptr : __libc_malloc(size); }
+void* calloc(size_t count, size_t size) { return allocation_fails() ? nullptr : __libc_calloc(count, size); }
+void* realloc(void* data, size_t size) { return allocation_fails() ? nullptr : __libc_realloc(data, size); }
+void* memalign(size_t alignment, size_t size) {
+  return allocation_fails() ? nullptr : __libc_memalign(alignment, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+int posix_memalign(void** data, size_t alignment, size_t size) {
+  void* const made = memalign(alignment, size);
+  if (!made) return ENOMEM;
+  *data = made;
+  return 0;
+}
+
+// The operators new, by their names: what calls one of them tells whose code runs.
+void* _Znwm(size_t size) {
+  NEXT(_Znwm);
+  return watch(__builtin_return_address(0)), real(size);
+}
+
+ssize_t write(int file, const void* data, size_t size) {
+  NEXT(write);
+  if (file == STDERR_FILENO) return real(file, data, size);  // who cannot write there cannot say why
+  if (fails(write_) || fails(interrupted)) return -1;
+  return real(file, data, fails(short_write) && size > 1 ? size / 2 : size);
+}
+ssize_t writev(int file, const struct iovec* pieces, int count) {
+  NEXT(writev);
+  if (fails(write_) || fails(interrupted)) return -1;
+  return real(file, pieces, fails(short_write) && count > 1 ? 1 : count);
+}
+ssize_t pwrite(int file, const void* data, size_t size, off_t place) {
+  NEXT(pwrite);
+  return fails(write_) ? -1 : real(file, data, size, place);
+}
+// How streams that share stdout write.
+size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
+  NEXT(fwrite);
+  return file != stderr && fails(write_) ? 0 : real(data, size, count, file);
+}
+ssize_t read(int file, void* data, size_t size) {
+  NEXT(read);
+  return fails(read_) || fails(interrupted) ? -1 : real(file, data, size);
+}
+int fsync(int file) {
+  NEXT(fsync);
+  return fails(fsync_) ? -1 : real(file);
+}
+int fdatasync(int file) {
+  NEXT(fdatasync);
+  return fails(fsync_) ? -1 : real(file);
+}
+int close(int file) {
+  NEXT(close);
+  const bool failing = fails(close_);
+  const int result = real(file);  // closed all the same, as Linux does
+  return failing ? errno = EIO, -1 : result;
+}
+
+int rename(const char* from, const char* to) {
+  NEXT(rename);
+  return fails(rename_) ? -1 : real(from, to);
+}
+int renameat(int a, const char* from, int b, const char* to) {
+  NEXT(renameat);
+  return fails(rename_) ? -1 : real(a, from, b, to);
+}
+int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
+  NEXT(renameat2);
+  return fails(rename_) ? -1 : real(a, from, b, to, flags);
+}
+
+// The third argument counts only where a file may be made.
+#define MODE                           \
+  mode_t mode = 0;                     \
+  if (flags & (O_CREAT | O_TMPFILE)) { \
+    va_list more;                      \
+    va_start(more, flags);             \
+    mode = va_arg(more, mode_t);       \
+    va_end(more);                      \
+  }
+int open(const char* path, int flags, ...) {
+  NEXT(open);
+  MODE return fails(open_) ? -1 : real(path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  NEXT(open64);
+  MODE return fails(open_) ? -1 : real(path, flags, mode);
+}
+int openat(int folder, const char* path, int flags, ...) {
+  NEXT(openat);
+  MODE return fails(open_) ? -1 : real(folder, path, flags, mode);
+}
+int openat64(int folder, const char* path, int flags, ...) {
+  NEXT(openat64);
+  MODE return fails(open_) ? -1 : real(folder, path, flags, mode);
+}
+FILE* fopen(const char* path, const char* mode) {
+  NEXT(fopen);
+  return fails(open_) ? nullptr : real(path, mode);
+}
+FILE* fopen64(const char* path, const char* mode) {
+  NEXT(fopen64);
+  return fails(open_) ? nullptr : real(path, mode);
+}
+DIR* opendir(const char* path) {
+  NEXT(opendir);
+  return fails(open_) ? nullptr : real(path);
+}
+
+void* mmap(void* place, size_t size, int protection, int flags, int file, off_t offset) {
+  NEXT(mmap);
+  return fails(mmap_) ? MAP_FAILED : real(place, size, protection, flags, file, offset);
+}
+void* mmap64(void* place, size_t size, int protection, int flags, int file, off_t offset) {
+  NEXT(mmap64);
+  return fails(mmap_) ? MAP_FAILED : real(place, size, protection, flags, file, offset);
+}
+int pthread_create(pthread_t* thread_made, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  NEXT(pthread_create);
+  return fails(thread) ? EAGAIN : real(thread_made, attributes, run, argument);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  NEXT(mkdir);
+  return fails(mkdir_) ? -1 : real(path, mode);
+}
+int unlink(const char* path) {
+  NEXT(unlink);
+  return fails(remove_) ? -1 : real(path);
+}
+int unlinkat(int folder, const char* path, int flags) {
+  NEXT(unlinkat);
+  return fails(remove_) ? -1 : real(folder, path, flags);
+}
+int rmdir(const char* path) {
+  NEXT(rmdir);
+  return fails(remove_) ? -1 : real(path);
+}
+int flock(int file, int operation) {
+  NEXT(flock);
+  return fails(lock) ? -1 : real(file, operation);
+}
+
+FILE* popen(const char* command, const char* mode) {
+  NEXT(popen);
+  if (fails(process)) return nullptr;
+  const char* const target = strstr(command, " -o ");
+  if (!plugin || !target) return real(command, mode);
+  char word[4096] = "", copy[8300];
+  sscanf(target + 4, "%4095s", word);
+  snprintf(copy, sizeof copy, "cp '%s' %s", plugin, word);
+  return real(copy, mode);
+}
+
+}  // extern "C"

@@ -1,0 +1,184 @@
+// What a machine does to a program: a full disk, a folder that cannot be written, limits on descriptors, memory and the
+// size of a file, a closed or full stdout.  Every command ends with 0, or with 1 and a sentence; no run is lost.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/failures/runs.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace failures;
+
+struct Command {
+  std::string name, words;
+  std::string from;  // the folder it begins with
+  bool writes;       // files; else it only reads and prints
+};
+
+std::string line(const Words& words) {
+  std::string all;
+  for (const std::string& word : words) all += " '" + word + "'";
+  return all;
+}
+
+const std::vector<Command>& commands() {
+  const Templates& t = Templates::get();
+  static const std::vector<Command> all = {
+      {"train", line(train_words()), t.fresh, true},
+      {"resume", line(train_words() + Words{"--resume=yes"}), t.begun, true},
+      {"generate", " generate --checkpoint=run --tokens=12", t.done, false},
+      {"try", " try formula.cpp --data=text.txt --steps=2 --out=plugins", t.done, true},
+      {"list", " list", t.done, false},
+  };
+  return all;
+}
+
+// The loader itself says that it cannot load libraries; no line of the program has run.
+bool loader_gave_up(const Ran& ran) {
+  return ran.code == 127 && ran.err.find("error while loading shared libraries") != std::string::npos;
+}
+
+// Empty, or what is wrong.
+std::string wrong(const Command& command, const std::string& folder, const Ran& ran) {
+  if (loader_gave_up(ran)) return {};
+  if (const std::string end = wrong_end(ran); !end.empty()) return end;
+  if (command.name == "train" || command.name == "resume") return wrong_run(folder, ran, command.name == "resume");
+  return files_of(folder + "/run") == files_of(Templates::get().done + "/run") ? "" : "changes the run";
+}
+
+// `before` is a line of shell, such as ulimit -n 8; `after` follows the command's words, such as > /dev/full.
+Ran treat(const Command& command, const std::string& before, const std::string& after = "") {
+  const Place place;
+  const std::string folder = place / "folder";
+  copy_folder(command.from, folder);
+  const Ran ran = run_shell(folder, before + "\norrery" + command.words + " " + after, Templates::get().plugin);
+  CAPTURE(command.name);
+  CAPTURE(before);
+  CAPTURE(after);
+  CAPTURE(ran.code);
+  CHECK(wrong(command, folder, ran) == "");
+  return ran;
+}
+
+// What a shell in a mount namespace of its own can do, or why there is none.
+std::string why_no_mounts() {
+  const Place place;
+  fs::create_directory(place / "folder");
+  const Ran ran = run_shell(place / "folder", "unshare --mount mount -t tmpfs none .", "");
+  return ran.code == 0 ? "" : ran.err.empty() ? "unshare ends with " + std::to_string(ran.code) : ran.err;
+}
+
+// The command in a tmpfs of so many KB that holds what it begins with; what it leaves is copied back.  `seal` is a line
+// of shell before the command, there: it may make the folder one that cannot be written.
+Ran treat_in_tmpfs(const Command& command, int kilobytes, const std::string& seal, bool spare) {
+  const Place place;
+  const std::string folder = place / "folder", inner = place / "inner";
+  copy_folder(command.from, folder);
+  fs::create_directory(inner);
+  const std::string all =
+      "cat > .script <<'END'\nset -e\nmount -t tmpfs -o size=16m none '" + inner + "'\ncp -r . '" + inner + "'\ncd '" +
+      inner + "'\nrm -f .script .out .err\n" +
+      (spare ? "mount -o remount,size=$(($(du -sk . | cut -f1) + " + std::to_string(kilobytes) + "))k none .\n" : "") +
+      seal + "\nset +e\norrery() { LD_PRELOAD='" FAILURES_INTERPOSER "' FAILURES_PLUGIN='" + Templates::get().plugin +
+      "' '" ORRERY_PROGRAM "' \"$@\"; }\norrery" + command.words + "\ncode=$?\nrm -rf '" + folder +
+      "/run'\n[ ! -d run ] || cp -r run '" + folder + "/run'\nexit $code\nEND\nunshare --mount sh .script";
+  const Ran ran = run_shell(folder, all, "");
+  CAPTURE(command.name);
+  CAPTURE(kilobytes);
+  CAPTURE(seal);
+  CAPTURE(ran.code);
+  CHECK(wrong(command, folder, ran) == "");
+  return ran;
+}
+
+}  // namespace
+
+TEST_CASE("treatments: a disk that is full at any moment") {
+  if (const std::string why = why_no_mounts(); !why.empty()) {
+    MESSAGE("skipped, since nothing can be mounted here: ", why);
+    return;
+  }
+  int failed = 0;
+  for (const Command& command : commands())
+    if (command.writes)
+      for (const int kilobytes : {0, 4, 8, 16, 24, 32, 40, 48, 64, 96})
+        failed += treat_in_tmpfs(command, kilobytes, "", true).code != 0;
+  CHECK(failed >= 10);
+}
+
+TEST_CASE("treatments: a folder that can be read only") {
+  if (const std::string why = why_no_mounts(); !why.empty()) {
+    MESSAGE("skipped, since nothing can be mounted here: ", why);
+    return;
+  }
+  for (const Command& command : commands()) {
+    const Ran ran = treat_in_tmpfs(command, 0, "mount -o remount,ro none .", false);
+    CHECK(ran.code == (command.writes ? 1 : 0));
+  }
+}
+
+TEST_CASE("treatments: few descriptors") {
+  for (const Command& command : commands())
+    for (const int most : {3, 4, 5, 6, 7, 8, 9, 10, 12, 16}) treat(command, "ulimit -n " + std::to_string(most));
+}
+
+// In KB.  Below it libraries cannot be loaded, or the constructors of those that are not ours find no memory.
+int least_address_space() {
+  const auto loads = [](int kilobytes) {
+    const Place place;
+    fs::create_directory(place / "folder");
+    return run_shell(place / "folder", "ulimit -v " + std::to_string(kilobytes) + "\norrery list", "").code != 127;
+  };
+  int low = 1 << 10, high = 1 << 22;
+  REQUIRE(loads(high));
+  while (high - low > 50) (loads((low + high) / 2) ? high : low) = (low + high) / 2;
+  constexpr int foreign = 200;
+  return high + foreign;
+}
+
+TEST_CASE("treatments: little address space") {
+  const int least = least_address_space();
+  int failed = 0;
+  for (const Command& command : commands())
+    for (int more = 0; more <= 3600; more += command.name == "resume" ? 100 : 400)
+      failed += treat(command, "ulimit -v " + std::to_string(least + more)).code != 0;
+  CHECK(failed >= 10);
+}
+
+TEST_CASE("treatments: files that may not grow") {
+  int failed = 0;
+  for (const Command& command : commands())
+    if (command.writes)
+      for (const int blocks : {0, 1, 2, 3, 4, 6, 8, 12, 16, 24})  // of 512 bytes
+        failed += treat(command, "ulimit -f " + std::to_string(blocks)).code != 0;
+  CHECK(failed >= 10);
+}
+
+TEST_CASE("treatments: a stdout that is full") {
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    CHECK(treat(command, "", "> /dev/full").code == 1);
+  }
+}
+
+TEST_CASE("treatments: streams that are closed, whose numbers the next files get") {
+  for (const Command& command : commands())
+    for (const char* after : {">&-", "2>&-", "<&-", ">&- 2>&- <&-"}) {
+      const Place place;
+      const std::string folder = place / "folder";
+      copy_folder(command.from, folder);
+      Ran ran = run_shell(folder, "orrery" + command.words + " " + after, Templates::get().plugin);
+      CAPTURE(command.name);
+      CAPTURE(after);
+      CAPTURE(ran.err);
+      const std::string which = after;
+      // Nobody reads the sentence where stderr is closed.
+      if (which.find("2>&-") != std::string::npos) ran.err = "orrery: what was written to a closed stream";
+      if (which == "2>&-" || which == "<&-") CHECK(ran.code == 0);  // nothing is missing
+      CHECK(wrong(command, folder, ran) == "");
+    }
+}

@@ -1,0 +1,25 @@
+// The source of a formula file, in which orrery try looks for calls that a GPU cannot make.
+#include "examples/orrery/formula_source.h"
+
+#include <string>
+
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+
+void read(const std::string&, std::string_view bytes) {
+  for (const std::string& sentence : orrery::program::foreign_calls(std::string(bytes)))
+    promise(sentence.starts_with("line ") && sentence.find(": std::") != std::string::npos, "a finding says no place");
+}
+
+REGISTER_FORMAT(formula,
+                {.name = "formula",
+                 .readers = {"examples/orrery/formula_source.cpp"},
+                 .read = read,
+                 .memory_multiple = 4096,
+                 .memory_base = 1 << 16,
+                 .words = {"HOST_DEVICE", "std::", "exp(", "{", "}", "//", "/*", "*/", "\"", "'", "R\"(", "\n", ";"}});
+
+}  // namespace

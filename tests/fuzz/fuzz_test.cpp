@@ -1,0 +1,124 @@
+// Every format that the program reads, tried on its corpus and on some thousand mutations of it, in a program of its
+// own: a crash ends that program, and its input is kept.  sh tests/fuzz.sh SECONDS goes on for as long as one likes.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/folder.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using orrery::testing::Folder;
+
+const fs::path root = ORRERY_SOURCE_DIR;
+const fs::path corpus = root / "tests" / "fuzz" / "corpus";
+
+std::string contents(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Ran {
+  int code;
+  std::string output;  // both streams
+};
+Ran run_fuzz(const Folder& folder, const std::string& words) {
+  const std::string output = folder / "output";
+  const int status = std::system(("'" ORRERY_FUZZ_PROGRAM "' " + words + " > '" + output + "' 2>&1").c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(output)};
+}
+
+std::map<std::string, std::set<std::string>> readers_by_format() {
+  const Folder folder;
+  const Ran ran = run_fuzz(folder, "--list");
+  REQUIRE(ran.code == 0);
+  std::map<std::string, std::set<std::string>> all;
+  std::istringstream lines(ran.output);
+  for (std::string line, name, reader; std::getline(lines, line);) {
+    std::istringstream words(line);
+    words >> name;
+    while (words >> reader) all[name].insert(reader);
+  }
+  return all;
+}
+
+// What a file does that takes bytes or words from outside and makes something of them.
+bool reads_foreign_bytes(const std::string& code) {
+  static const std::regex reading(
+      R"(\bread_file\(|\bread_text\(|\bifstream\b|\bfopen\(|::open\(|[Jj]son::parse\(|toml::parse|\bdlopen\(|\bmmap\()"
+      R"(|\bstd::s?regex\b|\bfrom_chars\(|\bsto(i|l|ll|ul|ull|f|d)\(|\bstrto[a-z]+\(|\bsscanf\()");
+  return std::regex_search(code, reading);
+}
+
+// Files that do so and have no format, each with the reason.
+const std::map<std::string, std::string> no_formats = {
+    {"engine/base/files.h", "declares what hands on the bytes of a file"},
+    {"engine/base/files.cpp", "hands on the bytes of a file and looks at none"},
+    {"examples/orrery/bench.cpp", "parses what it has printed itself"},
+    {"examples/orrery/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
+};
+
+}  // namespace
+
+TEST_CASE("fuzz: every file of the tree that reads foreign bytes belongs to a format") {
+  std::set<std::string> known;
+  for (const auto& [format, readers] : readers_by_format()) {
+    CHECK_MESSAGE(!readers.empty(), format, " names no file that reads it");
+    for (const std::string& reader : readers) {
+      CHECK_MESSAGE(fs::exists(root / reader), format, " names ", reader, ", which is not in the tree");
+      known.insert(reader);
+    }
+  }
+  for (const auto& [file, reason] : no_formats)
+    CHECK_MESSAGE(fs::exists(root / file), file, " is listed here, but not in the tree");
+  for (const char* layer : {"engine", "nn", "models", "cuda", "examples/orrery"})
+    for (const auto& entry : fs::recursive_directory_iterator(root / layer)) {
+      const std::string path = fs::relative(entry.path(), root).generic_string();
+      if (!entry.is_regular_file() || no_formats.contains(path) || !reads_foreign_bytes(contents(entry.path())))
+        continue;
+      CHECK_MESSAGE(known.contains(path), path, " reads foreign bytes; tests/fuzz needs a format that names it");
+    }
+  CHECK(reads_foreign_bytes("const auto j = Json::parse(in);"));
+  CHECK(reads_foreign_bytes("return std::stoll(name);"));
+  CHECK(!reads_foreign_bytes("reopen(file)"));
+}
+
+TEST_CASE("fuzz: every format has a corpus, and no corpus is without a format") {
+  std::set<std::string> formats, folders;
+  for (const auto& [format, readers] : readers_by_format()) formats.insert(format);
+  for (const auto& entry : fs::directory_iterator(corpus)) {
+    folders.insert(entry.path().filename().string());
+    const auto files = std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator());
+    CHECK_MESSAGE(files >= 5, entry.path().filename().string(), " has ", files, " inputs; 5 are the least");
+  }
+  CHECK(formats.size() >= 9);
+  CHECK(formats == folders);
+}
+
+TEST_CASE("fuzz: the corpus and some thousand mutations are read, or refused with a sentence") {
+  const Folder folder;
+  for (const auto& [format, readers] : readers_by_format()) {
+    CAPTURE(format);
+    const Ran ran =
+        run_fuzz(folder, format + " --inputs=3000 --seconds=5 --seed=13 --corpus='" + (corpus / format).string() +
+                             "' --keep='" + fs::temp_directory_path().string() + "'");
+    INFO(ran.output);
+    CHECK(ran.code == 0);
+    CHECK(ran.output.find(" 0 failed") != std::string::npos);
+    // A target that refuses everything tries nothing but its first check; no plug-in is ever read.
+    CHECK((format == "plugin" || ran.output.find(" 0 read") == std::string::npos));
+  }
+}

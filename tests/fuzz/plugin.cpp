@@ -1,0 +1,36 @@
+// A plug-in's file: everything is refused before its code runs, except the file that was made here.  What stands in a
+// file of the corpus for this build's mark is @MARK@.
+#include "engine/base/plugin.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "engine/base/files.h"
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+
+std::string with_mark(std::string_view bytes) {
+  std::string all(bytes);
+  if (const size_t at = all.find("@MARK@"); at != std::string::npos) all.replace(at, 6, orrery::plugin_mark());
+  return all;
+}
+
+void read(const std::string& folder, std::string_view bytes) {
+  const std::string path = folder + "/given.so";
+  orrery::write_file_atomically(path, bytes);
+  orrery::load_plugin(path);
+  promise(false, "a file that no compiler made is loaded");
+}
+
+REGISTER_FORMAT(plugin, {.name = "plugin",
+                         .readers = {"engine/base/plugin.cpp"},
+                         .read = read,
+                         .memory_multiple = 16,
+                         .memory_base = 1 << 18,
+                         .words = {"\177ELF", "orrery plug-in for ", "@MARK@", "."},
+                         .prepare = with_mark});
+
+}  // namespace

@@ -1,0 +1,51 @@
+// Texts to learn, prompts, and a tokenizer as a checkpoint holds it.
+#include "models/data/text.h"
+
+#include "engine/base/files.h"
+#include "models/data/tokenizer.h"
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+using namespace orrery::models;
+
+void read_text(const std::string& folder, std::string_view bytes) {
+  const std::string path = folder + "/text.txt";
+  orrery::write_file_atomically(path, bytes);
+  const Text whole(path, *make_tokenizer("byte", path), 0.5);
+  promise(whole.train().size() + whole.validation().size() == bytes.size(), "bytes are lost");
+  const auto tokenizer = make_tokenizer("character", path);
+  const std::vector<int32_t> tokens = tokenizer->encode(bytes);
+  promise(tokenizer->decode(tokens) == bytes, "encoded and decoded it is another text");
+  promise(restore_tokenizer(tokenizer->save())->encode(bytes) == tokens, "a restored tokenizer gives other tokens");
+}
+
+REGISTER_FORMAT(text, {.name = "text",
+                       .readers = {"models/data/text.cpp", "models/data/tokenizer.cpp", "examples/orrery/generate.cpp"},
+                       .read = read_text,
+                       .memory_multiple = 256,
+                       .memory_base = 1 << 20,
+                       .words = {"\xc3\xa9", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
+                                 "\xef\xbb\xbf", "\xe2\x80\xa8", "\r\n", std::string(1, '\0')}});
+
+void read_tokenizer(const std::string&, std::string_view bytes) {
+  const auto tokenizer = restore_tokenizer(std::string(bytes));
+  promise(tokenizer->size() > 0, "a tokenizer without tokens");
+  const std::string saved = tokenizer->save();
+  promise(restore_tokenizer(saved)->save() == saved, "saved and restored it is another tokenizer");
+  std::vector<int32_t> all;
+  for (int32_t token = 0; token < std::min<int64_t>(tokenizer->size(), 300); ++token) all.push_back(token);
+  if (tokenizer->name() == "character")
+    promise(tokenizer->encode(tokenizer->decode(all)) == all, "decoded and encoded there are other tokens");
+}
+
+REGISTER_FORMAT(tokenizer, {.name = "tokenizer",
+                            .readers = {"models/data/tokenizer.cpp"},
+                            .read = read_tokenizer,
+                            .memory_multiple = 256,
+                            .memory_base = 1 << 20,
+                            .words = {"\"name\":", "\"characters\":", "\"character\"", "\"byte\"", "{", "}", "[", "]",
+                                      "\\u0000", "\\ud83d\\ude00", "\\ud800", ",", ":", "null", "1", "{\"a\":", "[["}});
+
+}  // namespace
