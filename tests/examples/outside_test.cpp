@@ -109,8 +109,9 @@ TEST_CASE("outside: a second signal ends the program at once, and one that nohup
                       "--width=256",
                       "--heads=4",
                       "--context=256",
-                      "--batch=32"};
-  const Outcome twice = after_first_step(folder, slow + endless, "kill -INT $pid; sleep 0.1; kill -TERM $pid");
+                      "--batch=64"};
+  const Outcome twice =
+      after_first_step(folder, slow + endless, "sleep 0.3; kill -INT $pid; sleep 0.1; kill -TERM $pid");
   INFO(twice.out, twice.err);
   CHECK(twice.code == 128 + 15);
   CHECK(checkpoints_in(folder / "run") == 0);
