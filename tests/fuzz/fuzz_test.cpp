@@ -58,8 +58,9 @@ std::map<std::string, std::set<std::string>> readers_by_format() {
 // What a file does that takes bytes or words from outside and makes something of them.
 bool reads_foreign_bytes(const std::string& code) {
   static const std::regex reading(
-      R"(\bread_file\(|\bread_text\(|\bifstream\b|\bfopen\(|::open\(|[Jj]son::parse\(|toml::parse|\bdlopen\(|\bmmap\()"
-      R"(|\bstd::s?regex\b|\bfrom_chars\(|\bsto(i|l|ll|ul|ull|f|d)\(|\bstrto[a-z]+\(|\bsscanf\()");
+      R"(\bread_file\(|\bFileReader\b|\bparse_json\(|\bread_text\(|\bifstream\b|\bfopen\(|::open\(|\bmmap\()"
+      R"(|[Jj]son::parse\(|toml::parse|\bdlopen\(|\bstd::s?regex\b|\bfrom_chars\(|\bsscanf\()"
+      R"(|\bsto(i|l|ll|ul|ull|f|d)\(|\bstrto[a-z]+\()");
   return std::regex_search(code, reading);
 }
 
@@ -67,6 +68,12 @@ bool reads_foreign_bytes(const std::string& code) {
 const std::map<std::string, std::string> no_formats = {
     {"engine/base/files.h", "declares what hands on the bytes of a file"},
     {"engine/base/files.cpp", "hands on the bytes of a file and looks at none"},
+    {"engine/base/hash.h", "says what hashes the bytes of a file"},
+    {"engine/base/hash.cpp", "hashes the bytes of a file"},
+    {"engine/base/machine_memory.cpp", "reads what the system says of its memory"},
+    {"examples/orrery/outside.cpp", "opens /dev/null alone"},
+    {"models/json.h", "declares what json.cpp reads"},
+    {"models/training/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
     {"examples/orrery/bench.cpp", "parses what it has printed itself"},
     {"examples/orrery/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
 };

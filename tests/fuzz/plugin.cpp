@@ -19,8 +19,20 @@ std::string with_mark(std::string_view bytes) {
 }
 
 void read(const std::string& folder, std::string_view bytes) {
-  const std::string path = folder + "/given.so";
+  const std::string path = folder + "/given.so", seal = path + ".sha256";
+  const auto refused = [&] {
+    try {
+      orrery::load_plugin(path);
+    } catch (const orrery::Error&) {
+      return true;
+    }
+    return false;
+  };
+  orrery::write_file_atomically(path, std::string(bytes) + "x");
+  orrery::seal_plugin(path);
   orrery::write_file_atomically(path, bytes);
+  promise(refused(), "a file that is not the sealed one is loaded");
+  orrery::write_file_atomically(seal, bytes);  // as the seal of itself
   orrery::load_plugin(path);
   promise(false, "a file that no compiler made is loaded");
 }

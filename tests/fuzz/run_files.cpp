@@ -1,10 +1,13 @@
 // What a run leaves beside its tensors: state.json and metrics.jsonl.
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "engine/base/files.h"
+#include "engine/base/hash.h"
 #include "models/data/tokenizer.h"
 #include "models/training/checkpoint.h"
 #include "models/training/metrics.h"
@@ -37,16 +40,37 @@ void read_state(const std::string& folder, std::string_view bytes) {
   may_refuse([&] { orrery::models::restore_tokenizer(state.tokenizer); });
 }
 
+// One value changed, and the hash of the whole made right again, so that what stands behind that check is reached.
+std::string with_right_hash(std::string_view bytes, Random& random) {
+  auto json = nlohmann::ordered_json::parse(bytes, nullptr, false);
+  if (!json.is_object() || json.empty()) return std::string(bytes);
+  nlohmann::ordered_json* place = &json;
+  while (place->is_object() && !place->empty() && (place == &json || random.one_in(2))) {
+    auto member = place->begin();
+    std::advance(member, static_cast<int64_t>(random.below(place->size())));
+    place = &*member;
+  }
+  const nlohmann::ordered_json values[] = {nullptr, -1, 5.7, "", "1", INT64_MAX, 1e300, true, {{"bytes", "ff0"}},
+                                           {1, 2}};
+  *place = values[random.below(std::size(values))];
+  json.erase("sha256");
+  const std::string whole = json.dump();
+  json["sha256"] = orrery::sha256(std::as_bytes(std::span(whole)));
+  return json.dump(2) + "\n";
+}
+
 const std::vector<std::string> json_words = {"{",         "}",         "[",       "]",     ",",       ":",
                                              "\"",        "null",      "true",    "1e300", "\\u0000", "\\ud800",
                                              "\"step\":", "\"name\":", "{\"a\":", "[["};
 
-REGISTER_FORMAT(state, {.name = "state",
-                        .readers = {"models/training/checkpoint.cpp"},
-                        .read = read_state,
-                        .memory_multiple = 256,
-                        .memory_base = 1 << 22,
-                        .words = json_words});
+REGISTER_FORMAT(state,
+                {.name = "state",
+                 .readers = {"models/training/checkpoint.cpp", "models/training/run_folder.cpp", "models/json.cpp"},
+                 .read = read_state,
+                 .memory_multiple = 256,
+                 .memory_base = 1 << 22,
+                 .words = json_words,
+                 .mutate = with_right_hash});
 
 void read_metrics(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
@@ -63,7 +87,7 @@ void read_metrics(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(metrics, {.name = "metrics",
-                          .readers = {"models/training/metrics.cpp"},
+                          .readers = {"models/training/metrics.cpp", "models/json.cpp"},
                           .read = read_metrics,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,

@@ -109,7 +109,7 @@ void read_toml(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(toml, {.name = "toml",
-                       .readers = {"models/settings_file.cpp"},
+                       .readers = {"models/settings_file.cpp", "models/toml.cpp"},
                        .read = read_toml,
                        .memory_multiple = 2048,
                        .memory_base = 1 << 20,
