@@ -10,10 +10,10 @@
 namespace orrery {
 namespace {
 
-constexpr int deepest = 32;           // nested parentheses
-constexpr size_t longest = 1 << 16;   // characters
+constexpr int deepest = 32;                   // nested parentheses
+constexpr size_t longest = 1 << 16;           // characters
 constexpr double exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
-constexpr size_t most_items = 1'000;  // in one pair of parentheses: each is compared with those before it
+constexpr size_t most_items = 1'000;          // in one pair of parentheses: each is compared with those before it
 
 // In errors: what was meant is seen at its beginning.
 std::string shown(std::string_view text) {

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <charconv>
 #include <string>
+#include <string_view>
 
+#include "engine/base/files.h"
 #include "engine/base/sizes.h"
 
 namespace orrery {
@@ -14,23 +16,30 @@ namespace {
 
 constexpr int64_t unknown = largest_size;
 
+// Files of the kernel; empty if this system has none of that name.
+std::string content_of(const std::string& path) {
+  try {
+    return file_exists(path) ? read_file(path) : "";
+  } catch (const Error&) {
+    return {};
+  }
+}
+// The whole number that a text begins with, spaces aside; -1 if there is none.
+int64_t leading_number(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  int64_t number = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc() ? number : -1;
+}
 // The number behind a word in a file of lines "word number ..."; -1 if there is none.
 int64_t number_behind(const std::string& path, const std::string& word) {
-  std::ifstream in(path);
-  std::string name;
-  int64_t number = 0;
-  while (in >> name) {
-    if (name == word && in >> number) return number;
-    in.clear();
-    in.ignore(4096, '\n');
-  }
-  return -1;
+  const std::string text = "\n" + content_of(path);
+  const size_t line = text.find("\n" + word + " ");
+  return line == std::string::npos ? -1 : leading_number(std::string_view(text).substr(line + 1 + word.size()));
 }
 // The number that a file holds; -1 if it holds none ("max"), or one so large that it means none.
 int64_t number_in(const std::string& path) {
-  std::ifstream in(path);
-  int64_t number = 0;
-  return in >> number && number < unknown ? number : -1;
+  const int64_t number = leading_number(content_of(path));
+  return number < unknown ? number : -1;
 }
 
 int64_t free_in_machine() {
@@ -50,8 +59,10 @@ int64_t left_in_group(const std::string& folder, const char* limit_file, const c
 // Of this process's groups, from its own up to the root: the least that any leaves.
 int64_t free_in_groups() {
   int64_t least = unknown;
-  std::ifstream in("/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {  // "0::/path", or of version 1 "4:memory:/path"
+  const std::string groups = content_of("/proc/self/cgroup");
+  for (size_t begin = 0, end = 0; begin < groups.size(); begin = end + 1) {
+    end = std::min(groups.find('\n', begin), groups.size());
+    const std::string line = groups.substr(begin, end - begin);  // "0::/path", or of version 1 "4:memory:/path"
     const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -70,10 +81,11 @@ int64_t free_in_groups() {
 }
 
 int64_t pages(int column) {  // of /proc/self/statm: 0 addresses in use, 1 in memory
-  std::ifstream in("/proc/self/statm");
-  int64_t number = 0;
-  for (int i = 0; i <= column; ++i) in >> number;
-  return in ? number * sysconf(_SC_PAGESIZE) : 0;
+  const std::string text = content_of("/proc/self/statm");
+  size_t at = 0;
+  for (int i = 0; i < column && at != std::string::npos; ++i) at = text.find(' ', at + 1);
+  const int64_t number = at == std::string::npos ? -1 : leading_number(std::string_view(text).substr(at));
+  return std::max<int64_t>(0, number) * sysconf(_SC_PAGESIZE);
 }
 
 int64_t free_addresses() {

@@ -1,7 +1,4 @@
 // The program orrery: train, generate, gradcheck, list, bench.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -97,16 +94,6 @@ int run(int count, char** words) {
 
 }  // namespace
 
-// Under a limit of addresses (ulimit -v) a thread that OpenBLAS starts when it is loaded may ask for memory for ever,
-// and leaving in order would wait for it.
-int leave(int code) {
-  rlimit addresses{};
-  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return code;
-  std::cout.flush();
-  std::cerr.flush();
-  _exit(code);
-}
-
 }  // namespace orrery::program
 
 int main(int count, char** words) {
@@ -116,7 +103,7 @@ int main(int count, char** words) {
     try {
       const int code = run(count, words);
       output.finish();
-      return leave(code);
+      return code;
     } catch (...) {
       output.finish_after_error();
       throw;
@@ -124,5 +111,5 @@ int main(int count, char** words) {
   } catch (...) {
     complain_of_current_exception();
   }
-  return leave(1);
+  return 1;
 }

@@ -151,28 +151,7 @@ void occupy(int descriptor, int flags) {
   ::close(opened);
 }
 
-// OpenBLAS is used with one thread (engine/matmul/blas.cpp) but starts others while it is loaded; if the system refuses
-// them it ends the program by a signal or waits for ever.  Only the environment that the program begins with says
-// otherwise, so it begins again.  Where that cannot be, it goes on as it is.
-void with_one_blas_thread(char** words, char** environment) {
-  static constexpr std::string_view name = "OPENBLAS_NUM_THREADS=";
-  static char one[] = "OPENBLAS_NUM_THREADS=1";
-  static std::array<char, 4096> path;
-  static std::array<char*, 4096> extended;
-  size_t count = 0;
-  for (; environment[count]; ++count)
-    if (count + 2 >= extended.size() || std::string_view(environment[count]).starts_with(name)) return;
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
-  if (length <= 0) return;
-  const std::string_view file(path.data(), static_cast<size_t>(length));
-  if (file.substr(file.rfind('/') + 1).starts_with("ld-")) return;  // the loader was called by its own name
-  std::copy_n(environment, count, extended.begin());
-  extended[count] = one;
-  ::execve(path.data(), words, extended.data());
-}
-
-void prepare(int, char** words, char** environment) {
-  with_one_blas_thread(words, environment);
+void prepare() {
   std::set_terminate(end_without_catch);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
@@ -180,7 +159,7 @@ void prepare(int, char** words, char** environment) {
   occupy(STDERR_FILENO, O_RDONLY);
 }
 // Before any constructor of this program and of its libraries: they take memory, and there may be none.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const prepared)(int, char**, char**) = prepare;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const prepared)() = prepare;
 
 }  // namespace
 

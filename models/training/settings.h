@@ -101,7 +101,6 @@ std::span<const ForeignKey> nanogpt_keys();
 // Keys that are aliases, inside of specs too, count as the keys they stand for.
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
 
-
 // The same with every spec complete, as a checkpoint records it: pointwise(relu) says that alpha is 1 and the length
 // keys_visible, whatever the defaults become.
 TrainSettings resolved(TrainSettings settings);
