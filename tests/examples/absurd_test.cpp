@@ -76,7 +76,7 @@ TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sente
   std::string command = "exec \"$ORRERY\"";
   for (const std::string& word : train(folder)) command += " '" + word + "'";
   int refused = 0;
-  for (int megabytes = 140; megabytes <= 260; megabytes += 10) {
+  for (int megabytes = 50; megabytes <= 170; megabytes += 10) {
     CAPTURE(megabytes);
     const Outcome outcome =
         run_shell("( ulimit -v " + std::to_string(megabytes) + "000; timeout -s KILL 60 " + command.substr(5) + " )");

@@ -425,7 +425,7 @@ TEST_CASE("generate: damaged checkpoints and unknown characters are answered wit
   };
   check_error({"--prompt=A?"}, "'A'");
   check_error({"--prompt=a", "--start=FILE:x"}, "generate: --prompt and --start both give a text to continue; use one");
-  check_error({"--start=FILE:/nowhere"}, "generate: cannot read /nowhere");
+  check_error({"--start=FILE:/nowhere"}, "read: cannot read /nowhere: No such file or directory");
   check_error({"--temperature=-1"}, "generate: temperature: -1 must be at least 0");
   check_error({"--checkpoint=" + folder.path()}, "holds no checkpoint");
 
