@@ -63,21 +63,25 @@ Node::Node(const char* n, Saved s, int count) : serial(next_serial++), name(n), 
   saved.name_ = n;
 }
 
-// Frees a long chain link by link; plain recursion would overflow the stack.
+// Frees a long chain link by link; plain recursion would overflow the stack.  The list belongs to the outermost call: a
+// list of the thread's own would have to be destroyed with it, and to arrange that takes memory.
 Node::~Node() {
-  static thread_local std::shared_ptr<Node> dead;
-  static thread_local bool draining = false;
+  static thread_local std::shared_ptr<Node>* waiting = nullptr;
+  std::shared_ptr<Node> mine;
+  const bool outermost = !waiting;
+  if (outermost) waiting = &mine;
+  std::shared_ptr<Node>& dead = *waiting;
   for (Edge& edge : saved.edges()) {
     if (edge.node.use_count() != 1) continue;  // somebody else needs it
     edge.node->next_dead = std::exchange(dead, nullptr);
     dead = std::move(edge.node);
   }
-  if (draining) return;
-  for (draining = true; dead;) {
+  if (!outermost) return;
+  while (dead) {
     const std::shared_ptr<Node> next = std::exchange(dead, nullptr);
     dead = std::exchange(next->next_dead, nullptr);
   }
-  draining = false;
+  waiting = nullptr;
 }
 
 void detail::connect(std::shared_ptr<Node> node, std::span<const Tensor> outputs) {

@@ -106,7 +106,11 @@ std::string wrong_end(const Ran& ran) {
     if (!sentence.empty()) return "says two sentences: " + ran.err;
     sentence = line;
   }
-  if (sentence.size() < 20) return "says no sentence: " + ran.err;
+  // A check that could not be done is told among the others, with its reason.
+  if (sentence.empty() && ran.out.find("\nFAILED: ") != std::string::npos &&
+      ran.out.find("out of memory") != std::string::npos)
+    return {};
+  if (sentence.size() < 20) return "says no sentence: " + ran.err + ran.out.substr(0, 3000);
   for (const char* word : {"std::", "bad_alloc", "basic_", "filesystem error", "json.exception", "what()", "terminate",
                            "pthread_create", "iostream error"})
     if (ran.err.find(word) != std::string::npos) return std::string("says '") + word + "': " + ran.err;
