@@ -152,7 +152,9 @@ Registry<TokenizerEntry>& tokenizers() {
     (tokenizers().add(
          {"character", "the Unicode characters of the text, in the order of their code points", character_tokenizer,
           [](const std::string& json) {
-            return character_tokenizer(text_member(parse_json(json, unreadable), "characters", unreadable));
+            const std::string characters = text_member(parse_json(json, unreadable), "characters", unreadable);
+            check(!characters.empty(), unreadable, ": it has no characters");
+            return character_tokenizer(characters);
           }}),
      tokenizers().add({"byte", "the 256 bytes: any text, any language",
                        [](std::string_view) { return byte_tokenizer(); },
