@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -57,11 +56,17 @@ std::map<std::string, std::set<std::string>> readers_by_format() {
 
 // What a file does that takes bytes or words from outside and makes something of them.
 bool reads_foreign_bytes(const std::string& code) {
-  static const std::regex reading(
-      R"(\bread_file\(|\bFileReader\b|\bparse_json\(|\bread_text\(|\bifstream\b|\bfopen\(|::open\(|\bmmap\()"
-      R"(|[Jj]son::parse\(|toml::parse|\bdlopen\(|\bstd::s?regex\b|\bfrom_chars\(|\bsscanf\()"
-      R"(|\bsto(i|l|ll|ul|ull|f|d)\(|\bstrto[a-z]+\()");
-  return std::regex_search(code, reading);
+  const auto holds = [&](const std::string& word) {
+    for (size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1))
+      if (at == 0 || !(std::isalnum(static_cast<unsigned char>(code[at - 1])) || code[at - 1] == '_')) return true;
+    return false;
+  };
+  for (const char* word : {"read_file(", "FileReader",  "parse_json(",  "read_text(",   "ifstream",    "fopen(",
+                           "::open(",    "mmap(",       "Json::parse(", "json::parse(", "toml::parse", "dlopen(",
+                           "std::regex", "std::sregex", "from_chars(",  "sscanf(",      "stoi(",       "stol(",
+                           "stoll(",     "stoul(",      "stoull(",      "stof(",        "stod(",       "strto"})
+    if (holds(word)) return true;
+  return false;
 }
 
 // Files that do so and have no format, each with the reason.

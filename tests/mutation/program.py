@@ -162,7 +162,7 @@ class Program:
             return [self.object_of(c) for c in self.recompiled if c["target"] == target] + [
                 c["object"] for c in self.commands if c["target"] == target and c["object"] not in self.replaced]
 
-        subprocess.run([compiler, "-shared", "-o", library, *objects("orrery_core"), blas, "-ltbb", "-pthread",
+        subprocess.run([compiler, "-shared", "-o", library, *objects("orrery_core"), blas, "-lcrypto", "-ltbb", "-pthread",
                         "-Wl,-rpath," + os.path.dirname(blas)], check=True)
         for name in PROGRAMS:
             subprocess.run([compiler, "-o", os.path.join(self.folder, name), *objects(name), library, "-pthread",
