@@ -1,0 +1,52 @@
+#!/bin/sh
+# sh tests/compile_for_gpu.sh [--all]: nvcc on every file that it compiles in a CUDA build; a warning is an error.
+# Translates each file to PTX without optimizing it, so that every formula is seen within minutes, and compiles products
+# and attention whole for sm_90, for the table of registers, shared memory and spills (kernel_table.py), which fails if
+# one of these spills.  With --all every kernel is compiled whole and is in the table: half an hour on two cores.
+# Shared memory is known to the emulated kernels: ORRERY_SHARED_MEMORY=FILE, written by
+#   ORRERY_SHARED_MEMORY=FILE build/cuda_tests
+# The last line reads "N passed, N failed" and counts files.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+give_up() {
+  echo "$1"
+  echo "0 passed, 1 failed"
+  exit 1
+}
+# The files that hold the kernels of products and of attention, each formula's like any other's.
+whole="cuda/matmul/matmul.cu cuda/attention/attention.cu nn/activations/relu.cpp nn/attentions/softmax.cpp"
+
+# configure FOLDER OPTIONS...
+configure() {
+  folder=$1
+  shift
+  mkdir -p "$folder"
+  cmake -S . -B "$folder" -DORRERY_CUDA=ON -DORRERY_TESTS=OFF -DORRERY_EXAMPLES=OFF "$@" > "$folder/configure.log" 2>&1 ||
+    { cat "$folder/configure.log"; give_up "cmake failed"; }
+}
+passed=0 failed=0
+# compiled FOLDER TARGETS...: all anew, so that the log has each kernel; -O keeps the words of one compiler together.
+compiled() {
+  folder=$1
+  shift
+  make -C "$folder" clean
+  make -C "$folder" --no-print-directory -j "$(nproc)" -k -O "$@" > "$folder/compile.log" 2>&1 || failed=$((failed + 1))
+  grep -v -E '^ptxas info|bytes stack frame|Building' "$folder/compile.log"
+  passed=$((passed + $(grep -c 'Building CUDA' "$folder/compile.log")))
+}
+
+if [ "${1:-}" = --all ]; then
+  targets=orrery_core
+else
+  configure build/gpu_ptx -DCMAKE_BUILD_TYPE=None -DCMAKE_CUDA_ARCHITECTURES=90-virtual -DCMAKE_CUDA_FLAGS=-Xcicc=-O0
+  compiled build/gpu_ptx orrery_core
+  targets=
+  for file in $whole; do targets="$targets $file.o"; done
+fi
+configure build/gpu -DCMAKE_CUDA_FLAGS=-Xptxas=-v
+# shellcheck disable=SC2086
+compiled build/gpu $targets
+python3 tests/kernel_table.py ${ORRERY_SHARED_MEMORY:+--shared="$ORRERY_SHARED_MEMORY"} build/gpu/compile.log ||
+  failed=$((failed + 1))
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
