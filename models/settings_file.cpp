@@ -117,6 +117,8 @@ std::string in_quotes(const std::string& value) {
   return quoted;
 }
 
+const std::string first_line = "# The settings of a run, written by orrery when it began.\n";
+
 // Without quotes only if reading gives the same text again.
 std::string as_toml(const std::string& value) {
   if (value == "yes") return "true";
@@ -168,7 +170,7 @@ Pairs read_settings_file(const std::string& path, std::span<const Setting> scrat
 }
 
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings) {
-  std::string toml;
+  std::string toml = first_line;
   for (const auto& [key, value] : settings) {
     const std::string written = as_toml(value);
     const bool plain = std::none_of(written.begin(), written.end(), [](char c) { return (c & 0x80) != 0; });
@@ -176,6 +178,12 @@ void write_settings_file(const std::string& path, std::span<const std::pair<std:
     toml += "\n";
   }
   write_file_atomically(path, toml);
+}
+
+bool is_written_settings_file(const std::string& path) {
+  std::string begin(first_line.size(), '\0');
+  const size_t bytes = FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin)));
+  return bytes == begin.size() && begin == first_line;
 }
 
 }  // namespace orrery::models

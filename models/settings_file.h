@@ -23,7 +23,8 @@ std::vector<std::pair<std::string, std::string>> read_settings_file(const std::s
                                                                     std::span<const Setting> scratch,
                                                                     std::span<const ForeignKey> foreign = {});
 
-// What list_settings gave, so that a run can be repeated; whole or not at all.
+// What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it.
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings);
+bool is_written_settings_file(const std::string& path);
 
 }  // namespace orrery::models

@@ -145,7 +145,7 @@ struct Place {  // where a tensor of a file goes
 };
 
 // Copies the tensors of a file into places of the same names, after checking every one.
-void load(const std::string& path, const std::vector<Place>& places, bool must_be_finite) {
+void load(const std::string& path, const std::vector<Place>& places) {
   const SafetensorsFile file = read_safetensors(path);
   std::map<std::string, Tensor> stored;
   for (const NamedTensor& t : file.tensors) stored.emplace(t.name, t.tensor);
@@ -161,9 +161,8 @@ void load(const std::string& path, const std::vector<Place>& places, bool must_b
           "; it was not written by the run whose checkpoint this is");
   }
   check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, the model ", places.size());
-  const std::string broken = must_be_finite ? first_not_finite(file.tensors) : "";
-  if (!broken.empty())
-    throw NotFinite(text("load: ", path, ": the weights '", broken,
+  if (const std::string broken = first_not_finite(file.tensors); !broken.empty())
+    throw NotFinite(text("load: ", path, ": the numbers of '", broken,
                          "' are not finite: training had gone wrong by then; use an earlier checkpoint"));
   for (const Place& place : places) place.tensor.copy_from(stored.at(place.name));
 }
@@ -187,13 +186,13 @@ Fingerprint write_tensors(const std::string& path, const std::vector<NamedTensor
 void write_checkpoint(const std::string& folder, const CheckpointState& given, nn::Module& model,
                       const nn::Optimizer& optimizer) {
   CheckpointState state = given;
-  {
-    const std::vector<NamedTensor> weights = on_cpu(weights_of(model));
-    if (const std::string broken = first_not_finite(weights); !broken.empty())
+  const auto write = [&](const char* name, const std::vector<NamedTensor>& tensors) {
+    if (const std::string broken = first_not_finite(tensors); !broken.empty())
       throw NotFinite("the first of them is " + broken);
-    state.files[weights_name] = write_tensors(file_of(folder, weights_name), weights);
-  }
-  state.files[optimizer_name] = write_tensors(file_of(folder, optimizer_name), on_cpu(moments_of(optimizer)));
+    state.files[name] = write_tensors(file_of(folder, name), tensors);
+  };
+  write(weights_name, on_cpu(weights_of(model)));
+  write(optimizer_name, on_cpu(moments_of(optimizer)));
   const std::string path = file_of(folder, state_name), content = json_of(state);
   write_file_atomically(path, content);
   check(read_file(path) == content, "write: ", path, " is not what was written, when it is read again");
@@ -237,14 +236,14 @@ void load_weights(const std::string& checkpoint, nn::Module& model) {
                       !is_floating(buffer->dtype()) ? buffer->dtype()
                       : run == Dtype::bf16          ? Dtype::f32
                                                     : run});
-  load(file_of(checkpoint, weights_name), places, true);
+  load(file_of(checkpoint, weights_name), places);
 }
 
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
   check_content(checkpoint, read_state(checkpoint), optimizer_name);
   std::vector<Place> places;
   for (const auto& [path, tensor] : optimizer.state()) places.push_back({path, tensor, tensor.dtype()});
-  load(file_of(checkpoint, optimizer_name), places, false);
+  load(file_of(checkpoint, optimizer_name), places);
 }
 
 }  // namespace orrery::models

@@ -30,14 +30,15 @@ constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "o
                      *state_name = "state.json";
 constexpr const char* checkpoint_format = "orrery checkpoint 2";  // what state.json calls it
 
-// A weight is infinite or not a number: such weights are neither written nor read.
+// A weight or a number of the optimizer is infinite or not a number: such ones are neither written nor read.  (An
+// infinite second moment leaves its weights finite, and where they are for good.)
 class NotFinite : public Error {
  public:
   using Error::Error;
 };
 
 // Writes the three files into a folder without them and compares what the disk holds then with what was meant;
-// state.files is filled here.  NotFinite, before anything is written, if a parameter or buffer is not finite.
+// state.files is filled here.  NotFinite if a parameter, a buffer or a number of the optimizer is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
                       const nn::Optimizer& optimizer);
 // Errors:
@@ -51,7 +52,7 @@ void check_size(const std::string& checkpoint, const CheckpointState& state, con
 void check_content(const std::string& checkpoint, const CheckpointState& state, const std::string& file);
 
 // After check_content.  Errors name the file, the tensor and the shapes or dtypes; nothing is changed unless every
-// tensor fits.  Weights must be finite.
+// tensor fits and all are finite.
 void load_weights(const std::string& checkpoint, nn::Module& model);
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer);
 

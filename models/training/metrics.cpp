@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
@@ -9,18 +11,25 @@
 namespace orrery::models {
 namespace {
 
+constexpr size_t longest_row = 1 << 16;
+
+// The step of a row; none: the line is no row.
+std::optional<int64_t> step_of(std::string_view line) {
+  if (line.size() > longest_row) return {};
+  const auto row = nlohmann::json::parse(line, nullptr, false);
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return {};
+  return row["step"].get<int64_t>();
+}
+
 // The rows of steps up to `step`.  What is no such row is left out: a crash may have cut the last line short.
 std::string rows_until(std::string_view log, int64_t step) {
-  constexpr size_t longest_row = 1 << 16;
   std::string kept;
   for (size_t at = 0; at < log.size();) {
     const size_t end = std::min(log.find('\n', at), log.size());
     const std::string_view line = log.substr(at, end - at);
     at = end + 1;
-    if (line.size() > longest_row) continue;
-    const auto row = nlohmann::json::parse(line, nullptr, false);
-    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
-    if (row["step"].get<int64_t>() <= step) kept.append(line).append("\n");
+    const std::optional<int64_t> its = step_of(line);
+    if (its && *its <= step) kept.append(line).append("\n");
   }
   return kept;
 }
@@ -36,6 +45,12 @@ void Metrics::write(int64_t step, const std::vector<std::pair<std::string, doubl
   nlohmann::ordered_json row = {{"step", step}};
   for (const auto& [name, value] : values) row[name] = value;
   log_->write(row.dump() + "\n");
+}
+
+bool is_metrics_file(const std::string& path) {
+  std::string begin(longest_row, '\0');
+  begin.resize(FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
+  return begin.empty() || step_of(begin.substr(0, begin.find('\n')));
 }
 
 }  // namespace orrery::models

@@ -22,4 +22,7 @@ class Metrics {
   std::unique_ptr<FileAppender> log_;
 };
 
+// Whether the file begins with a row as above, or is empty.
+bool is_metrics_file(const std::string& path);
+
 }  // namespace orrery::models

@@ -11,6 +11,9 @@
 #include <system_error>
 #include <utility>
 
+#include "models/settings_file.h"
+#include "models/training/metrics.h"
+
 namespace orrery::models {
 namespace {
 
@@ -19,6 +22,7 @@ namespace fs = std::filesystem;
 // Lies in a folder of ours that has no state.json yet.
 constexpr const char* mark_name = "being_written";
 std::string mark_of(int64_t step) { return text(checkpoint_format, ", step ", step, ", is being written\n"); }
+constexpr const char *settings_name = "settings.toml", *metrics_name = "metrics.jsonl";
 constexpr std::array<const char*, 4> our_files = {weights_name, optimizer_name, mark_name, state_name};
 
 // An Error if a call to the system has not returned 0.
@@ -114,15 +118,15 @@ bool is_proven(const std::string& folder, int64_t step) {
   }
 }
 
-// Our files by name, and what write_file_atomically leaves of them: weights.safetensors.1234.partial.
-bool is_our_file(const std::string& name) {
+// What write_file_atomically leaves of a file: weights.safetensors.1234.partial.
+bool is_partial_file(const std::string& name, const std::string& of) {
   const std::string end = ".partial";
-  for (const std::string ours : our_files) {
-    if (name == ours) return true;
-    if (!name.starts_with(ours + ".") || !name.ends_with(end) || name.size() <= ours.size() + 1 + end.size()) continue;
-    if (all_digits(name.substr(ours.size() + 1, name.size() - ours.size() - 1 - end.size()))) return true;
-  }
-  return false;
+  if (!name.starts_with(of + ".") || !name.ends_with(end) || name.size() <= of.size() + 1 + end.size()) return false;
+  return all_digits(name.substr(of.size() + 1, name.size() - of.size() - 1 - end.size()));
+}
+bool is_our_file(const std::string& name) {
+  return std::any_of(our_files.begin(), our_files.end(),
+                     [&](const char* ours) { return name == ours || is_partial_file(name, ours); });
 }
 bool holds_only_ours(const std::string& folder) {
   const std::vector<std::string> files = files_in(folder);
@@ -204,6 +208,16 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
     fail(damage, "; the one before it, ", before,
          ", is whole: go on from it with --resume=yes --from_previous=yes, or ", "generate with --checkpoint=", before);
   }
+}
+
+void RunFolder::check_free() const {
+  const auto check_file = [&](const char* name, bool (*written_by_a_run)(const std::string&)) {
+    const std::string path = in(path_, name);
+    check(!is_there(path) || written_by_a_run(path), "train: ", path,
+          " was not written by a run, and this run would replace it; rename it, or choose another --out");
+  };
+  check_file(settings_name, is_written_settings_file);
+  check_file(metrics_name, is_metrics_file);
 }
 
 std::string RunFolder::checkpoint_to_resume(bool from_previous) {
@@ -291,6 +305,9 @@ std::vector<std::string> RunFolder::remove_old(int64_t keep) {
 
 std::vector<std::string> RunFolder::remove_partial() {
   return for_each_path(files_in(path_), [](const std::string& path) {
+    const std::string name = name_of(path);
+    if (is_partial_file(name, settings_name) || is_partial_file(name, metrics_name))
+      return done(::unlink(path.c_str()), "remove", path);
     const int64_t step = step_of_partial(name_of(path));
     if (step < 0 || !is_real_folder(path)) return;
     // An empty one was left before its first file or after its last.

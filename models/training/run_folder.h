@@ -31,6 +31,10 @@ class RunFolder {
   // Makes the folder and locks it (folder_lock.h) for as long as this object lives.
   explicit RunFolder(const std::string& path) : path_(path), lock_(path) {}
 
+  // Before a run begins here: an Error if settings.toml or metrics.jsonl, which it replaces, were written by no run:
+  //   train: runs/a/settings.toml was not written by a run, and this run would replace it; rename it, or ...
+  void check_free() const;
+
   // latest_checkpoint.  With from_previous, newer ones that are damaged are set aside under another name.
   std::string checkpoint_to_resume(bool from_previous);
 
@@ -50,7 +54,7 @@ class RunFolder {
   // Removes all but the newest `keep` checkpoints that are whole; 0 keeps all.  The last good and the last written one
   // stay.
   std::vector<std::string> remove_old(int64_t keep);
-  std::vector<std::string> remove_partial();  // what a killed run has left of checkpoints it was writing or removing
+  std::vector<std::string> remove_partial();  // what a killed run has left of what it was writing or removing
 
  private:
   bool is_whole(const std::string& checkpoint);

@@ -40,6 +40,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   folder_ = std::make_unique<RunFolder>(s.out);
   check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
         " already holds a run; add --resume=yes to go on with it, or choose another --out");
+  if (!s.resume) folder_->check_free();
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");

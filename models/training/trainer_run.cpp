@@ -46,7 +46,8 @@ std::string Trainer::save(Audience& audience) {
   try {
     path = folder_->write(state, *model_, *optimizer_);
   } catch (const NotFinite& problem) {
-    fail_not_finite(orrery::text("the weights are not finite since step ", step_, " (", problem.what(), ")"));
+    fail_not_finite(orrery::text("the weights, or the optimizer's numbers, are not finite since step ", step_, " (",
+                                 problem.what(), ")"));
   }
   if (validated_ == step_) folder_->prove();  // else the next step's loss does it
   remove_old_checkpoints(audience);

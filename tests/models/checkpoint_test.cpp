@@ -30,14 +30,15 @@ void change_state(const std::string& checkpoint, const std::function<void(Json&)
   json["sha256"] = sha256(std::as_bytes(std::span(whole)));
   write(checkpoint + "/state.json", json.dump(2) + "\n");
 }
-// Its weights with a change, and the hashes that belong to them.
-void change_weights(const std::string& checkpoint, const std::function<void(std::vector<NamedTensor>&)>& change) {
-  const std::string path = checkpoint + "/weights.safetensors";
+// Its weights, or the other file, with a change, and the hash that belongs to it.
+void change_weights(const std::string& checkpoint, const std::function<void(std::vector<NamedTensor>&)>& change,
+                    const std::string& file = "weights.safetensors") {
+  const std::string path = checkpoint + "/" + file;
   std::vector<NamedTensor> tensors = read_safetensors(path).tensors;
   change(tensors);
   write_safetensors(path, tensors, {{"format", "pt"}});
   change_state(checkpoint, [&](Json& json) {
-    json["files"]["weights.safetensors"] = {{"bytes", fs::file_size(path)}, {"sha256", sha256_of_file(path)}};
+    json["files"][file] = {{"bytes", fs::file_size(path)}, {"sha256", sha256_of_file(path)}};
   });
 }
 
@@ -182,6 +183,30 @@ TEST_CASE("checkpoint: weights that are not finite are not written, and not read
   for (const nn::NamedParameter& p : nn::parameters_of(model))
     p.parameter->value.copy_from(Tensor::full(p.parameter->value.shape(), 3e38));
   CHECK(contains(error_of([&] { generate(model, {1}, {.tokens = 3}); }), "what the model predicts is not finite"));
+}
+
+TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written, and not read") {
+  const Run run;
+  run.train();
+  const auto spoil = [](std::vector<NamedTensor>& tensors) {
+    tensors[1].tensor = tensors[1].tensor.clone();
+    tensors[1].tensor.mutable_data<float>()[0] = INFINITY;
+  };
+  change_weights(run.checkpoint(6), spoil, "optimizer.safetensors");
+  CHECK(contains(run.resume_error(), "are not finite: training had gone wrong by then; use an earlier checkpoint"));
+  // Gradients of 1e20 have squares beyond f32: their weights would not move again, without a word.
+  const CheckpointState state = read_state(run.checkpoint(6));
+  const TrainSettings settings = make_settings(state.settings);
+  Gpt model(settings.gpt);
+  nn::initialize(model, 1);
+  nn::FlatParameters parameters(model);
+  const auto optimizer = nn::make_optimizer(settings.optimizer, parameters);
+  fs::create_directories(run.folder / "sound");
+  write_checkpoint(run.folder / "sound", state, model, *optimizer);
+  const Tensor moments = optimizer->state().back().second;
+  moments.copy_from(Tensor::full(moments.shape(), INFINITY));
+  fs::create_directories(run.folder / "broken");
+  CHECK_THROWS_AS(write_checkpoint(run.folder / "broken", state, model, *optimizer), NotFinite);
 }
 
 TEST_CASE("checkpoint: a checkpoint whose weights lead to a loss that is not finite replaces no good one") {

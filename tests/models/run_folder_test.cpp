@@ -48,6 +48,28 @@ TEST_CASE("run folder: one that was replaced while the run went on is not writte
   CHECK(fs::exists(run.checkpoint(6)));
 }
 
+TEST_CASE("run folder: settings and metrics of somebody else are not replaced; those of a run that got nowhere are") {
+  for (const std::string name : {"settings.toml", "metrics.jsonl"}) {
+    const Run run;
+    const std::string file = run.out + "/" + name;
+    write(file, "steps = 5\n");
+    CHECK(error_of([&] { run.train(); }) == "train: " + file +
+                                                " was not written by a run, and this run would replace "
+                                                "it; rename it, or choose another --out");
+    CHECK(names_in(run.out) == std::set<std::string>{name});
+    CHECK(read_file(file) == "steps = 5\n");
+  }
+  const Run run;
+  run.train();
+  for (const std::string& path : files_in(run.out))
+    if (contains(path, "step_")) fs::remove_all(path);
+  for (const char* partial : {"/settings.toml.12.partial", "/metrics.jsonl.9.partial", "/settings.toml.1a.partial"})
+    write(run.out + partial, "");
+  run.train();
+  CHECK(names_in(run.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "settings.toml.1a.partial",
+                                                   "step_000004", "step_000006"});
+}
+
 TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");

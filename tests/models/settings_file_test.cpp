@@ -165,7 +165,10 @@ TEST_CASE("what is written reads back as the same settings") {
   const File file;
   write_settings_file(file.path(),
                       Pairs{{"steps", "5"}, {"rate", "0.001"}, {"bias", "no"}, {"out", "x"}, {"loss.weight", "2"}});
-  CHECK(read_file(file.path()) == "steps = 5\nrate = 0.001\nbias = false\nout = \"x\"\n\"loss.weight\" = 2\n");
+  CHECK(is_written_settings_file(file.path()));
+  CHECK(read_file(file.path()) ==
+        "# The settings of a run, written by orrery when it began.\n"
+        "steps = 5\nrate = 0.001\nbias = false\nout = \"x\"\n\"loss.weight\" = 2\n");
 }
 
 }  // namespace
