@@ -68,6 +68,7 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
            {"false_kink", "kinks: stated is 1, but F', F'' and F''' pass it without a jump"},
            {"hidden_kink", "kinks: none is stated at 0.2999999999999"},
            {"false_from_output", "derivative_from_output: stated is 0, but F'(-12) = -"},
+           {"false_at_kink", "derivative_from_output: stated is 1, but F'(0.3) = 2"},
            {"false_default",
             "constants: the default is out of its range: false_default: slope: 2 must be at most 1"}}) {
     const Outcome outcome = gradcheck(name);
@@ -80,9 +81,9 @@ TEST_CASE("gradcheck: wrong derivatives and names without a case fail") {
   CHECK(all.code == 1);
   CHECK(contains(
       all.out,
-      "FAILED: false_default, false_from_output, false_kink, false_limits, false_zero, hidden_kink, wrong_gelu, "
-      "without_case, wrong_square\n"));
-  CHECK(last_line(all.out).ends_with("9 failed"));
+      "FAILED: false_at_kink, false_default, false_from_output, false_kink, false_limits, false_zero, hidden_kink, "
+      "wrong_gelu, without_case, wrong_square\n"));
+  CHECK(last_line(all.out).ends_with("10 failed"));
 }
 
 TEST_CASE("list: every registered name with formula and source") {

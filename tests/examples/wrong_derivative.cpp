@@ -80,6 +80,26 @@ struct FalseFromOutput : Silu {  // silu falls before it rises: its output does 
   }
 };
 REGISTER_ACTIVATION(FalseFromOutput);
+struct FalseAtKink {  // right from its output everywhere but at 0.3, where y = 0.6
+  static inline const ActivationInfo info{.name = "false_at_kink",
+                                          .formula = "2 x below 0.3, x + 0.3 above",
+                                          .source = "none",
+                                          .kinks = {0.3},
+                                          .limits = {-ActivationInfo::infinity, ActivationInfo::infinity}};
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return x <= T(0.3) ? 2 * x : x + T(0.3);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return x <= T(0.3) ? T(2) : T(1);
+  }
+  template <class T>
+  HOST_DEVICE T derivative_from_output(T y) const {
+    return y < T(0.6) ? T(2) : T(1);
+  }
+};
+REGISTER_ACTIVATION(FalseAtKink);
 struct FalseDefault {
   static inline const ActivationInfo info{.name = "false_default",
                                           .formula = "slope x",

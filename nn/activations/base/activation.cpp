@@ -102,7 +102,8 @@ struct ActivateByDual {
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &p = saved[1], dx = Tensor::empty_like(x);
-    const Tensor dp = p ? Tensor::zeros_like(p) : p;
+    Tensor dp;
+    if (p) dp = Tensor::zeros_like(p);
     for (int64_t i = 0; i < x.numel(); ++i) {
       const double at = x.data<double>()[i], g = dy.data<double>()[i];
       dx.mutable_data<double>()[i] = activation.derivative_by_dual(at, numbers(p)) * g;

@@ -1,4 +1,5 @@
-// Parameters of bf16 gather their gradients in f32: the sums of a micro-batch arrive there unrounded.
+// Parameters of bf16 gather their gradients in f32: the sums of a micro-batch arrive there unrounded,
+// and are added to those before.
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
@@ -14,15 +15,15 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-// What two micro-batches leave in the flat buffer, for a model of `dtype` that is given the same numbers.
-Tensor gradients_of(const std::string& spec, Dtype dtype) {
+// What these micro-batches leave in the flat buffer, for a model of `dtype` that is given the same numbers.
+Tensor gradients_of(const std::string& spec, Dtype dtype, const std::vector<int>& batches = {1, 2}) {
   constexpr int64_t width = 12;
   const auto model = make_normalization(parse_spec(spec), {.width = width});
   initialize(*model, 1);
   convert(*model, dtype);
   FlatParameters parameters(*model);
   parameters.zero_gradients();
-  for (const int batch : {1, 2}) {
+  for (const int batch : batches) {
     const auto numbers = [&](int seed) { return random_tensor(Shape{3, 40, width}, seed).to(Dtype::bf16).to(dtype); };
     Pass pass;
     pass.training = true, pass.key = RandomKey{1, static_cast<uint64_t>(batch)};
@@ -42,5 +43,7 @@ TEST_CASE("the gradients of a normalization's bf16 parameters arrive in f32, exa
     REQUIRE(narrow.dtype() == Dtype::f32);
     CHECK(largest_difference(wide, wide.to(Dtype::bf16).to(Dtype::f32)) > 0.01);  // which rounding would show
     CHECK(largest_difference(wide, narrow) == 0);
+    const Tensor first = gradients_of(spec, Dtype::f32, {1}), second = gradients_of(spec, Dtype::f32, {2});
+    CHECK(largest_difference(wide, first + second) == 0);
   }
 }
