@@ -21,8 +21,8 @@ configure() {
   folder=$1
   shift
   mkdir -p "$folder"
-  cmake -S . -B "$folder" -DORRERY_CUDA=ON -DORRERY_TESTS=OFF -DORRERY_EXAMPLES=OFF "$@" > "$folder/configure.log" 2>&1 ||
-    { cat "$folder/configure.log"; give_up "cmake failed"; }
+  set -- -DORRERY_CUDA=ON -DORRERY_TESTS=OFF -DORRERY_EXAMPLES=OFF "$@"
+  cmake -S . -B "$folder" "$@" > "$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; give_up failed; }
 }
 passed=0 failed=0
 # compiled FOLDER TARGETS...: all anew, so that the log has each kernel; -O keeps the words of one compiler together.

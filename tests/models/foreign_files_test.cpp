@@ -50,7 +50,7 @@ int64_t memory_of(const std::function<void()>& work) {
   CHECK(status == 0);
   return use.ru_maxrss * 1024;
 }
-// For one byte of the file.  AddressSanitizer keeps a red zone around each allocation and a shadow of all, which counts.
+// For one byte of the file.  AddressSanitizer's red zones around allocations, and its shadow of them, count as well.
 double memory_of_reading(const std::string& bytes, const std::function<void(const std::string& path)>& read) {
   const File file(bytes);
   const int64_t without = memory_of([] {});
