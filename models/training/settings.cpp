@@ -53,10 +53,15 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
   for (const auto& [key, value] : assignments)
     if (key == "model") settings.model = value;
   settings.gpt = presets().at(settings.model).settings;
-  for (const auto& [key, value] : assignments) {
-    set_setting(settings, "train", key, value, nanogpt_keys());
+  const std::vector<Setting> members = settings_of(settings);
+  const auto rename = [&] {
     change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::renamed(registry, spec); });
+  };
+  for (const auto& [key, value] : assignments) {
+    if (key.find('.') != std::string::npos) rename();  // an item of a spec has one name, whatever it was given by
+    set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
   }
+  rename();
   const int64_t decay = settings.lr_decay_iters, steps = settings.steps;
   check(decay == 0 || decay == steps, "train: lr_decay_iters ", decay, " is not the number of steps, ", steps,
         "; here a schedule ends with the run: leave lr_decay_iters out, or set steps=", decay);
