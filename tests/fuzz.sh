@@ -1,8 +1,9 @@
 #!/bin/sh
 # sh tests/fuzz.sh SECONDS [FORMAT...]: every format that the program reads, or these, for so many seconds each, under
 # AddressSanitizer and UndefinedBehaviorSanitizer.  By clang's libFuzzer where clang is, else by our own driver.
-# INPUTS=10000000 ends a format after so many.  Inputs that fail are kept in build/fuzz/found.  The last line reads
-# "N passed, N failed": formats.
+# INPUTS=10000000 ends a format after so many (SECONDS may be 0 then); SANITIZERS= (empty) takes the build of the tests
+# and our own driver, which is several times as fast.  Inputs that fail are kept in build/fuzz/found.  The last line
+# reads "N passed, N failed": formats.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . examples/install.sh
@@ -13,14 +14,17 @@ install_missing $library_packages doctest-dev || exit 1
 
 # A clang that brings libFuzzer: a program of two lines tells.
 libfuzzer=
+sanitizers=${SANITIZERS-address,undefined}
+[ -n "$sanitizers" ] || FUZZ_CXX=none
 for compiler in ${FUZZ_CXX:-clang++ clang++-18 clang++-16 clang++-14}; do
   [ -z "$libfuzzer" ] || break
   command -v "$compiler" > /dev/null || continue
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
     "$compiler" -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2> /dev/null && libfuzzer=$compiler
 done
-options="-DORRERY_TESTS=ON -DORRERY_EXAMPLES=OFF -DORRERY_SANITIZE=address,undefined"
+options="-DORRERY_TESTS=ON -DORRERY_EXAMPLES=OFF -DORRERY_SANITIZE=$sanitizers"
 build=${BUILD:-build/address}  # the build of the tests under the same sanitizers, which is there already in .ci/run
+[ -n "$sanitizers" ] || { options=-DORRERY_TESTS=ON build=${BUILD:-build}; }
 if [ -n "$libfuzzer" ]; then
   build=build/libfuzzer
   options="$options -DORRERY_EMULATE_CUDA=OFF -DORRERY_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$libfuzzer"
