@@ -79,7 +79,7 @@ class Muon final : public Optimizer {
       v("momentum", momentum, "fraction of the last direction of a matrix that is kept", fraction());
       v("weight_decay|decay", weight_decay, "decoupled decay of matrices and tables", between(0, 1000));
       v("nesterov", nesterov, "look ahead along the momentum");
-      v("iterations", iterations, "of the polynomial that makes the step orthogonal", between(1, 100));
+      v("iterations", iterations, "of the polynomial that makes the step orthogonal", between(1, 20));
       v("adamw_learning_rate|adamw_rate", adamw_learning_rate,
         "learning rate of what is no matrix, as a fraction of that of matrices", between(0, 1000));
       v("beta1", beta1, "of its AdamW", fraction());

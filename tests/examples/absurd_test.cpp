@@ -38,7 +38,7 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
            {"--d_ff=1e300", "d_ff: 1e300 must be at most"},
            {"--threads=4294967297", "threads: 4294967297 must be at most"},
            {"--warmup_steps=9223372036854775807", "warmup_steps: 9223372036854775807 must be at most"},
-           {"--optimizer=muon(iterations=1e10)", "muon: iterations: 10000000000 must be at most 100"},
+           {"--optimizer=muon(iterations=1e10)", "muon: iterations: 10000000000 must be at most 20"},
            {"--attention=gau(size=2305843009213693952)", "gau: size: 2305843009213693952 must be at most"},
            {"--attention=softmax(persistent=slots(4611686018427387904))", "slots: N: 4611686018427387904 must be at"},
            {"--position=relative(9223372036854775807)", "S is the largest distance and must be at most"},

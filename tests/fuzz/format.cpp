@@ -1,5 +1,8 @@
 #include "tests/fuzz/format.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -51,6 +54,12 @@ std::string foreign_words(std::string_view sentence, std::string_view input) {
 
 void promise(bool holds, const std::string& what) {
   if (!holds) throw Broken{what};
+}
+
+void put(const std::string& path, std::string_view bytes) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const bool written = ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  if (::close(file) != 0 || !written) throw std::runtime_error("cannot write " + path);
 }
 
 std::map<std::string, Format>& formats() {

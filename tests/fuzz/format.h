@@ -33,6 +33,8 @@ struct Broken {  // a promise that did not hold
   std::string what;
 };
 void promise(bool holds, const std::string& what);
+// Writes a file for a reader, plainly: what is tested is the reading, some million times.
+void put(const std::string& path, std::string_view bytes);
 
 std::map<std::string, Format>& formats();
 bool add_format(Format format);

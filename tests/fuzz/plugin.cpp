@@ -3,9 +3,8 @@
 #include "engine/base/plugin.h"
 
 #include <algorithm>
-#include <fstream>
 
-#include "engine/base/files.h"
+#include "engine/base/check.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -28,11 +27,11 @@ void read(const std::string& folder, std::string_view bytes) {
     }
     return false;
   };
-  orrery::write_file_atomically(path, std::string(bytes) + "x");
+  put(path, std::string(bytes) + "x");
   orrery::seal_plugin(path);
-  orrery::write_file_atomically(path, bytes);
+  put(path, bytes);
   promise(refused(), "a file that is not the sealed one is loaded");
-  orrery::write_file_atomically(seal, bytes);  // as the seal of itself
+  put(seal, bytes);  // as the seal of itself
   orrery::load_plugin(path);
   promise(false, "a file that no compiler made is loaded");
 }

@@ -31,7 +31,7 @@ void may_refuse(const F& f) {
 void read_state(const std::string& folder, std::string_view bytes) {
   const std::string checkpoint = folder + "/step_000001";
   std::filesystem::create_directory(checkpoint);
-  orrery::write_file_atomically(checkpoint + "/state.json", bytes);
+  put(checkpoint + "/state.json", bytes);
   const orrery::models::CheckpointState state = orrery::models::read_state(checkpoint);
   const Json witness = Json::parse(bytes);
   promise(witness["step"].is_number_unsigned() && witness["step"] == state.step, "its step is read as another one");
@@ -74,7 +74,7 @@ REGISTER_FORMAT(state,
 
 void read_metrics(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
-  orrery::write_file_atomically(path, bytes);
+  put(path, bytes);
   { const orrery::models::Metrics opened(folder, 5); }
   const std::string kept = orrery::read_file(path);
   std::istringstream lines(kept);

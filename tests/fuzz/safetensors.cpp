@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 
-#include "engine/base/files.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -26,7 +25,7 @@ bool same(const SafetensorsFile& a, const SafetensorsFile& b) {
 
 void read(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/given.safetensors", again = folder + "/again.safetensors";
-  orrery::write_file_atomically(path, bytes);
+  put(path, bytes);
   const SafetensorsFile given = orrery::read_safetensors(path);
   size_t held = 0;
   for (const NamedTensor& each : given.tensors) held += static_cast<size_t>(each.tensor.bytes());

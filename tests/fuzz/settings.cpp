@@ -1,7 +1,6 @@
 // Settings: specs, words of the command line, TOML files.
 #include "models/training/settings.h"
 #include "engine/base/config.h"
-#include "engine/base/files.h"
 #include "examples/orrery/arguments.h"
 #include "models/settings_file.h"
 #include "tests/fuzz/format.h"
@@ -95,7 +94,7 @@ REGISTER_FORMAT(command_line, {.name = "command_line",
 
 void read_toml(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/given.toml", again = folder + "/again.toml";
-  orrery::write_file_atomically(path, bytes);
+  put(path, bytes);
   TrainSettings known;
   const Pairs read =
       orrery::models::read_settings_file(path, orrery::settings_of(known), orrery::models::nanogpt_keys());

@@ -1,7 +1,6 @@
 // Texts to learn, prompts, and a tokenizer as a checkpoint holds it.
 #include "models/data/text.h"
 
-#include "engine/base/files.h"
 #include "models/data/tokenizer.h"
 #include "tests/fuzz/format.h"
 
@@ -12,7 +11,7 @@ using namespace orrery::models;
 
 void read_text(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/text.txt";
-  orrery::write_file_atomically(path, bytes);
+  put(path, bytes);
   const Text whole(path, *make_tokenizer("byte", path), 0.5);
   promise(whole.train().size() + whole.validation().size() == bytes.size(), "bytes are lost");
   const auto tokenizer = make_tokenizer("character", path);
