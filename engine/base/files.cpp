@@ -1,5 +1,6 @@
 #include "engine/base/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <string_view>
 #include <system_error>
 
 namespace orrery {
@@ -156,12 +159,19 @@ void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("write: cannot rename ", from, " to ", to, ": ", reason(errno));
 }
 
+// Not std::filesystem's iterator, which ends the program when there is no memory.
 std::vector<std::string> files_in(const std::string& folder) {
-  std::error_code problem;
+  const auto close = [](DIR* open) { ::closedir(open); };
+  const std::unique_ptr<DIR, decltype(close)> open(::opendir(folder.c_str()), close);
   std::vector<std::string> all;
-  for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem))
-    all.push_back(at->path().string());
-  check(!problem, "read: cannot read the folder ", folder, ": ", problem.message());
+  while (open) {
+    errno = 0;
+    const dirent* const entry = ::readdir(open.get());
+    if (!entry) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") all.push_back((fs::path(folder) / name).string());
+  }
+  if (errno != 0) fail("read: cannot read the folder ", folder, ": ", reason(errno));
   std::sort(all.begin(), all.end());
   return all;
 }

@@ -1,10 +1,10 @@
 #include "engine/base/hash.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
+// The functions of OpenSSL 1.1: they take no memory.  Those of 3 do, and crash when there is none.
+#define OPENSSL_API_COMPAT 0x10101000L
+#include <openssl/sha.h>
 
-#include <memory>
-#include <new>
+#include <array>
 #include <vector>
 
 #include "engine/base/files.h"
@@ -14,33 +14,19 @@ namespace {
 
 class Sha256 {
  public:
-  Sha256() : context_(EVP_MD_CTX_new()) {
-    // A configuration file of the system may load code of its own and has no say here.
-    static const bool started = OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr) == 1;
-    must(started && context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-  }
-  void add(std::span<const std::byte> bytes) {
-    must(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1);
-  }
+  Sha256() { SHA256_Init(&state_); }
+  void add(std::span<const std::byte> bytes) { SHA256_Update(&state_, bytes.data(), bytes.size()); }
   std::string digits() {
-    unsigned char hash[EVP_MAX_MD_SIZE];
-    unsigned length = 0;
-    must(EVP_DigestFinal_ex(context_.get(), hash, &length) == 1);
+    std::array<unsigned char, SHA256_DIGEST_LENGTH> hash;
+    SHA256_Final(hash.data(), &state_);
     static constexpr char hexadecimal[] = "0123456789abcdef";
     std::string all;
-    for (unsigned i = 0; i < length; ++i) all.append({hexadecimal[hash[i] >> 4], hexadecimal[hash[i] & 15]});
+    for (const unsigned char byte : hash) all.append({hexadecimal[byte >> 4], hexadecimal[byte & 15]});
     return all;
   }
 
  private:
-  // Memory is the only thing that these calls can lack.
-  static void must(bool done) {
-    if (!done) throw std::bad_alloc();
-  }
-  struct Free {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-  };
-  std::unique_ptr<EVP_MD_CTX, Free> context_;
+  SHA256_CTX state_;
 };
 
 }  // namespace

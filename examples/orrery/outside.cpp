@@ -72,6 +72,8 @@ void complain_of(const Parts&... parts) noexcept {
   write_all(STDERR_FILENO, line.end());
 }
 
+constexpr std::string_view out_of_memory = "out of memory; try a smaller batch, context or model";
+
 int output_error = 0;  // why something could not be printed; 0: all was
 
 [[noreturn]] void cannot_print(int error) {
@@ -131,13 +133,23 @@ void ask_to_stop(int signal) {
     if (!is_ignored(each)) handle(each, SIG_DFL);
 }
 
+// Memory that this thread was last refused, while the exception that says so may still be on its way.
+thread_local bool memory_refused = false;
+
+[[noreturn]] void refuse_memory() {
+  memory_refused = true;
+  throw std::bad_alloc();
+}
+
 // What cannot be thrown any further: out of a destructor, a thread, or an object that is made before main begins.
 [[noreturn]] void end_without_catch() {
-  if (!std::current_exception()) std::abort();  // a mistake in the program itself
-  try {
-    throw;
-  } catch (...) {
+  if (std::current_exception()) {
     complain_of_current_exception();
+  } else if (std::uncaught_exceptions() > 0 && memory_refused) {
+    // g++ 12 calls this where an exception meets noexcept without saying which: destructors of JSON ask for memory.
+    complain(out_of_memory);
+  } else {
+    std::abort();  // a mistake in the program itself
   }
   ::_exit(1);
 }
@@ -153,6 +165,7 @@ void occupy(int descriptor, int flags) {
 
 void prepare() {
   std::set_terminate(end_without_catch);
+  std::set_new_handler(refuse_memory);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
   occupy(STDOUT_FILENO, O_RDONLY);  // so that writing to it still fails
@@ -166,15 +179,14 @@ void prepare() {
 void complain(std::string_view sentence) noexcept { complain_of(sentence); }
 
 void complain_of_current_exception() noexcept {
-  static constexpr std::string_view memory = "out of memory; try a smaller batch, context or model";
   try {
     throw;
   } catch (const Error& error) {
     complain_of(error.what());
   } catch (const std::bad_alloc&) {
-    complain_of(memory);
+    complain_of(out_of_memory);
   } catch (const std::length_error&) {  // of a container that no memory could hold
-    complain_of(memory);
+    complain_of(out_of_memory);
   } catch (const std::ios::failure&) {  // printed again after an error
     complain_of("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {

@@ -96,7 +96,9 @@ std::string json_of(const CheckpointState& state) {
                {"step", state.step},
                {"validation_loss", state.validation_loss},
                {"text", as_json(state.text)}};
-  for (const auto& [name, file] : state.files) json["files"][name] = as_json(file);
+  // An object from the beginning: one that null becomes crashes without memory.
+  Json& files = json["files"] = Json::object();
+  for (const auto& [name, file] : state.files) files[name] = as_json(file);
   json["tokenizer"] = Json::parse(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
   for (const auto& [key, value] : state.settings) settings[key] = as_json(value);
