@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -87,6 +88,9 @@ void prove_threads() {
   try {
     others.reserve(static_cast<size_t>(threads));
     for (int i = 1; i < threads; ++i) others.emplace_back([&] { done.wait(false); });
+  } catch (const std::bad_alloc&) {
+    join_all();
+    throw;
   } catch (const std::exception& error) {
     join_all();
     fail("threads: the system does not start ", threads, " threads (", error.what(),
