@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 
 #include "models/training/trainer.h"
@@ -69,6 +69,9 @@ class Limit {
   ~Limit() { set_memory_limit(Device::cpu, 0); }
 };
 
+// Not by the clock on the wall: other work may have the processor.
+double seconds_of_work() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
 }  // namespace
 
 TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
@@ -87,16 +90,16 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
 TEST_CASE("memory plan: parameters are counted without making the model") {
   GptSettings settings;
   settings.vocabulary = 65, settings.layers = 4096, settings.width = 2048;
-  const auto began = std::chrono::steady_clock::now();
+  const double began = seconds_of_work();
   CHECK(count_parameters(settings, largest_size) ==
         65 * 2048LL + 64 * 2048LL + 4096 * (12 * 2048LL * 2048LL + 4 * 2048LL) + 2 * 2048LL);
   CHECK(!count_parameters(settings, 1'000'000));
   CHECK(!count_parameters(settings, 100'000'000'000));
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(2));
+  CHECK(seconds_of_work() - began < 2);
 }
 
 TEST_CASE("memory plan: what cannot fit is refused before anything is made, with the settings") {
-  const auto began = std::chrono::steady_clock::now();
+  const double began = seconds_of_work();
   const std::string start = "train: the run cannot fit into memory: ";
   CHECK(refusal({{"layers", "4096"}, {"width", "65536"}, {"heads", "64"}}).starts_with(start));
   CHECK(refusal({{"d_ff", "262144"}, {"width", "32768"}, {"heads", "64"}}).starts_with(start));
@@ -112,5 +115,5 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
       CHECK(sentence.find(part) != std::string::npos);
     CHECK(memory_limit(Device::cpu) > 0);
   }
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+  CHECK(seconds_of_work() - began < 20);
 }
