@@ -64,6 +64,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)));
   Audience audience(s.out, step_, events);
   audience.warnings(folder_->remove_partial());
+  if (validated_ == step_) remove_old_checkpoints(audience);  // it was killed when only this was left to do
   TrainingResult result;
   const auto start = Clock::now();
   first_step_ = step_, stepping_ = 0, reported_ = start;

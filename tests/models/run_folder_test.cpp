@@ -70,6 +70,22 @@ TEST_CASE("run folder: settings and metrics of somebody else are not replaced; t
                                                    "step_000004", "step_000006"});
 }
 
+TEST_CASE("run folder: a run that was killed after its last checkpoint removes older ones when it is resumed") {
+  const Run ended;
+  ended.train({{"keep_checkpoints", "0"}});
+  const std::set<std::string> files = {"metrics.jsonl", "settings.toml", "step_000006"};
+  ended.resume({{"steps", "6"}, {"keep_checkpoints", "1"}});
+  CHECK(names_in(ended.out) == files);
+
+  const Run stopped;  // nothing has proven its last one
+  TrainingEvents events;
+  events.stop = [] { return true; };
+  stopped.train({{"steps", "2"}});
+  stopped.resume({{"keep_checkpoints", "0"}}, events);
+  stopped.resume({{"steps", "3"}, {"keep_checkpoints", "1"}});
+  CHECK(names_in(stopped.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000002", "step_000003"});
+}
+
 TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");
