@@ -9,13 +9,17 @@
 
 #include "engine/base/registry.h"
 #include "models/data/tokenizer.h"
-#include "models/gpt.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
 #include "nn/activations/base/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/layer.h"
 #include "nn/losses/base/loss.h"
+#include "nn/normalizations/base/normalization.h"
 #include "nn/optimizers/base/optimizer.h"
+#include "nn/positions/base/position.h"
 #include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
@@ -95,14 +99,33 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
 
 CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers().at(name).description, {}, {}, {}}; }
 
+std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
+  std::vector<std::string> items;
+  for (const auto& [key, value] : pairs)
+    if (!value.empty()) items.push_back(key + equals + value);
+  return join(items, between);
+}
+
 CatalogueEntry model(const std::string& name) {
+  const ModelClass& m = model_classes().at(name);
+  return {name, {}, m.description, m.source, list_settings(m.settings), {{"task", m.task}}};
+}
+
+CatalogueEntry task(const std::string& name) {
+  const TaskClass& t = tasks().at(name);
+  return {name, {}, t.description, {}, list_settings(t.settings), {}};
+}
+
+CatalogueEntry model_preset(const std::string& name) {
   const Preset& p = presets().at(name);
   CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
-  GptSettings settings = p.settings;
+  const std::vector<Setting> members = p.settings.members();
   for (const char* key : {"layers", "heads", "width", "context"})
-    for (const Setting& setting : settings_of(settings))
-      if (setting.key == key) entry.settings.emplace_back(key, print_value(setting));
-  entry.facts = {{"parameters", std::to_string(p.parameters)}, {"vocabulary", std::to_string(p.vocabulary)}};
+    if (const Setting* const setting = find_setting(members, key))
+      entry.settings.emplace_back(key, print_value(*setting));
+  entry.facts = {{"model", p.model},
+                 {"parameters", std::to_string(p.parameters)},
+                 {"counted for", listed(p.counted_for, " ", ", ")}};
   return entry;
 }
 
@@ -121,6 +144,7 @@ CatalogueEntry attention_setting(const std::string& name) {
 struct FamilyForm {
   std::string name, title, description;
   CatalogueEntry (*entry)(const std::string& name);
+  bool formulas = true;
 };
 const std::vector<FamilyForm>& forms() {
   using Name = const std::string&;
@@ -147,8 +171,12 @@ const std::vector<FamilyForm>& forms() {
       {"schedule", "Schedules",
        "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
        [](Name n) { return registered(nn::schedules(), n); }},
-      {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer},
-      {"model", "Models", "Presets, which further settings change.", model},
+      {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer, false},
+      {"model", "Models", "Classes, each with its settings, and what it learns unless another `task` is named.", model,
+       false},
+      {"model_preset", "Presets of models", "Settings with a name, which further settings change.", model_preset,
+       false},
+      {"task", "Tasks", "What a batch is, which loss is learned from, and what a validation says.", task, false},
   };
   return all;
 }
@@ -163,15 +191,10 @@ std::vector<nn::Family> named_families() {
   for (const nn::Info& info : nn::attention_settings()) settings.emplace_back(info.name);
   add("attention_setting", std::move(settings));
   add("tokenizer", tokenizers().names());
-  add("model", presets().names());
+  add("model", model_classes().names());
+  add("model_preset", presets().names());
+  add("task", tasks().names());
   return all;
-}
-
-std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
-  std::vector<std::string> items;
-  for (const auto& [key, value] : pairs)
-    if (!value.empty()) items.push_back(key + equals + value);
-  return join(items, between);
 }
 
 std::string cell(std::string text) {  // of a Markdown table
@@ -185,7 +208,7 @@ std::vector<CatalogueFamily> catalogue() {
   std::vector<nn::Family> named = named_families();
   std::vector<CatalogueFamily> all;
   for (const FamilyForm& form : forms()) {
-    CatalogueFamily family{form.name, form.title, form.description, {}};
+    CatalogueFamily family{form.name, form.title, form.description, {}, form.formulas};
     for (nn::Family& f : named)
       if (f.name == form.name)
         for (const std::string& member : std::exchange(f.members, {})) family.entries.push_back(form.entry(member));
@@ -225,10 +248,9 @@ std::string catalogue_markdown() {
     };
     const bool with_settings = any([](const CatalogueEntry& e) { return !e.settings.empty(); });
     const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
-    const bool with_formulas = family.name != "tokenizer" && family.name != "model";
     if (family.entries.empty()) continue;
     all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
-    std::vector<std::string> header = {"name", with_formulas ? "formula" : "what it is"};
+    std::vector<std::string> header = {"name", family.formulas ? "formula" : "what it is"};
     if (with_settings) header.push_back("settings");
     std::vector<size_t> facts;  // those that somebody has
     for (size_t i = 0; i < family.entries[0].facts.size(); ++i)

@@ -17,6 +17,7 @@ struct CatalogueEntry {
 struct CatalogueFamily {
   std::string name, title, description;
   std::vector<CatalogueEntry> entries;  // by name
+  bool formulas = true;                 // false: `formula` says in words what an entry is
 };
 
 // All registered names, family by family, as the registries are now.

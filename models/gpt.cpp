@@ -79,20 +79,6 @@ void Gpt::visit(nn::Visitor& v) {
   v("norm", norm_);
 }
 
-const Registry<Preset>& presets() {
-  static Registry<Preset> all("model");
-  static const bool filled = [] {
-    GptSettings small, medium, gpt2;
-    small.layers = 4, small.heads = 4, small.width = 128, small.context = 64;
-    medium.layers = 6, medium.heads = 6, medium.width = 384, medium.context = 256;
-    gpt2.layers = 12, gpt2.heads = 12, gpt2.width = 768, gpt2.context = 1024, gpt2.vocabulary = 50257, gpt2.bias = true;
-    all.add({"gpt-char-small", "characters, trains in about a minute on a CPU", small, 805248, 65});
-    all.add({"gpt-char-medium", "characters, nanoGPT's Shakespeare model", medium, 10750080, 65});
-    all.add({"gpt2-124m", "the smallest GPT-2", gpt2, 124439808, 50257});
-    return true;
-  }();
-  static_cast<void>(filled);
-  return all;
-}
+REGISTER_MODEL(Gpt);
 
 }  // namespace orrery::models

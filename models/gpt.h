@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/language_model.h"
+#include "models/model.h"
 #include "nn/layers/embedding.h"
 #include "nn/positions/base/position.h"
 
@@ -32,11 +34,13 @@ struct GptSettings {
     v("context", context, "tokens that the model sees at once", between(1, 16777216));
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention, "how a block reads its context");
-    v("feed_forward", feed_forward, "how a block reads its weights");
-    v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)");
-    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks");
-    v("position", position, "how a token knows where it stands");
+    v("attention", attention, "how a block reads its context", name_of_family("attention"));
+    v("feed_forward", feed_forward, "how a block reads its weights", name_of_family("feed_forward"));
+    v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
+      name_of_family("normalization"));
+    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
+      name_of_family("normalization"));
+    v("position", position, "how a token knows where it stands", name_of_family("position"));
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
@@ -55,13 +59,18 @@ struct GptSettings {
   }
 };
 
-class Gpt final : public nn::Module {
+class Gpt final : public LanguageModel {
  public:
+  static inline const ModelInfo info{.name = "gpt",
+                                     .description = "a transformer that reads to the left",
+                                     .source = "Radford et al. 2019, GPT-2",
+                                     .task = "language_modeling"};
+  using Settings = GptSettings;
+
   explicit Gpt(const GptSettings& settings);
-  // tokens (B, T) i32 with T at most the context -> logits (B, T, vocabulary).  With a cache in the pass, the tokens go
-  // on after those that the cache holds, which count too; at the end it holds all of them.
   Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
-  nn::Cache make_cache() const { return {}; }  // for one batch of texts, under NoGrad
+  int64_t context() const override { return settings_.context; }
+  int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
   const GptSettings& settings() const { return settings_; }
 
@@ -74,13 +83,5 @@ class Gpt final : public nn::Module {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;
 };
-
-struct Preset {
-  std::string name, description;
-  GptSettings settings;
-  int64_t parameters;  // with `vocabulary`
-  int64_t vocabulary;  // that the published count is for
-};
-const Registry<Preset>& presets();  // .at(name): an error that names the nearest if there is none
 
 }  // namespace orrery::models

@@ -10,14 +10,14 @@ namespace orrery::models {
 namespace {
 
 constexpr size_t deepest = 64;
-constexpr size_t most_members = 5'000;     // of one object: the parser looks each key up among those before it
+constexpr size_t most_in_order = 5'000;    // members of one object: the parser looks each key up among those before it
 constexpr size_t most_values = 1'000'000;  // in all
 
 int64_t line_of(std::string_view text, size_t at) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n');
 }
 
-void check_limits(std::string_view text, std::string_view what) {
+void check_limits(std::string_view text, std::string_view what, size_t most_members) {
   check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
         " that are read");
   std::array<size_t, deepest + 1> members = {};  // of what is open, from the outside
@@ -43,12 +43,11 @@ void check_limits(std::string_view text, std::string_view what) {
   }
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view what) {
-  check_limits(text, what);
+template <class Parsed>
+Parsed parse(std::string_view text, std::string_view what, size_t most_members) {
+  check_limits(text, what, most_members);
   try {
-    return Json::parse(text);
+    return Parsed::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     const size_t at = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
     const size_t line_break = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
@@ -58,6 +57,13 @@ Json parse_json(std::string_view text, std::string_view what) {
   } catch (const nlohmann::json::exception&) {  // the only other thing that parsing knows
     fail(what, ": a number is too large");
   }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view what) { return parse<Json>(text, what, most_in_order); }
+SortedJson parse_large_json(std::string_view text, std::string_view what) {
+  return parse<SortedJson>(text, what, most_values);
 }
 
 const Json& member(const Json& object, const std::string& key, std::string_view what) {

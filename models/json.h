@@ -18,6 +18,10 @@ constexpr uint64_t largest_json = uint64_t{16} << 20;  // bytes; for read_file
 //   run/step_000100/state.json: line 1: lists and objects stand in one another more than 64 deep
 Json parse_json(std::string_view text, std::string_view what);
 
+// The same for objects of tens of thousands of members, such as a vocabulary; they come sorted.
+using SortedJson = nlohmann::json;
+SortedJson parse_large_json(std::string_view text, std::string_view what);
+
 // A member of an object.  Errors: "run/step_000100/state.json: 'step' must be a whole number".
 const Json& member(const Json& object, const std::string& key, std::string_view what);
 std::string text_member(const Json& object, const std::string& key, std::string_view what);

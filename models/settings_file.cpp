@@ -169,6 +169,16 @@ Pairs read_settings_file(const std::string& path, std::span<const Setting> scrat
   return Reader(path, scratch, foreign).read();
 }
 
+std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key) {
+  const std::string text = read_file(path, largest_toml);
+  check_toml(text, path);
+  try {
+    return toml::parse(text, path)[key].value<std::string>();
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings) {
   std::string toml = first_line;
   for (const auto& [key, value] : settings) {

@@ -7,6 +7,7 @@
 //   weight_decay = 0.05
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +23,10 @@ namespace orrery::models {
 std::vector<std::pair<std::string, std::string>> read_settings_file(const std::string& path,
                                                                     std::span<const Setting> scratch,
                                                                     std::span<const ForeignKey> foreign = {});
+
+// The text of one key at the top of the file; none if there is no such key, or it is no text, or the file is no TOML,
+// which read_settings_file tells in a sentence.
+std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
 // What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it.
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings);

@@ -73,6 +73,7 @@ struct Limits {
   bool low_allowed = true, high_allowed = true;
   double smallest = 0;                  // the least magnitude of what is not 0: below it f32 loses the number
   std::vector<std::string> words = {};  // of a text; empty: any
+  std::string family = {};              // of a spec: whose names it takes, such as "attention"
 };
 constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
 inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
@@ -83,6 +84,7 @@ inline Limits between(double low, double high) { return {.low = low, .high = hig
 inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
 inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
 inline Limits one_of(std::vector<std::string> words) { return {.words = std::move(words)}; }
+inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 struct Setting {                     // one member of a visited struct
   std::string key;                   // empty: read by its aliases alone, and never written
@@ -114,6 +116,10 @@ class SettingCollector {
     prefix_ += std::string(key) + ".";
     members.visit(*this);
     prefix_ = outer;
+  }
+  // The members of settings that only their owner knows (any_settings.h).
+  void include(std::vector<Setting> members) {
+    for (Setting& member : members) settings.push_back(std::move(member));
   }
   std::vector<Setting> settings;
 

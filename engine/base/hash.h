@@ -2,10 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 namespace orrery {
+
+struct Fingerprint {  // of a file
+  uint64_t bytes = 0;
+  std::string sha256;
+  bool operator==(const Fingerprint&) const = default;
+};
 
 // 64 hexadecimal digits.
 std::string sha256(std::span<const std::byte> bytes);

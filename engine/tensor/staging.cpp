@@ -1,5 +1,7 @@
 #include "engine/tensor/staging.h"
 
+#include <cstring>
+
 #include "engine/base/check.h"
 
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
@@ -51,6 +53,14 @@ HostToDevice::HostToDevice(const Tensor& to) : to_(to) {
 }
 void HostToDevice::check_dtype(Dtype dtype) const {
   check(dtype == to_.dtype(), "host to device: ", name(dtype), " numbers for a tensor of ", name(to_.dtype()));
+}
+void HostToDevice::send(const Tensor& numbers) {
+  check(numbers.device() == Device::cpu && numbers.dtype() == to_.dtype() && numbers.shape() == to_.shape(),
+        "host to device: ", name(numbers.dtype()), " numbers of shape ", numbers.shape(), " for a tensor of ",
+        name(to_.dtype()), " and shape ", to_.shape());
+  block_ = (block_ + 1) % blocks_.size();
+  std::memcpy(blocks_[block_]->data(), numbers.raw(), static_cast<size_t>(numbers.bytes()));
+  send();
 }
 DeviceToHost::DeviceToHost(const Tensor& from) : from_(from) {
   for (auto& block : blocks_) block = std::make_unique<detail::HostBlock>(from);

@@ -38,6 +38,7 @@ class HostToDevice {
     return static_cast<T*>(blocks_[block_]->data());
   }
   void send() { blocks_[block_]->send(to_); }  // what is queued from now on sees the new numbers
+  void send(const Tensor& numbers);            // of the same shape and dtype, on the CPU
   const Tensor& tensor() const { return to_; }
 
  private:

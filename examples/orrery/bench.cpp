@@ -94,7 +94,7 @@ std::string readable_line(const BenchCase& c, const BenchFigure& figure) {
 
 }  // namespace
 
-std::string bench_help() {
+std::string bench_help(const Arguments&) {
   BenchSettings settings;
   Table names({"", ""}, "ll");
   for (const Group& group : groups()) names.add({group.name, group.content});

@@ -40,7 +40,7 @@ BenchFigure train_steps(const models::GptSettings& settings, int64_t batch, cons
 }
 
 BenchCase train_case(const std::string& preset, int64_t vocabulary, int64_t context, int64_t batch) {
-  models::GptSettings settings = models::presets().at(preset).settings;
+  auto settings = models::presets().at(preset).settings.as<models::GptSettings>();
   settings.vocabulary = vocabulary, settings.context = context, settings.bias = false;
   return {"train/" + preset, static_cast<double>(batch * context), "tokens/s", true,
           [=](const BenchRun& run) { return train_steps(settings, batch, run); }};

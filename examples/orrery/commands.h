@@ -10,23 +10,24 @@ using Arguments = std::vector<std::string>;
 
 struct Command {
   std::string name, summary;
-  std::string (*help)();  // what `orrery NAME --help` adds: the arguments, their defaults and meaning
+  // What `orrery NAME --help` adds: the arguments, their defaults and meaning, which those given may decide.
+  std::string (*help)(const Arguments& given);
   int (*run)(const Arguments& arguments);
 };
 
-std::string train_help();
+std::string train_help(const Arguments& given);
 int train(const Arguments& arguments);
-std::string generate_help();
+std::string generate_help(const Arguments& given);
 int generate(const Arguments& arguments);
-std::string gradcheck_help();
+std::string gradcheck_help(const Arguments& given);
 int gradcheck(const Arguments& arguments);
-std::string list_help();
+std::string list_help(const Arguments& given);
 int list(const Arguments& arguments);
-std::string try_out_help();
+std::string try_out_help(const Arguments& given);
 int try_out(const Arguments& arguments);
 // Checks one name as gradcheck does and prints its tables.
 bool passes_gradcheck(const std::string& family, const std::string& name);
-std::string bench_help();
+std::string bench_help(const Arguments& given);
 int bench(const Arguments& arguments);
 
 }  // namespace orrery::program

@@ -6,6 +6,8 @@
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "models/data/tokenizer.h"
+#include "models/language_model.h"
+#include "models/model.h"
 #include "models/training/generation.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
@@ -60,23 +62,22 @@ std::string find_checkpoint(const std::string& folder) {
 }
 
 // A state.json can describe any model; one with more parameters than the weights beside it is not made.
-void check_described(const models::GptSettings& described, const std::string& weights) {
+void check_described(const models::TrainSettings& described, const std::string& weights) {
   const auto bytes = static_cast<int64_t>(FileReader(weights).size());
   check(models::count_parameters(described, bytes / 2).has_value(), "generate: ", weights, " has ", bytes,
-        " bytes, too few for the model that state.json describes (layers ", described.layers, ", width ",
-        described.width, ", vocabulary ", described.vocabulary, "); the checkpoint is damaged");
+        " bytes, too few for the model that state.json describes (", described.model, "); the checkpoint is damaged");
 }
 
 struct Writer {
   std::unique_ptr<models::Tokenizer> tokenizer;
-  std::unique_ptr<models::Gpt> model;
+  std::unique_ptr<nn::Module> model;
 };
 
 Writer read_checkpoint(const std::string& checkpoint) {
   const models::CheckpointState state = models::read_state(checkpoint);
-  const models::GptSettings described = models::make_settings(state.settings).gpt;
+  const models::TrainSettings described = models::make_settings(state.settings);
   check_described(described, checkpoint + "/weights.safetensors");
-  Writer writer{models::restore_tokenizer(state.tokenizer), std::make_unique<models::Gpt>(described)};
+  Writer writer{models::restore_tokenizer(state.tokenizer), models::make_model(described)};
   models::load_weights(checkpoint, *writer.model);
   return writer;
 }
@@ -95,7 +96,7 @@ Writer read_model(const std::string& folder) {
 
 }  // namespace
 
-std::string generate_help() {
+std::string generate_help(const Arguments&) {
   GenerateSettings settings;
   return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
          "\nExample: orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
@@ -112,11 +113,12 @@ int generate(const Arguments& arguments) {
   const std::string prompt = prompt_of(s);
   const auto [tokenizer, model] = read_model(s.checkpoint);
   nn::move(*model, device);
+  auto& writes = models::model_as<models::LanguageModel>(*model, "generate", "a language model");
   const std::vector<int32_t> tokens = tokenizer->encode(prompt.empty() ? "\n" : prompt);
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << prompt << std::flush;
-    models::generate(*model, tokens, s.sampling, [&, &tokenizer = tokenizer](int32_t token) {
+    models::generate(writes, tokens, s.sampling, [&, &tokenizer = tokenizer](int32_t token) {
       std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush;
     });
     ++s.sampling.seed;

@@ -38,15 +38,15 @@ struct Totals {
 };
 
 // What these families do is never differentiated, or within the cases of another family.
-bool has_derivative(const std::string& family) {
-  static const std::set<std::string> without = {"optimizer", "schedule", "tokenizer", "model", "attention_setting"};
-  return !without.contains(family);
+bool has_derivative(const models::CatalogueFamily& family) {
+  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting"};
+  return family.formulas && !without.contains(family.name);
 }
 
 std::vector<Name> every_name() {
   std::vector<Name> all;
   for (const models::CatalogueFamily& family : models::catalogue())
-    if (has_derivative(family.name))
+    if (has_derivative(family))
       for (const models::CatalogueEntry& entry : family.entries) all.push_back({family.name, entry.name});
   return all;
 }
@@ -61,7 +61,7 @@ std::vector<Name> find_names(const std::string& word) {
       names.insert(names.end(), {entry.name, family.name + "/" + entry.name, family.name});
       known.insert(known.end(), names.begin(), names.end());
       if (std::find(names.begin(), names.end(), word) == names.end()) continue;
-      if (has_derivative(family.name)) found.push_back({family.name, entry.name});
+      if (has_derivative(family)) found.push_back({family.name, entry.name});
       without.push_back(family.name);
     }
   if (!found.empty()) return found;
@@ -153,7 +153,7 @@ bool passes_gradcheck(const std::string& family, const std::string& name) {
   return totals.failed.empty();
 }
 
-std::string gradcheck_help() {
+std::string gradcheck_help(const Arguments&) {
   GradcheckSettings settings;
   return "orrery gradcheck NAME... | --all.  A NAME is an activation, layer, normalization, attention, loss, ...\n"
          "(orrery list shows them); family/name and whole families work too.  Each input and parameter gets a row:\n"

@@ -18,10 +18,11 @@ struct ListSettings {
   }
 };
 
-// "attention", or as the folder is called: "attentions".  A family's settings are listed with it.
+// "attention", or as the folder is called: "attentions".  A family's settings and presets are listed with it.
 bool called(const models::CatalogueFamily& family, const std::string& word) {
-  const std::string name = family.name, part = "_setting";
-  if (name.ends_with(part) && word != name && word != name + "s") {
+  const std::string name = family.name;
+  for (const std::string part : {"_setting", "_preset"}) {
+    if (!name.ends_with(part) || word == name || word == name + "s") continue;
     const std::string owner = name.substr(0, name.size() - part.size());
     return word == owner || word == owner + "s";
   }
@@ -55,7 +56,7 @@ void print_matches(const std::string& word) {
 
 }  // namespace
 
-std::string list_help() {
+std::string list_help(const Arguments&) {
   ListSettings settings;
   std::vector<std::string> families;
   for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);

@@ -63,7 +63,7 @@ int run(int count, char** words) {
   for (const Command& command : commands()) {
     CLI::App* const sub = app.add_subcommand(command.name, command.summary);
     sub->allow_extras();
-    sub->footer(command.help);
+    sub->footer([&command, sub] { return command.help(sub->remaining()); });
     names.push_back(command.name);
   }
   app.footer(

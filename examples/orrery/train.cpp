@@ -16,19 +16,41 @@
 namespace orrery::program {
 namespace {
 
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+// The last value of a key in a file of settings or on the command line, which counts later; `otherwise` if none has it.
+std::string last_value(const ParsedArguments& parsed, const std::string& key, std::string otherwise) {
+  for (const auto& [given, value] : parsed.assignments)
+    if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
+  for (const auto& [given, value] : parsed.assignments)
+    if (given == key) otherwise = value;
+  return otherwise;
+}
+
+ParsedArguments parse(const Arguments& arguments, models::TrainSettings known) {
+  return parse_arguments("train", arguments, settings_of(known));
+}
+
+// The defaults of the model and the task that are named, which decide what keys there are.
+models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
+  for (const auto& [key, value] : parsed.assignments)
+    check(key != "config" || !value.empty(),
+          "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
+  return models::TrainSettings(last_value(parsed, "model", models::TrainSettings().model),
+                               last_value(parsed, "task", ""));
+}
+
 // Files first, whatever their place among the arguments; then the keys in the order given.
 models::TrainSettings read_train_settings(const Arguments& arguments) {
-  models::TrainSettings known;
-  const ParsedArguments parsed = parse_arguments("train", arguments, settings_of(known));
+  models::TrainSettings known = settings_of_model(parse(arguments, models::TrainSettings()));
+  const ParsedArguments parsed = parse(arguments, known);
   check(parsed.words.empty(), "train: '", parsed.words.empty() ? "" : parsed.words[0],
         "' is not of the form --key=value; orrery train --help lists the keys");
-  std::vector<std::pair<std::string, std::string>> assignments;
-  for (const auto& [key, value] : parsed.assignments) {
-    if (key != "config") continue;
-    check(!value.empty(), "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
-    for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))
-      assignments.push_back(std::move(assignment));
-  }
+  Assignments assignments;
+  for (const auto& [key, value] : parsed.assignments)
+    if (key == "config")
+      for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))
+        assignments.push_back(std::move(assignment));
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
   return models::make_settings(assignments);
@@ -56,10 +78,10 @@ std::string memory_line(const models::MemoryPlan& plan) {
 }
 
 std::string epoch_line(const models::Trainer& trainer) {
-  const models::TrainSettings& s = trainer.settings();
-  const int64_t step = s.batch * s.gradient_accumulation_steps * s.gpt.context,
-                epoch = static_cast<int64_t>(trainer.text().train().size());
-  return text("epoch: ", grouped(epoch), " tokens, ", grouped((epoch + step - 1) / step), " steps of ", grouped(step));
+  const models::Task& task = trainer.task();
+  const int64_t step = task.units_of_batch() * trainer.settings().gradient_accumulation_steps, epoch = task.epoch();
+  return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", grouped((epoch + step - 1) / step), " steps of ",
+              grouped(step));
 }
 
 void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
@@ -73,9 +95,8 @@ void print_files(const models::TrainSettings& settings, const std::string& check
 
 }  // namespace
 
-std::string train_help() {
-  models::TrainSettings settings;
-  settings.gpt = models::make_settings({}).gpt;
+std::string train_help(const Arguments& given) {
+  models::TrainSettings settings = settings_of_model(parse(given, models::TrainSettings()));
   return "Arguments are --key=value; files of them (--config) count first, later keys win.  The names of nanoGPT are "
          "read too.\n"
          "  --config=FILE.toml  settings from a file, in the same words\n" +
@@ -86,10 +107,10 @@ std::string train_help() {
 int train(const Arguments& arguments) {
   models::Trainer trainer(read_train_settings(arguments));
   const models::TrainSettings& settings = trainer.settings();
+  const models::Task& task = trainer.task();
   print_settings(settings);
-  std::cout << "model: " << grouped(nn::count_parameters(trainer.model()))
-            << " parameters; text: " << grouped(static_cast<int64_t>(trainer.text().train().size()))
-            << " tokens to learn, " << grouped(static_cast<int64_t>(trainer.text().validation().size()))
+  std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << task.kind() << ": "
+            << grouped(task.epoch()) << " " << task.unit() << " to learn, " << grouped(task.held_out())
             << " for validation; " << thread_count() << " threads\n"
             << memory_line(trainer.memory_plan()) << "\n"
             << epoch_line(trainer) << "\n";

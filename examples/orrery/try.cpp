@@ -16,6 +16,7 @@
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/catalogue.h"
+#include "models/gpt.h"
 #include "models/training/short_run.h"
 #include "nn/activations/base/activation.h"
 #include "nn/base/gradient_case.h"
@@ -100,9 +101,15 @@ std::string compile(const std::string& file, const std::string& folder, const st
 using Name = std::pair<std::string, std::string>;  // family and name
 std::set<Name> every_name() {
   std::set<Name> all;
-  for (const nn::Family& family : nn::families())
-    for (const std::string& name : family.members) all.insert({family.name, name});
+  for (const models::CatalogueFamily& family : models::catalogue())
+    for (const models::CatalogueEntry& entry : family.entries) all.insert({family.name, entry.name});
   return all;
+}
+
+bool has_gradient(const std::string& family) {
+  const std::vector<nn::Family> all = nn::families();
+  return family != "optimizer" && family != "schedule" &&
+         std::any_of(all.begin(), all.end(), [&](const nn::Family& f) { return f.name == family; });
 }
 
 void print_row(const Name& name) {
@@ -168,12 +175,12 @@ std::string data_file(const std::string& given) {
   fail("try: Tiny Shakespeare is not where orrery's sources or its installation keep it; give a text with --data=FILE");
 }
 
-models::GptSettings small_model() {
+models::NamedModel small_model() {
   models::GptSettings s;
   s.layers = 2, s.heads = 4, s.width = 64, s.context = 64;
   s.feed_forward = parse_spec("dense(gelu)"), s.attention = parse_spec("softmax"),
   s.normalization = parse_spec("layer");
-  return s;
+  return {models::model_classes().at(models::Gpt::info.name), AnySettings(s)};
 }
 
 // Models with and without the new names; those that do not stay finite, or do not learn.
@@ -181,7 +188,7 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
   const std::string data = data_file(settings.data);
   Table table({"model (2 layers, width 64)", "first loss", "last loss", "seconds"}, "lrrr");
   std::vector<std::string> failed;
-  const auto add = [&](const std::string& title, const models::GptSettings& model) {
+  const auto add = [&](const std::string& title, const models::NamedModel& model) {
     const models::ShortRun run = models::short_run(model, data, settings.steps);
     const bool well = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
     if (!well) failed.push_back("training with " + title);
@@ -189,12 +196,15 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
         {title + (well ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4), fixed(run.seconds, 1)});
   };
   add("gelu, softmax, layer", small_model());
-  for (const Name& name : names)
+  for (const Name& name : names) {
     for (const Role& role : roles_of(name)) {
-      models::GptSettings model = small_model();
-      set_setting(model, "try", role.key, role.spec);
+      const models::NamedModel model = small_model();
+      set_setting(model.settings.members(), "try", role.key, role.spec);
       add(role.key + " = " + role.spec, model);
     }
+    if (name.first == "model" || name.first == "model_preset")
+      add("model = " + name.second, models::named_model(name.second));
+  }
   std::cout << "training, " << settings.steps << " steps of 4 x 64 characters, mean of the last 20 losses:\n"
             << table.print();
   return failed;
@@ -202,9 +212,9 @@ std::vector<std::string> train(const std::vector<Name>& names, const TrySettings
 
 }  // namespace
 
-std::string try_out_help() {
+std::string try_out_help(const Arguments&) {
   TrySettings settings;
-  return "orrery try FILE.cpp: compiles one formula file (activation, attention, normalization, ...) to a plug-in,\n"
+  return "orrery try FILE.cpp: compiles one file (an activation, attention, normalization, model, ...) to a plug-in,\n"
          "shows its catalogue row, its gradient check and a plot, and trains small models with it beside gelu,\n"
          "softmax and layer.  The exit code is 1 if a check fails.  --plugin=FILE.so loads it in every other command,\n"
          "if it is the file whose size and SHA-256 stand in FILE.so.sha256.  A plug-in is code and runs with your "
@@ -232,13 +242,14 @@ int try_out(const Arguments& arguments) {
     if (!before.contains(name)) names.push_back(name);
   check(!names.empty(), "try: '", words[0],
         "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type); or, by what it brings, "
-        "REGISTER_ROW_RULE(Type, reference); REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS ...");
+        "REGISTER_ROW_RULE(Type, reference); REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS, REGISTER_MODEL "
+        "...");
 
   std::vector<std::string> failed = check_source(words[0]);
   for (std::string& one : cases_of_nothing()) failed.push_back(std::move(one));
   for (const Name& name : names) {
     print_row(name);
-    if (name.first != "optimizer" && name.first != "schedule" && !passes_gradcheck(name.first, name.second))
+    if (has_gradient(name.first) && !passes_gradcheck(name.first, name.second))
       failed.push_back("gradcheck of " + name.second);
     print_plot(name, settings.range);
   }

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/base/files.h"
-#include "engine/base/hash.h"
 
 namespace orrery::models {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/hash.h"
 #include "engine/base/random.h"
 #include "engine/tensor/tensor.h"
 #include "models/data/tokenizer.h"
@@ -14,12 +15,6 @@ namespace orrery::models {
 
 struct Batch {
   Tensor inputs, targets;  // (B, T) i32; targets are the inputs one token later
-};
-
-struct Fingerprint {  // of a file
-  uint64_t bytes = 0;
-  std::string sha256;
-  bool operator==(const Fingerprint&) const = default;
 };
 
 class Text {

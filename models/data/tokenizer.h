@@ -24,14 +24,23 @@ class Tokenizer {
 
 struct TokenizerEntry {
   std::string name, description;
-  std::unique_ptr<Tokenizer> (*make)(std::string_view text);       // a vocabulary for this text
-  std::unique_ptr<Tokenizer> (*restore)(const std::string& json);  // from what save wrote
+  std::unique_ptr<Tokenizer> (*make)(std::string_view text) = nullptr;    // a vocabulary for this text; null: none
+  std::unique_ptr<Tokenizer> (*read)(const std::string& path) = nullptr;  // from files of others; null: there are none
+  bool (*reads)(const std::string& path) = nullptr;                       // whether that path is for `read`
+  std::unique_ptr<Tokenizer> (*restore)(const std::string& json) = nullptr;  // from what save wrote
 };
 Registry<TokenizerEntry>& tokenizers();
+#define REGISTER_TOKENIZER(id, ...) \
+  [[maybe_unused]] static const bool registered_tokenizer_##id = (tokenizers().add(__VA_ARGS__), true)
 
-// A tokenizer for the text in a file.  "character": its Unicode characters, in the order of their code points; "byte":
-// all 256 bytes.  tokenizers().at(name).make(text) does the same for a text at hand.
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::string& path);
+// What a setting says: a name that makes a vocabulary for the text in the file `data` ("character": its Unicode
+// characters; "byte": all 256 bytes), or the path of a tokenizer made elsewhere: a folder with vocab.json and
+// merges.txt or with tokenizer.json, or such a file.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
+
+constexpr std::string_view unreadable_tokenizer = "tokenizer: cannot be restored";
+// An Error if the number is no token of a vocabulary of that size.
+void check_token(int32_t token, int64_t size);
 
 }  // namespace orrery::models

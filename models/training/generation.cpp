@@ -41,13 +41,13 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
 
 }  // namespace
 
-std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> tokens, const SamplingSettings& s,
+std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens, const SamplingSettings& s,
                               const std::function<void(int32_t)>& each) {
   check(!tokens.empty(), "generate: the prompt is empty; give at least one token");
   check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature,
         " must not be negative");
   check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must not be negative");
-  const auto context = static_cast<size_t>(model.settings().context);
+  const auto context = static_cast<size_t>(model.context());
   check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep ", s.keep, " must be between 0 and ",
         context, " (the context)");
   const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);

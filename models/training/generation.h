@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "models/gpt.h"
+#include "models/language_model.h"
 
 namespace orrery::models {
 
@@ -22,7 +22,7 @@ struct SamplingSettings {
 // prompt.  When the context is full, the places of what it remembers cannot move, so it begins anew with the last
 // `keep` tokens: it sees between `keep` and `context` tokens, and reads each about context / (context - keep) times.
 // With keep = context it always sees as many as it can, and each token costs a pass over the whole context.
-std::vector<int32_t> generate(Gpt& model, std::vector<int32_t> prompt, const SamplingSettings& settings,
+std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> prompt, const SamplingSettings& settings,
                               const std::function<void(int32_t)>& each = {});
 
 }  // namespace orrery::models

@@ -6,7 +6,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/base/machine_memory.h"
 #include "engine/ops/ops.h"
-#include "nn/losses/base/loss.h"
+#include "models/model.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
@@ -14,7 +14,7 @@ namespace {
 
 // What is measured shall cost a fraction of a second, whatever the model.
 constexpr double most_multiplications = 4e9, most_scores = 4e6;
-constexpr int64_t fewest_tokens = 16, most_tokens = 4096, validation_batch = 16;
+constexpr int64_t fewest_tokens = 16, most_tokens = 4096;
 // What was drawn out may be this much too large; a run is refused only if it cannot fit even then.
 constexpr double certain_share = 1 / 1.5;
 
@@ -22,25 +22,46 @@ std::string in_megabytes(double bytes) {
   return std::to_string(static_cast<int64_t>(std::ceil(std::min(bytes, 1e18) / 1e6))) + " MB";
 }
 
+// A number of the model's; `otherwise` if it has no such setting.
+int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwise) {
+  const std::vector<Setting> members = s.model_settings.members();
+  const Setting* const found = find_setting(members, key);
+  const auto* const number = found ? std::get_if<int64_t*>(&found->value) : nullptr;
+  return number ? **number : otherwise;
+}
+
 [[noreturn]] void fail_to_fit(const TrainSettings& s, const std::string& what, int64_t free) {
-  const GptSettings& g = s.gpt;
+  std::vector<std::string> numbers;
+  const std::vector<Setting> members = s.model_settings.members();
+  for (const char* key : {"layers", "width", "d_ff", "vocabulary", "batch", "context", "attention", "feed_forward"}) {
+    if (std::string_view(key) == "batch") numbers.push_back(text(key, " ", s.batch));
+    const Setting* const found = find_setting(members, key);
+    if (!found) continue;
+    const bool by_width = std::string_view(key) == "d_ff" && number_of(s, key, 1) == 0;
+    numbers.push_back(text(key, " ", by_width ? std::to_string(4 * number_of(s, "width", 1)) : print_value(*found)));
+  }
   fail("train: the run cannot fit into memory: ", what, ", but ", in_megabytes(static_cast<double>(free)),
-       " are free on ", s.device, "; with layers ", g.layers, ", width ", g.width, ", d_ff ",
-       g.d_ff ? g.d_ff : 4 * g.width, ", vocabulary ", g.vocabulary, ", batch ", s.batch, ", context ", g.context,
-       ", attention ", g.attention, ", feed_forward ", g.feed_forward, ": lower the largest of these");
+       " are free on ", s.device, "; with ", join(numbers), ": lower the largest of these");
 }
 
 struct Sample {  // what is measured: so many sequences of so many tokens
   int64_t batch, tokens;
 };
 // All of a sequence if the work allows it, and as many sequences of the batch.
-Sample choose_sample(const TrainSettings& s, int64_t parameters) {
-  const double width = static_cast<double>(s.gpt.width), heads = static_cast<double>(s.gpt.heads),
-               all = most_multiplications / (6 * static_cast<double>(parameters)),
+Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameters) {
+  const auto width = static_cast<double>(number_of(s, "width", 1)),
+             heads = static_cast<double>(number_of(s, "heads", 1));
+  const double all = most_multiplications / (6 * static_cast<double>(parameters)),
                one = std::min({all, std::sqrt(most_multiplications / (24 * width)), std::sqrt(most_scores / heads)});
-  const int64_t tokens = std::min(s.gpt.context, std::max(fewest_tokens, static_cast<int64_t>(one)));
+  const int64_t tokens = std::min(task.length(), std::max(fewest_tokens, static_cast<int64_t>(one)));
   return {std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1, s.batch), tokens};
 }
+
+// Of a model without the setting, the whole.
+std::unique_ptr<nn::Module> make_model_of(const TrainSettings& s, int64_t layers) {
+  return number_of(s, "layers", 0) > 0 ? make_model(s, layers) : make_model(s);
+}
+int64_t layers_of(const TrainSettings& s) { return std::max<int64_t>(1, number_of(s, "layers", 1)); }
 
 struct Peaks {  // bytes beside weights, gradients and moments
   double step, reading;
@@ -60,7 +81,8 @@ double peak_of(const auto& work) {
 // One step, and one batch of a validation, of a model with so many layers.
 class Measurement {
  public:
-  Measurement(const TrainSettings& settings, int64_t layers) : s_(settings), model_(make(settings, layers)) {
+  Measurement(const TrainSettings& settings, const Task& task, int64_t layers)
+      : s_(settings), task_(task), model_(make(settings, layers)) {
     for (const nn::NamedParameter& p : nn::parameters_of(*model_)) nn::fill(p.parameter->value, nn::constant(0.01), {});
     nn::convert(*model_, parse_dtype(s_.dtype));
     parameters_ = std::make_unique<nn::FlatParameters>(*model_);
@@ -70,43 +92,42 @@ class Measurement {
     Measured found;
     for (const auto& [name, moment] : optimizer_->moments()) found.moments += static_cast<double>(moment.bytes());
     found.whole = peaks(sample.batch, sample.tokens);
-    if (sample.tokens < s_.gpt.context) found.half = peaks(sample.batch, std::max<int64_t>(1, sample.tokens / 2));
+    if (sample.tokens < task_.length()) found.half = peaks(sample.batch, std::max<int64_t>(1, sample.tokens / 2));
     return found;
   }
 
  private:
-  static std::unique_ptr<Gpt> make(const TrainSettings& settings, int64_t layers) {
-    GptSettings few = settings.gpt;
-    few.layers = layers;
+  static std::unique_ptr<nn::Module> make(const TrainSettings& settings, int64_t layers) {
     const nn::ParameterCount untouched(largest_size);
-    return std::make_unique<Gpt>(few);
+    return make_model_of(settings, layers);
   }
-  Tensor loss(const Tensor& tokens, nn::Pass& pass) {
-    Tensor total = nn::cross_entropy((*model_)(tokens, pass), tokens, pass.training ? s_.label_smoothing : 0);
+  Tensor loss(std::span<const Tensor> batch, nn::Pass& pass) {
+    Tensor total = task_.loss(*model_, batch, pass);
     for (const nn::Pass::Loss& extra : pass.losses) total = total + sum(extra.value).to(total.dtype());
     return total;
   }
-  Peaks peaks(int64_t batch, int64_t time) {
-    const Tensor tokens = Tensor::zeros(Shape{batch, time}, Dtype::i32);
+  Peaks peaks(int64_t size, int64_t time) {
+    const std::vector<Tensor> batch = task_.sample(size, time);
     const double step = peak_of([&] {
       nn::Pass pass;
       pass.training = true;
       for (const auto& [name, weight] : s_.losses.by_name)
         if (weight > 0) pass.wanted_losses.insert(name);
       parameters_->zero_gradients();
-      loss(tokens, pass).backward();
+      loss(batch, pass).backward();
       optimizer_->step(0);
     });
     const double reading = peak_of([&] {
       const NoGrad guard;
       nn::Pass pass;
-      static_cast<void>(loss(tokens, pass));
+      static_cast<void>(loss(batch, pass));
     });
     return {step, reading};
   }
 
   const TrainSettings& s_;
-  std::unique_ptr<Gpt> model_;
+  const Task& task_;
+  std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;
 };
@@ -123,18 +144,19 @@ double with_layers(double one, double two, int64_t layers) {
 }
 
 // Fills in moments and activations.  The measured models are no larger than the run: if they do not fit, nor does it.
-void measure(const TrainSettings& s, const TextSize& text, int64_t parameters_of_two, MemoryPlan& plan) {
-  const Sample sample = choose_sample(s, parameters_of_two);
-  const Measured one = Measurement(s, 1).run(sample), two = s.gpt.layers > 1 ? Measurement(s, 2).run(sample) : one;
+void measure(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
+  const Sample sample = choose_sample(s, task, parameters_of_two);
+  const int64_t layers = layers_of(s);
+  const Measured one = Measurement(s, task, 1).run(sample),
+                 two = layers > 1 ? Measurement(s, task, 2).run(sample) : one;
   const auto drawn_out = [&](double Peaks::*peak) {
-    const double whole = with_layers(one.whole.*peak, two.whole.*peak, s.gpt.layers),
-                 half = with_layers(one.half.*peak, two.half.*peak, s.gpt.layers);
-    return with_tokens(whole, half, sample, s.gpt.context) / static_cast<double>(sample.batch);
+    const double whole = with_layers(one.whole.*peak, two.whole.*peak, layers),
+                 half = with_layers(one.half.*peak, two.half.*peak, layers);
+    return with_tokens(whole, half, sample, task.length()) / static_cast<double>(sample.batch);
   };
-  const double windows = std::ceil(static_cast<double>(text.validation) / static_cast<double>(s.gpt.context));
   const double step = drawn_out(&Peaks::step) * static_cast<double>(s.batch),
-               reading = drawn_out(&Peaks::reading) * std::min<double>(validation_batch, windows);
-  plan.moments = static_cast<int64_t>(with_layers(one.moments, two.moments, s.gpt.layers));
+               reading = drawn_out(&Peaks::reading) * static_cast<double>(task.validation_batch());
+  plan.moments = static_cast<int64_t>(with_layers(one.moments, two.moments, layers));
   plan.activations = static_cast<int64_t>(std::min(std::max(step, reading), 1e18));
 }
 
@@ -158,40 +180,41 @@ int64_t MemoryPlan::total() const { return weights + gradients + moments + activ
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {{"weights", weights},   {"gradients", gradients},
                                                       {"optimizer", moments}, {"activations", activations},
-                                                      {"text", data},         {"program", program}};
+                                                      {"data", data},         {"program", program}};
   std::erase_if(all, [](const auto& kind) { return kind.second == 0; });
   return all;
 }
 
-std::optional<int64_t> count_parameters(const GptSettings& settings, int64_t most) {
+std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t most) {
   const auto count = [&](int64_t layers) -> std::optional<int64_t> {
-    GptSettings few = settings;
-    few.layers = layers;
     const nn::ParameterCount counted(most);
     try {
-      const Gpt model(few);
+      make_model_of(settings, layers);
     } catch (const Error&) {
       if (counted.exceeded()) return std::nullopt;
       throw;
     }
     return counted.elements();
   };
-  const std::optional<int64_t> one = count(1), two = one && settings.layers > 1 ? count(2) : one;
+  const int64_t layers = layers_of(settings);
+  const std::optional<int64_t> one = count(1), two = one && layers > 1 ? count(2) : one;
   if (!one || !two) return std::nullopt;
-  const int64_t more = *two - *one, further = settings.layers - 1;
+  const int64_t more = *two - *one, further = layers - 1;
   if (further > 0 && more > (most - *one) / further) return std::nullopt;
   return *one + more * further;
 }
 
-MemoryPlan plan_memory(const TrainSettings& s, const TextSize& text) {
+MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const Device device = parse_device(s.device);
-  const auto whole_text = static_cast<int64_t>(text.train + text.validation);
   MemoryPlan plan;
   plan.free = free_memory(device);
-  const int64_t batches = product_of_sizes(
-      "train: batch x context", {s.gradient_accumulation_steps, s.batch, s.gpt.context, 2, 3, bytes_of(Dtype::i32)});
-  plan.data = whole_text * bytes_of(Dtype::i32) + batches;
-  if (device == Device::cpu) plan.program = std::max<int64_t>(0, resident_memory() - whole_text * bytes_of(Dtype::i32));
+  // Each on the device, and twice on the host, where the next one is made while it is sent.
+  int64_t batches = 0;
+  for (const Tensor& x : task.sample(1, 1))
+    batches += product_of_sizes("train: batch x length",
+                                {s.gradient_accumulation_steps, s.batch, task.length(), x.bytes(), 3});
+  plan.data = task.bytes() + batches;
+  if (device == Device::cpu) plan.program = std::max<int64_t>(0, resident_memory() - task.bytes());
   if (batches > plan.free)
     fail_to_fit(s,
                 orrery::text("the batches of gradient_accumulation_steps ", s.gradient_accumulation_steps, " need ",
@@ -201,16 +224,16 @@ MemoryPlan plan_memory(const TrainSettings& s, const TextSize& text) {
   const Dtype dtype = parse_dtype(s.dtype);
   const int64_t gradient = dtype == Dtype::bf16 ? 4 : bytes_of(dtype),
                 weight = dtype == Dtype::bf16 ? 4 + bytes_of(dtype) : gradient, most = plan.free / (weight + gradient);
-  const std::optional<int64_t> parameters = count_parameters(s.gpt, most);
+  const std::optional<int64_t> parameters = count_parameters(s, most);
   if (!parameters)
     fail_to_fit(s, orrery::text("weights and gradients alone are more than ", most, " parameters"), plan.free);
   plan.parameters = *parameters, plan.weights = *parameters * weight, plan.gradients = *parameters * gradient;
 
-  GptSettings two = s.gpt;
-  two.layers = std::min<int64_t>(2, two.layers);
+  TrainSettings two = s;
+  if (layers_of(s) > 2) setting_of<int64_t>(two.model_settings, "layers") = 2;
   const PoolLimit limit(free_memory(Device::cpu));
   try {
-    measure(s, text, *count_parameters(two, most), plan);
+    measure(s, task, *count_parameters(two, most), plan);
   } catch (const Error&) {
     if (!limit.reached()) throw;
     fail_to_fit(s, "a step of two layers alone needs more", plan.free);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/tasks/base/task.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {
@@ -22,22 +23,19 @@ struct MemoryPlan {
   int64_t gradients = 0;
   int64_t moments = 0;      // of the optimizer
   int64_t activations = 0;  // the most that a step or a validation holds beside the above
-  int64_t data = 0;         // tokens of the text
+  int64_t data = 0;         // what is learned, and its batches
   int64_t program = 0;      // what the process had before the run made anything; 0 on a GPU
   int64_t free = 0;         // what the device has for all this
   int64_t total() const;
   std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without those that are 0
 };
 
-struct TextSize {  // in tokens
-  size_t train, validation;
-};
-// For a text that is in memory already.  The vocabulary must be set.  Errors: a run that cannot fit, settings that do
-// not go together.  Nothing is left allocated, and the peak of memory begins anew.
-MemoryPlan plan_memory(const TrainSettings& settings, const TextSize& text);
+// For data that are in memory already.  Errors: a run that cannot fit, settings that do not go together.  Nothing is
+// left allocated, and the peak of memory begins anew.
+MemoryPlan plan_memory(const TrainSettings& settings, const Task& task);
 
 // The parameters of a model, without making it; nothing if there are more than `most`.  Errors: settings that do not go
 // together.
-std::optional<int64_t> count_parameters(const GptSettings& settings, int64_t most);
+std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t most);
 
 }  // namespace orrery::models

@@ -1,23 +1,26 @@
 #include "models/training/resume.h"
 
 #include "engine/base/check.h"
+#include "models/model.h"
 
 namespace orrery::models {
 namespace {
 
-// A run that went on with another text recorded that one; a run of before recorded none.
-void check_same_text(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
-                     const Fingerprint& text) {
-  if (now.other_text || before.text.sha256.empty() || before.text == text) return;
-  fail("train: ", now.data, " (", text.bytes, " bytes, SHA-256 ", text.sha256.substr(0, 12),
-       "...) is not the text that the run in ", now.out, " learned, which was ", then.data, " (", before.text.bytes,
-       " bytes, SHA-256 ", before.text.sha256.substr(0, 12),
+// A run that went on with other data recorded those; a run of before recorded none.
+void check_same_data(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
+                     const Task& task) {
+  const Fingerprint found = task.fingerprint();
+  if (now.other_text || before.text.sha256.empty() || before.text == found) return;
+  fail("train: ", task.data(), " (", found.bytes, " bytes, SHA-256 ", found.sha256.substr(0, 12), "...) is not the ",
+       task.kind(), " that the run in ", now.out, " learned, which was ",
+       setting_of<std::string>(then.task_settings, "data"), " (", before.text.bytes, " bytes, SHA-256 ",
+       before.text.sha256.substr(0, 12),
        "...); resume it with that one, or add --other_text=yes to go on with this one");
 }
 
 }  // namespace
 
-void check_same_run(const TrainSettings& now, const CheckpointState& before, const Text& text) {
+void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
   check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
         "; resume it with its own");
@@ -25,13 +28,17 @@ void check_same_run(const TrainSettings& now, const CheckpointState& before, con
     check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours,
           "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
   };
-  GptSettings before_gpt = resolved(then).gpt, after = resolved(now).gpt;
-  after.dropout = before_gpt.dropout;  // no part of the model
-  const auto old_values = list_settings(before_gpt), new_values = list_settings(after);
-  for (size_t i = 0; i < old_values.size(); ++i)
-    check_same(old_values[i].first, old_values[i].second, new_values[i].second);
-  check_same("tokenizer", then.tokenizer, now.tokenizer);
-  check_same_text(now, then, before, text.fingerprint());
+  check_same("task", then.task, now.task);
+  const TrainSettings its = resolved(then), ours = resolved(now);
+  const std::vector<Setting> before_model = its.model_settings.members(), model = ours.model_settings.members();
+  check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
+  for (size_t i = 0; i < model.size(); ++i)
+    if (model[i].key != "dropout")  // no part of the model
+      check_same(model[i].key, print_value(before_model[i]), print_value(model[i]));
+  const std::vector<Setting> before_task = its.task_settings.members();
+  if (const Setting* const tokenizer = find_setting(before_task, "tokenizer"))
+    check_same("tokenizer", print_value(*tokenizer), setting_of<std::string>(ours.task_settings, "tokenizer"));
+  check_same_data(now, then, before, task);
 }
 
 }  // namespace orrery::models

@@ -1,13 +1,13 @@
 // What a run must have in common with the one that it goes on with.
 #pragma once
 
-#include "models/data/text.h"
+#include "models/tasks/base/task.h"
 #include "models/training/checkpoint.h"
 
 namespace orrery::models {
 
 // An Error that names what differs, and the way out: the dtype, the model (today's settings and defaults must still
-// describe it), the tokenizer, the text unless now.other_text.
-void check_same_run(const TrainSettings& now, const CheckpointState& before, const Text& text);
+// describe it), the task, the tokenizer, the data unless now.other_text.
+void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task);
 
 }  // namespace orrery::models

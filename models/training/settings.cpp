@@ -1,26 +1,10 @@
 #include "models/training/settings.h"
 
-#include "nn/attentions/base/attention.h"
-#include "nn/optimizers/base/optimizer.h"
-#include "nn/schedules/base/schedule.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::models {
-namespace {
-
-// spec = change(registry, spec), for each spec with the registry that reads it.
-template <class Change>
-void change_specs(TrainSettings& settings, const Change& change) {
-  GptSettings& gpt = settings.gpt;
-  gpt.attention = change(nn::attentions(), gpt.attention);
-  gpt.feed_forward = change(nn::feed_forwards(), gpt.feed_forward);
-  gpt.normalization = change(nn::normalizations(), gpt.normalization);
-  gpt.final_normalization = change(nn::normalizations(), gpt.final_normalization);
-  gpt.position = change(nn::positions(), gpt.position);
-  settings.schedule = change(nn::schedules(), settings.schedule);
-  settings.optimizer = change(nn::optimizers(), settings.optimizer);
-}
-
-}  // namespace
 
 std::span<const ForeignKey> nanogpt_keys() {
   static const ForeignKey keys[] = {
@@ -48,20 +32,29 @@ std::span<const ForeignKey> nanogpt_keys() {
   return keys;
 }
 
+TrainSettings::TrainSettings(const std::string& model_name, const std::string& task_name)
+    : model(model_name),
+      task(task_name.empty() ? named_model(model_name).of.task : task_name),
+      model_settings(named_model(model_name).settings),
+      task_settings(tasks().at(task).settings) {}
+
 TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments) {
-  TrainSettings settings;
-  for (const auto& [key, value] : assignments)
-    if (key == "model") settings.model = value;
-  settings.gpt = presets().at(settings.model).settings;
+  std::string model = TrainSettings().model, task;
+  for (const auto& [key, value] : assignments) {
+    if (key == "model") model = value;
+    if (key == "task") task = value;
+  }
+  TrainSettings settings(model, task);
   const std::vector<Setting> members = settings_of(settings);
   const auto rename = [&] {
-    change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::renamed(registry, spec); });
+    nn::change_specs(members, [](const nn::SpecFamily& family, const Spec& spec) { return family.renamed(spec); });
   };
   for (const auto& [key, value] : assignments) {
     if (key.find('.') != std::string::npos) rename();  // an item of a spec has one name, whatever it was given by
     set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
   }
   rename();
+  if (settings.task.empty()) settings.task = named_model(model).of.task;
   const int64_t decay = settings.lr_decay_iters, steps = settings.steps;
   check(decay == 0 || decay == steps, "train: lr_decay_iters ", decay, " is not the number of steps, ", steps,
         "; here a schedule ends with the run: leave lr_decay_iters out, or set steps=", decay);
@@ -77,9 +70,18 @@ Dtype parse_dtype(const std::string& name) {
   return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
 }
 
+std::unique_ptr<nn::Module> make_model(const TrainSettings& settings) {
+  return named_model(settings.model).of.make(settings.model_settings);
+}
+std::unique_ptr<nn::Module> make_model(const TrainSettings& settings, int64_t layers) {
+  TrainSettings fewer = settings;
+  setting_of<int64_t>(fewer.model_settings, "layers") = layers;
+  return make_model(fewer);
+}
+
 TrainSettings resolved(TrainSettings settings) {
-  settings.gpt.attention = nn::resolved_attention(settings.gpt.attention);
-  change_specs(settings, [](const auto& registry, const Spec& spec) { return nn::resolved(registry, spec); });
+  nn::change_specs(settings_of(settings),
+                   [](const nn::SpecFamily& family, const Spec& spec) { return family.resolved(spec); });
   return settings;
 }
 

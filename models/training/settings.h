@@ -2,13 +2,15 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/base/any_settings.h"
 #include "engine/base/config.h"
-#include "models/gpt.h"
+#include "nn/base/module.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -31,10 +33,9 @@ struct LossWeights {
 };
 
 struct TrainSettings {
-  std::string model = "gpt-char-small";
-  GptSettings gpt;  // of the preset, then changed key by key
-  std::string data, out = "runs/latest", tokenizer = "character", device = "cpu", dtype = "f32", precision = "highest";
-  double validation_fraction = 0.1;
+  std::string model = "gpt-char-small", task;
+  AnySettings model_settings, task_settings;  // those of the names, then changed key by key
+  std::string out = "runs/latest", device = "cpu", dtype = "f32", precision = "highest";
   int64_t steps = 2000, batch = 12, gradient_accumulation_steps = 1;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   int64_t warmup_steps = 100, lr_decay_iters = 0;
@@ -42,19 +43,20 @@ struct TrainSettings {
   Spec schedule = parse_spec("cosine");
   Spec optimizer = parse_spec("adamw(beta1=0.9, beta2=0.99, weight_decay=0.1)");
   LossWeights losses;
-  double grad_clip = 1, label_smoothing = 0;
+  double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
   bool graph = false, resume = false, from_previous = false, other_text = false, profile = false;
 
+  // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
+  explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
+
   template <class V>
   void visit(V& v) {
-    v("model", model, "preset that the keys below change");
-    gpt.visit(v);
-    v("data", data, "text file to learn (UTF-8)");
-    v("tokenizer", tokenizer, "character or byte", one_of({"character", "byte"}));
-    v("validation_fraction|held_out", validation_fraction, "of the text, at its end, that is kept for validation",
-      between(0.001, 0.9));
+    v("model", model, "preset or class that the keys below change");
+    v("task", task, "what it learns");
+    model_settings.visit(v);
+    task_settings.visit(v);
     v("out", out, "folder for checkpoints, metrics and settings");
     v("steps", steps, "updates in all", between(1, 1e9));
     v("batch", batch, "sequences of a micro-batch", between(1, 16384));
@@ -66,12 +68,12 @@ struct TrainSettings {
     v("warmup_form|warm_up_form", warmup_form, "linear or quadratic, which arrives level",
       one_of({"linear", "quadratic"}));
     v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`", between(0, 1e9));
-    v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)");
-    v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)");
+    v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)",
+      name_of_family("schedule"));
+    v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)",
+      name_of_family("optimizer"));
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
-    v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
-      fraction());
     v("seed", seed, "same seed, same bits", between(0, largest_seed));
     v("threads", threads, "cores to use; 0: all.  The result does not depend on it", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
@@ -108,5 +110,9 @@ TrainSettings resolved(TrainSettings settings);
 TrainSettings from_the_beginning(TrainSettings settings);
 
 Dtype parse_dtype(const std::string& name);  // of the setting `dtype`
+
+// The model that the settings describe, or one of so many layers, if it has such a setting; not initialized.
+std::unique_ptr<nn::Module> make_model(const TrainSettings& settings);
+std::unique_ptr<nn::Module> make_model(const TrainSettings& settings, int64_t layers);
 
 }  // namespace orrery::models

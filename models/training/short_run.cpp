@@ -5,33 +5,32 @@
 #include <cmath>
 #include <numeric>
 
-#include "models/data/text.h"
-#include "nn/losses/base/loss.h"
+#include "models/tasks/base/task.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 
-ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps, uint64_t seed) {
+ShortRun short_run(const NamedModel& named, const std::string& data, int64_t steps, uint64_t seed) {
   constexpr int64_t batch = 4, warmup_steps = 20;
   constexpr double learning_rate = 1e-3;
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer("character", data);
-  const Text text(data, *tokenizer);
-  text.check_context(settings.context);
-  settings.vocabulary = tokenizer->size();
-  Gpt model(settings);
+  const TaskClass& of = tasks().at(named.of.task);
+  const AnySettings task_settings = of.settings;
+  setting_of<std::string>(task_settings, "data") = data;
+  AnySettings settings = named.settings;
+  const std::unique_ptr<Task> task = of.make(task_settings, settings, {.batch = batch, .seed = seed});
+  const std::unique_ptr<nn::Module> made = named.of.make(settings);
+  nn::Module& model = *made;
   nn::initialize(model, seed);
   nn::FlatParameters parameters(model);
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.99, weight_decay=0.1)"), parameters);
-  const TextBatches batches(text.train(), batch, settings.context, seed);
 
   const auto start = std::chrono::steady_clock::now();
   ShortRun run;
   for (int64_t step = 0; step < steps; ++step) {
-    const Batch b = batches.at(step);
     nn::Pass pass;
     pass.training = true, pass.key = RandomKey{seed, 1}.derive(static_cast<uint64_t>(step));
     parameters.zero_gradients();
-    const Tensor loss = nn::cross_entropy(model(b.inputs, pass), b.targets);
+    const Tensor loss = task->loss(model, task->batch(step, 0), pass);
     run.losses.push_back(loss.item());
     if (!std::isfinite(run.losses.back())) break;
     loss.backward();

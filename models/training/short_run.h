@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/gpt.h"
+#include "models/model.h"
 
 namespace orrery::models {
 
@@ -14,8 +14,8 @@ struct ShortRun {
   double seconds = 0;
 };
 
-// Trains a GPT on the characters of a text file: batches of 4, AdamW at 1e-3 after 20 warm-up steps, gradients
-// clipped to norm 1.  The same seed gives the same batches to every model.  Stops at a loss that is not finite.
-ShortRun short_run(GptSettings settings, const std::string& data, int64_t steps, uint64_t seed = 1);
+// Trains a model on its task with that data: batches of 4, AdamW at 1e-3 after 20 warm-up steps.  The same seed gives
+// the same batches to every model.  Stops at a loss that is not finite.
+ShortRun short_run(const NamedModel& model, const std::string& data, int64_t steps, uint64_t seed = 1);
 
 }  // namespace orrery::models

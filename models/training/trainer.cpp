@@ -7,8 +7,8 @@
 #include "engine/base/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
+#include "models/model.h"
 #include "models/training/resume.h"
-#include "nn/losses/base/loss.h"
 
 namespace orrery::models {
 namespace {
@@ -16,8 +16,6 @@ namespace {
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
 void check_settings(const TrainSettings& s) {
-  check(!s.data.empty(),
-        "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
   check(s.resume || !(s.from_previous || s.other_text),
@@ -45,16 +43,12 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");
   const CheckpointState state = resumed.empty() ? CheckpointState() : read_state(resumed);
-  tokenizer_ = resumed.empty() ? make_tokenizer(s.tokenizer, s.data) : restore_tokenizer(state.tokenizer);
-  if (s.gpt.vocabulary == 0) s.gpt.vocabulary = tokenizer_->size();
-  check(s.gpt.vocabulary >= tokenizer_->size(), "train: vocabulary ", s.gpt.vocabulary,
-        " is too small for the tokenizer's ", tokenizer_->size(), " tokens; leave it out or raise it");
-  text_ = std::make_unique<Text>(s.data, *tokenizer_, s.validation_fraction);
-  text_->check_context(s.gpt.context);
-  if (!resumed.empty()) check_same_run(s, state, *text_);
-  batches_ = std::make_unique<TextBatches>(text_->train(), s.batch, s.gpt.context, static_cast<uint64_t>(s.seed));
-  plan_ = plan_memory(s, {text_->train().size(), text_->validation().size()});
-  model_ = std::make_unique<Gpt>(s.gpt);
+  const TaskOptions options{
+      .batch = s.batch, .seed = static_cast<uint64_t>(s.seed), .tokenizer = resumed.empty() ? "" : state.tokenizer};
+  task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
+  if (!resumed.empty()) check_same_run(s, state, *task_);
+  plan_ = plan_memory(s, *task_);
+  model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
   nn::move(*model_, device_);
@@ -79,8 +73,9 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
 
 void Trainer::make_inputs() {
   const TrainSettings& s = settings_;
-  tokens_ = std::make_unique<HostToDevice>(
-      Tensor::zeros(Shape{s.gradient_accumulation_steps, 2, s.batch, s.gpt.context}, Dtype::i32, device_));
+  batches_.resize(static_cast<size_t>(s.gradient_accumulation_steps));
+  for (auto& batch : batches_)
+    for (const Tensor& x : task_->batch(0, 0)) batch.emplace_back(Tensor::zeros(x.shape(), x.dtype(), device_));
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
@@ -107,12 +102,13 @@ void Trainer::do_step() {
   parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
-    const Tensor tokens = tokens_->tensor()[micro];
+    std::vector<Tensor> batch;
+    for (const HostToDevice& each : batches_[static_cast<size_t>(micro)]) batch.push_back(each.tensor());
     nn::Pass pass;
     pass.training = true;
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
     pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
-    const Tensor loss = scale(nn::cross_entropy((*model_)(tokens[0], pass), tokens[1], s.label_smoothing), fraction);
+    const Tensor loss = scale(task_->loss(*model_, batch, pass), fraction);
     add_in_place(losses_[0], loss.detach().to(Dtype::f64));
     with_extra_losses(loss, pass, fraction).backward();
   }
@@ -120,18 +116,21 @@ void Trainer::do_step() {
   nn::after_step(*model_);
 }
 
+void Trainer::send_batch(int64_t micro_batch) {
+  const std::vector<Tensor> batch = task_->batch(step_, micro_batch);
+  std::vector<HostToDevice>& places = batches_[static_cast<size_t>(micro_batch)];
+  for (size_t i = 0; i < batch.size(); ++i) places[i].send(batch[i]);
+}
+
 void Trainer::queue_step() {
   const TrainSettings& s = settings_;
   const auto began = Clock::now();
-  auto* to = tokens_->begin<int32_t>();
   auto* const numbers = numbers_->begin<int32_t>();
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
-    const Batch batch = batches_->at(step_, micro);
-    for (const Tensor& tokens : {batch.inputs, batch.targets})
-      to = std::copy_n(tokens.data<int32_t>(), tokens.numel(), to);
+    send_batch(micro);
     numbers[micro] = static_cast<int32_t>(step_ * s.gradient_accumulation_steps + micro);
   }
-  tokens_->send(), numbers_->send();
+  numbers_->send();
   const double learning_rate = schedule_->learning_rate(step_);
   optimizer_->request(learning_rate, s.grad_clip);
   // The first step is done as it comes: what is made once, on first use, shall not be part of the recording.
@@ -159,15 +158,15 @@ void Trainer::report(Audience& audience) {
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
   stepping_ += seconds;
-  const double tokens = static_cast<double>(s.batch) * static_cast<double>(s.gradient_accumulation_steps) *
-                        static_cast<double>(s.gpt.context);
+  const double units =
+      static_cast<double>(task_->units_of_batch()) * static_cast<double>(s.gradient_accumulation_steps);
   std::vector<std::pair<std::string, double>> row = {
       {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
-  row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {"tokens_per_second", tokens / seconds}});
+  row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {task_->unit() + "_per_second", units / seconds}});
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
-  audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, tokens / seconds,
+  audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, units / seconds,
                  memory_use(device_).peak, left},
                 row);
 }

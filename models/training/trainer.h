@@ -10,8 +10,7 @@
 
 #include "engine/autograd/profile.h"
 #include "engine/tensor/staging.h"
-#include "models/data/text.h"
-#include "models/data/tokenizer.h"
+#include "models/tasks/base/task.h"
 #include "models/training/audience.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
@@ -32,18 +31,17 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // Loads the text, makes or resumes the model.  Errors before any training: unreadable or short text, settings that do
-  // not fit each other, a folder that already holds a run (unless resume) or in which another run is at work, a model
-  // that does not fit into memory.
+  // Reads the data, makes or resumes the model.  Errors before any training: data that cannot be read or is too short,
+  // settings that do not fit each other, a folder that already holds a run (unless resume) or in which another run is
+  // at work, a model that does not fit into memory.
   explicit Trainer(const TrainSettings& settings);
 
   TrainingResult run(const TrainingEvents& events = {});
 
-  Gpt& model() { return *model_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  nn::Module& model() { return *model_; }
   const TrainSettings& settings() const { return settings_; }
   int64_t steps_done() const { return step_; }
-  const Text& text() const { return *text_; }
+  const Task& task() const { return *task_; }
   const MemoryPlan& memory_plan() const { return plan_; }
 
  private:
@@ -55,6 +53,7 @@ class Trainer {
     size_t outcome, losses;  // tickets
   };
   void make_inputs();
+  void send_batch(int64_t micro_batch);
   void queue_step();
   void do_step();  // what the device does in a step, the same each time: it can be recorded
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
@@ -68,18 +67,16 @@ class Trainer {
   TrainSettings settings_;
   std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there
   Device device_ = Device::cpu;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<Text> text_;
-  std::unique_ptr<TextBatches> batches_;
+  std::unique_ptr<Task> task_;
   MemoryPlan plan_;
-  std::unique_ptr<Gpt> model_;
+  std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
-  std::map<std::string, double> loss_weights_;  // above 0, by name
-  std::unique_ptr<HostToDevice> tokens_;        // (micro-batch, inputs or targets, batch, context)
-  std::unique_ptr<HostToDevice> numbers_;       // of the micro-batches: what the random keys end with
-  Tensor losses_;                               // means over the micro-batches: cross-entropy, then loss_weights_'s
+  std::map<std::string, double> loss_weights_;      // above 0, by name
+  std::vector<std::vector<HostToDevice>> batches_;  // of each micro-batch, the task's tensors
+  std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
+  Tensor losses_;                                   // means over the micro-batches: cross-entropy, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
   std::unique_ptr<Graph> recorded_;  // with settings.graph, after a first step that is done as it comes
   std::deque<InFlight> in_flight_;

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "models/settings_file.h"
-#include "models/training/evaluation.h"
 #include "models/training/trainer.h"
 
 namespace orrery::models {
@@ -24,8 +23,7 @@ void Trainer::fail_not_finite(const std::string& what) {
 }
 
 void Trainer::validate(Audience& audience) {
-  const auto loss =
-      evaluate(*model_, text_->validation(), settings_.gpt.context, 16, [&] { return audience.wants_end(); });
+  const auto loss = task_->validation_loss(*model_, [&] { return audience.wants_end(); });
   if (!loss) return;
   if (!std::isfinite(*loss)) fail_not_finite(orrery::text("the validation loss is not finite since step ", step_));
   validation_loss_ = *loss, validated_ = step_;
@@ -38,10 +36,10 @@ void Trainer::remove_old_checkpoints(Audience& audience) {
 
 std::string Trainer::save(Audience& audience) {
   const CheckpointState state{.step = step_,
-                              .tokenizer = tokenizer_->save(),
+                              .tokenizer = task_->tokenizer(),
                               .settings = list_settings(resolved(from_the_beginning(settings_))),
                               .validation_loss = validation_loss_,
-                              .text = text_->fingerprint()};
+                              .text = task_->fingerprint()};
   std::string path;
   try {
     path = folder_->write(state, *model_, *optimizer_);

@@ -17,6 +17,7 @@
 #include "tests/support/small_text.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/failing_calls.h"
+#include "tests/support/gpt_settings.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -146,7 +147,7 @@ TEST_CASE("failures: device memory is refused while a model writes a text") {
   const SmallRun run(false);
   nothing_fails();
   REQUIRE(run.train(false) == "no error");
-  Gpt model(Trainer(run.settings(true)).settings().gpt);
+  Gpt model(orrery::testing::gpt_settings(Trainer(run.settings(true)).settings()));
   load_weights(run.checkpoint(4), model);
   const std::vector<int32_t> start = {1, 2, 3};
   const SamplingSettings sampling = {.tokens = 4, .temperature = 0};

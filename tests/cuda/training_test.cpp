@@ -7,6 +7,7 @@
 
 #include "engine/base/files.h"
 #include "engine/ops/ops.h"
+#include "models/model.h"
 #include "models/training/checkpoint.h"
 #include "models/training/generation.h"
 #include "models/training/trainer.h"
@@ -166,7 +167,8 @@ TEST_CASE("text is generated on the device as on the CPU") {
   Trainer trainer = runs.begin("cpu", {});
   const std::vector<int32_t> start = {1, 2, 3};
   const SamplingSettings sampling = {.tokens = 20, .temperature = 0};
-  const std::vector<int32_t> on_cpu = generate(trainer.model(), start, sampling);
+  auto& writer = model_as<LanguageModel>(trainer.model(), "test", "a language model");
+  const std::vector<int32_t> on_cpu = generate(writer, start, sampling);
   nn::move(trainer.model(), Device::cuda);
-  CHECK(generate(trainer.model(), start, sampling) == on_cpu);
+  CHECK(generate(writer, start, sampling) == on_cpu);
 }

@@ -67,7 +67,7 @@ TEST_CASE("memory: train says before the first step what it will hold") {
   const Outcome outcome = run_orrery(train(folder));
   REQUIRE(outcome.code == 0);
   CHECK(std::regex_search(outcome.out, std::regex("\nmemory: about [\\d,]+ MB \\(weights \\d+, gradients \\d+, "
-                                                  "optimizer \\d+, activations \\d+, text \\d+, program \\d+\\), "
+                                                  "optimizer \\d+, activations \\d+, data \\d+, program \\d+\\), "
                                                   "[\\d,]+ MB are free\nepoch: 900 tokens, 57 steps of 16\nstep 1/4")));
 }
 

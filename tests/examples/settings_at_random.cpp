@@ -23,6 +23,10 @@
 #include "engine/base/parallel.h"
 #include "models/training/trainer.h"
 #include "nn/activations/base/activation.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/normalizations/base/normalization.h"
+#include "nn/positions/base/position.h"
 
 namespace {
 
@@ -48,8 +52,8 @@ class Draw {
     static const std::vector<Setting> known = settings_without_values<models::TrainSettings>();
     const bool alone = !mild_ && chance(0.02);
     for (const Setting& setting : known) {
-      static const std::vector<std::string> not_drawn = {"model",  "data",   "out",    "steps",
-                                                         "resume", "device", "profile"};
+      static const std::vector<std::string> not_drawn = {"model", "task",   "data",   "out",
+                                                         "steps", "resume", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
       // With another number at its end this one is hours of work, which a user may want: it comes alone.
       const bool repeats = setting.key == "gradient_accumulation_steps";

@@ -40,7 +40,7 @@ TEST_CASE("train: settings, steps, files and the validation loss, in plain lines
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   CHECK(outcome.err.empty());
-  CHECK(contains(outcome.out, "settings: model=gpt-char-small layers=1 heads=2 width=16"));
+  CHECK(contains(outcome.out, "settings: model=gpt-char-small task=language_modeling layers=1 heads=2 width=16"));
   CHECK(std::regex_search(outcome.out,
                           std::regex("model: [\\d,]+ parameters; text: 900 tokens to learn, 100 for validation")));
   CHECK(std::regex_search(
@@ -155,6 +155,37 @@ TEST_CASE("train: a plug-in's loss is weighted by its name, like those of the li
                  "train: unknown key 'losses.output_power'; there are losses.entropy_margin_loss, "));
   CHECK(contains(refusal(plugin + Words{"--losses.output_power=1"}),
                  "losses.output_power has a weight, but nothing in this model has that loss"));
+}
+
+TEST_CASE("train: a model from a plug-in is tried, trained, gone on with and asked by the same commands") {
+  const Folder folder;
+  const Outcome tried = run_orrery(
+      {"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/bigram.cpp", "--out=" + (folder / "plugins"), "--steps=30"});
+  INFO(tried.out, tried.err);
+  REQUIRE(tried.code == 0);
+  for (const char* part : {"model:\n  bigram\n", "settings: context=32, vocabulary=0", "model = bigram"})
+    CHECK_MESSAGE(contains(tried.out, part), part);
+  const Words plugin = {"--plugin=" + (folder / "plugins/bigram.so")};
+  const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
+  const Words train = {"train",     "--model=bigram", "--data=" + text,       "--out=" + run,
+                       "--steps=4", "--batch=2",      "--checkpoint_every=2", "--keep_checkpoints=0"};
+  CHECK(contains(run_orrery(Words{"train", "--help", "--model=bigram"} + plugin).out, "tokens of a row"));
+  const Outcome trained = run_orrery(train + plugin);
+  INFO(trained.out, trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.out, "settings: model=bigram task=language_modeling context=32"));
+  const std::string last = read_file(run + "/step_000004/weights.safetensors");
+  fs::remove_all(run + "/step_000004");
+  REQUIRE(run_orrery(train + plugin + Words{"--resume"}).code == 0);
+  CHECK(read_file(run + "/step_000004/weights.safetensors") == last);
+  CHECK(run_orrery(Words{"generate", "--checkpoint=" + run, "--tokens=60"} + plugin).code == 0);
+
+  const Outcome without = run_orrery({"generate", "--checkpoint=" + run});
+  CHECK(without.code == 1);
+  CHECK(contains(without.err, "model: no 'bigram'"));
+  const Outcome other = run_orrery(train + plugin + Words{"--layers=2"});
+  CHECK(other.code == 1);
+  CHECK(contains(other.err, "unknown key 'layers'"));
 }
 
 TEST_CASE("train: an attention that cannot work is refused with a sentence, before any training") {

@@ -21,7 +21,8 @@ void read_text(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(text, {.name = "text",
-                       .readers = {"models/data/text.cpp", "models/data/tokenizer.cpp", "examples/orrery/generate.cpp"},
+                       .readers = {"models/data/text.cpp", "models/data/tokenizer.cpp",
+                                   "models/data/tokenizers/character.cpp", "examples/orrery/generate.cpp"},
                        .read = read_text,
                        .memory_multiple = 256,
                        .memory_base = 1 << 20,

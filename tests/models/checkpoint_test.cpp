@@ -10,6 +10,7 @@
 #include "engine/base/hash.h"
 #include "engine/tensor/safetensors.h"
 #include "models/training/generation.h"
+#include "tests/support/gpt_settings.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -121,7 +122,7 @@ TEST_CASE("checkpoint: data of another dtype than the run's are refused") {
           dtype == Dtype::i32 ? Tensor::zeros(tensors[0].tensor.shape(), Dtype::i32) : tensors[0].tensor.to(dtype);
     });
     CHECK(contains(other.resume_error(), "' is of dtype " + std::string(name(dtype)) + ", a run with these settings"));
-    Gpt model(make_settings(read_state(other.checkpoint(6)).settings).gpt);
+    Gpt model(gpt_settings(make_settings(read_state(other.checkpoint(6)).settings)));
     CHECK(contains(error_of([&] { load_weights(other.checkpoint(6), model); }), "' is of dtype "));
   }
   change_weights(run.checkpoint(6), [](std::vector<NamedTensor>& tensors) {  // half precision, by hand
@@ -177,7 +178,7 @@ TEST_CASE("checkpoint: weights that are not finite are not written, and not read
     tensors[1].tensor.mutable_data<float>()[0] = NAN;
   });
   CHECK(contains(run.resume_error(), "are not finite: training had gone wrong by then; use an earlier checkpoint"));
-  Gpt model(make_settings(read_state(run.checkpoint(6)).settings).gpt);
+  Gpt model(gpt_settings(make_settings(read_state(run.checkpoint(6)).settings)));
   CHECK(contains(error_of([&] { load_weights(run.checkpoint(6), model); }), "are not finite"));
   nn::initialize(model, 1);
   for (const nn::NamedParameter& p : nn::parameters_of(model))
@@ -197,7 +198,7 @@ TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written,
   // Gradients of 1e20 have squares beyond f32: their weights would not move again, without a word.
   const CheckpointState state = read_state(run.checkpoint(6));
   const TrainSettings settings = make_settings(state.settings);
-  Gpt model(settings.gpt);
+  Gpt model(gpt_settings(settings));
   nn::initialize(model, 1);
   nn::FlatParameters parameters(model);
   const auto optimizer = nn::make_optimizer(settings.optimizer, parameters);
@@ -226,7 +227,7 @@ TEST_CASE("checkpoint: a checkpoint whose weights lead to a loss that is not fin
   CHECK(contains(message, "the weights of the last checkpoint led there, it is set aside as "));
   const std::string good = latest_checkpoint(run.out);
   CHECK(contains(message, "; the last good checkpoint is " + good + ";"));
-  Gpt model(make_settings(read_state(good).settings).gpt);
+  Gpt model(gpt_settings(make_settings(read_state(good).settings)));
   load_weights(good, model);
   CHECK(error_of([&] { generate(model, {1}, {.tokens = 3}); }) == "no error");
 }

@@ -62,9 +62,10 @@ TEST_CASE("bytes are their own numbers") {
 }
 
 TEST_CASE("tokenizers survive saving") {
-  for (const std::string& name : tokenizers().names()) {
+  for (const auto& [name, entry] : tokenizers()) {
+    if (!entry.make) continue;  // from files: byte_pair_test
     const std::string text = "quotes \" and \\ and \xC3\xA9\n\t";
-    const auto tokenizer = tokenizers().at(name).make(text);
+    const auto tokenizer = entry.make(text);
     const std::string saved = tokenizer->save();
     CHECK(nlohmann::json::parse(saved).at("name") == name);
     const auto restored = restore_tokenizer(saved);
@@ -74,7 +75,7 @@ TEST_CASE("tokenizers survive saving") {
     CHECK(restored->save() == saved);
   }
   CHECK(error_of([] { restore_tokenizer("{\"name\": \"words\"}"); }) ==
-        "tokenizer: no 'words'; there are byte, character");
+        "tokenizer: no 'words'; there are byte, byte_pair, character");
   CHECK(error_of([] { restore_tokenizer("{"); }).starts_with("tokenizer: cannot be restored: "));
   CHECK(
       error_of([] { restore_tokenizer("{\"name\": \"character\"}"); }).starts_with("tokenizer: cannot be restored: "));
@@ -96,7 +97,7 @@ TEST_CASE("what a vocabulary lacks is named") {
   CHECK(error_of([&] { tokenizers().at("byte").make("")->decode(Tokens{256}); }) ==
         "tokenizer: 256 is no token; there are 0 to 255");
   CHECK(error_of([&] { tokenizers().at("charater"); }) ==
-        "tokenizer: no 'charater'; did you mean 'character'? there are byte, character");
+        "tokenizer: no 'charater'; did you mean 'character'? there are byte, byte_pair, character");
 }
 
 TEST_CASE("what is not UTF-8 is refused with its place") {

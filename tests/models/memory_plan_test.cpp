@@ -6,9 +6,11 @@
 #include <ctime>
 #include <filesystem>
 
+#include "models/gpt.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/gpt_settings.h"
 #include "tests/support/small_text.h"
 
 using namespace orrery;
@@ -20,6 +22,7 @@ using orrery::testing::write_small_text;
 namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
+using orrery::testing::gpt_settings;
 
 struct Reckoned {
   double estimate, peak;  // bytes of tensors: weights, gradients, moments and activations
@@ -88,8 +91,9 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
 }
 
 TEST_CASE("memory plan: parameters are counted without making the model") {
-  GptSettings settings;
-  settings.vocabulary = 65, settings.layers = 4096, settings.width = 2048;
+  TrainSettings settings;
+  GptSettings& gpt = gpt_settings(settings);
+  gpt.vocabulary = 65, gpt.layers = 4096, gpt.width = 2048;
   const double began = seconds_of_work();
   CHECK(count_parameters(settings, largest_size) ==
         65 * 2048LL + 64 * 2048LL + 4096 * (12 * 2048LL * 2048LL + 4 * 2048LL) + 2 * 2048LL);

@@ -9,12 +9,14 @@
 #include "engine/base/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/data/tokenizer.h"
+#include "models/gpt.h"
 #include "models/settings_file.h"
 #include "models/training/generation.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/gpt_settings.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -27,6 +29,7 @@ namespace {
 
 const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";
 using Pairs = std::vector<std::pair<std::string, std::string>>;
+using orrery::testing::gpt_settings;
 
 // The settings of the old run in a folder of this test.
 TrainSettings settings_in(const Folder& folder, const Pairs& more = {}) {
@@ -43,7 +46,7 @@ TrainSettings settings_in(const Folder& folder, const Pairs& more = {}) {
 TEST_CASE("an old checkpoint generates what it generated") {
   const CheckpointState state = read_state(latest_checkpoint(old + "run"));
   const auto tokenizer = restore_tokenizer(state.tokenizer);
-  Gpt model(make_settings(state.settings).gpt);
+  Gpt model(gpt_settings(make_settings(state.settings)));
   load_weights(latest_checkpoint(old + "run"), model);
   const std::vector<int32_t> tokens = generate(model, tokenizer->encode("We"), {.tokens = 40, .temperature = 1});
   CHECK(tokenizer->decode(tokens) + "\n" == read_file(old + "generated.txt"));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "models/gpt.h"
 #include "models/training/trainer.h"
 #include "nn/activations/base/activation.h"
 #include "nn/attentions/base/attention.h"

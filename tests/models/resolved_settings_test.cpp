@@ -6,6 +6,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
+#include "models/gpt.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 #include "nn/attentions/base/attention.h"
@@ -13,6 +14,7 @@
 #include "nn/schedules/base/schedule.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/gpt_settings.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -25,6 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
+using orrery::testing::gpt_settings;
 Assignments run_with(const Folder& folder, const Assignments& more) {
   std::string all;
   for (int i = 0; i < 60; ++i) all += "the quick fox number " + std::to_string(i * 7919 % 100) + " jumps.\n";
@@ -74,11 +77,11 @@ TEST_CASE("a resolved spec makes the same thing, for every name of every family,
     for (const std::string& name : names) {
       INFO(name);
       TrainSettings plain;
-      plain.gpt = small();
-      plain.gpt.*member = parse_spec(name);
+      gpt_settings(plain) = small();
+      gpt_settings(plain).*member = parse_spec(name);
       const TrainSettings once = resolved(plain), twice = resolved(once);
       CHECK(list_settings(once) == list_settings(twice));
-      CHECK(largest_difference(logits_of(plain.gpt), logits_of(once.gpt)) == 0);
+      CHECK(largest_difference(logits_of(gpt_settings(plain)), logits_of(gpt_settings(once))) == 0);
     }
   };
   std::vector<std::string> attentions = nn::attentions().names();
@@ -116,8 +119,8 @@ TEST_CASE("a checkpoint records the resolved specs, and loading and resuming go 
   CHECK(recorded.at("optimizer").get<std::string>().find("beta2=0.99") != std::string::npos);
 
   const TrainSettings loaded = make_settings(read_state(checkpoint).settings);
-  CHECK(print(loaded.gpt.attention) == resolved_text("pointwise(relu)"));
-  Gpt model(loaded.gpt);
+  CHECK(print(gpt_settings(loaded).attention) == resolved_text("pointwise(relu)"));
+  Gpt model(gpt_settings(loaded));
   load_weights(checkpoint, model);
 
   // The same weights would fit each of these: only the record tells that it is another model.

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "models/settings_file.h"
+#include "tests/support/gpt_settings.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -197,7 +198,7 @@ TEST_CASE("run folder: paths that are not UTF-8") {
     if (key == "out") CHECK(value == run.out);
     if (key == "data") CHECK(value == text);
   }
-  Gpt model(make_settings(state.settings).gpt);
+  Gpt model(gpt_settings(make_settings(state.settings)));
   CHECK(error_of([&] { load_weights(latest_checkpoint(run.out), model); }) == "no error");
   TrainSettings known;
   const auto read = read_settings_file(run.out + "/settings.toml", settings_of(known));

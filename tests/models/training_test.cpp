@@ -11,13 +11,14 @@
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/ops/ops.h"
-#include "models/training/evaluation.h"
+#include "models/tasks/evaluation.h"
 #include "models/training/generation.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 #include "nn/losses/base/loss.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/gpt_settings.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
 
@@ -32,6 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
+using orrery::testing::gpt_settings;
 Assignments small_run(const std::string& text, const std::string& out, int steps) {
   return {{"data", text},
           {"out", out},
@@ -332,7 +334,8 @@ TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
                  }),
                  "has width=32, not 16"));
   CHECK(contains(error_of([&] {
-                   GptSettings wider = Trainer(make_settings(small_run(text, folder / "other", 1))).settings().gpt;
+                   const Trainer other(make_settings(small_run(text, folder / "other", 1)));
+                   GptSettings wider = gpt_settings(other.settings());
                    wider.width = 64;
                    Gpt model(wider);
                    load_weights(latest_checkpoint(folder / "run"), model);

@@ -7,7 +7,7 @@
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/slots.h"
 #include "nn/attentions/base/span.h"
-#include "nn/base/gradient_case.h"
+#include "nn/base/spec_family.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -49,7 +49,7 @@ std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerO
   return make_from(attentions(), spec, options);
 }
 
-const bool family_of_attentions = add_family("attention", [] { return attentions().names(); });
+const bool family_of_attentions = add_spec_family<attentions>("attention", resolved_attention);
 
 void check_cache(std::string_view name, const Pass& pass, bool causal) {
   if (!pass.cache) return;

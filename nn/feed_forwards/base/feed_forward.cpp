@@ -1,6 +1,6 @@
 #include "nn/feed_forwards/base/feed_forward.h"
 
-#include "nn/base/gradient_case.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::nn {
 
@@ -12,6 +12,6 @@ std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardO
   return make_from(feed_forwards(), spec, options);
 }
 
-const bool family_of_feed_forwards = add_family("feed_forward", [] { return feed_forwards().names(); });
+const bool family_of_feed_forwards = add_spec_family<feed_forwards>("feed_forward");
 
 }  // namespace orrery::nn

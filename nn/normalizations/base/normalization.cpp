@@ -1,6 +1,6 @@
 #include "nn/normalizations/base/normalization.h"
 
-#include "nn/base/gradient_case.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::nn {
 
@@ -12,6 +12,6 @@ std::unique_ptr<Module> make_normalization(const Spec& spec, const Normalization
   return make_from(normalizations(), spec, options);
 }
 
-const bool family_of_normalizations = add_family("normalization", [] { return normalizations().names(); });
+const bool family_of_normalizations = add_spec_family<normalizations>("normalization");
 
 }  // namespace orrery::nn

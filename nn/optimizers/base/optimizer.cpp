@@ -8,7 +8,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"
-#include "nn/base/gradient_case.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::nn {
 namespace {
@@ -59,7 +59,7 @@ struct Decide {  // what the update does, from what was asked for and what has b
 
 }  // namespace
 
-const bool family_of_optimizers = add_family("optimizer", [] { return optimizers().names(); });
+const bool family_of_optimizers = add_spec_family<optimizers>("optimizer");
 
 FlatParameters::FlatParameters(Module& module) {
   ensure_paths(module);

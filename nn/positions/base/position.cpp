@@ -2,7 +2,7 @@
 
 #include "engine/loops/loops.h"
 #include "engine/ops/ops.h"
-#include "nn/base/gradient_case.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::nn {
 
@@ -14,7 +14,7 @@ std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions&
   return make_from(positions(), spec, options);
 }
 
-const bool family_of_positions = add_family("position", [] { return positions().names(); });
+const bool family_of_positions = add_spec_family<positions>("position");
 
 namespace {
 

@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "engine/base/check.h"
-#include "nn/base/gradient_case.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::nn {
 
-const bool family_of_schedules = add_family("schedule", [] { return schedules().names(); });
+const bool family_of_schedules = add_spec_family<schedules>("schedule");
 
 Registry<ScheduleEntry>& schedules() {
   static Registry<ScheduleEntry> all("schedule");

@@ -1,4 +1,4 @@
-#include "models/training/evaluation.h"
+#include "models/tasks/evaluation.h"
 
 #include <algorithm>
 

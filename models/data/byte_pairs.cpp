@@ -1,0 +1,212 @@
+#include "models/data/byte_pairs.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <queue>
+#include <unordered_map>
+
+#include "engine/base/check.h"
+#include "models/data/unicode.h"
+#include "models/json.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t longest_remembered = 64, most_remembered = 1 << 20;  // pieces: bytes of one, and how many
+
+struct Alphabet {
+  std::array<char32_t, 256> character;
+  std::array<int, 512> byte;  // -1: no character of the alphabet
+
+  Alphabet() {
+    byte.fill(-1);
+    char32_t next = 256;
+    for (char32_t b = 0; b < 256; ++b) {
+      const bool prints = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+      character[b] = prints ? b : next++;
+      byte[character[b]] = static_cast<int>(b);
+    }
+  }
+};
+const Alphabet& alphabet() {
+  static const Alphabet one;
+  return one;
+}
+
+class BytePairs final : public Tokenizer {
+ public:
+  BytePairs(BytePairVocabulary vocabulary, std::string_view what)
+      : vocabulary_(std::move(vocabulary)), pieces_(vocabulary_.pattern) {
+    const std::vector<std::string>& tokens = vocabulary_.tokens;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      check(!tokens[i].empty(), what, ": token ", i, " is empty");
+      check(number_of_.emplace(tokens[i], static_cast<int32_t>(i)).second, what, ": token ", i, ", '",
+            printable_bytes(tokens[i]), "', is there twice");
+    }
+    const auto number = [&](const std::string& bytes) {
+      const auto found = number_of_.find(bytes);
+      check(found != number_of_.end(), what, ": there is no token '", printable_bytes(bytes), "', which ",
+            bytes.size() == 1 ? "is a byte" : "a merge needs");
+      return found->second;
+    };
+    for (size_t b = 0; b < 256; ++b) byte_token_[b] = number(std::string(1, static_cast<char>(b)));
+    int32_t rank = 0;
+    for (const auto& [left, right] : vocabulary_.merges)
+      merges_.emplace(key(number(left), number(right)), Merge{rank++, number(left + right)});
+  }
+
+  std::string name() const override { return "byte_pair"; }
+  int64_t size() const override { return static_cast<int64_t>(vocabulary_.tokens.size()); }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> tokens;
+    Remembered remembered;
+    std::vector<size_t> places(vocabulary_.added.size());  // of each added token, the next one in the text
+    for (size_t i = 0; i < places.size(); ++i) places[i] = text.find(bytes_of_added(i));
+    for (size_t at = 0; at < text.size();) {
+      size_t place = text.size(), next = places.size();
+      for (size_t i = 0; i < places.size(); ++i) {
+        if (places[i] < at) places[i] = text.find(bytes_of_added(i), at);
+        const bool longer = next < places.size() && bytes_of_added(i).size() > bytes_of_added(next).size();
+        if (places[i] < place || (places[i] == place && longer)) place = places[i], next = i;
+      }
+      pieces_.each(text.substr(at, place - at), [&](std::string_view piece) { encode(piece, remembered, tokens); });
+      if (next == places.size()) break;
+      tokens.push_back(vocabulary_.added[next]);
+      at = place + bytes_of_added(next).size();
+    }
+    return tokens;
+  }
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      check_token(token, size());
+      text += vocabulary_.tokens[static_cast<size_t>(token)];
+    }
+    return text;
+  }
+  std::string save() const override {
+    Json tokens = Json::array(), merges = Json::array();
+    for (const std::string& token : vocabulary_.tokens) tokens.push_back(printable_bytes(token));
+    for (const auto& [left, right] : vocabulary_.merges)
+      merges.push_back(printable_bytes(left) + " " + printable_bytes(right));
+    return Json{{"name", name()},
+                {"pattern", vocabulary_.pattern},
+                {"whole_pieces", vocabulary_.whole_pieces},
+                {"added", vocabulary_.added},
+                {"tokens", std::move(tokens)},
+                {"merges", std::move(merges)}}
+        .dump();
+  }
+
+ private:
+  struct Merge {
+    int32_t rank, token;
+  };
+  using Remembered = std::unordered_map<std::string, std::vector<int32_t>>;
+
+  static uint64_t key(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
+  }
+
+  const std::string& bytes_of_added(size_t i) const {
+    return vocabulary_.tokens[static_cast<size_t>(vocabulary_.added[i])];
+  }
+
+  void encode(std::string_view piece, Remembered& remembered, std::vector<int32_t>& tokens) const {
+    if (piece.size() == 1) {
+      tokens.push_back(byte_token_[static_cast<unsigned char>(piece[0])]);
+      return;
+    }
+    if (vocabulary_.whole_pieces)
+      if (const auto whole = number_of_.find(std::string(piece)); whole != number_of_.end()) {
+        tokens.push_back(whole->second);
+        return;
+      }
+    if (piece.size() > longest_remembered) {
+      const std::vector<int32_t> merged = merge(piece);
+      tokens.insert(tokens.end(), merged.begin(), merged.end());
+      return;
+    }
+    if (remembered.size() > most_remembered) remembered.clear();
+    const auto [entry, fresh] = remembered.try_emplace(std::string(piece));
+    if (fresh) entry->second = merge(piece);
+    tokens.insert(tokens.end(), entry->second.begin(), entry->second.end());
+  }
+
+  // A list of tokens, linked so that two become one where they stand, and a heap of the merges that are possible.
+  std::vector<int32_t> merge(std::string_view piece) const {
+    struct Node {
+      int32_t token;
+      size_t before, after;  // nodes; `none`: the end
+    };
+    struct Candidate {
+      int32_t rank;
+      size_t left, right;
+      int32_t left_token, right_token, merged;        // valid as long as the nodes hold these
+      bool operator<(const Candidate& other) const {  // the heap's top: the first in the list, then the leftmost
+        return rank != other.rank ? rank > other.rank : left > other.left;
+      }
+    };
+    constexpr size_t none = static_cast<size_t>(-1);
+    std::vector<Node> nodes(piece.size());
+    std::priority_queue<Candidate> candidates;
+    const auto consider = [&](size_t left, size_t right) {
+      if (left == none || right == none) return;
+      const int32_t a = nodes[left].token, b = nodes[right].token;
+      if (const auto found = merges_.find(key(a, b)); found != merges_.end())
+        candidates.push({found->second.rank, left, right, a, b, found->second.token});
+    };
+    for (size_t i = 0; i < nodes.size(); ++i)
+      nodes[i] = {byte_token_[static_cast<unsigned char>(piece[i])], i == 0 ? none : i - 1,
+                  i + 1 == nodes.size() ? none : i + 1};
+    for (size_t i = 0; i + 1 < nodes.size(); ++i) consider(i, i + 1);
+    while (!candidates.empty()) {
+      const Candidate c = candidates.top();
+      candidates.pop();
+      Node &left = nodes[c.left], &right = nodes[c.right];
+      if (left.token != c.left_token || right.token != c.right_token || left.after != c.right) continue;
+      left.token = c.merged, left.after = right.after;
+      right.token = -1;  // gone
+      if (left.after != none) nodes[left.after].before = c.left;
+      consider(left.before, c.left);
+      consider(c.left, left.after);
+    }
+    std::vector<int32_t> tokens;
+    for (size_t i = 0; i != none; i = nodes[i].after) tokens.push_back(nodes[i].token);
+    return tokens;
+  }
+
+  BytePairVocabulary vocabulary_;
+  Pieces pieces_;
+  std::unordered_map<std::string, int32_t> number_of_;
+  std::unordered_map<uint64_t, Merge> merges_;
+  std::array<int32_t, 256> byte_token_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_pairs(BytePairVocabulary vocabulary, std::string_view what) {
+  return std::make_unique<BytePairs>(std::move(vocabulary), what);
+}
+
+std::string printable_bytes(std::string_view bytes) {
+  std::string all;
+  for (const char c : bytes) all += utf8(alphabet().character[static_cast<unsigned char>(c)]);
+  return all;
+}
+std::string bytes_of_printable(std::string_view printed, std::string_view what) {
+  std::string bytes;
+  for (size_t at = 0; at < printed.size();) {
+    const std::optional<Character> c = character_if_any(printed, at);
+    const int byte = c && c->point < 512 ? alphabet().byte[c->point] : -1;
+    check(byte >= 0, what, ": '", printed, "' is no token of bytes: character ", at + 1, " stands for none");
+    bytes.push_back(static_cast<char>(byte));
+    at += c->bytes;
+  }
+  return bytes;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,36 @@
+// Byte-level byte-pair encoding, as GPT-2 has it.  Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019.
+//
+// A text is cut into pieces (models/data/pieces.h).  A piece begins as its bytes, a token each; then, as long as two
+// neighbours are among the merges, those that come first in the list, the leftmost of them, become one token.
+//
+// Files write a byte as a printable character: those of Latin-1 that print stand for themselves, the 68 others for
+// U+0100, U+0101, ...  Text that is one of the added tokens, such as <|endoftext|>, is that token.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/data/pieces.h"
+#include "models/data/tokenizer.h"
+
+namespace orrery::models {
+
+struct BytePairVocabulary {
+  std::string pattern = gpt2_pattern;
+  std::vector<std::string> tokens;                          // their bytes
+  std::vector<std::pair<std::string, std::string>> merges;  // the bytes of two tokens, the first pair first
+  std::vector<int32_t> added;                               // tokens that stand for themselves, before any cutting
+  bool whole_pieces = false;  // a piece that is a token is that one, whatever the merges would make of it
+};
+
+// Errors begin with `what`: a byte without a token, a token twice or empty, a merge of what are no tokens.
+std::unique_ptr<Tokenizer> make_byte_pairs(BytePairVocabulary vocabulary, std::string_view what);
+
+// Bytes as files write them, and back; an Error that begins with `what` if a character stands for no byte.
+std::string printable_bytes(std::string_view bytes);
+std::string bytes_of_printable(std::string_view printed, std::string_view what);
+
+}  // namespace orrery::models

@@ -1,0 +1,114 @@
+#include "models/data/pieces.h"
+
+#include <new>
+#include <utility>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "engine/base/check.h"
+#include "models/data/unicode.h"
+
+namespace orrery::models {
+
+const char* const gpt2_pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+namespace {
+
+template <class Thing, void (*free)(Thing*)>
+struct Free {
+  void operator()(Thing* thing) const { free(thing); }
+};
+template <class Thing, void (*free)(Thing*)>
+using Owned = std::unique_ptr<Thing, Free<Thing, free>>;
+
+std::string message_of(int error) {
+  char words[256];
+  pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(words), sizeof words);
+  return words;
+}
+
+PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+
+// Where the run of bytes ends that are UTF-8 (or are not) as those at `from` are.
+size_t end_of_run(std::string_view text, size_t from, bool valid) {
+  while (from < text.size()) {
+    const auto character = character_if_any(text, from);
+    if (character.has_value() != valid) break;
+    from += character ? character->bytes : 1;
+  }
+  return from;
+}
+
+// \s of other libraries is the Unicode property White_Space, from which PCRE2's differs by one character.
+std::string with_white_space(std::string_view pattern) {
+  std::string changed;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const bool escape = pattern[i] == '\\' && i + 1 < pattern.size();
+    if (escape && (pattern[i + 1] == 's' || pattern[i + 1] == 'S')) {
+      changed += pattern[++i] == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
+    } else {
+      changed += pattern[i];
+      if (escape) changed += pattern[++i];
+    }
+  }
+  return changed;
+}
+
+}  // namespace
+
+struct Pieces::Compiled {
+  Owned<pcre2_code, pcre2_code_free> code;
+};
+
+Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(std::make_unique<Compiled>()) {
+  const std::string expression = with_white_space(pattern_);
+  int error = 0;
+  size_t at = 0;
+  compiled_->code.reset(
+      pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
+  if (!compiled_->code) fail("tokenizer: the expression ", pattern_, " is refused: ", message_of(error));
+  pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);  // without it the same is matched, slower
+}
+Pieces::Pieces(Pieces&&) noexcept = default;
+Pieces::~Pieces() = default;
+
+void Pieces::each(std::string_view text, const std::function<void(std::string_view)>& take) const {
+  for (size_t at = 0; at < text.size();) {
+    const bool valid = character_if_any(text, at).has_value();
+    const size_t end = end_of_run(text, at, valid);
+    const std::string_view run = text.substr(at, end - at);
+    if (valid)
+      each_of_valid(run, take);
+    else
+      take(run);
+    at = end;
+  }
+}
+
+void Pieces::each_of_valid(std::string_view text, const std::function<void(std::string_view)>& take) const {
+  const Owned<pcre2_match_data, pcre2_match_data_free> matched(
+      pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
+  if (!matched) throw std::bad_alloc();
+  size_t taken = 0;  // all before is told
+  for (size_t from = 0; from < text.size();) {
+    const auto match = [&](uint32_t options) {
+      return pcre2_match(compiled_->code.get(), units(text), text.size(), from,
+                         PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, matched.get(), nullptr);
+    };
+    int found = match(0);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_JIT);
+    if (found == PCRE2_ERROR_NOMATCH) break;
+    if (found < 0)
+      fail("tokenizer: the expression ", pattern_, " cannot be matched at byte ", from, ": ", message_of(found));
+    const size_t* const place = pcre2_get_ovector_pointer(matched.get());
+    // \K could move the beginning back or behind the end.
+    check(place[0] >= taken && place[1] > place[0], "tokenizer: the expression ", pattern_, " moves its own match");
+    if (place[0] > taken) take(text.substr(taken, place[0] - taken));
+    take(text.substr(place[0], place[1] - place[0]));
+    taken = from = place[1];
+  }
+  if (taken < text.size()) take(text.substr(taken));
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,88 @@
+// What a model learns: a task makes batches of data, says what is lost on one, and judges the model on held-out data.
+// The trainer knows tasks, not models.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/any_settings.h"
+#include "engine/base/hash.h"
+#include "engine/base/registry.h"
+#include "engine/tensor/tensor.h"
+#include "nn/base/module.h"
+
+namespace orrery::models {
+
+// Of a run, as far as tasks ask.
+struct TaskOptions {
+  int64_t batch = 1;  // sequences, images, ... of a micro-batch
+  uint64_t seed = 0;
+  std::string tokenizer = {};  // of the run that is gone on with; empty: made from the data
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // ---- learning
+  // The tensors of a micro-batch, on the CPU.  They depend on step, micro-batch and seed alone, so resuming agrees.
+  virtual std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const = 0;
+  // The mean loss over such tensors, which lie on the model's device by now; pass.training says whether it is learned
+  // from.
+  virtual Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const = 0;
+  // The mean loss on all held-out data, in nats; none if `stop`, asked now and then, has said true.
+  virtual std::optional<double> validation_loss(nn::Module& model, const std::function<bool()>& stop) const = 0;
+
+  // ---- what is told about it
+  virtual std::string kind() const = 0;                   // of the data: "text", "images"
+  virtual std::string unit() const = 0;                   // what is counted: "tokens", "images"
+  virtual int64_t units_of_batch() const = 0;             // in a micro-batch
+  virtual int64_t epoch() const = 0;                      // units of all that there is to learn
+  virtual int64_t held_out() const = 0;                   // units of what is kept for validation
+  virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it
+  virtual std::string data() const = 0;                   // where it was read
+  virtual Fingerprint fingerprint() const = 0;
+
+  // ---- what it costs
+  virtual int64_t bytes() const = 0;             // of the data, in memory
+  virtual int64_t length() const { return 1; }   // steps of a sequence; 1: what is learned has none
+  virtual int64_t validation_batch() const = 0;  // sequences, images, ... at once
+  // Like a batch, of any numbers, and so large.
+  virtual std::vector<Tensor> sample(int64_t batch, int64_t length) const = 0;
+};
+
+struct TaskInfo {
+  std::string name, description;
+};
+// Every task is a class with
+//   static inline const TaskInfo info{.name = ..., .description = ...};
+//   struct Settings { ... visit ... };
+//   Type(const Settings& settings, AnySettings& model, const TaskOptions& options);
+// which reads the data and fills in what the data decides of the model, such as its vocabulary; and one line,
+// REGISTER_TASK(Type).
+struct TaskClass : TaskInfo {
+  AnySettings settings;  // its defaults
+  std::unique_ptr<Task> (*make)(const AnySettings& settings, AnySettings& model, const TaskOptions& options);
+};
+Registry<TaskClass>& tasks();
+
+template <class Type>
+bool register_task() {
+  using Settings = typename Type::Settings;
+  tasks().add(
+      {{Type::info},
+       AnySettings(Settings()),
+       [](const AnySettings& settings, AnySettings& model, const TaskOptions& options) -> std::unique_ptr<Task> {
+         return std::make_unique<Type>(settings.as<Settings>(), model, options);
+       }});
+  return true;
+}
+#define REGISTER_TASK(Type) \
+  [[maybe_unused]] static const bool registered_task_##Type = ::orrery::models::register_task<Type>()
+
+}  // namespace orrery::models

@@ -1,0 +1,38 @@
+// What may stand in a setting that names a member of a family: attention = "softmax(span=...)".
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "nn/base/entry.h"
+#include "nn/base/gradient_case.h"
+
+namespace orrery::nn {
+
+struct SpecFamily {
+  std::string name;
+  Spec (*renamed)(const Spec& spec);   // with keys in place of aliases
+  Spec (*resolved)(const Spec& spec);  // with every setting by name, those at their defaults too
+};
+Registry<SpecFamily>& spec_families();
+
+// Each family says so itself, beside its registry, which `registry` returns.
+template <auto registry>
+bool add_spec_family(
+    const std::string& name,
+    Spec (*resolve)(const Spec&) = [](const Spec& spec) { return resolved(registry(), spec); }) {
+  spec_families().add({name, [](const Spec& spec) { return renamed(registry(), spec); }, resolve});
+  return add_family(name, [] { return registry().names(); });
+}
+
+// Changes every setting among `settings` that is of a family.
+template <class Change>  // Spec change(const SpecFamily&, const Spec&)
+void change_specs(std::span<const Setting> settings, const Change& change) {
+  for (const Setting& setting : settings)
+    if (!setting.limits.family.empty()) {
+      Spec& spec = *std::get<Spec*>(setting.value);
+      spec = change(spec_families().at(setting.limits.family), spec);
+    }
+}
+
+}  // namespace orrery::nn

@@ -1,0 +1,137 @@
+// Byte-level byte-pair encoding against Hugging Face's tokenizers, and what is refused.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/base/files.h"
+#include "models/data/pieces.h"
+#include "models/data/tokenizer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+const std::string golden = ORRERY_SOURCE_DIR "/tests/models/byte_pair";
+
+std::unique_ptr<Tokenizer> tokenizer_at(const std::string& path) { return make_tokenizer(path, ""); }
+
+std::vector<std::string> pieces_of(const std::string& text) {
+  std::vector<std::string> all;
+  Pieces(gpt2_pattern).each(text, [&](std::string_view piece) { all.emplace_back(piece); });
+  return all;
+}
+
+void check_cases(const Tokenizer& tokenizer, const std::string& name) {
+  const nlohmann::json cases = nlohmann::json::parse(read_file(golden + "/cases.json"));
+  CHECK(cases[name].size() == 16);
+  for (const nlohmann::json& one : cases[name]) {
+    const std::string text = one["text"];
+    INFO(text);
+    const std::vector<int32_t> tokens = tokenizer.encode(text);
+    CHECK(tokens == one["tokens"].get<std::vector<int32_t>>());
+    CHECK(tokenizer.decode(tokens) == text);
+  }
+}
+
+// tokenizer.json with one thing changed.
+std::string error_with(const std::function<void(nlohmann::json&)>& change, const std::string& name = "gpt2") {
+  const Folder folder;
+  nlohmann::json json = nlohmann::json::parse(read_file(golden + "/" + name + "/tokenizer.json"));
+  change(json);
+  write_file_atomically(folder / "tokenizer.json", json.dump());
+  return error_of([&] { tokenizer_at(folder / "tokenizer.json"); });
+}
+
+}  // namespace
+
+TEST_CASE("byte pairs: the tokens are those of Hugging Face's tokenizers, from either form of files") {
+  check_cases(*tokenizer_at(golden + "/gpt2"), "gpt2");  // tokenizer.json comes first
+  check_cases(*tokenizer_at(golden + "/gpt2/tokenizer.json"), "gpt2");
+  check_cases(*tokenizer_at(golden + "/split"), "split");
+  const Folder folder;
+  for (const char* file : {"vocab.json", "merges.txt"})
+    std::filesystem::copy_file(golden + "/gpt2/" + file, folder / file);
+  check_cases(*tokenizer_at(folder / ""), "gpt2");
+}
+
+TEST_CASE("byte pairs: any bytes come back, and a checkpoint's tokenizer is the same one") {
+  for (const char* name : {"/gpt2", "/split"}) {
+    const auto tokenizer = tokenizer_at(golden + name);
+    CHECK(tokenizer->size() == 420);
+    const auto restored = restore_tokenizer(tokenizer->save());
+    CHECK(restored->save() == tokenizer->save());
+    std::mt19937 random(7);
+    for (int trial = 0; trial < 50; ++trial) {
+      std::string bytes;
+      for (int i = 0; i < 200; ++i) bytes.push_back(static_cast<char>(random() % (trial % 2 ? 256 : 128)));
+      const std::vector<int32_t> tokens = tokenizer->encode(bytes);
+      CHECK(tokenizer->decode(tokens) == bytes);
+      CHECK(restored->encode(bytes) == tokens);
+    }
+  }
+}
+
+TEST_CASE("byte pairs: a long piece takes about as long as many short ones") {
+  const auto tokenizer = tokenizer_at(golden + "/gpt2");
+  const std::string piece(1 << 20, 'e');
+  CHECK(tokenizer->decode(tokenizer->encode(piece)) == piece);  // minutes, if each merge looked through all of it
+}
+
+TEST_CASE("pieces: GPT-2's expression, bytes that are no UTF-8, and expressions that cannot be") {
+  using Strings = std::vector<std::string>;
+  CHECK(pieces_of("I'll go  now, 12 times!\n\n x") ==
+        Strings{"I", "'ll", " go", " ", " now", ",", " 12", " times", "!", "\n\n", " x"});
+  CHECK(pieces_of("a\xff\xfe b\xc3") == Strings{"a", "\xff\xfe", " b", "\xc3"});
+  CHECK(pieces_of("") == Strings{});
+  CHECK(error_of([] { Pieces("(a"); }) == "tokenizer: the expression (a is refused: missing closing parenthesis");
+  const Pieces slow("(a+)+$");
+  CHECK(error_of([&] {
+          slow.each(std::string(40, 'a') + "b", [](std::string_view) {});
+        }).find("match limit exceeded") != std::string::npos);
+}
+
+TEST_CASE("byte pairs: files that say what this program cannot do are refused with the key") {
+  using Change = std::function<void(nlohmann::json&)>;
+  const auto json = [](const char* text) { return nlohmann::json::parse(text); };
+  for (const auto& [change, told] : std::vector<std::pair<Change, std::string>>{
+           {[](auto& j) { j["model"]["type"] = "WordPiece"; }, R"("type": "WordPiece" is not supported)"},
+           {[&](auto& j) { j["normalizer"] = json(R"({"type": "NFC"})"); }, R"("normalizer": {"type":"NFC"} is not)"},
+           {[](auto& j) { j["model"]["dropout"] = 0.1; }, R"("dropout": 0.1 is not supported)"},
+           {[](auto& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, R"("end_of_word_suffix": "</w>" is not)"},
+           {[](auto& j) { j["model"]["byte_fallback"] = true; }, R"("byte_fallback": true is not supported)"},
+           {[](auto& j) { j["pre_tokenizer"]["add_prefix_space"] = true; }, R"("add_prefix_space": true is not)"},
+           {[](auto& j) { j["pre_tokenizer"]["type"] = "Whitespace"; }, R"("pre_tokenizer" must end with ByteLevel)"},
+           {[](auto& j) { j["added_tokens"][0]["lstrip"] = true; }, R"("lstrip": true is not supported)"},
+           {[](auto& j) { j["added_tokens"][0]["id"] = 500; }, "the vocabulary has no token number 420"},
+           {[](auto& j) { j["model"]["vocab"].erase("!"); }, "the number of"},
+           {[](auto& j) { j["model"]["vocab"]["!"] = 5; }, "number 5 is given twice"},
+           {[](auto& j) { j["model"]["vocab"]["!"] = -1; }, "must be a whole one below 420"},
+           {[](auto& j) { j["model"]["merges"][0] = "abc"; }, "'abc' is no merge"},
+           {[](auto& j) { j["model"]["merges"][0] = "q q"; }, "there is no token 'qq', which a merge needs"},
+           {[](auto& j) { j["model"]["merges"][0] = 7; }, "a merge must be"},
+           {[](auto& j) { j.erase("model"); }, "it has no \"model\""}}) {
+    const std::string error = error_with(change);
+    CHECK_MESSAGE(error.find(told) != std::string::npos, error, " / ", told);
+  }
+  CHECK(error_with([](auto& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; }, "split")
+            .find(R"("behavior": "Removed" is not supported)") != std::string::npos);
+}
+
+TEST_CASE("byte pairs: what is no tokenizer is told from what is") {
+  const Folder folder;
+  CHECK(error_of([&] { tokenizer_at(folder / ""); }).find("needs vocab.json and merges.txt, or tokenizer.json") !=
+        std::string::npos);
+  CHECK(error_of([&] {
+          tokenizer_at(folder / "absent");
+        }).find("is neither a name nor a file or folder; there are byte, character") != std::string::npos);
+  CHECK(error_of([&] { make_tokenizer("charater", ""); }).find("did you mean 'character'?") != std::string::npos);
+  write_file_atomically(folder / "tokenizer.json", "{");
+  CHECK(error_of([&] { tokenizer_at(folder / ""); }).find("the JSON ends too early") != std::string::npos);
+}

@@ -1,0 +1,48 @@
+// Which model and task the names in settings stand for.
+#include <doctest/doctest.h>
+
+#include "models/gpt.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "models/training/settings.h"
+#include "tests/support/errors.h"
+#include "tests/support/gpt_settings.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::gpt_settings;
+
+TEST_CASE("models: a name is a preset or a class, and each preset has as many parameters as it says") {
+  CHECK(named_model("gpt").of.name == "gpt");
+  CHECK(named_model("gpt").settings.as<GptSettings>().layers == GptSettings().layers);
+  CHECK(named_model("gpt2-124m").settings.as<GptSettings>().layers == 12);
+  CHECK(error_of([] { named_model("gpt2-124"); }).find("did you mean 'gpt2-124m'?") != std::string::npos);
+  for (const auto& [name, preset] : presets()) {
+    INFO(name);
+    CHECK_FALSE(model_classes().find(name));  // or the class could not be named
+    const NamedModel named = named_model(name);
+    for (const auto& [key, value] : preset.counted_for) set_setting(named.settings.members(), "test", key, value);
+    CHECK(nn::count_parameters(*named.of.make(named.settings)) == preset.parameters);
+    CHECK(tasks().find(named.of.task));
+  }
+}
+
+TEST_CASE("models: a preset's own settings do not change with those of a run") {
+  const NamedModel named = named_model("gpt-char-small");
+  named.settings.as<GptSettings>().layers = 99;
+  CHECK(named_model("gpt-char-small").settings.as<GptSettings>().layers == 4);
+}
+
+TEST_CASE("settings: model and task decide which keys there are, wherever they stand") {
+  const TrainSettings run = make_settings({{"layers", "3"}, {"model", "gpt2-124m"}});
+  CHECK(gpt_settings(run).layers == 3);
+  CHECK(gpt_settings(run).heads == 12);
+  CHECK(run.task == "language_modeling");
+  CHECK(make_settings({{"task", "language_modeling"}}).task == "language_modeling");
+  CHECK(error_of([] {
+          make_settings({{"task", "language_modelling"}});
+        }).find("did you mean 'language_modeling'?") != std::string::npos);
+  CHECK(error_of([] { setting_of<int64_t>(named_model("gpt").settings, "depth"); }) ==
+        "model: it has no setting 'depth'");
+}

@@ -1,0 +1,13 @@
+// The model's settings of a run, where a test knows that the model is a GPT.
+#pragma once
+
+#include "models/gpt.h"
+#include "models/training/settings.h"
+
+namespace orrery::testing {
+
+inline models::GptSettings& gpt_settings(const models::TrainSettings& run) {
+  return run.model_settings.as<models::GptSettings>();
+}
+
+}  // namespace orrery::testing
