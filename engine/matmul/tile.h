@@ -34,7 +34,7 @@ struct Completion {
 template <class T, class Element = T>
 struct TileKernel {
   void (*multiply)(const Tile<T, Element>&, const Completion&, T* workspace);
-  // Its number of elements, for a tile of (m, n); 64-byte aligned.
+  // Its number of elements, for tiles of at most (m, n); 64-byte aligned.
   int64_t (*workspace)(int64_t m, int64_t n, int64_t k);
 };
 

@@ -9,6 +9,8 @@
 
 #include "engine/base/check.h"
 #include "engine/base/parallel.h"
+#include "engine/base/version.h"
+#include "engine/matmul/tile.h"
 #include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"
 
@@ -118,6 +120,13 @@ TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
     check_product<float>({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
     check_product<float>({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
   });
+}
+
+TEST_CASE("matmul: the workspace of a tile holds any smaller one, whose blocks may be longer") {
+  if (!processor_has_avx512()) return;
+  const auto& kernels = detail::matmul::avx512;
+  for (const auto workspace : {kernels.f32.workspace, kernels.f64.workspace, kernels.bf16.workspace})
+    for (int64_t m = 2; m < 1600; ++m) REQUIRE(workspace(m, 48, 70) >= workspace(m - 1, 48, 70));
 }
 
 TEST_CASE("matmul: batches, with one side shared") {
