@@ -57,10 +57,12 @@ FileReader::FileReader(const std::string& path)
   size_ = static_cast<uint64_t>(status.st_size);
 }
 
-size_t FileReader::read_up_to(std::span<std::byte> bytes) {
+// Calls get(bytes, how many are done), which is a system's call, until all are there or none come any more.
+template <class Get>
+size_t FileReader::get_all(std::span<std::byte> bytes, const Get& get) const {
   size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = ::read(file_.number(), bytes.data() + done, bytes.size() - done);
+    const ssize_t got = get(bytes.subspan(done), done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) cannot_read(path_, reason(errno));
     if (got == 0) break;
@@ -68,10 +70,20 @@ size_t FileReader::read_up_to(std::span<std::byte> bytes) {
   }
   return done;
 }
-
-void FileReader::read(std::span<std::byte> bytes) {
-  if (const size_t got = read_up_to(bytes); got < bytes.size())
+void FileReader::check_all(size_t got, std::span<std::byte> bytes) const {
+  if (got < bytes.size())
     cannot_read(path_, text("it ended after ", got, " of ", bytes.size(), " bytes; something else is changing it"));
+}
+
+size_t FileReader::read_up_to(std::span<std::byte> bytes) {
+  return get_all(bytes, [&](std::span<std::byte> to, size_t) { return ::read(file_.number(), to.data(), to.size()); });
+}
+void FileReader::read(std::span<std::byte> bytes) { check_all(read_up_to(bytes), bytes); }
+void FileReader::read_at(uint64_t at, std::span<std::byte> bytes) const {
+  const auto get = [&](std::span<std::byte> to, size_t done) {
+    return ::pread(file_.number(), to.data(), to.size(), static_cast<off_t>(at + done));
+  };
+  check_all(get_all(bytes, get), bytes);
 }
 
 void FileWriter::write(std::span<const std::byte> bytes) {

@@ -37,8 +37,13 @@ class FileReader {
   uint64_t size() const { return size_; }         // bytes, when it was opened
   void read(std::span<std::byte> bytes);          // the next ones, all of them; an Error if the file ends before
   size_t read_up_to(std::span<std::byte> bytes);  // fewer only at the file's end
+  // Those that begin at byte `at`; threads may do so at once.
+  void read_at(uint64_t at, std::span<std::byte> bytes) const;
 
  private:
+  template <class Get>
+  size_t get_all(std::span<std::byte> bytes, const Get& get) const;
+  void check_all(size_t got, std::span<std::byte> bytes) const;
   std::string path_;
   Descriptor file_;
   uint64_t size_ = 0;

@@ -10,26 +10,20 @@
 #include "engine/base/files.h"
 
 namespace orrery {
-namespace {
-
-class Sha256 {
- public:
-  Sha256() { SHA256_Init(&state_); }
-  void add(std::span<const std::byte> bytes) { SHA256_Update(&state_, bytes.data(), bytes.size()); }
-  std::string digits() {
-    std::array<unsigned char, SHA256_DIGEST_LENGTH> hash;
-    SHA256_Final(hash.data(), &state_);
-    static constexpr char hexadecimal[] = "0123456789abcdef";
-    std::string all;
-    for (const unsigned char byte : hash) all.append({hexadecimal[byte >> 4], hexadecimal[byte & 15]});
-    return all;
-  }
-
- private:
-  SHA256_CTX state_;
+struct Sha256::State {
+  SHA256_CTX context;
 };
-
-}  // namespace
+Sha256::Sha256() : state_(std::make_unique<State>()) { SHA256_Init(&state_->context); }
+Sha256::~Sha256() = default;
+void Sha256::add(std::span<const std::byte> bytes) { SHA256_Update(&state_->context, bytes.data(), bytes.size()); }
+std::string Sha256::digits() {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> hash;
+  SHA256_Final(hash.data(), &state_->context);
+  static constexpr char hexadecimal[] = "0123456789abcdef";
+  std::string all;
+  for (const unsigned char byte : hash) all.append({hexadecimal[byte >> 4], hexadecimal[byte & 15]});
+  return all;
+}
 
 std::string sha256(std::span<const std::byte> bytes) {
   Sha256 hash;

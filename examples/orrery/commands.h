@@ -17,6 +17,8 @@ struct Command {
 
 std::string train_help(const Arguments& given);
 int train(const Arguments& arguments);
+std::string prepare_help(const Arguments& given);
+int prepare(const Arguments& arguments);
 std::string generate_help(const Arguments& given);
 int generate(const Arguments& arguments);
 std::string gradcheck_help(const Arguments& given);

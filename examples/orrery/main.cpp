@@ -1,4 +1,4 @@
-// The program orrery: train, generate, gradcheck, list, bench.
+// The program orrery: the table of its commands.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -18,6 +18,7 @@ namespace {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
+      {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"generate", "write text with a trained model", generate_help, generate},
       {"gradcheck", "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
       {"list", "the catalogue: every registered name with its formula and source", list_help, list},

@@ -77,6 +77,17 @@ void Progress::step(const models::StepReport& report) {
   }
 }
 
+void Progress::share(const std::string& done, double share) {
+  const auto now = Clock::now();
+  if (now - drawn_ < (terminal_ ? std::chrono::milliseconds(redraw_interval) : longest_silence)) return;
+  drawn_ = now;
+  const std::string line = text(done, " ", fixed(100 * share, 0), " %");
+  if (terminal_)
+    draw(last_ = line);
+  else
+    std::cout << line << std::endl;
+}
+
 void Progress::say(const std::string& sentence) {
   std::cout << (live_ ? "\r\x1b[K" : "") << sentence << std::endl;
   live_ = false;

@@ -1,4 +1,4 @@
-// What the user sees while a model learns: one line that is redrawn on a terminal, plain lines now and then in a pipe.
+// What the user sees of long work: one line that is redrawn on a terminal, plain lines now and then in a pipe.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@ class Progress {
   Progress(const Progress&) = delete;
 
   void step(const models::StepReport& report);
-  void say(const std::string& sentence);  // a line of its own
+  void share(const std::string& done, double share);  // "read", 0.25: of something long, a quarter is read
+  void say(const std::string& sentence);              // a line of its own
 
  private:
   void draw(const std::string& line);

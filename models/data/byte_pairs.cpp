@@ -62,22 +62,17 @@ class BytePairs final : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> tokens;
-    Remembered remembered;
-    std::vector<size_t> places(vocabulary_.added.size());  // of each added token, the next one in the text
-    for (size_t i = 0; i < places.size(); ++i) places[i] = text.find(bytes_of_added(i));
-    for (size_t at = 0; at < text.size();) {
-      size_t place = text.size(), next = places.size();
-      for (size_t i = 0; i < places.size(); ++i) {
-        if (places[i] < at) places[i] = text.find(bytes_of_added(i), at);
-        const bool longer = next < places.size() && bytes_of_added(i).size() > bytes_of_added(next).size();
-        if (places[i] < place || (places[i] == place && longer)) place = places[i], next = i;
-      }
-      pieces_.each(text.substr(at, place - at), [&](std::string_view piece) { encode(piece, remembered, tokens); });
-      if (next == places.size()) break;
-      tokens.push_back(vocabulary_.added[next]);
-      at = place + bytes_of_added(next).size();
-    }
+    encode(text, false, tokens);
     return tokens;
+  }
+  size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
+    return encode(text, true, tokens);
+  }
+  std::optional<int32_t> end_of_text() const override {
+    for (const int32_t added : vocabulary_.added)
+      for (const char* const name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
+        if (vocabulary_.tokens[static_cast<size_t>(added)] == name) return added;
+    return std::nullopt;
   }
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string text;
@@ -113,6 +108,36 @@ class BytePairs final : public Tokenizer {
 
   const std::string& bytes_of_added(size_t i) const {
     return vocabulary_.tokens[static_cast<size_t>(vocabulary_.added[i])];
+  }
+
+  // Returns the bytes that were encoded: all, unless more text may follow and change the last tokens.
+  size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens) const {
+    Remembered remembered;
+    const auto take = [&](std::string_view piece) { encode(piece, remembered, tokens); };
+    std::vector<size_t> places(vocabulary_.added.size());  // of each added token, the next one in the text
+    size_t longest = 1;
+    for (size_t i = 0; i < places.size(); ++i) {
+      places[i] = text.find(bytes_of_added(i));
+      longest = std::max(longest, bytes_of_added(i).size());
+    }
+    // From here on an added token may begin that the end breaks off.
+    const size_t certain = !more ? text.size() : text.size() < longest ? 0 : text.size() - longest + 1;
+    size_t at = 0;
+    while (at < text.size()) {
+      size_t place = text.size(), next = places.size();
+      for (size_t i = 0; i < places.size(); ++i) {
+        if (places[i] < at) places[i] = text.find(bytes_of_added(i), at);
+        const bool longer = next < places.size() && bytes_of_added(i).size() > bytes_of_added(next).size();
+        if (places[i] < place || (places[i] == place && longer)) place = places[i], next = i;
+      }
+      if (more && place >= certain)
+        return at >= certain ? at : at + pieces_.each_certain(text.substr(at, certain - at), take);
+      pieces_.each(text.substr(at, place - at), take);
+      if (next == places.size()) break;
+      tokens.push_back(vocabulary_.added[next]);
+      at = place + bytes_of_added(next).size();
+    }
+    return text.size();
   }
 
   void encode(std::string_view piece, Remembered& remembered, std::vector<int32_t>& tokens) const {

@@ -55,10 +55,21 @@ std::string with_white_space(std::string_view pattern) {
   return changed;
 }
 
+// Whether it may ask for the beginning of the text.
+bool is_anchored(std::string_view pattern) {
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '^' && (i == 0 || pattern[i - 1] != '[')) return true;
+    if (pattern[i] != '\\') continue;
+    if (++i < pattern.size() && (pattern[i] == 'A' || pattern[i] == 'G')) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct Pieces::Compiled {
   Owned<pcre2_code, pcre2_code_free> code;
+  bool looks_back = false;  // at what precedes a match
 };
 
 Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(std::make_unique<Compiled>()) {
@@ -68,7 +79,11 @@ Pieces::Pieces(std::string pattern) : pattern_(std::move(pattern)), compiled_(st
   compiled_->code.reset(
       pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
   if (!compiled_->code) fail("tokenizer: the expression ", pattern_, " is refused: ", message_of(error));
-  pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);  // without it the same is matched, slower
+  uint32_t behind = 0;
+  pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MAXLOOKBEHIND, &behind);
+  compiled_->looks_back = behind > 0 || is_anchored(expression);
+  pcre2_jit_compile(compiled_->code.get(),
+                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // without it the same is matched, slower
 }
 Pieces::Pieces(Pieces&&) noexcept = default;
 Pieces::~Pieces() = default;
@@ -79,36 +94,60 @@ void Pieces::each(std::string_view text, const std::function<void(std::string_vi
     const size_t end = end_of_run(text, at, valid);
     const std::string_view run = text.substr(at, end - at);
     if (valid)
-      each_of_valid(run, take);
+      each_of_valid(run, false, take);
     else
       take(run);
     at = end;
   }
 }
 
-void Pieces::each_of_valid(std::string_view text, const std::function<void(std::string_view)>& take) const {
+// The end may break off a character: what precedes it is no run's end yet, nor is it a run of its own.
+size_t Pieces::each_certain(std::string_view text, const std::function<void(std::string_view)>& take) const {
+  if (compiled_->looks_back) return 0;  // the caller drops what was told
+  const std::string_view whole = text.substr(0, end_of_characters(text));
+  for (size_t at = 0; at < whole.size();) {
+    const bool valid = character_if_any(whole, at).has_value();
+    const size_t end = end_of_run(whole, at, valid);
+    const bool last = end == whole.size();
+    const std::string_view run = whole.substr(at, end - at);
+    if (valid && last) return at + each_of_valid(run, true, take);
+    if (last) return at;
+    if (valid)
+      each_of_valid(run, false, take);
+    else
+      take(run);
+    at = end;
+  }
+  return whole.size();
+}
+
+size_t Pieces::each_of_valid(std::string_view text, bool more,
+                             const std::function<void(std::string_view)>& take) const {
   const Owned<pcre2_match_data, pcre2_match_data_free> matched(
       pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
   if (!matched) throw std::bad_alloc();
+  const uint32_t always = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (more ? PCRE2_PARTIAL_HARD : 0);
   size_t taken = 0;  // all before is told
-  for (size_t from = 0; from < text.size();) {
+  while (taken < text.size()) {
     const auto match = [&](uint32_t options) {
-      return pcre2_match(compiled_->code.get(), units(text), text.size(), from,
-                         PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, matched.get(), nullptr);
+      return pcre2_match(compiled_->code.get(), units(text), text.size(), taken, always | options, matched.get(),
+                         nullptr);
     };
     int found = match(0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_JIT);
+    if (more && (found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_NOMATCH)) return taken;
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
-      fail("tokenizer: the expression ", pattern_, " cannot be matched at byte ", from, ": ", message_of(found));
+      fail("tokenizer: the expression ", pattern_, " cannot be matched at byte ", taken, ": ", message_of(found));
     const size_t* const place = pcre2_get_ovector_pointer(matched.get());
     // \K could move the beginning back or behind the end.
     check(place[0] >= taken && place[1] > place[0], "tokenizer: the expression ", pattern_, " moves its own match");
     if (place[0] > taken) take(text.substr(taken, place[0] - taken));
     take(text.substr(place[0], place[1] - place[0]));
-    taken = from = place[1];
+    taken = place[1];
   }
   if (taken < text.size()) take(text.substr(taken));
+  return text.size();
 }
 
 }  // namespace orrery::models

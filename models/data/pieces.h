@@ -18,11 +18,15 @@ class Pieces {
   // Each match in its order; what lies between two matches is a piece as well, and so is a run of bytes that are no
   // UTF-8.  Together they are the text.  An Error if the expression takes absurdly long.
   void each(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
+  // The same for the beginning of a longer text: as far as what follows cannot change.  Returns the bytes told,
+  // which need not be shown again.
+  size_t each_certain(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
   const std::string& pattern() const { return pattern_; }
 
  private:
   struct Compiled;
-  void each_of_valid(std::string_view text, const std::function<void(std::string_view)>& take) const;
+  // Returns the bytes told: all, unless more text may follow and change the last pieces.
+  size_t each_of_valid(std::string_view text, bool more, const std::function<void(std::string_view)>& take) const;
 
   std::string pattern_;
   std::unique_ptr<Compiled> compiled_;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "engine/base/hash.h"
 #include "engine/base/random.h"
 #include "engine/tensor/tensor.h"
+#include "models/data/token_sequence.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {
@@ -19,11 +19,12 @@ struct Batch {
 
 class Text {
  public:
-  // The first tokens of the file are for training; the last `validation_fraction`, in [0, 1), for validation.  Errors:
-  // a file that cannot be read or is empty, a fraction outside, what the tokenizer refuses.
+  // A file or a folder of text, or of tokens (models/data/prepared.h).  The first tokens are for training; the last
+  // `validation_fraction`, in [0, 1), for validation, unless the data say themselves which are.  Errors: what cannot be
+  // read or is empty, a fraction outside, what the tokenizer refuses.
   Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
-  std::span<const int32_t> train() const { return std::span(tokens_).first(split_); }
-  std::span<const int32_t> validation() const { return std::span(tokens_).subspan(split_); }
+  const TokenSequence& train() const { return train_; }
+  const TokenSequence& validation() const { return validation_; }
   const Fingerprint& fingerprint() const { return fingerprint_; }
   // An Error with the numbers if training has no crop of `context` tokens and the token after it, or if there is a
   // validation part without two tokens.
@@ -32,24 +33,23 @@ class Text {
  private:
   std::string path_;
   Fingerprint fingerprint_;
-  std::vector<int32_t> tokens_;
-  size_t split_;
+  TokenSequence train_, validation_;
 };
 
 class TextBatches {  // random crops; which ones depends on (seed, step, micro-batch) alone, so that resuming agrees
  public:
-  // The tokens must outlive it.
-  TextBatches(std::span<const int32_t> tokens, int64_t batch, int64_t context, uint64_t seed);
+  TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed);
   Batch at(int64_t step, int64_t micro_batch = 0) const;  // each tensor (batch, context)
 
  private:
-  std::span<const int32_t> tokens_;
+  TokenSequence tokens_;
   int64_t batch_, context_;
   RandomKey key_;
 };
 
 // Every token but the first is a target exactly once.  Windows of `context` tokens, up to `batch` at a time; what is
-// left over at the end is a batch of one shorter window.
-std::vector<Batch> consecutive_windows(std::span<const int32_t> tokens, int64_t context, int64_t batch);
+// left over at the end is a batch of one shorter window.  Ends early where `take` returns false.
+void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
+                 const std::function<bool(const Batch&)>& take);
 
 }  // namespace orrery::models

@@ -14,14 +14,8 @@ Registry<TokenizerEntry>& tokenizers() {
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data) {
-  if (const TokenizerEntry* const named = tokenizers().find(name_or_path); named && named->make) {
-    const std::string text = read_file(data);
-    try {
-      return named->make(text);
-    } catch (const Error& error) {
-      fail("text: ", data, ": ", error.what());
-    }
-  }
+  if (const TokenizerEntry* const named = tokenizers().find(name_or_path); named && named->make)
+    return named->make(TextFiles(data));
   std::vector<std::string> names;
   for (const auto& [name, entry] : tokenizers()) {
     if (entry.reads && file_exists(name_or_path) && entry.reads(name_or_path)) return entry.read(name_or_path);
@@ -33,6 +27,45 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
   fail("tokenizer: '", name_or_path, "' is neither a name nor a file or folder; ",
        meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names),
        ", and what was made elsewhere by its path");
+}
+
+namespace {
+
+void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
+                 const std::function<void(uint64_t)>& progress) {
+  std::string waiting;  // for what decides its tokens
+  uint64_t done = 0;    // bytes before it
+  std::vector<int32_t> tokens;
+  const auto told = [&](const auto& encode) {
+    try {
+      encode();
+    } catch (const Error& error) {
+      fail("text: ", file, ": ", error.what(), done == 0 ? "" : text(" (counted from byte ", done, ")"));
+    }
+    take(tokens);
+  };
+  TextFiles::each_piece(file, [&](std::string_view piece, uint64_t) {
+    waiting += piece;
+    told([&] {
+      tokens.clear();
+      const size_t read = tokenizer.encode_beginning(waiting, tokens);
+      waiting.erase(0, read);
+      done += read;
+    });
+    if (progress) progress(piece.size());
+  });
+  if (!waiting.empty()) told([&] { tokens = tokenizer.encode(waiting); });
+}
+
+}  // namespace
+
+void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
+                  const std::function<void(uint64_t)>& progress) {
+  const std::optional<int32_t> between = text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
+  for (const std::string& file : text.files()) {
+    encode_file(tokenizer, file, take, progress);
+    if (between) take(std::span(&*between, 1));
+  }
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {

@@ -1,13 +1,16 @@
 // Tokenizers: from text to numbers and back.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/base/registry.h"
+#include "models/data/text_files.h"
 
 namespace orrery::models {
 
@@ -18,13 +21,17 @@ class Tokenizer {
   virtual int64_t size() const = 0;  // of the vocabulary: tokens are 0, 1, ..., size() - 1
   // Errors name what the vocabulary lacks.  decode(encode(text)) == text.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  virtual std::string decode(std::span<const int32_t> tokens) const = 0;  // a number that is no token is an Error
-  virtual std::string save() const = 0;                                   // a JSON object; restore_tokenizer reads it
+  // The tokens of as much of a text's beginning as cannot become others, whatever follows; returns its bytes.  0: not
+  // known before the text is whole.
+  virtual size_t encode_beginning(std::string_view, std::vector<int32_t>&) const { return 0; }
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;       // a number that is no token is an Error
+  virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }  // the token between documents
+  virtual std::string save() const = 0;  // a JSON object; restore_tokenizer reads it
 };
 
 struct TokenizerEntry {
   std::string name, description;
-  std::unique_ptr<Tokenizer> (*make)(std::string_view text) = nullptr;    // a vocabulary for this text; null: none
+  std::unique_ptr<Tokenizer> (*make)(const TextPieces& text) = nullptr;   // a vocabulary for this text; null: none
   std::unique_ptr<Tokenizer> (*read)(const std::string& path) = nullptr;  // from files of others; null: there are none
   bool (*reads)(const std::string& path) = nullptr;                       // whether that path is for `read`
   std::unique_ptr<Tokenizer> (*restore)(const std::string& json) = nullptr;  // from what save wrote
@@ -33,11 +40,18 @@ Registry<TokenizerEntry>& tokenizers();
 #define REGISTER_TOKENIZER(id, ...) \
   [[maybe_unused]] static const bool registered_tokenizer_##id = (tokenizers().add(__VA_ARGS__), true)
 
-// What a setting says: a name that makes a vocabulary for the text in the file `data` ("character": its Unicode
-// characters; "byte": all 256 bytes), or the path of a tokenizer made elsewhere: a folder with vocab.json and
+// What a setting says: a name that makes a vocabulary for the text in the file or folder `data` ("character": its
+// Unicode characters; "byte": all 256 bytes), or the path of a tokenizer made elsewhere: a folder with vocab.json and
 // merges.txt or with tokenizer.json, or such a file.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
+
+// The tokens of each file, and after it the token between documents if there are several and the tokenizer has one;
+// `take` gets them in pieces, so that memory holds little of a long text; `progress` is told of the bytes that are
+// read.  Errors say in which file.
+using TakeTokens = std::function<void(std::span<const int32_t> tokens)>;
+void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
+                  const std::function<void(uint64_t bytes)>& progress = {});
 
 constexpr std::string_view unreadable_tokenizer = "tokenizer: cannot be restored";
 // An Error if the number is no token of a vocabulary of that size.

@@ -23,10 +23,22 @@ std::optional<Character> character_if_any(std::string_view text, size_t at) {
   return valid ? std::optional(Character{point, length}) : std::nullopt;
 }
 
-Character character_at(std::string_view text, size_t at) {
+Character character_at(std::string_view text, size_t at, uint64_t before) {
   const std::optional<Character> found = character_if_any(text, at);
-  check(found.has_value(), "tokenizer: the text is not UTF-8 at byte ", at, "; convert it, or use tokenizer=byte");
+  check(found.has_value(), "tokenizer: the text is not UTF-8 at byte ", before + at,
+        "; convert it, or use tokenizer=byte");
   return *found;
+}
+
+size_t end_of_characters(std::string_view text) {
+  constexpr size_t longest = 4;
+  for (size_t back = 1; back < longest && back <= text.size(); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0u) == 0x80) continue;  // not the first of a character
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
 }
 
 std::string utf8(char32_t point) {

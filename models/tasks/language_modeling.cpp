@@ -2,6 +2,8 @@
 //   loss = -1 / (B T) sum ln p(token_(t + 1) | tokens up to t)
 #include <algorithm>
 
+#include "engine/base/files.h"
+#include "models/data/prepared.h"
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/model.h"
@@ -23,8 +25,10 @@ class LanguageModeling final : public Task {
 
     template <class V>
     void visit(V& v) {
-      v("data", data, "text file to learn (UTF-8)");
-      v("tokenizer", tokenizer, "character, byte, or the folder of one made elsewhere, such as GPT-2's");
+      v("data", data,
+        "text to learn: a file or a folder (UTF-8), or what `orrery prepare`, nanoGPT or llm.c made of it");
+      v("tokenizer", tokenizer,
+        "character, byte, or the folder of one made elsewhere, such as GPT-2's; prepared data have their own");
       v("validation_fraction|held_out", validation_fraction, "of the text, at its end, that is kept for validation",
         between(0.001, 0.9));
       v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
@@ -60,19 +64,19 @@ class LanguageModeling final : public Task {
   std::string kind() const override { return "text"; }
   std::string unit() const override { return "tokens"; }
   int64_t units_of_batch() const override { return batch_ * context_; }
-  int64_t epoch() const override { return static_cast<int64_t>(text_.train().size()); }
-  int64_t held_out() const override { return static_cast<int64_t>(text_.validation().size()); }
+  int64_t epoch() const override { return text_.train().size(); }
+  int64_t held_out() const override { return text_.validation().size(); }
   std::string data() const override { return settings_.data; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return text_.fingerprint(); }
 
   int64_t bytes() const override {
-    return static_cast<int64_t>(text_.train().size_bytes() + text_.validation().size_bytes());
+    const int64_t train = text_.train().bytes_in_memory(), apart = text_.validation().bytes_in_memory();
+    return std::max(train, apart);  // one sequence, divided, or files
   }
   int64_t length() const override { return context_; }
   int64_t validation_batch() const override {
-    const auto tokens = static_cast<int64_t>(text_.validation().size());
-    return std::min(windows_at_once, (tokens + context_ - 1) / context_);
+    return std::min(windows_at_once, (text_.validation().size() + context_ - 1) / context_);
   }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
@@ -83,7 +87,11 @@ class LanguageModeling final : public Task {
   static std::unique_ptr<Tokenizer> make(const Settings& s, const TaskOptions& options) {
     check(!s.data.empty(),
           "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
-    return options.tokenizer.empty() ? make_tokenizer(s.tokenizer, s.data) : restore_tokenizer(options.tokenizer);
+    if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
+    if (auto own = tokenizer_of_prepared(s.data)) return own;
+    check(!is_prepared(s.data) || file_exists(s.tokenizer), "train: ", s.data,
+          " holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER");
+    return make_tokenizer(s.tokenizer, s.data);
   }
 
   Settings settings_;

@@ -105,6 +105,24 @@ TEST_CASE("train: a file in nanoGPT's words trains the same model, and is record
   CHECK(ours == theirs);
 }
 
+TEST_CASE("prepare: tokens of a text, which train learns and generate continues") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), out = folder / "tokens";
+  const Words tokenizer = {std::string("--tokenizer=") + ORRERY_SOURCE_DIR + "/tests/models/byte_pair/gpt2"};
+  const Outcome prepared = run_orrery(Words{"prepare", "--input=" + text, "--out=" + out} + tokenizer);
+  INFO(prepared.out, prepared.err);
+  REQUIRE(prepared.code == 0);
+  CHECK(contains(prepared.out, " for validation, of 420 that there are\nfiles:\n  " + out + "/train.bin\n"));
+  const Outcome again = run_orrery(Words{"prepare", "--input=" + text, "--out=" + out} + tokenizer);
+  CHECK(again.code == 1);
+  CHECK(contains(again.err, "train.bin is there already"));
+  const std::string run = "--out=" + (folder / "run");
+  const Outcome trained = run_orrery({"train", "--data=" + out, run, "--steps=2", "--context=16", "--width=16"});
+  INFO(trained.out, trained.err);
+  CHECK(trained.code == 0);
+  CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=a", "--tokens=5"}).code == 0);
+}
+
 TEST_CASE("train: a run of the time when settings had their former names goes on, and generates") {
   const Folder folder;
   const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";

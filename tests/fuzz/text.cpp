@@ -13,7 +13,8 @@ void read_text(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/text.txt";
   put(path, bytes);
   const Text whole(path, *make_tokenizer("byte", path), 0.5);
-  promise(whole.train().size() + whole.validation().size() == bytes.size(), "bytes are lost");
+  const auto size = static_cast<int64_t>(bytes.size());
+  promise(whole.train().size() + whole.validation().size() == size, "bytes are lost");
   const auto tokenizer = make_tokenizer("character", path);
   const std::vector<int32_t> tokens = tokenizer->encode(bytes);
   promise(tokenizer->decode(tokens) == bytes, "encoded and decoded it is another text");
@@ -21,7 +22,7 @@ void read_text(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(text, {.name = "text",
-                       .readers = {"models/data/text.cpp", "models/data/tokenizer.cpp",
+                       .readers = {"models/data/text.cpp", "models/data/text_files.cpp", "models/data/tokenizer.cpp",
                                    "models/data/tokenizers/character.cpp", "examples/orrery/generate.cpp"},
                        .read = read_text,
                        .memory_multiple = 256,

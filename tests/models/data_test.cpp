@@ -38,6 +38,11 @@ Tokens count_to(int32_t n) {
   std::iota(tokens.begin(), tokens.end(), 0);
   return tokens;
 }
+std::vector<Batch> windows_of(const Tokens& tokens, int64_t context, int64_t batch) {
+  std::vector<Batch> all;
+  each_window(tokens, context, batch, [&](const Batch& window) { return all.push_back(window), true; });
+  return all;
+}
 Tokens numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
 
 TEST_CASE("characters are numbered by code point") {
@@ -125,9 +130,9 @@ TEST_CASE("a text is split into training and held-out tokens") {
   const auto tokenizer = make_tokenizer("character", file.path());
   const Text text(file.path(), *tokenizer);
   CHECK(text.train().size() == 18);
-  CHECK(tokenizer->decode(text.validation()) == "ij");
+  CHECK(tokenizer->decode(text.validation().to_vector()) == "ij");
   CHECK(Text(file.path(), *tokenizer, 0.5).train().size() == 10);
-  CHECK(Text(file.path(), *tokenizer, 0).validation().empty());
+  CHECK(Text(file.path(), *tokenizer, 0).validation().size() == 0);
   CHECK(error_of([&] { Text(file.path(), *tokenizer, 1); }) ==
         "text: validation_fraction 1 must be at least 0 and below 1");
   CHECK(error_of([&] { Text(file.path(), *tokenizer, -0.1); }) ==
@@ -168,7 +173,7 @@ TEST_CASE("Tiny Shakespeare") {
   const Text text(path, *tokenizer);
   CHECK(text.train().size() == 1003854);  // nanoGPT's own split
   CHECK(text.validation().size() == 111540);
-  CHECK(tokenizer->decode(text.train().first(13)) == "First Citizen");
+  CHECK(tokenizer->decode(text.train().part(0, 13).to_vector()) == "First Citizen");
 }
 
 TEST_CASE("random crops") {
@@ -207,7 +212,7 @@ TEST_CASE("consecutive windows predict every token but the first exactly once") 
   for (const int32_t n : {2, 3, 5, 6, 16, 17, 18, 21, 40}) {
     const Tokens tokens = count_to(n);
     Tokens inputs, targets;
-    const std::vector<Batch> windows = consecutive_windows(tokens, 4, 3);
+    const std::vector<Batch> windows = windows_of(tokens, 4, 3);
     for (size_t i = 0; i < windows.size(); ++i) {
       const Batch& batch = windows[i];
       CHECK(batch.inputs.shape() == batch.targets.shape());
@@ -220,10 +225,10 @@ TEST_CASE("consecutive windows predict every token but the first exactly once") 
     CHECK(inputs == Tokens(tokens.begin(), tokens.end() - 1));
     CHECK(targets == Tokens(tokens.begin() + 1, tokens.end()));
   }
-  CHECK(consecutive_windows(count_to(25), 4, 3).size() == 2);
-  CHECK(error_of([] { consecutive_windows(count_to(1), 4, 3); }) ==
+  CHECK(windows_of(count_to(25), 4, 3).size() == 2);
+  CHECK(error_of([] { windows_of(count_to(1), 4, 3); }) ==
         "text: validation needs at least 2 tokens, not 1; take a longer text or another validation_fraction");
-  CHECK(error_of([] { consecutive_windows(count_to(9), 0, 3); }) == "text: batch 3 and context 0 must be at least 1");
+  CHECK(error_of([] { windows_of(count_to(9), 0, 3); }) == "text: batch 3 and context 0 must be at least 1");
 }
 
 }  // namespace

@@ -17,6 +17,10 @@ class ByteTokenizer final : public Tokenizer {
     std::transform(text.begin(), text.end(), tokens.begin(), [](char c) { return static_cast<unsigned char>(c); });
     return tokens;
   }
+  size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
+    tokens = encode(text);
+    return text.size();
+  }
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string text;
     for (const int32_t token : tokens) {
@@ -30,7 +34,7 @@ class ByteTokenizer final : public Tokenizer {
 
 REGISTER_TOKENIZER(byte, {.name = "byte",
                           .description = "the 256 bytes: any text, any language",
-                          .make = [](std::string_view) -> std::unique_ptr<Tokenizer> {
+                          .make = [](const TextPieces&) -> std::unique_ptr<Tokenizer> {
                             return std::make_unique<ByteTokenizer>();
                           },
                           .restore = [](const std::string&) -> std::unique_ptr<Tokenizer> {

@@ -36,6 +36,11 @@ class CharacterTokenizer final : public Tokenizer {
     }
     return tokens;
   }
+  size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
+    const size_t end = end_of_characters(text);
+    tokens = encode(text.substr(0, end));
+    return end;
+  }
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string text;
     for (const int32_t token : tokens) {
@@ -61,15 +66,17 @@ class CharacterTokenizer final : public Tokenizer {
   std::array<int32_t, 128> ascii_ = {};  // most of most texts, without a search
 };
 
-std::unique_ptr<Tokenizer> character_tokenizer(std::string_view text) {
+std::unique_ptr<Tokenizer> character_tokenizer(const TextPieces& text) {
   std::vector<char32_t> points;
   std::vector<bool> seen(0x110000);
-  for (size_t at = 0; at < text.size();) {
-    const Character c = character_at(text, at);
-    if (!seen[c.point]) points.push_back(c.point);
-    seen[c.point] = true;
-    at += c.bytes;
-  }
+  text.each([&](std::string_view piece, uint64_t before) {
+    for (size_t at = 0; at < piece.size();) {
+      const Character c = character_at(piece, at, before);
+      if (!seen[c.point]) points.push_back(c.point);
+      seen[c.point] = true;
+      at += c.bytes;
+    }
+  });
   return std::make_unique<CharacterTokenizer>(std::move(points));
 }
 

@@ -1,0 +1,52 @@
+// orrery prepare: a text as tokens, once, for runs that read them.
+#include <iostream>
+
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/progress.h"
+#include "examples/orrery/table.h"
+#include "models/data/prepared.h"
+
+namespace orrery::program {
+namespace {
+
+struct PrepareSettings {
+  models::Preparation to;
+
+  template <class V>
+  void visit(V& v) {
+    v("input", to.input, "text, a file or a folder (UTF-8)");
+    v("out", to.out, "folder for train.bin, val.bin and tokens.json");
+    v("tokenizer", to.tokenizer, "character, byte, or the folder of one made elsewhere, such as GPT-2's");
+    v("validation_input", to.validation_input, "text for validation; none: the end of the input");
+    v("validation_fraction", to.validation_fraction, "of the tokens, at their end, that is kept for validation",
+      between(0, 0.9));
+  }
+};
+
+}  // namespace
+
+std::string prepare_help(const Arguments&) {
+  PrepareSettings settings;
+  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
+         "\nExample: orrery prepare --input=books --out=books-gpt2 --tokenizer=gpt2; orrery train --data=books-gpt2";
+}
+
+int prepare(const Arguments& arguments) {
+  PrepareSettings s;
+  const std::vector<std::string> words = read_arguments("prepare", arguments, settings_of(s));
+  check(words.empty(), "prepare: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --input?");
+  models::Prepared made;
+  {
+    Progress progress;
+    made = models::prepare(s.to, [&](double share) { progress.share("read", share); });
+  }
+  std::cout << grouped(made.train) << " tokens to learn, " << grouped(made.validation) << " for validation, of "
+            << grouped(made.vocabulary) << " that there are\nfiles:\n  " << s.to.out << "/train.bin\n";
+  if (made.validation > 0) std::cout << "  " << s.to.out << "/val.bin\n";
+  std::cout << "  " << s.to.out << "/tokens.json" << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

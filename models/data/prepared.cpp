@@ -1,0 +1,132 @@
+#include "models/data/prepared.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "models/data/text_files.h"
+#include "models/json.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr const char *description_name = "/tokens.json", *train_name = "/train.bin", *validation_name = "/val.bin";
+constexpr const char* format = "orrery tokens 1";
+constexpr uint64_t largest_description = uint64_t{256} << 20;  // bytes: it holds a vocabulary
+
+SortedJson read_description(const std::string& path) {
+  const std::string file = path + description_name;
+  SortedJson json = parse_large_json(read_file(file, largest_description), file);
+  const auto is = [&](const char* key, auto wanted) { return json.contains(key) && wanted(json[key]); };
+  check(json.is_object() && is("format", [](const SortedJson& j) { return j == format; }) &&
+            is("tokenizer", [](const SortedJson& j) { return j.is_object(); }) &&
+            is("files", [](const SortedJson& j) { return j.is_object(); }),
+        file, ": it is no description of tokens as `orrery prepare` writes it (", format, ")");
+  return json;
+}
+
+void check_file(const SortedJson& description, const std::string& path, const char* name, const Fingerprint& found) {
+  const auto said = description["files"].find(name + 1);
+  const auto holds = [&](const char* key, const auto& value) { return said->contains(key) && (*said)[key] == value; };
+  check(said != description["files"].end() && said->is_object() && holds("bytes", found.bytes) &&
+            holds("sha256", found.sha256),
+        "tokens: ", path, name, " is not the file that ", path, description_name, " tells of; prepare the text again");
+}
+
+void add_file(Sha256& all, PreparedTokens& prepared, const std::string& path, const SortedJson& description,
+              const char* name) {
+  const std::string file = path + name;
+  Sha256 one;
+  uint64_t bytes = 0;
+  TextFiles::each_piece(file, [&](std::string_view piece, uint64_t) {
+    one.add(std::as_bytes(std::span(piece)));
+    all.add(std::as_bytes(std::span(piece)));
+    bytes += piece.size();
+  });
+  prepared.fingerprint.bytes += bytes;
+  if (!description.is_null()) check_file(description, path, name, {bytes, one.digits()});
+}
+
+}  // namespace
+
+bool is_prepared(const std::string& path) {
+  return folder_exists(path) ? file_exists(path + train_name) : path.ends_with(".bin") && file_exists(path);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
+  if (!folder_exists(path) || !is_prepared(path) || !file_exists(path + description_name)) return nullptr;
+  return restore_tokenizer(read_description(path)["tokenizer"].dump());
+}
+
+PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
+  PreparedTokens prepared;
+  const bool folder = folder_exists(path), validated = folder && file_exists(path + validation_name);
+  const SortedJson description = folder && file_exists(path + description_name) ? read_description(path) : SortedJson();
+  Sha256 all;
+  add_file(all, prepared, path, description, folder ? train_name : "");
+  if (validated) add_file(all, prepared, path, description, validation_name);
+  prepared.fingerprint.sha256 = all.digits();
+  prepared.train = TokenSequence::in_file(folder ? path + train_name : path, vocabulary);
+  if (validated) prepared.validation = TokenSequence::in_file(path + validation_name, vocabulary);
+  return prepared;
+}
+
+std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last) {
+  const auto place = static_cast<int64_t>(std::floor(static_cast<double>(tokens.size()) * (1 - last)));
+  return {tokens.part(0, place), tokens.part(place, tokens.size())};
+}
+
+void check_validation_fraction(double fraction) {
+  check(fraction >= 0 && fraction < 1, "text: validation_fraction ", fraction, " must be at least 0 and below 1");
+}
+
+Prepared prepare(const Preparation& p, const std::function<void(double)>& progress) {
+  check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
+  check(!p.out.empty(), "prepare: no place for the tokens; give a folder with --out=DIR");
+  check_validation_fraction(p.validation_fraction);
+  for (const char* name : {train_name, validation_name, description_name})
+    check(!file_exists(p.out + name), "prepare: ", p.out, name,
+          " is there already; remove it, or choose another --out");
+  const bool own = !p.validation_input.empty();
+  const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input);
+  make_folders(p.out);
+  const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
+  double done = 0;
+  const auto encode = [&](const TextFiles& files) {
+    TokenSpool spool(p.out);
+    const auto add = [&](std::span<const int32_t> tokens) { spool.add(tokens); };
+    encode_files(*tokenizer, files, add, [&](uint64_t more) {
+      done += static_cast<double>(more);
+      if (progress) progress(done / bytes);
+    });
+    return spool.sequence();
+  };
+  TokenSequence train = encode(input), validation;
+  if (own)
+    validation = encode(held_out);
+  else
+    std::tie(train, validation) = split(train, p.validation_fraction);
+  const int64_t vocabulary = tokenizer->size();
+  SortedJson files = SortedJson::object();
+  const auto describe = [&](const char* name, const TokenSequence& tokens) {
+    const Fingerprint of = fingerprint_of_token_file(tokens, vocabulary);
+    files[name + 1] = {{"bytes", of.bytes}, {"sha256", of.sha256}, {"tokens", tokens.size()}};
+  };
+  describe(train_name, train);
+  if (validation.size() > 0) describe(validation_name, validation);
+  const SortedJson description = {{"format", format},
+                                  {"tokenizer", SortedJson::parse(tokenizer->save())},
+                                  {"vocabulary", vocabulary},
+                                  {"source", p.input},
+                                  {"files", files}};
+  // train.bin makes it a prepared folder, so it comes last.
+  if (validation.size() > 0) write_token_file(p.out + validation_name, validation, vocabulary);
+  write_file_atomically(p.out + description_name, description.dump(1) + "\n");
+  write_token_file(p.out + train_name, train, vocabulary);
+  return {train.size(), validation.size(), vocabulary};
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,75 @@
+#include "models/data/text_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "models/data/unicode.h"
+
+namespace orrery::models {
+namespace {
+
+void collect(const std::string& folder, std::vector<std::string>& files) {
+  for (std::string& path : files_in(folder)) {
+    if (std::filesystem::path(path).filename().string().starts_with(".")) continue;
+    if (folder_exists(path))
+      collect(path, files);
+    else
+      files.push_back(std::move(path));
+  }
+}
+
+}  // namespace
+
+TextFiles::TextFiles(const std::string& path) : path_(path) {
+  const bool folder = folder_exists(path);
+  if (folder)
+    collect(path, files_);
+  else
+    files_ = {path};
+  check(!files_.empty(), "text: ", path, " is a folder without files");
+  for (const std::string& file : files_) bytes_ += FileReader(file).size();
+  check(bytes_ > 0, "text: ", path, folder ? " holds nothing but empty files" : " is empty");
+}
+
+void TextFiles::each_piece(const std::string& file, const Take& take) {
+  FileReader reader(file);
+  constexpr uint64_t room = 8;  // more than a character
+  std::string buffer(std::min<uint64_t>(piece_size, reader.size() + room), '\0');
+  uint64_t before = 0;
+  for (size_t kept = 0;;) {
+    const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(buffer).subspan(kept)));
+    const std::string_view here = std::string_view(buffer).substr(0, kept + got);
+    const size_t end = got == 0 ? here.size() : end_of_characters(here);
+    if (end > 0) take(here.substr(0, end), before);
+    before += end, kept = here.size() - end;
+    if (got == 0) return;
+    buffer.replace(0, kept, buffer, end, kept);
+  }
+}
+
+Fingerprint TextFiles::fingerprint() const {
+  Fingerprint all;
+  Sha256 hash;
+  for (const std::string& file : files_)
+    each_piece(file, [&](std::string_view piece, uint64_t) {
+      hash.add(std::as_bytes(std::span(piece)));
+      all.bytes += piece.size();
+    });
+  all.sha256 = hash.digits();
+  return all;
+}
+
+TextPieces::TextPieces(const TextFiles& files) {
+  each_ = [&files](const TextFiles::Take& take) {
+    for (const std::string& file : files.files()) try {
+        TextFiles::each_piece(file, take);
+      } catch (const Error& error) {
+        fail("text: ", file, ": ", error.what());
+      }
+  };
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,171 @@
+#include "models/data/token_sequence.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+
+namespace orrery::models {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers in files are as in memory");
+constexpr int64_t at_once = int64_t{1} << 18;  // tokens that are read or written together
+constexpr int64_t largest_of_16_bits = int64_t{1} << 16;
+
+using Header = std::array<int32_t, 256>;
+struct Form {
+  int32_t magic, version;
+  int64_t width;  // bytes of a token
+};
+constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
+
+}  // namespace
+
+struct TokenSequence::Source {
+  virtual ~Source() = default;
+  virtual int64_t size() const = 0;
+  virtual void read(int64_t at, std::span<int32_t> to) const = 0;
+  virtual int64_t bytes_in_memory() const = 0;
+};
+
+struct TokenSequence::Memory final : Source {
+  std::vector<int32_t> tokens;
+  explicit Memory(std::vector<int32_t> given) : tokens(std::move(given)) {}
+  int64_t size() const override { return static_cast<int64_t>(tokens.size()); }
+  void read(int64_t at, std::span<int32_t> to) const override {
+    std::copy_n(tokens.begin() + at, to.size(), to.begin());
+  }
+  int64_t bytes_in_memory() const override { return static_cast<int64_t>(tokens.size() * sizeof(int32_t)); }
+};
+
+struct TokenSequence::File final : Source {
+  std::shared_ptr<const FileReader> file;
+  int64_t count, width, first;  // tokens, bytes of one, the byte where they begin
+  File(std::shared_ptr<const FileReader> from, int64_t tokens, int64_t bytes_of_one, int64_t first_byte)
+      : file(std::move(from)), count(tokens), width(bytes_of_one), first(first_byte) {}
+  int64_t size() const override { return count; }
+  void read(int64_t at, std::span<int32_t> to) const override {
+    const auto offset = static_cast<uint64_t>(first + at * width);
+    if (width == sizeof(int32_t)) return file->read_at(offset, std::as_writable_bytes(to));
+    std::vector<uint16_t> narrow(to.size());
+    file->read_at(offset, std::as_writable_bytes(std::span(narrow)));
+    std::copy(narrow.begin(), narrow.end(), to.begin());
+  }
+  int64_t bytes_in_memory() const override { return 0; }
+
+  static std::shared_ptr<const File> open(const std::string& path) {
+    auto file = std::make_shared<const FileReader>(path);
+    const auto bytes = static_cast<int64_t>(file->size());
+    int64_t width = sizeof(uint16_t), first = 0;
+    Header header = {};
+    const bool room = bytes >= static_cast<int64_t>(sizeof header);
+    if (room) file->read_at(0, std::as_writable_bytes(std::span(header)));
+    const auto* const form =
+        std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return room && header[0] == f.magic; });
+    if (form != forms.end()) {
+      check(header[1] == form->version, "tokens: ", path, " is of version ", header[1], " of its format, not ",
+            form->version);
+      width = form->width, first = sizeof header;
+    }
+    const int64_t count = (bytes - first) / width;
+    check((bytes - first) % width == 0, "tokens: ", path, " has ", bytes, " bytes, no whole number of tokens of ",
+          width, " bytes; it is no file of tokens, or it is damaged");
+    check(first == 0 || count == header[2], "tokens: ", path, " holds ", count, " tokens, but its header says ",
+          header[2], "; it is damaged");
+    check(count > 0, "tokens: ", path, " is empty");
+    return std::make_shared<const File>(std::move(file), count, width, first);
+  }
+};
+
+TokenSequence::TokenSequence(std::shared_ptr<const Source> source)
+    : source_(std::move(source)), end_(source_->size()) {}
+TokenSequence::TokenSequence(std::vector<int32_t> tokens)
+    : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const Memory>(std::move(tokens)))) {}
+
+TokenSequence TokenSequence::in_file(const std::string& path, int64_t vocabulary) {
+  const TokenSequence all(File::open(path));
+  std::vector<int32_t> some;
+  for (int64_t at = 0; at < all.size(); at += at_once) {
+    some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));
+    all.read(at, some);
+    for (size_t i = 0; i < some.size(); ++i)
+      check(some[i] >= 0 && some[i] < vocabulary, "tokens: ", path, ": number ", at + static_cast<int64_t>(i), " is ",
+            some[i], ", but the vocabulary has only 0 to ", vocabulary - 1, "; another tokenizer made this file");
+  }
+  return all;
+}
+
+void TokenSequence::read(int64_t at, std::span<int32_t> to) const { source_->read(begin_ + at, to); }
+TokenSequence TokenSequence::part(int64_t begin, int64_t end) const {
+  TokenSequence some = *this;
+  some.begin_ = begin_ + begin, some.end_ = begin_ + end;
+  return some;
+}
+std::vector<int32_t> TokenSequence::to_vector() const {
+  std::vector<int32_t> all(static_cast<size_t>(size()));
+  read(0, all);
+  return all;
+}
+int64_t TokenSequence::bytes_in_memory() const { return source_->bytes_in_memory(); }
+
+TokenSpool::TokenSpool(const std::string& folder) {
+  const std::string path = folder + "/tokens." + std::to_string(::getpid()) + ".partial";
+  file_ = std::make_unique<FileAppender>(path);
+  reader_ = std::make_shared<const FileReader>(path);
+  std::filesystem::remove(path);
+}
+TokenSpool::~TokenSpool() = default;
+void TokenSpool::add(std::span<const int32_t> tokens) {
+  file_->write({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  count_ += static_cast<int64_t>(tokens.size());
+}
+TokenSequence TokenSpool::sequence() const {
+  return TokenSequence(std::make_shared<const TokenSequence::File>(reader_, count_, sizeof(int32_t), 0));
+}
+
+namespace {
+
+// The bytes of such a file, in pieces.
+template <class Take>
+void each_piece(const TokenSequence& tokens, int64_t vocabulary, const Take& take) {
+  const bool wide = vocabulary > largest_of_16_bits;
+  check(!wide || tokens.size() <= INT32_MAX, "tokens: ", tokens.size(),
+        " tokens of 32 bits are more than a file's header can say; prepare the text in parts");
+  if (wide) {
+    const Header header = {forms[1].magic, forms[1].version, static_cast<int32_t>(tokens.size())};
+    take(std::as_bytes(std::span(header)));
+  }
+  std::vector<int32_t> some;
+  std::vector<uint16_t> narrow;
+  for (int64_t at = 0; at < tokens.size(); at += at_once) {
+    some.resize(static_cast<size_t>(std::min(at_once, tokens.size() - at)));
+    tokens.read(at, some);
+    narrow.assign(some.begin(), some.end());
+    take(wide ? std::as_bytes(std::span(some)) : std::as_bytes(std::span(narrow)));
+  }
+}
+
+}  // namespace
+
+void write_token_file(const std::string& path, const TokenSequence& tokens, int64_t vocabulary) {
+  write_file_atomically(path, [&](FileWriter& file) {
+    each_piece(tokens, vocabulary, [&](std::span<const std::byte> piece) { file.write(piece); });
+  });
+}
+Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary) {
+  Sha256 hash;
+  uint64_t bytes = 0;
+  each_piece(tokens, vocabulary, [&](std::span<const std::byte> piece) {
+    hash.add(piece);
+    bytes += piece.size();
+  });
+  return {bytes, hash.digits()};
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,32 @@
+// Files of tokens, as nanoGPT and llm.c write them, whole or damaged.
+#include "models/data/prepared.h"
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+using namespace orrery::models;
+
+void read_tokens(const std::string& folder, std::string_view bytes) {
+  constexpr int64_t vocabulary = 300;
+  const std::string path = folder + "/tokens.bin", copy = folder + "/copy.bin";
+  put(path, bytes);
+  const PreparedTokens prepared = read_prepared(path, vocabulary);
+  promise(prepared.fingerprint.bytes == bytes.size(), "bytes are lost");
+  const std::vector<int32_t> tokens = prepared.train.to_vector();
+  for (const int32_t token : tokens) promise(token >= 0 && token < vocabulary, "a token beyond the vocabulary");
+  write_token_file(copy, prepared.train, vocabulary);
+  promise(read_prepared(copy, vocabulary).train.to_vector() == tokens, "written and read there are other tokens");
+}
+
+REGISTER_FORMAT(tokens, {.name = "tokens",
+                         .readers = {"models/data/token_sequence.cpp", "models/data/token_sequence.h",
+                                     "models/data/prepared.cpp"},
+                         .read = read_tokens,
+                         .memory_multiple = 64,
+                         .memory_base = 1 << 23,
+                         .words = {std::string("\x88\xd8\x34\x01", 4), std::string("\xa1\xd9\x34\x01", 4),
+                                   std::string("\1\0\0\0", 4), std::string("\7\0\0\0", 4), std::string(8, '\0'),
+                                   std::string("\xff\xff", 2), std::string("\x2c\1", 2)}});
+
+}  // namespace

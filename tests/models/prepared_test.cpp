@@ -1,0 +1,190 @@
+// Texts as tokens in files: what is written is what would be encoded, and what is not as it should be is refused.
+#include "models/data/prepared.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "models/data/text.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+const std::string byte_pairs = ORRERY_SOURCE_DIR "/tests/models/byte_pair/";
+const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
+
+// What encode_beginning says of a text that comes in pieces, and then of the rest.
+std::vector<int32_t> encoded_in_pieces(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
+  std::vector<int32_t> all, some;
+  std::string waiting;
+  for (size_t at = 0; at < text.size(); at += piece) {
+    waiting += text.substr(at, piece);
+    some.clear();
+    waiting.erase(0, tokenizer.encode_beginning(waiting, some));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  some = tokenizer.encode(waiting);
+  all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+std::string bytes_of(const std::vector<uint16_t>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)};
+}
+std::string with_header(int32_t magic, int32_t version, int32_t count, const std::string& tokens) {
+  std::vector<int32_t> header(256);
+  header[0] = magic, header[1] = version, header[2] = count;
+  return std::string(reinterpret_cast<const char*>(header.data()), header.size() * sizeof(int32_t)) + tokens;
+}
+
+}  // namespace
+
+TEST_CASE("prepared: a text that comes in pieces, however small, has the tokens of the whole") {
+  const auto cases = nlohmann::json::parse(read_file(byte_pairs + "cases.json"));
+  for (const auto& [name, texts] : cases.items()) {
+    const auto tokenizer = make_tokenizer(byte_pairs + name, "");
+    for (const auto& one : texts)
+      for (const size_t piece : {1, 2, 7, 50}) {
+        CAPTURE(piece);
+        const std::string text = one["text"].get<std::string>() + "\xC3 \xE2\x82";
+        CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
+      }
+  }
+  const std::string text = "na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80 end";
+  for (const char* name : {"character", "byte"}) {
+    const auto tokenizer = tokenizers().at(name).make(text);
+    for (const size_t piece : {1, 2, 3, 5})
+      CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
+  }
+}
+
+TEST_CASE("prepared: training reads the same tokens from the text and from its files") {
+  const Folder folder;
+  const std::string out = folder / "tokens";
+  for (const std::string& tokenizer : {std::string("character"), byte_pairs + "gpt2"}) {
+    std::vector<double> shares;
+    const Prepared made =
+        prepare({.input = shakespeare, .out = out, .tokenizer = tokenizer, .validation_fraction = 0.2},
+                [&](double share) { shares.push_back(share); });
+    CHECK(shares.back() == 1);
+    const auto its = tokenizer_of_prepared(out), direct = make_tokenizer(tokenizer, shakespeare);
+    CHECK(its->save() == direct->save());
+    const Text from_text(shakespeare, *direct, 0.2), from_files(out, *its, 0.5);
+    CHECK(from_files.train().to_vector() == from_text.train().to_vector());
+    CHECK(from_files.validation().to_vector() == from_text.validation().to_vector());
+    CHECK(made.train == from_text.train().size());
+    CHECK(made.validation == from_text.validation().size());
+    CHECK(from_files.train().bytes_in_memory() == 0);
+    CHECK(names_in(out) == std::set<std::string>{"tokens.json", "train.bin", "val.bin"});
+    CHECK(error_of([&] { prepare({.input = shakespeare, .out = out}); }) ==
+          "prepare: " + out + "/train.bin is there already; remove it, or choose another --out");
+    std::filesystem::remove_all(out);
+  }
+}
+
+TEST_CASE("prepared: a run on prepared data, and what it says when they have changed") {
+  const Run run;
+  const std::string out = run.folder / "tokens";
+  prepare({.input = run.text, .out = out, .tokenizer = "byte"});
+  const double loss = run.train({{"data", out}}).validation_loss;
+  const Run again;
+  CHECK(again.train({{"tokenizer", "byte"}}).validation_loss == loss);
+  CHECK(run.resume({{"data", out}}).steps_done == 8);
+  write(out + "/val.bin", bytes_of({1, 2, 3}));
+  CHECK(error_of([&] {
+          run.train({{"data", out}, {"out", run.folder / "other"}});
+        }) ==
+        "tokens: " + out + "/val.bin is not the file that " + out + "/tokens.json tells of; prepare the text again");
+  write(out + "/tokens.json", "{}");
+  CHECK(contains(error_of([&] { tokenizer_of_prepared(out); }), "tokens.json: it is no description of tokens"));
+}
+
+TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is refused") {
+  const Folder folder;
+  const std::string path = folder / "a.bin", tokens = bytes_of({0, 5, 300, 7});
+  const auto read = [&](const std::string& content, int64_t vocabulary = 301) {
+    write(path, content);
+    return read_prepared(path, vocabulary).train.to_vector();
+  };
+  const std::vector<int32_t> expected = {0, 5, 300, 7};
+  CHECK(read(tokens) == expected);
+  CHECK(read(with_header(20240520, 1, 4, tokens)) == expected);
+  CHECK(read(with_header(20240801, 7, 2, bytes_of({5, 1, 6, 0})), 70'000) == std::vector<int32_t>{65541, 6});
+  const auto refused = [&](const std::string& content, int64_t vocabulary, const std::string& why) {
+    CHECK(error_of([&] { read(content, vocabulary); }) == "tokens: " + path + why);
+  };
+  refused(tokens, 300, ": number 2 is 300, but the vocabulary has only 0 to 299; another tokenizer made this file");
+  refused(with_header(20240801, 7, 1, bytes_of({5, 0xFFFF})), 70'000,
+          ": number 0 is -65531, but the vocabulary has only 0 to 69999; another tokenizer made this file");
+  refused("abc", 300, " has 3 bytes, no whole number of tokens of 2 bytes; it is no file of tokens, or it is damaged");
+  refused(with_header(20240520, 1, 5, tokens), 301, " holds 4 tokens, but its header says 5; it is damaged");
+  refused(with_header(20240520, 2, 4, tokens), 301, " is of version 2 of its format, not 1");
+  refused("", 301, " is empty");
+  write(folder / "bin/train.bin", tokens);
+  CHECK(tokenizer_of_prepared(folder / "bin") == nullptr);
+  const Run run;
+  CHECK(error_of([&] {
+          run.train({{"data", folder / "bin"}});
+        }) == "train: " + (folder / "bin") +
+                  " holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER");
+}
+
+TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
+  const Folder folder;
+  const std::vector<int32_t> tokens = {0, 65'536, 99'999};
+  const std::string path = folder / "wide.bin";
+  for (const int64_t vocabulary : {65'536, 65'537, 100'000}) {
+    const std::vector<int32_t> some = vocabulary == 100'000 ? tokens : std::vector<int32_t>{0, 65'535};
+    write_token_file(path, some, vocabulary);
+    CHECK(TokenSequence::in_file(path, vocabulary).to_vector() == some);
+    CHECK(FileReader(path).size() == (vocabulary == 65'536 ? 0 : 1024) + some.size() * (vocabulary == 65'536 ? 2 : 4));
+    const Fingerprint found = fingerprint_of_token_file(some, vocabulary);
+    CHECK(found.sha256 == sha256_of_file(path));
+    CHECK(found.bytes == FileReader(path).size());
+  }
+}
+
+TEST_CASE("prepared: the files of a folder by name, with the token between documents; hidden ones are left out") {
+  const Folder folder;
+  const std::string path = folder / "texts";
+  write(path + "/b.txt", "two");
+  write(path + "/a/z.txt", "one");
+  write(path + "/.hidden", "none");
+  const TextFiles files(path);
+  CHECK(files.bytes() == 6);
+  CHECK(files.fingerprint().sha256 == sha256(std::as_bytes(std::span("onetwo", 6))));
+  const auto tokenizer = make_tokenizer(byte_pairs + "gpt2", "");
+  CHECK(tokenizer->decode(Text(path, *tokenizer, 0).train().to_vector()) == "one<|endoftext|>two<|endoftext|>");
+  CHECK(Text(path, *make_tokenizer("byte", path), 0).train().size() == 6);
+  const std::string empty = folder / "empty";
+  make_folders(empty);
+  CHECK(error_of([&] { const TextFiles none(empty); }) == "text: " + empty + " is a folder without files");
+  write(empty + "/x", "");
+  CHECK(error_of([&] { const TextFiles none(empty); }) == "text: " + empty + " holds nothing but empty files");
+}
+
+TEST_CASE("prepared: pieces of a file break no character in two") {
+  const Folder folder;
+  std::string text;
+  while (text.size() < 2 * TextFiles::piece_size) text += "\xE2\x82\xAC";
+  text += "\xF0\x9F";
+  write(folder / "text", text);
+  std::string all;
+  int pieces = 0;
+  TextFiles::each_piece(folder / "text", [&](std::string_view piece, uint64_t before) {
+    CHECK(before == all.size());
+    CHECK((piece.size() % 3 == 0 || piece == "\xF0\x9F"));
+    all += piece, ++pieces;
+  });
+  CHECK(all == text);
+  CHECK(pieces == 4);
+  write(folder / "latin", std::string(TextFiles::piece_size, 'a') + "\xE9x");
+  CHECK(error_of([&] { make_tokenizer("character", folder / "latin"); }) ==
+        "text: " + (folder / "latin") +
+            ": tokenizer: the text is not UTF-8 at byte 1048576; convert it, or use tokenizer=byte");
+}
