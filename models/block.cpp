@@ -7,6 +7,7 @@ namespace orrery::models {
 namespace {
 
 bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
+bool is_same(const Spec& normalization) { return normalization.name == "same"; }
 
 const BlockOptions& checked(const BlockOptions& o) {
   const bool without = o.feed_forward.name == "none",
@@ -15,6 +16,10 @@ const BlockOptions& checked(const BlockOptions& o) {
         "' must be pre (before each sublayer) or post (after the residual is added)");
   check(!o.parallel || o.norm_place == "pre",
         "block: parallel=yes reads one normalization of x and has no place for norm_place=post; choose one of the two");
+  check(!o.parallel || is_same(o.feed_forward_normalization),
+        "block: parallel=yes has one normalization, that of the attention, so feed_forward_normalization must be same, "
+        "not ",
+        o.feed_forward_normalization);
   check(!scaled || !o.parallel,
         "block: feed_forward_divisor and feed_forward_residual scale the second of two steps; parallel=yes has one");
   check(!scaled || !without,
@@ -23,6 +28,10 @@ const BlockOptions& checked(const BlockOptions& o) {
   check(o.feed_forward_divisor.initial != 0,
         "block: feed_forward_divisor divides the feed-forward's output and cannot be or start at 0; 1 changes nothing");
   return o;
+}
+
+std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own) {
+  return nn::make_normalization(is_same(own) ? o.normalization : own, {o.width, o.normalization_bias, o.causal});
 }
 
 }  // namespace
@@ -43,12 +52,15 @@ Block::Block(const BlockOptions& o)
     : dropout_(checked(o).dropout),
       post_(o.norm_place == "post"),
       parallel_(o.parallel),
-      attention_{nn::make_normalization(o.normalization, {o.width, o.normalization_bias, o.causal}),
+      attention_{make_norm(o, o.attention_normalization),
                  nn::make_attention(o.attention, {.width = o.width,
                                                   .heads = o.heads,
+                                                  .key_heads = o.key_heads,
+                                                  .head_size = o.head_size,
                                                   .causal = o.causal,
-                                                  .bias = o.bias,
+                                                  .bias = o.attention_bias.value_or(o.bias),
                                                   .layers = o.layers,
+                                                  .initial_weights = o.initial_weights,
                                                   .context = o.context,
                                                   .position = o.position}),
                  nn::Dropout(o.dropout),
@@ -61,14 +73,17 @@ Block::Block(const BlockOptions& o)
                     BlockNumber(o.residual_gain),
                     BlockNumber(o.feed_forward_divisor),
                     BlockNumber(o.feed_forward_residual)} {
-  feed_forward_.layer =
-      nn::make_feed_forward(o.feed_forward, {.width = o.width, .d_ff = o.d_ff, .bias = o.bias, .layers = o.layers});
+  feed_forward_.layer = nn::make_feed_forward(o.feed_forward, {.width = o.width,
+                                                               .d_ff = o.d_ff,
+                                                               .bias = o.feed_forward_bias.value_or(o.bias),
+                                                               .layers = o.layers,
+                                                               .initial_weights = o.initial_weights,
+                                                               .shared_activation = o.shared_activation});
   if (feed_forward_.layer->adds_nothing()) {
     feed_forward_.layer.reset();
     return;
   }
-  if (!parallel_)
-    feed_forward_.norm = nn::make_normalization(o.normalization, {o.width, o.normalization_bias, o.causal});
+  if (!parallel_) feed_forward_.norm = make_norm(o, o.feed_forward_normalization);
 }
 
 Tensor Block::add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const {

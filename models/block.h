@@ -1,6 +1,9 @@
 // A residual block, built from four names.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "engine/base/config.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
@@ -11,15 +14,21 @@ namespace orrery::models {
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
+  int64_t key_heads = 0, head_size = 0;  // 0: as many as heads, width / heads
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer");
+  // Of one sublayer; same: `normalization`.
+  Spec attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same");
   bool causal = true;
-  bool bias = false;  // in linear layers
+  bool bias = false;                                                // in linear layers
+  std::optional<bool> attention_bias = {}, feed_forward_bias = {};  // of one sublayer; none: `bias`
   bool normalization_bias = true;
   double dropout = 0;                      // of each sublayer's output
   int64_t layers = 1;                      // of the model
   int64_t context = 0;                     // the most tokens; 0: unknown
   const nn::Position* position = nullptr;  // of the model, which outlives the block
+  nn::InitialWeights initial_weights = {};
+  nn::Parameter* shared_activation = nullptr;  // of the model: nn/feed_forwards/base/feed_forward.h
 
   std::string norm_place = "pre";  // or "post"
   bool parallel = false;

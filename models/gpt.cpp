@@ -1,6 +1,7 @@
 #include "models/gpt.h"
 
 #include <cmath>
+#include <optional>
 
 #include "engine/ops/ops.h"
 #include "nn/layers/linear.h"
@@ -20,37 +21,76 @@ const Spec& final_normalization(const GptSettings& s) {
   return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
 }
 
+std::optional<bool> own_bias(const std::string& word) {
+  return word == "same" ? std::nullopt : std::optional(word == "yes");
+}
+
+LearnableNumber embedding_scale(const GptSettings& s) {
+  const Spec& spec = s.embedding_scale;
+  const double by_width = std::sqrt(static_cast<double>(s.width));
+  if (print(spec) == "none") return {1};
+  if (print(spec) == "sqrt_width") return {by_width};
+  const bool learned = spec.name == "learned";
+  check(learned ? spec.items.size() <= 1 : spec.items.empty(), "gpt: embedding_scale '", spec,
+        "' is neither none, a number, sqrt_width, learned nor learned(a number)");
+  if (learned && spec.items.empty()) return {by_width, true};
+  const double scale = parse_number("gpt: embedding_scale", print(learned ? spec.items[0].value : spec));
+  check(scale >= 1e-6 && scale <= 1e6, "gpt: embedding_scale: ", print_number(scale),
+        " must be at least 1e-6 and at most 1e6");
+  return {scale, learned};
+}
+
+BlockOptions block_options(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
+  return {.width = s.width,
+          .heads = s.heads,
+          .d_ff = s.d_ff,
+          .key_heads = s.key_heads,
+          .head_size = s.head_size,
+          .attention = s.attention,
+          .feed_forward = s.feed_forward,
+          .normalization = s.normalization,
+          .attention_normalization = s.attention_normalization,
+          .feed_forward_normalization = s.feed_forward_normalization,
+          .bias = s.bias,
+          .attention_bias = own_bias(s.attention_bias),
+          .feed_forward_bias = own_bias(s.feed_forward_bias),
+          .normalization_bias = s.normalization_bias,
+          .dropout = s.dropout,
+          .layers = s.layers,
+          .context = s.context,
+          .position = &position,
+          .initial_weights = nn::initial_weights(s.initial_std, s.width),
+          .shared_activation = s.shared_activation ? &activation : nullptr,
+          .norm_place = s.norm_place,
+          .parallel = s.parallel,
+          .residual_gain = s.residual_gain,
+          .feed_forward_divisor = s.feed_forward_divisor,
+          .feed_forward_residual = s.feed_forward_residual};
+}
+
 }  // namespace
 
 Gpt::Gpt(const GptSettings& settings)
     : settings_(checked(settings)),
-      embedding_(settings_.vocabulary, settings_.width),
-      position_(nn::make_position(settings_.position,
-                                  {.context = settings_.context, .width = settings_.width, .heads = settings_.heads})),
+      embedding_(settings_.vocabulary, settings_.width,
+                 nn::initial_weights(settings_.initial_std, settings_.width).table()),
+      embedding_scale_(embedding_scale(settings_)),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(final_normalization(settings_),
                                    {settings_.width, settings_.normalization_bias, true})) {
   const GptSettings& s = settings_;
-  if (s.embedding_scale == "learned")
-    embedding_scale_ = nn::Parameter(Shape{1}, nn::constant(std::sqrt(static_cast<double>(s.width))));
+  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
+  position_ = nn::make_position(s.position, {.context = s.context,
+                                             .width = s.width,
+                                             .heads = s.heads,
+                                             .head_size = s.head_size,
+                                             .table_std = weights.table_std});
   for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
-                                                           .heads = s.heads,
-                                                           .d_ff = s.d_ff,
-                                                           .attention = s.attention,
-                                                           .feed_forward = s.feed_forward,
-                                                           .normalization = s.normalization,
-                                                           .bias = s.bias,
-                                                           .normalization_bias = s.normalization_bias,
-                                                           .dropout = s.dropout,
-                                                           .layers = s.layers,
-                                                           .context = s.context,
-                                                           .position = position_.get(),
-                                                           .norm_place = s.norm_place,
-                                                           .parallel = s.parallel,
-                                                           .residual_gain = s.residual_gain,
-                                                           .feed_forward_divisor = s.feed_forward_divisor,
-                                                           .feed_forward_residual = s.feed_forward_residual}));
+    blocks_.push_back(std::make_unique<Block>(block_options(s, *position_, activation_)));
+  check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
+        " has no activation with parameters to share; use one such as dense(leaky_relu_learned)");
+  if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.inner(s.width, s.vocabulary));
+  if (s.head_bias) head_bias_ = nn::Parameter(Shape{s.vocabulary}, nn::constant(0));
   nn::name_paths(*this);
 }
 
@@ -62,21 +102,24 @@ Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
   check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens and ", tokens.size(1),
         " come, but the context is ", settings_.context, "; begin a new cache with the last of them");
   check(!pass.cache || !recording(), "gpt: a cache keeps no history to differentiate through; run under NoGrad");
-  Tensor x = (*position_)(embedding_(tokens, pass), pass);
-  if (embedding_scale_.value) x = x * embedding_scale_.value;
+  Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
   x = embedding_dropout_(x, pass);
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens = after;
-  return nn::linear((*norm_)(x, pass), embedding_.weight.value);
+  return nn::linear((*norm_)(x, pass), settings_.tied_head ? embedding_.weight.value : head_weight_.value,
+                    head_bias_.value);
 }
 
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);
   v("position_embedding", position_);
-  v("embedding_scale", embedding_scale_);
+  v("embedding_scale", embedding_scale_.parameter);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("activation", activation_);
   v("norm", norm_);
+  v("head.weight", head_weight_);
+  v("head.bias", head_bias_);
 }
 
 REGISTER_MODEL(Gpt);

@@ -1,5 +1,7 @@
-// A GPT: token embedding, positions, blocks, a last normalization, and the embedding again as the head.
-// "Normalization-free" blocks (normalization=none) keep the last normalization unless final_normalization=none.
+// A decoder: token embedding, positions, blocks, a last normalization, and a head, which is the embedding again or its
+// own.  GPT-2, LLaMA and the papers' language models are settings of it (models/gpt_presets.cpp).
+//   x = c (E[token] + positions),   x = block(x) for each,   logits = N(x) W^T + b        W = E if tied_head
+// c: embedding_scale.  With normalization=none the last normalization goes too unless final_normalization names one.
 #pragma once
 
 #include <memory>
@@ -22,8 +24,14 @@ struct GptSettings {
        normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
   double dropout = 0;
-  std::string norm_place = "pre", embedding_scale = "none";
+  std::string norm_place = "pre";
+  Spec embedding_scale = parse_spec("none");
   bool parallel = false;
+  int64_t key_heads = 0, head_size = 0;
+  Spec attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same");
+  std::string attention_bias = "same", feed_forward_bias = "same";
+  bool head_bias = false, tied_head = true, shared_activation = false;
+  Spec initial_std = parse_spec("0.02");
   LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 
   template <class V>
@@ -41,7 +49,7 @@ struct GptSettings {
     v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
       name_of_family("normalization"));
     v("position", position, "how a token knows where it stands", name_of_family("position"));
-    v("bias", bias, "biases in linear layers");
+    v("bias", bias, "biases in the linear layers of attention and feed-forward");
     v("normalization_bias", normalization_bias, "biases in normalizations");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
       fraction());
@@ -54,8 +62,25 @@ struct GptSettings {
       {.low = -1e6, .high = 1e6, .smallest = 1e-6});
     v("feed_forward_residual", feed_forward_residual, "what the residual is multiplied by where the feed-forward joins",
       between(-1e6, 1e6));
-    v("embedding_scale", embedding_scale, "learned: one number from sqrt(width) multiplies the embedding, as DyT needs",
-      one_of({"none", "learned"}));
+    v("embedding_scale", embedding_scale,
+      "what the embedding is multiplied by: none, a number, sqrt_width, learned (from sqrt(width), as DyT needs) or "
+      "learned(a number)");
+    v("key_heads", key_heads, "heads of keys and values, each for heads / key_heads of queries; 0: heads",
+      between(0, 65536));
+    v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
+    v("attention_normalization", attention_normalization, "that of the attention; same: normalization",
+      name_of_family("normalization"));
+    v("feed_forward_normalization", feed_forward_normalization, "that of the feed-forward; same: normalization",
+      name_of_family("normalization"));
+    v("attention_bias", attention_bias, "biases in attention; same: as bias", one_of({"same", "yes", "no"}));
+    v("feed_forward_bias", feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
+    v("head_bias", head_bias, "a bias of the logits");
+    v("tied_head", tied_head, "the embedding is the head's matrix too");
+    v("shared_activation", shared_activation,
+      "all feed-forwards have the learned parameters of their activation in common");
+    v("initial_std", initial_std,
+      "standard deviation at which weights start: a number, by_width, equal(...) or a paper's: "
+      "nn/layers/initial_weights.h");
   }
 };
 
@@ -77,11 +102,13 @@ class Gpt final : public LanguageModel {
  private:
   GptSettings settings_;
   nn::Embedding embedding_;
-  nn::Parameter embedding_scale_;  // of tokens and positions together; undefined if there is none
+  BlockNumber embedding_scale_;  // of tokens and positions together
+  nn::Parameter activation_;     // of the feed-forwards, if they share it; undefined: each has its own, or none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;
+  nn::Parameter head_weight_, head_bias_;  // undefined: the embedding's, none
 };
 
 }  // namespace orrery::models

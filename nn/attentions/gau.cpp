@@ -46,12 +46,15 @@ class Gau final : public Sublayer {
         expanded_(s.d_ff ? s.d_ff : product_of_sizes("gau: d_ff", {2, o.width})),
         length_(info.name, s.length, o.causal),
         input_(o.width, sum_of_sizes("gau: 2 d_ff + size", {expanded_, expanded_, size_}),
-               {.bias = o.bias, .weight = normal(o.std), .parts = {expanded_, expanded_, size_}}),
+               {.bias = o.bias,
+                .weight = o.initial_weights.inner(o.width, expanded_),
+                .parts = {expanded_, expanded_, size_}}),
         query_gain_(Shape{size_}, normal(0.02)),
         query_bias_(Shape{size_}, constant(0)),
         key_gain_(Shape{size_}, normal(0.02)),
         key_bias_(Shape{size_}, constant(0)),
-        output_(expanded_, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {
+        output_(expanded_, o.width,
+                {.bias = o.bias, .weight = o.initial_weights.joining(expanded_, o.width, o.layers)}) {
     check_settings();
   }
 
@@ -93,6 +96,8 @@ class Gau final : public Sublayer {
   void check_settings() const {
     const AttentionSettings& s = settings_.layer;
     check(options_.memory_width == 0, "gau: reads its own sequence only and cannot be a cross attention");
+    check(options_.head_size == 0 && options_.key_heads == 0,
+          "gau: has one head with a size of its own, gau(size=128), so head_size and key_heads must be 0");
     check(s.gate.name == "none", "gau: has a gate of its own, so gate must be none, not ", s.gate);
     check(s.qk_norm.name == "none",
           "gau: queries and keys come from one z with gains of their own, so qk_norm must be none, not ", s.qk_norm);

@@ -37,8 +37,8 @@ class Rela final : public AttentionLayer {
   Rela(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}),
         epsilon_(settings.epsilon),
-        gain_(Shape{options.width}, constant(1)) {
-    if (settings.gated) opening_ = Parameter(Shape{options.width}, constant(0));
+        gain_(Shape{heads() * head_size()}, constant(1)) {
+    if (settings.gated) opening_ = Parameter(Shape{heads() * head_size()}, constant(0));
   }
   void visit(Visitor& v) override {
     AttentionLayer::visit(v);

@@ -121,9 +121,9 @@ class Dense final : public SlotReader {
 
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)
-      : function_(settings.activation),
-        input_(o.width, o.d_ff, {.bias = o.bias, .weight = normal(o.std)}),
-        output_(o.d_ff, o.width, {.bias = o.bias, .weight = scaled_normal(o.std, o.layers)}) {}
+      : function_(settings.activation, o.shared_activation),
+        input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.d_ff)}),
+        output_(o.d_ff, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(o.d_ff, o.width, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
     return dense_feed_forward(x, function_, input_.weight.value, input_.bias.value, output_.weight.value,

@@ -55,14 +55,14 @@ class Memory final : public SlotReader {
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
     const Shape shape{settings.d_ff ? settings.d_ff : o.d_ff, o.width};
-    key_ = Parameter(shape, normal(o.std));
-    value_ = Parameter(shape, scaled_normal(o.std, o.layers));
+    key_ = Parameter(shape, o.initial_weights.inner(o.width, shape[0]));
+    value_ = Parameter(shape, o.initial_weights.joining(shape[0], o.width, o.layers));
     if (settings.function.name == "softmax") {
       check(settings.function.items.empty(), "memory: '", settings.function,
             "': softmax takes no settings here; scale is one of memory");
     } else {
       check_function(settings.function.name);
-      function_.emplace(settings.function);
+      function_.emplace(settings.function, o.shared_activation);
       check(scale_ == 1, "memory: scale = ", print_number(scale_), " belongs to softmax; with ",
             function_->activation().spec(), " it must be 1");
       if (o.bias) {

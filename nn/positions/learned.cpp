@@ -17,7 +17,7 @@ class LearnedPositions final : public Position {
                                 .parameters = "P N(0, 0.02^2)",
                                 .keeps = "nothing; places of packed documents"};
   LearnedPositions(const Spec& spec, const PositionOptions& options)
-      : weight_(Shape{options.context, options.width}, normal(0.02)) {
+      : weight_(Shape{options.context, options.width}, normal(options.table_std)) {
     weight_.table = true;
     check(spec.items.empty(), "learned: takes no settings, not ", print(spec));
   }

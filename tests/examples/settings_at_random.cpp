@@ -145,8 +145,14 @@ class Draw {
     if (key == "position") return member(nn::positions(), depth);
     if (key == "schedule") return member(nn::schedules(), depth);
     if (key == "optimizer") return member(nn::optimizers(), depth);
-    if (key == "final_normalization" && chance(0.5)) return "same";
-    if (key == "normalization" || key == "final_normalization") return member(nn::normalizations(), depth);
+    if (key.ends_with("_normalization") && chance(0.5)) return "same";
+    if (key.ends_with("normalization")) return member(nn::normalizations(), depth);
+    if (key == "initial_std")
+      return one_of<std::string>({number("std", between(1e-6, 1e3), false), "by_width", "equal(by_width)",
+                                  "relu_revival", "adaptive_span", "relu_former"});
+    if (key == "embedding_scale")
+      return one_of<std::string>(
+          {"none", "sqrt_width", "learned", "learned(" + number("", between(1e-6, 1e6), false) + ")"});
     if (key == "qk_norm") return chance(0.3) ? "none" : member(nn::normalizations(), depth);
     if (key == "activation" || key == "function" || (key == "gate" && chance(0.7))) return activation();
     if (key == "S") return chance(0.5) ? "context" : number("S", between(1, 16777216), true);

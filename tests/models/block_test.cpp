@@ -198,7 +198,7 @@ TEST_CASE("gpt: the last normalization is a setting of its own, and the embeddin
   s.normalization = parse_spec("dyt"), s.final_normalization = parse_spec("same");
   CHECK(paths().find(" norm.alpha ") != std::string::npos);
   CHECK(paths().find("embedding_scale") == std::string::npos);
-  s.embedding_scale = "learned";
+  s.embedding_scale = parse_spec("learned");
   Gpt model(s);
   nn::initialize(model, 1);
   Tensor scale = parameter(model, "embedding_scale");

@@ -16,10 +16,15 @@ namespace {
 bool given(const Spec& spec) { return spec.name != "none"; }
 
 int64_t checked_head_size(const AttentionLayerOptions& o) {
-  check(o.heads >= 1 && o.width % o.heads == 0, "attention: heads (", o.heads, ") must divide width (", o.width, ")");
+  check(o.heads >= 1 && (o.head_size > 0 || o.width % o.heads == 0), "attention: heads (", o.heads,
+        ") must divide width (", o.width, "), or head_size be given");
   check(o.key_heads == 0 || o.heads % o.key_heads == 0, "attention: key heads (", o.key_heads, ") must divide heads (",
         o.heads, ")");
-  return o.width / o.heads;
+  return o.head_size > 0 ? o.head_size : o.width / o.heads;
+}
+// Channels of all queries, and of what they read.
+int64_t query_width(const AttentionLayerOptions& o) {
+  return product_of_sizes("attention: heads times head_size", {o.heads, checked_head_size(o)});
 }
 
 void check_abilities(std::string_view name, const AttentionSettings& s, const AttentionLayerOptions& o,
@@ -115,19 +120,22 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
       options_(options),
       key_heads_(options.key_heads ? options.key_heads : options.heads),
       head_size_(checked_head_size(options)),
-      output_(options.width, options.width,
-              {.bias = options.bias, .weight = scaled_normal(options.std, options.layers)}) {
+      output_(query_width(options), options.width,
+              {.bias = options.bias,
+               .weight = options.initial_weights.joining(query_width(options), options.width, options.layers)}) {
   check_abilities(name, settings, options, abilities);
-  const int64_t width = options.width, keys = product_of_sizes(name, {key_heads_, head_size_});
+  const int64_t width = options.width, queries = query_width(options),
+                keys = product_of_sizes(name, {key_heads_, head_size_});
   const auto linear = [&](std::vector<int64_t> parts) {
-    return Linear::Options{.bias = options.bias, .weight = normal(options.std), .parts = std::move(parts)};
+    const Initialization weight = options.initial_weights.inner(width, queries);
+    return Linear::Options{.bias = options.bias, .weight = weight, .parts = std::move(parts)};
   };
   if (options.memory_width) {
-    query_ = std::make_unique<Linear>(width, width, linear({}));
+    query_ = std::make_unique<Linear>(width, queries, linear({}));
     key_value_ = std::make_unique<Linear>(options.memory_width, sum_of_sizes(name, {keys, keys}), linear({keys, keys}));
   } else {
     query_key_value_ =
-        std::make_unique<Linear>(width, sum_of_sizes(name, {width, keys, keys}), linear({width, keys, keys}));
+        std::make_unique<Linear>(width, sum_of_sizes(name, {queries, keys, keys}), linear({queries, keys, keys}));
   }
   if (given(settings.qk_norm)) {
     query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
@@ -135,7 +143,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   }
   if (given(settings.gate)) {
     gate_function_.emplace(settings.gate);
-    gate_ = std::make_unique<Linear>(width, width, linear({}));
+    gate_ = std::make_unique<Linear>(width, queries, linear({}));
   }
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
@@ -164,10 +172,10 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
 
 // Queries, keys and values of these tokens.
 AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
-  const int64_t keys = key_heads_ * head_size_;
+  const int64_t queries = options_.heads * head_size_, keys = key_heads_ * head_size_;
   std::vector<Tensor> qkv;
   if (query_key_value_) {
-    qkv = linear_split(x, query_key_value_->weight.value, query_key_value_->bias.value, {options_.width, keys, keys});
+    qkv = linear_split(x, query_key_value_->weight.value, query_key_value_->bias.value, {queries, keys, keys});
   } else {
     check(pass.memory && pass.memory.shape().rank() == 3 && pass.memory.size(2) == options_.memory_width, name_,
           ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",

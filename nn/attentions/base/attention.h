@@ -14,6 +14,7 @@
 #include "nn/attentions/base/fused.h"
 #include "nn/base/entry.h"
 #include "nn/base/sublayer.h"
+#include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
 #include "nn/positions/base/position.h"
 
@@ -21,12 +22,13 @@ namespace orrery::nn {
 
 struct AttentionLayerOptions {
   int64_t width;          // in and out
-  int64_t heads;          // query heads; the head size is width / heads
+  int64_t heads;          // query heads
   int64_t key_heads = 0;  // key/value heads, each shared by heads / key_heads query heads; 0: as many as heads
+  int64_t head_size = 0;  // 0: width / heads
   bool causal = true;
   bool bias = true;
-  int64_t layers = 1;  // of the model: the output projection starts at N(0, std^2 / (2 layers))
-  double std = 0.02;
+  int64_t layers = 1;  // of the model: the more, the smaller the output projection starts
+  InitialWeights initial_weights = {};
   int64_t context = 0;                 // the most tokens, of a cache too; 0: unknown
   const Position* position = nullptr;  // of the model, which outlives the attention
   // Not 0: cross attention, which reads pass.memory (B, Tk, memory_width), sees all of it within pass.memory_lengths

@@ -4,6 +4,7 @@
 #include "nn/activations/base/activation.h"
 #include "nn/base/entry.h"
 #include "nn/base/sublayer.h"
+#include "nn/layers/initial_weights.h"
 
 namespace orrery::nn {
 
@@ -11,8 +12,11 @@ struct FeedForwardOptions {
   int64_t width;  // in and out
   int64_t d_ff;   // between them: of the hidden activations
   bool bias = true;
-  int64_t layers = 1;  // of the model: the output projection starts at N(0, std^2 / (2 layers))
-  double std = 0.02;
+  int64_t layers = 1;  // of the model: the more, the smaller the output projection starts
+  InitialWeights initial_weights = {};
+  // Of the model, which outlives the layer and visits it: parameters of the activation that all its layers share.  The
+  // first layer makes them.
+  Parameter* shared_activation = nullptr;
 };
 
 using FeedForwardEntry = Entry<Sublayer, const FeedForwardOptions&>;

@@ -13,13 +13,16 @@ namespace orrery::nn {
 // is an operation by itself.
 class PointwiseFunction {
  public:
-  explicit PointwiseFunction(const Spec& spec) : function_(Activation::any(spec)) {
-    if (const int64_t n = function_.parameter_count())
-      parameters_ = Parameter(Shape{n}, listed(function_.initial_parameters()));
+  // `shared`: of the model, if its layers have the parameters in common.
+  explicit PointwiseFunction(const Spec& spec, Parameter* shared = nullptr)
+      : function_(Activation::any(spec)), shared_(shared) {
+    const int64_t n = function_.parameter_count();
+    if (n > 0 && !parameters().value)
+      (shared_ ? *shared_ : own_) = Parameter(Shape{n}, listed(function_.initial_parameters()));
   }
   bool has_parameters() const { return function_.parameter_count() > 0; }
   const Activation& activation() const { return function_; }
-  Tensor operator()(const Tensor& x) const { return function_(x, parameters_.value); }
+  Tensor operator()(const Tensor& x) const { return function_(x, parameters().value); }
   // The function of attention over slots; an error in the name of the layer `owner` if it has parameters.
   const Activation& for_slots(std::string_view owner) const {
     check(!has_parameters(), owner, ": '", function_.spec(),
@@ -27,11 +30,14 @@ class PointwiseFunction {
           "use one without, such as relu");
     return function_;
   }
-  void visit(Visitor& v) { v("activation", parameters_); }
+  void visit(Visitor& v) { v("activation", own_); }
 
  private:
+  const Parameter& parameters() const { return shared_ ? *shared_ : own_; }
+
   Activation function_;
-  Parameter parameters_;
+  Parameter* shared_;
+  Parameter own_;  // undefined if there are none, or others have them too
 };
 
 // dense_feed_forward of nn/feed_forwards/base/feed_forward.h with either kind of function.

@@ -14,6 +14,7 @@ struct PositionOptions {
   int64_t heads = 1;
   int64_t head_size = 0;  // 0: width / heads
   bool causal = true;
+  double table_std = 0.02;  // at which a table that is added to the embedding starts
 };
 
 class Position : public Module {

@@ -1,0 +1,57 @@
+#include "nn/layers/initial_weights.h"
+
+#include <cmath>
+
+#include "engine/base/registry.h"
+
+namespace orrery::nn {
+namespace {
+
+constexpr double smallest = 1e-6, largest = 1e3;  // standard deviations beyond them are slips of the pen
+
+double by_width(int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
+
+double std_of(const Spec& spec, int64_t width) {
+  if (spec.name == "by_width" && spec.items.empty()) return by_width(width);
+  const double std = parse_number("initial_std", print(spec));
+  check(std >= smallest && std <= largest, "initial_std: ", print_number(std), " must be at least ",
+        print_number(smallest), " and at most ", print_number(largest));
+  return std;
+}
+
+bool is_number(const Spec& spec) {
+  return spec.items.empty() && spec.name.find_first_not_of("+-.0123456789e") == std::string::npos;
+}
+
+}  // namespace
+
+Initialization InitialWeights::inner(int64_t inputs, int64_t outputs) const {
+  if (form == Form::by_inputs) return uniform(1 / std::sqrt(static_cast<double>(inputs)));
+  return form == Form::xavier ? xavier_uniform(inputs, outputs) : normal(std);
+}
+Initialization InitialWeights::joining(int64_t inputs, int64_t outputs, int64_t layers) const {
+  return form == Form::normal && !equal ? scaled_normal(std, layers) : inner(inputs, outputs);
+}
+
+InitialWeights initial_weights(const Spec& spec, int64_t width) {
+  using Form = InitialWeights::Form;
+  if (spec.name == "by_width" || is_number(spec)) {
+    const double std = std_of(spec, width);
+    return {.std = std, .table_std = std};
+  }
+  if (spec.name == "equal") {
+    check(spec.items.size() == 1 && spec.items[0].key.empty(), "initial_std: '", spec,
+          "' must name one standard deviation, as in equal(0.02) or equal(by_width)");
+    const double std = std_of(spec.items[0].value, width);
+    return {.std = std, .equal = true, .table_std = std};
+  }
+  check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) takes something in brackets");
+  if (spec.name == "relu_revival") return {.equal = true};
+  if (spec.name == "adaptive_span") return {.form = Form::by_inputs, .table_std = 1};
+  if (spec.name == "relu_former") return {.form = Form::xavier, .table_std = by_width(width)};
+  static const std::vector<std::string> words = {"a number",     "by_width",      "equal",
+                                                 "relu_revival", "adaptive_span", "relu_former"};
+  detail::fail_unknown("initial_std", spec.name, words, {});
+}
+
+}  // namespace orrery::nn
