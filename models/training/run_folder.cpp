@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -118,6 +119,21 @@ bool is_proven(const std::string& folder, int64_t step) {
   }
 }
 
+struct Judged {
+  std::string path;  // empty: none was judged
+  double validation_loss = std::numeric_limits<double>::infinity();
+};
+Judged best_in(const std::string& folder) {
+  Judged best;
+  for (const std::string& path : checkpoints_in(folder)) try {
+      const CheckpointState state = read_state(path);
+      const bool judged = state.validated == state.step && state.step == step_of(name_of(path));
+      if (judged && state.validation_loss <= best.validation_loss) best = {path, state.validation_loss};
+    } catch (const Error&) {  // a damaged one says nothing
+    }
+  return best;
+}
+
 // What write_file_atomically leaves of a file: weights.safetensors.1234.partial.
 bool is_partial_file(const std::string& name, const std::string& of) {
   const std::string end = ".partial";
@@ -194,6 +210,8 @@ void discard(const std::string& partial) noexcept {
 }  // namespace
 
 bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
+
+std::string best_checkpoint(const std::string& folder) { return best_in(folder).path; }
 
 std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
   for (int attempt = 1;; ++attempt) {
@@ -288,14 +306,18 @@ bool RunFolder::is_whole(const std::string& checkpoint) {
   return true;
 }
 
-std::vector<std::string> RunFolder::remove_old(int64_t keep) {
+bool RunFolder::is_best(double validation_loss) const { return validation_loss < best_in(path_).validation_loss; }
+
+std::vector<std::string> RunFolder::remove_old(int64_t keep, bool best) {
   int64_t kept = 0;
+  const std::string judged_best = best ? best_in(path_).path : "";
   return for_each_path(keep > 0 ? checkpoints_in(path_) : std::vector<std::string>(), [&](const std::string& path) {
     const bool ours = path == last_good_ || path == unproven_;
     if (ours || kept < keep) {
       kept += ours || is_whole(path);
       return;
     }
+    if (path == judged_best) return;
     if (!is_proven(path, step_of(name_of(path))) || !holds_only_ours(path)) return;
     const std::string partial = free_name(path, ".partial");
     rename_file(path, partial);

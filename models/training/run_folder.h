@@ -25,6 +25,8 @@ bool holds_checkpoints(const std::string& folder);  // sound ones or not
 // The newest checkpoint, empty if there is none.  It has been read whole, weights and optimizer (or the weights alone);
 // one that is damaged is an Error, which names what is damaged and the newest one before it that is whole.
 std::string latest_checkpoint(const std::string& folder, bool weights_alone = false);
+// The one of the lowest validation loss among those that were validated when they were written; empty: none.
+std::string best_checkpoint(const std::string& folder);
 
 class RunFolder {
  public:
@@ -52,9 +54,10 @@ class RunFolder {
 
   // Both return sentences about what could not be removed.
   // Removes all but the newest `keep` checkpoints that are whole; 0 keeps all.  The last good and the last written one
-  // stay.
-  std::vector<std::string> remove_old(int64_t keep);
-  std::vector<std::string> remove_partial();  // what a killed run has left of what it was writing or removing
+  // stay, and with `best` that of the lowest validation loss.
+  std::vector<std::string> remove_old(int64_t keep, bool best = false);
+  bool is_best(double validation_loss) const;  // lower than that of every checkpoint here
+  std::vector<std::string> remove_partial();   // what a killed run has left of what it was writing or removing
 
  private:
   bool is_whole(const std::string& checkpoint);

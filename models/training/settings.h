@@ -46,7 +46,7 @@ struct TrainSettings {
   double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
-  bool graph = false, resume = false, from_previous = false, other_text = false, profile = false;
+  bool keep_best = true, graph = false, resume = false, from_previous = false, other_text = false, profile = false;
 
   // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -87,6 +87,8 @@ struct TrainSettings {
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
     v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all",
       between(0, 1e6));
+    v("keep_best", keep_best,
+      "keep the checkpoint of the lowest validation loss as well, and write one at each new lowest");
     v("resume", resume, "go on from the last checkpoint in the folder");
     v("from_previous", from_previous,
       "with resume: where the last checkpoint is damaged, set it aside as "

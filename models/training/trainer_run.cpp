@@ -31,7 +31,7 @@ void Trainer::validate(Audience& audience) {
 }
 
 void Trainer::remove_old_checkpoints(Audience& audience) {
-  audience.warnings(folder_->remove_old(settings_.keep_checkpoints));
+  audience.warnings(folder_->remove_old(settings_.keep_checkpoints, settings_.keep_best));
 }
 
 std::string Trainer::save(Audience& audience) {
@@ -39,6 +39,7 @@ std::string Trainer::save(Audience& audience) {
                               .tokenizer = task_->tokenizer(),
                               .settings = list_settings(resolved(from_the_beginning(settings_))),
                               .validation_loss = validation_loss_,
+                              .validated = validated_,
                               .text = task_->fingerprint()};
   std::string path;
   try {
@@ -84,6 +85,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     if (validation) {
       validate(audience);
       checkpoint |= result.stopped = audience.wants_end();
+      checkpoint |= settings_.keep_best && validated_ == step_ && folder_->is_best(validation_loss_);
     }
     if (checkpoint) {
       result.checkpoint = save(audience);

@@ -111,5 +111,5 @@ TEST_CASE("a GPT says what does not fit") {
                        "gpt: tokens of shape (1, 5); they must be (batch, time) with at most 4 (the context) in time",
                        Error);
   settings.heads = 7;
-  CHECK_THROWS_WITH_AS(Gpt{settings}, "attention: heads (7) must divide width (128)", Error);
+  CHECK_THROWS_WITH_AS(Gpt{settings}, "attention: heads (7) must divide width (128), or head_size be given", Error);
 }

@@ -87,6 +87,32 @@ TEST_CASE("run folder: a run that was killed after its last checkpoint removes o
   CHECK(names_in(stopped.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000002", "step_000003"});
 }
 
+TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also when the run is resumed") {
+  const Run run;
+  const Assignments often = {{"evaluate_every", "1"}, {"checkpoint_every", "0"}, {"keep_checkpoints", "1"}};
+  std::vector<double> losses;
+  TrainingEvents events;
+  events.validation = [&](int64_t, double loss) { losses.push_back(loss); };
+  const auto steep = [&](Assignments more) {  // it gets better, then worse
+    more.insert(more.end(), often.begin(), often.end());
+    more.insert(more.end(), {{"learning_rate", "1"}, {"warmup_steps", "4"}, {"grad_clip", "0"}});
+    return more;
+  };
+  run.train(steep({}), events);
+  const auto best = std::min_element(losses.begin(), losses.end()) - losses.begin() + 1;
+  REQUIRE(best < 6);
+  CHECK(best_checkpoint(run.out) == run.checkpoint(static_cast<int>(best)));
+  CHECK(latest_checkpoint(run.out) == run.checkpoint(6));
+  CHECK(names_in(run.out) ==
+        std::set<std::string>{"metrics.jsonl", "settings.toml", "step_00000" + std::to_string(best), "step_000006"});
+  run.resume(steep({}), events);
+  REQUIRE(std::min_element(losses.begin(), losses.end()) - losses.begin() + 1 == best);
+  CHECK(names_in(run.out) ==
+        std::set<std::string>{"metrics.jsonl", "settings.toml", "step_00000" + std::to_string(best), "step_000008"});
+  run.resume(steep({{"keep_best", "no"}, {"steps", "9"}}), events);
+  CHECK(names_in(run.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000009"});
+}
+
 TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");
