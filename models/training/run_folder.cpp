@@ -228,6 +228,14 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
   }
 }
 
+std::string checkpoint_at(const std::string& folder) {
+  check(folder_exists(folder), "checkpoint: there is no folder ", folder, "; orrery train --out=DIR makes one");
+  if (file_exists(in(folder, state_name))) return folder;
+  const std::string latest = latest_checkpoint(folder, true);
+  check(!latest.empty(), "checkpoint: ", folder, " holds none; give the folder of a run or of one of its checkpoints");
+  return latest;
+}
+
 void RunFolder::check_free() const {
   const auto check_file = [&](const char* name, bool (*written_by_a_run)(const std::string&)) {
     const std::string path = in(path_, name);

@@ -25,6 +25,9 @@ bool holds_checkpoints(const std::string& folder);  // sound ones or not
 // The newest checkpoint, empty if there is none.  It has been read whole, weights and optimizer (or the weights alone);
 // one that is damaged is an Error, which names what is damaged and the newest one before it that is whole.
 std::string latest_checkpoint(const std::string& folder, bool weights_alone = false);
+// The folder itself if it is a checkpoint, else the latest in it, which need not have an optimizer.  An Error if there
+// is none.
+std::string checkpoint_at(const std::string& folder);
 // The one of the lowest validation loss among those that were validated when they were written; empty: none.
 std::string best_checkpoint(const std::string& folder);
 

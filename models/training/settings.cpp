@@ -24,7 +24,6 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"out_dir", "out"},
       {"decay_lr", "for a learning rate that does not fall use schedule=constant"},
       {"dataset", "did you mean 'data', the path of a text file?"},
-      {"init_from", "to go on with the run in `out` use resume=yes"},
       {"eval_iters", "every validation reads the whole validation text; leave it out"},
       {"log_interval", "every step is reported; leave it out"},
       {"compile", "there is nothing to compile; leave it out"},

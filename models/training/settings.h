@@ -35,7 +35,8 @@ struct LossWeights {
 struct TrainSettings {
   std::string model = "gpt-char-small", task;
   AnySettings model_settings, task_settings;  // those of the names, then changed key by key
-  std::string out = "runs/latest", device = "cpu", dtype = "f32", precision = "highest";
+  std::string out = "runs/latest", init_from, rate_factors, decays, device = "cpu", dtype = "f32",
+              precision = "highest";
   int64_t steps = 2000, batch = 12, gradient_accumulation_steps = 1;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   int64_t warmup_steps = 100, lr_decay_iters = 0;
@@ -46,7 +47,8 @@ struct TrainSettings {
   double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
-  bool keep_best = true, graph = false, resume = false, from_previous = false, other_text = false, profile = false;
+  bool keep_best = true, overfit_one_batch = false, graph = false, resume = false, from_previous = false,
+       other_text = false, profile = false;
 
   // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -58,6 +60,8 @@ struct TrainSettings {
     model_settings.visit(v);
     task_settings.visit(v);
     v("out", out, "folder for checkpoints, metrics and settings");
+    v("init_from", init_from,
+      "run or checkpoint whose model, weights and tokenizer this run begins with; none: fresh weights");
     v("steps", steps, "updates in all", between(1, 1e9));
     v("batch", batch, "sequences of a micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
@@ -72,6 +76,11 @@ struct TrainSettings {
       name_of_family("schedule"));
     v("optimizer", optimizer, "adamw(...), sgd(...), lion(...), muon(...) or adagrad(...)",
       name_of_family("optimizer"));
+    v("rate_factors", rate_factors,
+      "of the learning rate, by path: PATTERN=FACTOR, ..., the last that fits counts, as in '*.bias=2, "
+      "blocks.0.*=0.5'");
+    v("decays", decays,
+      "what weight decay applies to beside matrices: PATTERN=yes or no, ..., as in '*norm*.weight=yes, head.*=no'");
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v("seed", seed, "same seed, same bits", between(0, largest_seed));
@@ -89,6 +98,7 @@ struct TrainSettings {
       between(0, 1e6));
     v("keep_best", keep_best,
       "keep the checkpoint of the lowest validation loss as well, and write one at each new lowest");
+    v("overfit_one_batch", overfit_one_batch, "learn the first batch again and again: the loss must fall to nearly 0");
     v("resume", resume, "go on from the last checkpoint in the folder");
     v("from_previous", from_previous,
       "with resume: where the last checkpoint is damaged, set it aside as "

@@ -8,6 +8,7 @@
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
+#include "models/training/parameter_rules.h"
 #include "models/training/resume.h"
 
 namespace orrery::models {
@@ -42,16 +43,18 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");
-  const CheckpointState state = resumed.empty() ? CheckpointState() : read_state(resumed);
-  const TaskOptions options{
-      .batch = s.batch, .seed = static_cast<uint64_t>(s.seed), .tokenizer = resumed.empty() ? "" : state.tokenizer};
+  const std::string begun = !resumed.empty() || s.init_from.empty() ? resumed : checkpoint_at(s.init_from);
+  const CheckpointState state = begun.empty() ? CheckpointState() : read_state(begun);
+  const TaskOptions options{.batch = s.batch, .seed = static_cast<uint64_t>(s.seed), .tokenizer = state.tokenizer};
   task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
   if (!resumed.empty()) check_same_run(s, state, *task_);
   plan_ = plan_memory(s, *task_);
   model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
+  if (!begun.empty()) load_weights(begun, *model_);
   nn::move(*model_, device_);
+  apply_rules(s, *model_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
   optimizer_ = nn::make_optimizer(s.optimizer, *parameters_);
   schedule_ = nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
@@ -63,7 +66,6 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
     if (weight > 0) loss_weights_[name] = weight;
   make_inputs();
   if (resumed.empty()) return;
-  load_weights(resumed, *model_);
   load_optimizer(resumed, *optimizer_);
   step_ = state.step, validation_loss_ = state.validation_loss;
   validated_ = state.validated;
@@ -116,7 +118,7 @@ void Trainer::do_step() {
 }
 
 void Trainer::send_batch(int64_t micro_batch) {
-  const std::vector<Tensor> batch = task_->batch(step_, micro_batch);
+  const std::vector<Tensor> batch = task_->batch(settings_.overfit_one_batch ? 0 : step_, micro_batch);
   std::vector<HostToDevice>& places = batches_[static_cast<size_t>(micro_batch)];
   for (size_t i = 0; i < batch.size(); ++i) places[i].send(batch[i]);
 }

@@ -33,6 +33,7 @@ struct Parameter {
   // Of tensors that are packed into one, one below the other: how many rows each has; empty: it is one.  What
   // optimizers do tensor by tensor (a clip, an orthogonal step) they do to each.
   std::vector<int64_t> parts = {};
+  double rate_factor = 1;       // of the learning rate
   std::string rate_group = "";  // the setting `learning_rates` of every optimizer scales the rate of a group
   double lowest = -std::numeric_limits<double>::infinity();  // after every step the values are brought back into
   double highest = std::numeric_limits<double>::infinity();  // [lowest, highest]

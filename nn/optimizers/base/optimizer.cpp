@@ -17,7 +17,7 @@ constexpr int64_t alignment = 16;  // elements: a segment begins on a cache line
 
 template <class Like>  // a Parameter or a Run
 auto treatment(const Like& p) {
-  return std::tuple(!p.decay, p.rate_group, p.lowest, p.highest);
+  return std::tuple(!p.decay, p.rate_group, p.rate_factor, p.lowest, p.highest);
 }
 
 struct Square {
@@ -80,7 +80,7 @@ FlatParameters::FlatParameters(Module& module) {
     if (!runs_.empty() && treatment(like) == treatment(runs_.back()))
       runs_.back().end = next;
     else
-      runs_.push_back({size, next, like.decay, like.rate_group, like.lowest, like.highest});
+      runs_.push_back({size, next, like.decay, like.rate_group, like.rate_factor, like.lowest, like.highest});
     size = next;
   }
   const Dtype wide = dtype == Dtype::bf16 ? Dtype::f32 : dtype;

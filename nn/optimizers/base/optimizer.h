@@ -38,6 +38,7 @@ class FlatParameters {
     int64_t begin, end;
     bool decay;
     std::string rate_group;
+    double rate_factor;
     double lowest, highest;
   };
   const std::vector<Segment>& segments() const { return segments_; }
@@ -125,7 +126,7 @@ class Optimizer {
   void scale_rates(const std::string& name, const GroupRates& rates);
   template <class Like>  // a Parameter or a Run
   Handling handling(const Like& like) const {
-    return {rate_factor(like.rate_group), like.decay, like.lowest, like.highest};
+    return {rate_factor(like.rate_group) * like.rate_factor, like.decay, like.lowest, like.highest};
   }
   // The parts of a flat tensor as moments(): one for each segment.
   NamedMoments parts(const std::string& name, const Tensor& flat) const;

@@ -1,0 +1,57 @@
+#include "models/training/parameter_rules.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "engine/base/check.h"
+#include "engine/base/config.h"
+
+namespace orrery::models {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+// apply(parameter, value) for each rule of a list and each parameter that it fits.
+template <class Apply>
+void for_each_rule(const std::string& key, std::string_view rules, nn::Module& model, const Apply& apply) {
+  const std::vector<nn::NamedParameter> parameters = nn::parameters_of(model);
+  for (size_t at = 0; at < rules.size();) {
+    const size_t end = std::min(rules.find(',', at), rules.size()), equals = rules.rfind('=', end - 1);
+    const std::string_view rule = trimmed(rules.substr(at, end - at));
+    check(equals != std::string_view::npos && equals > at && equals < end, "train: ", key, ": '", rule,
+          "' is not of the form PATTERN=VALUE");
+    const std::string pattern(trimmed(rules.substr(at, equals - at))),
+        value(trimmed(rules.substr(equals + 1, end - equals - 1)));
+    bool fits = false;
+    for (const nn::NamedParameter& p : parameters) {
+      if (::fnmatch(pattern.c_str(), p.path.c_str(), 0) != 0) continue;
+      fits = true;
+      apply(*p.parameter, value);
+    }
+    check(fits, "train: ", key, ": no parameter's path fits '", pattern, "'; the first is ", parameters[0].path,
+          ", the last ", parameters.back().path);
+    at = end + 1;
+  }
+}
+
+}  // namespace
+
+void apply_rules(const TrainSettings& settings, nn::Module& model) {
+  nn::ensure_paths(model);
+  for_each_rule("rate_factors", settings.rate_factors, model, [](nn::Parameter& parameter, const std::string& value) {
+    const double factor = parse_number("train: rate_factors", value);
+    check(factor >= 0 && std::isfinite(factor), "train: rate_factors: ", value, " must be a number of at least 0");
+    parameter.rate_factor = factor;
+  });
+  for_each_rule("decays", settings.decays, model, [](nn::Parameter& parameter, const std::string& value) {
+    parameter.decay = parse_yes_or_no("train: decays", value);
+  });
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,108 @@
+// Rules by path: which parameters decay, how fast they learn; and runs that begin with another's weights.
+#include "models/training/parameter_rules.h"
+
+#include <doctest/doctest.h>
+
+#include "models/training/run_folder.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+std::map<std::string, nn::Parameter*> by_path(nn::Module& model) {
+  std::map<std::string, nn::Parameter*> all;
+  for (const nn::NamedParameter& p : nn::parameters_of(model)) all[p.path] = p.parameter;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("parameter rules: the last pattern that fits counts; what is not named stays as it is") {
+  const Run run;
+  TrainSettings s = run.settings({{"vocabulary", "60"},
+                                  {"rate_factors", "blocks.*=0.5, *norm.*=2,norm.weight=0"},
+                                  {"decays", "*norm.weight=yes, token_embedding.weight=no"}});
+  const auto model = make_model(s);
+  apply_rules(s, *model);
+  auto all = by_path(*model);
+  CHECK(all.at("norm.weight")->rate_factor == 0);
+  CHECK(all.at("norm.bias")->rate_factor == 2);
+  CHECK(all.at("blocks.0.attention_norm.bias")->rate_factor == 2);
+  CHECK(all.at("blocks.0.feed_forward.up.weight")->rate_factor == 0.5);
+  CHECK(all.at("position_embedding.weight")->rate_factor == 1);
+  CHECK(all.at("norm.weight")->decay);
+  CHECK(!all.at("norm.bias")->decay);
+  CHECK(!all.at("token_embedding.weight")->decay);
+  CHECK(all.at("position_embedding.weight")->decay);
+}
+
+TEST_CASE("parameter rules: a factor of 0 holds still, one of 1 changes nothing, a decay is felt") {
+  const Run run;
+  const auto weights = [&](const Assignments& more) {
+    Trainer trainer(run.settings(more));
+    trainer.run();
+    std::filesystem::remove_all(run.out);
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& [path, parameter] : by_path(trainer.model())) all[path] = parameter->value.to_vector();
+    return all;
+  };
+  const auto plain = weights({}), held = weights({{"rate_factors", "norm.weight=0"}}),
+             decayed = weights({{"decays", "norm.weight=yes"}});
+  CHECK(weights({{"rate_factors", "*=1"}}) == plain);
+  CHECK(held.at("norm.weight") == std::vector<double>(8, 1.0));
+  CHECK(plain.at("norm.weight") != held.at("norm.weight"));
+  CHECK(decayed.at("norm.weight") != plain.at("norm.weight"));
+}
+
+TEST_CASE("parameter rules: what is no rule is refused") {
+  const Run run;
+  const auto refused = [&](const std::string& key, const std::string& value, const std::string& why) {
+    CHECK(error_of([&] { run.train({{key, value}}); }) == "train: " + key + ": " + why);
+  };
+  refused("rate_factors", "norm", "'norm' is not of the form PATTERN=VALUE");
+  refused("rate_factors", "a, norm.*=1", "'a' is not of the form PATTERN=VALUE");
+  refused("rate_factors", "norm.*=-1", "-1 must be a number of at least 0");
+  refused("decays", "gains=no",
+          "no parameter's path fits 'gains'; the first is token_embedding.weight, the last norm.bias");
+  CHECK(contains(error_of([&] { run.train({{"decays", "norm.*=perhaps"}}); }), "train: decays"));
+}
+
+TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step 0") {
+  const Run first;
+  first.train();
+  Trainer trained(first.settings({{"resume", "yes"}}));
+  const Run second;
+  Trainer begun(second.settings({{"init_from", first.out}, {"tokenizer", "byte"}, {"seed", "5"}}));
+  CHECK(begun.steps_done() == 0);
+  CHECK(begun.task().tokenizer() == trained.task().tokenizer());
+  for (const auto& [path, parameter] : by_path(trained.model()))
+    CHECK(by_path(begun.model()).at(path)->value.to_vector() == parameter->value.to_vector());
+  begun.run();
+  std::filesystem::remove_all(first.out);  // it is not needed to go on
+  CHECK(second.resume({{"init_from", first.out}, {"tokenizer", "byte"}, {"seed", "5"}}).steps_done == 8);
+  const Run third;
+  CHECK(error_of([&] {
+          third.train({{"init_from", first.out}});
+        }) == "checkpoint: there is no folder " + first.out + "; orrery train --out=DIR makes one");
+  CHECK(contains(error_of([&] { third.train({{"init_from", second.out}, {"width", "16"}}); }), "has shape"));
+}
+
+TEST_CASE("overfit_one_batch: the same batch at every step") {
+  const Run run;
+  const auto losses = [&](const std::string& overfit) {
+    std::vector<double> all;
+    TrainingEvents events;
+    events.step = [&](const StepReport& report) { all.push_back(report.loss); };
+    run.train({{"overfit_one_batch", overfit}, {"steps", "150"}, {"checkpoint_every", "0"}, {"learning_rate", "0.03"}},
+              events);
+    std::filesystem::remove_all(run.out);
+    return all;
+  };
+  const std::vector<double> same = losses("yes"), others = losses("no");
+  CHECK(same[0] == others[0]);
+  CHECK(same.back() < 0.1);
+  CHECK(others.back() > 0.5);
+}
