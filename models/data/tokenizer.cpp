@@ -13,23 +13,28 @@ Registry<TokenizerEntry>& tokenizers() {
   return all;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data) {
-  if (const TokenizerEntry* const named = tokenizers().find(name_or_path); named && named->make)
-    return named->make(TextFiles(data));
+namespace {
+
+// `text` is asked for only if a vocabulary is made of it.
+std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextPieces()>& text) {
+  const TokenizerEntry* const named = tokenizers().find(name_or_path.substr(0, name_or_path.find('(')));
+  if (named && named->train) return named->train(text(), parse_spec(name_or_path));
+  if (named && named->make) {
+    check(name_or_path == named->name, "tokenizer: ", named->name, " has no settings; it is ", name_or_path, " here");
+    return named->make(text());
+  }
   std::vector<std::string> names;
   for (const auto& [name, entry] : tokenizers()) {
     if (entry.reads && file_exists(name_or_path) && entry.reads(name_or_path)) return entry.read(name_or_path);
-    if (entry.make) names.push_back(name);
+    if (entry.make || entry.train) names.push_back(name);
   }
   check(!file_exists(name_or_path), "tokenizer: ", name_or_path,
-        " is none that is known; a folder needs vocab.json and merges.txt, or tokenizer.json");
+        " is none that is known; a folder needs vocab.json and merges.txt, or tokenizer.json, or one file .model");
   const std::string meant = nearest(name_or_path, names);
   fail("tokenizer: '", name_or_path, "' is neither a name nor a file or folder; ",
        meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ", join(names),
        ", and what was made elsewhere by its path");
 }
-
-namespace {
 
 void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
                  const std::function<void(uint64_t)>& progress) {
@@ -58,6 +63,15 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
 }
 
 }  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
+  std::string whole;
+  return make_of(name_or_path, [&] { return TextPieces(whole = text()); });
+}
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data) {
+  std::optional<TextFiles> files;
+  return make_of(name_or_path, [&] { return TextPieces(files.emplace(data)); });
+}
 
 void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
                   const std::function<void(uint64_t)>& progress) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/config.h"
 #include "engine/base/registry.h"
 #include "models/data/text_files.h"
 
@@ -19,14 +20,17 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::string name() const = 0;
   virtual int64_t size() const = 0;  // of the vocabulary: tokens are 0, 1, ..., size() - 1
-  // Errors name what the vocabulary lacks.  decode(encode(text)) == text.
+  // Errors name what the vocabulary lacks.  decode(encode(text)) == text, unless the tokenizer says that it changes it.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   // The tokens of as much of a text's beginning as cannot become others, whatever follows; returns its bytes.  0: not
   // known before the text is whole.
   virtual size_t encode_beginning(std::string_view, std::vector<int32_t>&) const { return 0; }
-  virtual std::string decode(std::span<const int32_t> tokens) const = 0;       // a number that is no token is an Error
-  virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }  // the token between documents
-  virtual std::string save() const = 0;  // a JSON object; restore_tokenizer reads it
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;  // a number that is no token is an Error
+  virtual std::string save() const = 0;                                   // a JSON object; restore_tokenizer reads it
+  // Tokens that stand for the beginning and the end of a sentence and that encode never gives; none: there are no such.
+  virtual std::optional<int32_t> begin() const { return {}; }
+  virtual std::optional<int32_t> end() const { return {}; }
+  virtual std::optional<int32_t> end_of_text() const { return end(); }  // the token between documents
 };
 
 struct TokenizerEntry {
@@ -35,15 +39,20 @@ struct TokenizerEntry {
   std::unique_ptr<Tokenizer> (*read)(const std::string& path) = nullptr;  // from files of others; null: there are none
   bool (*reads)(const std::string& path) = nullptr;                       // whether that path is for `read`
   std::unique_ptr<Tokenizer> (*restore)(const std::string& json) = nullptr;  // from what save wrote
+  // A vocabulary learned from this text, by settings: name(key=value, ...); null: it has none.
+  std::unique_ptr<Tokenizer> (*train)(const TextPieces& text, const Spec& spec) = nullptr;
 };
 Registry<TokenizerEntry>& tokenizers();
 #define REGISTER_TOKENIZER(id, ...) \
   [[maybe_unused]] static const bool registered_tokenizer_##id = (tokenizers().add(__VA_ARGS__), true)
 
 // What a setting says: a name that makes a vocabulary for the text in the file or folder `data` ("character": its
-// Unicode characters; "byte": all 256 bytes), or the path of a tokenizer made elsewhere: a folder with vocab.json and
-// merges.txt or with tokenizer.json, or such a file.
+// Unicode characters; "byte": all 256 bytes; "sentence_piece(vocabulary=6000)": learned from it), or the path of a
+// tokenizer made elsewhere: a folder with vocab.json and merges.txt, with tokenizer.json or with a .model, or such a
+// file.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data);
+// The same for a text that is asked for only if a vocabulary is made of it.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 
 // The tokens of each file, and after it the token between documents if there are several and the tokenizer has one;

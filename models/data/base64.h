@@ -1,0 +1,13 @@
+// Bytes as text: six bits a character, A-Z a-z 0-9 + /, and = up to a multiple of four.  RFC 4648, section 4.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace orrery::models {
+
+std::string base64(std::string_view bytes);
+// An Error that begins with `what` if the text is not what base64 writes.
+std::string bytes_of_base64(std::string_view text, std::string_view what);
+
+}  // namespace orrery::models

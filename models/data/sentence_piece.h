@@ -1,0 +1,36 @@
+// SentencePiece: a text is cut into pieces that its own statistics chose, spaces included.  Kudo and Richardson 2018,
+// arXiv:1808.06226; by merging pairs, Sennrich et al. 2016, arXiv:1508.07909, or by a unigram model, Kudo 2018,
+// arXiv:1804.10959.  The library libsentencepiece does both; here stands what of it a vocabulary of ours needs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/base/config.h"
+#include "models/data/tokenizer.h"
+
+namespace orrery::models {
+
+struct SentencePieceSettings {
+  int64_t vocabulary = 8000;
+  std::string kind = "bpe";
+  double coverage = 0.9995;
+  bool byte_fallback = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("vocabulary", vocabulary, "pieces, with the unknown one, the beginning and the end of a sentence",
+      between(4, 1e6));
+    v("kind", kind, "how they are chosen: bpe merges pairs, unigram drops pieces", one_of({"bpe", "unigram"}));
+    v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
+      between(0.5, 1));
+    v("byte_fallback", byte_fallback, "an unknown character is written as its bytes");
+  }
+};
+
+// A vocabulary for the lines of this text, the same for the same text.  Errors: an empty text, a vocabulary for which
+// it is too short.
+std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings);
+
+}  // namespace orrery::models

@@ -1,0 +1,145 @@
+// SentencePiece models: read from files of others, learned from a text, and kept whole in a checkpoint.
+#include "models/data/sentence_piece.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "models/data/base64.h"
+#include "models/json.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it still fits into a checkpoint's state.json
+constexpr size_t most_at_once = size_t{1} << 30;       // of a text; the library counts in int
+
+// The library's words without its own place in them: "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
+std::string reason(const sentencepiece::util::Status& status) {
+  std::string words = status.message();
+  if (const size_t place = words.rfind("] "); place != std::string::npos) words.erase(0, place + 2);
+  while (!words.empty() && (words.back() == '.' || words.back() == ' ')) words.pop_back();
+  return words.empty() ? "the library refuses it" : words;
+}
+
+// Spaces in a row, at the beginning and at the end, and characters of the same meaning become one, as the model says:
+// decode(encode(text)) is the text so written.
+class SentencePiece final : public Tokenizer {
+ public:
+  SentencePiece(std::string model, std::string_view what) : model_(std::move(model)) {
+    const auto status = processor_.LoadFromSerializedProto(model_);
+    check(status.ok() && processor_.GetPieceSize() > 0, what, ": this is no SentencePiece model",
+          status.ok() ? "" : " (" + reason(status) + ")");
+  }
+  std::string name() const override { return "sentence_piece"; }
+  int64_t size() const override { return processor_.GetPieceSize(); }
+  std::vector<int32_t> encode(std::string_view text) const override {
+    check(text.size() <= most_at_once, "tokenizer: ", text.size(), " bytes at once, more than the ", most_at_once,
+          " that SentencePiece takes");
+    std::vector<int> pieces;
+    const auto status = processor_.Encode(text, &pieces);
+    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
+    return pieces;
+  }
+  std::string decode(std::span<const int32_t> tokens) const override {
+    for (const int32_t token : tokens) check_token(token, size());
+    std::string text;
+    const auto status = processor_.Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
+    check(status.ok(), "tokenizer: SentencePiece cannot decode the tokens: ", reason(status));
+    return text;
+  }
+  std::string save() const override { return Json{{"name", name()}, {"model", base64(model_)}}.dump(); }
+  std::optional<int32_t> begin() const override { return token(processor_.bos_id()); }
+  std::optional<int32_t> end() const override { return token(processor_.eos_id()); }
+
+ private:
+  static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
+
+  std::string model_;  // as in the file
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+class Lines final : public sentencepiece::SentenceIterator {  // of a text, without empty ones
+ public:
+  explicit Lines(std::string_view text) : left_(text) { Next(); }
+  bool done() const override { return line_.empty(); }
+  void Next() override {
+    line_.clear();
+    while (line_.empty() && !left_.empty()) {
+      const size_t end = std::min(left_.find('\n'), left_.size());
+      line_ = left_.substr(0, end);
+      if (line_.ends_with('\r')) line_.pop_back();
+      left_.remove_prefix(std::min(end + 1, left_.size()));
+    }
+  }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::string_view left_;
+  std::string line_;
+};
+
+std::string the_model_in(const std::string& folder) {  // its one file .model; empty: there is none, or more
+  std::string found;
+  for (const std::string& path : files_in(folder)) {
+    if (!path.ends_with(".model")) continue;
+    if (!found.empty()) return {};
+    found = path;
+  }
+  return found;
+}
+bool reads(const std::string& path) {
+  return folder_exists(path) ? !the_model_in(path).empty() : path.ends_with(".model");
+}
+std::unique_ptr<Tokenizer> read(const std::string& path) {
+  const std::string file = folder_exists(path) ? the_model_in(path) : path;
+  return std::make_unique<SentencePiece>(read_file(file, largest_model), "tokenizer: " + file);
+}
+std::unique_ptr<Tokenizer> restore(const std::string& json) {
+  const std::string text = text_member(parse_json(json, unreadable_tokenizer), "model", unreadable_tokenizer);
+  return std::make_unique<SentencePiece>(bytes_of_base64(text, unreadable_tokenizer), unreadable_tokenizer);
+}
+std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec) {
+  std::string whole;  // the library keeps all of it, too
+  text.each([&](std::string_view piece, uint64_t) { whole += piece; });
+  SentencePieceSettings settings;
+  read_settings(spec, settings);
+  return train_sentence_piece(whole, settings);
+}
+
+REGISTER_TOKENIZER(sentence_piece,
+                   {.name = "sentence_piece",
+                    .description = "pieces learned from the text, sentence_piece(vocabulary=8000, kind=bpe, "
+                                   "coverage=0.9995, byte_fallback=no), or those of a file .model: --tokenizer=FILE",
+                    .read = read,
+                    .reads = reads,
+                    .restore = restore,
+                    .train = train});
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& s) {
+  Lines lines(text);
+  check(!lines.done(), "tokenizer: there is no text to learn pieces from");
+  const std::unordered_map<std::string, std::string> arguments = {
+      {"vocab_size", std::to_string(s.vocabulary)},
+      {"model_type", s.kind},
+      {"character_coverage", print_number(s.coverage)},
+      {"byte_fallback", s.byte_fallback ? "true" : "false"},
+      {"num_threads", "1"},  // sums of several threads would depend on their number
+      {"max_sentence_length", std::to_string(most_at_once)},
+      {"minloglevel", "3"},
+  };
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
+  check(status.ok(), "tokenizer: no ", s.vocabulary, " pieces can be learned from this text: ", reason(status));
+  return std::make_unique<SentencePiece>(std::move(model), "tokenizer: what was learned");
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,95 @@
+// SentencePiece against its own Python package, models that are learned here, and what is refused.
+#include "models/data/sentence_piece.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "models/data/base64.h"
+#include "models/data/tokenizer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/small_text.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+const std::string golden = ORRERY_SOURCE_DIR "/tests/models/sentence_piece";
+
+}  // namespace
+
+TEST_CASE("sentence piece: the tokens and the text are those of the Python package, also after a checkpoint") {
+  const auto tokenizer = make_tokenizer(golden + "/small.model", "");
+  CHECK(tokenizer->size() == 400);
+  CHECK(tokenizer->begin() == 1);
+  CHECK(tokenizer->end() == 2);
+  const auto restored = restore_tokenizer(tokenizer->save());
+  CHECK(restored->save() == tokenizer->save());
+  const nlohmann::json cases = nlohmann::json::parse(read_file(golden + "/cases.json"));
+  CHECK(cases.size() == 11);
+  for (const nlohmann::json& one : cases) {
+    const std::string text = one["text"];
+    INFO(text);
+    const auto tokens = one["tokens"].get<std::vector<int32_t>>();
+    CHECK(tokenizer->encode(text) == tokens);
+    CHECK(restored->encode(text) == tokens);
+    CHECK(tokenizer->decode(tokens) == one["decoded"].get<std::string>());
+  }
+  CHECK(make_tokenizer(golden, "")->save() == tokenizer->save());  // the folder's one model
+}
+
+TEST_CASE("sentence piece: pieces are learned from a text, the same each time") {
+  const Folder folder;
+  const std::string text = orrery::testing::write_small_text(folder), setting = "sentence_piece(vocabulary=60)";
+  const auto tokenizer = make_tokenizer(setting, text);
+  CHECK(tokenizer->size() == 60);
+  CHECK(make_tokenizer(setting, text)->save() == tokenizer->save());
+  const std::string line = "the quick fox number 17 jumps over the lazy dog.";
+  CHECK(tokenizer->decode(tokenizer->encode(line)) == line);
+  CHECK(tokenizer->encode(line).size() < line.size() / 2);
+  CHECK(make_tokenizer("sentence_piece(60, kind=unigram)", text)->size() == 60);
+  const auto with_bytes = make_tokenizer("sentence_piece(vocabulary=310, byte_fallback=yes)", text);
+  CHECK(with_bytes->decode(with_bytes->encode("\xE4\xB8\xAD")) == "\xE4\xB8\xAD");
+}
+
+TEST_CASE("sentence piece: what cannot be is refused") {
+  const Folder folder;
+  const std::string text = orrery::testing::write_small_text(folder);
+  const std::string large = error_of([&] { make_tokenizer("sentence_piece(vocabulary=5000)", text); });
+  CHECK(large.starts_with("text: " + text + ": tokenizer: no 5000 pieces can be learned from this text: "));
+  CHECK(large.find("too high") != std::string::npos);
+  CHECK(error_of([&] { make_tokenizer("sentence_piece(vocabulary=3)", text); }).find("vocabulary: 3") !=
+        std::string::npos);
+  CHECK(error_of([&] { make_tokenizer("sentence_piece(size=3)", text); }).find("'size'") != std::string::npos);
+  CHECK(error_of([&] { make_tokenizer("byte(3)", text); }).find("byte has no settings") != std::string::npos);
+  CHECK(error_of([] { train_sentence_piece("\n\n", {}); }) == "tokenizer: there is no text to learn pieces from");
+  write_file_atomically(folder / "none.model", "this is no model");
+  CHECK(error_of([&] {
+          make_tokenizer(folder / "none.model", "");
+        }).starts_with("tokenizer: " + (folder / "none.model") + ": this is no SentencePiece model"));
+  CHECK(error_of([] {
+          restore_tokenizer(R"({"name": "sentence_piece", "model": "AAA"})");
+        }).starts_with("tokenizer: cannot be restored: "));
+  const auto tokenizer = make_tokenizer(golden, "");
+  CHECK(error_of([&] { tokenizer->decode(std::vector<int32_t>{400}); }) ==
+        "tokenizer: 400 is no token; there are 0 to 399");
+}
+
+TEST_CASE("base64: bytes come back, and what it never writes is refused") {
+  CHECK(base64("") == "");
+  CHECK(base64("f") == "Zg==");
+  CHECK(base64("fo") == "Zm8=");
+  CHECK(base64("foobar") == "Zm9vYmFy");
+  for (size_t length = 0; length < 300; length += 7) {
+    std::string bytes;
+    for (size_t i = 0; i < length; ++i) bytes.push_back(static_cast<char>(i * 37));
+    CHECK(bytes_of_base64(base64(bytes), "x") == bytes);
+  }
+  CHECK(error_of([] { bytes_of_base64("Zg=", "x"); }) == "x: 3 characters of base64, not a multiple of 4");
+  CHECK(error_of([] { bytes_of_base64("Z!==", "x"); }) == "x: the character at byte 1 is none of base64");
+}
