@@ -1,0 +1,56 @@
+// Pairs of sentences, and pieces that a library learned.
+#include "models/data/pairs.h"
+
+#include "models/data/tokenizer.h"
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+using namespace orrery::models;
+
+// The bytes as columns; then as lines beside themselves.
+void read_columns(const std::string& folder, std::string_view bytes) {
+  const std::string path = folder + "/pairs.tsv";
+  put(path, bytes);
+  const std::vector<TextPair> lines = read_pairs({.source = path, .target = path});
+  for (const auto& [source, target] : lines) promise(source == target, "a line is not the line beside it");
+  const auto tokenizer = make_tokenizer("byte", path);
+  const SentenceMarks marks = sentence_marks(*tokenizer);
+  const std::vector<Pair> pairs = encode(lines, *tokenizer, marks);
+  const PairBatches batches(pairs, marks, 100, 1);
+  int64_t rows = 0;
+  for (int64_t i = 0; i < batches.of_epoch(); ++i) rows += batches.at(i).sources.size(0);
+  promise(rows == static_cast<int64_t>(lines.size()), "an epoch has other pairs than the file");
+  const size_t documents =
+      read_pairs({.source = path, .source_column = 2, .target_column = 3, .document_column = 1}).size();
+  promise(documents >= 1 && documents <= lines.size(), "more documents than lines");
+}
+
+REGISTER_FORMAT(pairs, {.name = "pairs",
+                        .readers = {"models/data/pairs.cpp", "examples/orrery/translate.cpp"},
+                        .read = read_columns,
+                        .memory_multiple = 2048,
+                        .memory_base = 1 << 22,
+                        .words = {"\t", "\n", "\r\n", "\t\t", "\n\n", "GEN.1\t", std::string(1, '\0'), "\xff"}});
+
+void read_model(const std::string& folder, std::string_view bytes) {
+  const std::string path = folder + "/pieces.model";
+  put(path, bytes);
+  const auto tokenizer = make_tokenizer(path, "");
+  const std::string text = "It's 12 o'clock,  na\xc3\xafve\xff";
+  const std::vector<int32_t> tokens = tokenizer->encode(text);
+  for (const int32_t token : tokens) promise(token >= 0 && token < tokenizer->size(), "a number that is no token");
+  promise(restore_tokenizer(tokenizer->save())->decode(tokens) == tokenizer->decode(tokens),
+          "a restored tokenizer gives another text");
+}
+
+REGISTER_FORMAT(sentence_piece, {.name = "sentence_piece",
+                                 .readers = {"models/data/tokenizers/sentence_piece.cpp", "models/data/base64.cpp"},
+                                 .read = read_model,
+                                 .memory_multiple = 256,
+                                 .memory_base = 1 << 22,
+                                 .words = {"<unk>", "<s>", "</s>", "<0x41>", "\xe2\x96\x81", "identity", "\x0a\x0b",
+                                           "\x12\x04", std::string("\x15\0\0\0\0", 5), "\x18\x02", "\x18\x06"}});
+
+}  // namespace

@@ -1,0 +1,118 @@
+// Pairs of sentences: reading them, batches of similar lengths, padding, and what is refused.
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "engine/base/files.h"
+#include "models/data/pairs.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+const SentenceMarks marks{.begin = 98, .end = 99, .vocabulary = 100};
+
+std::vector<int32_t> numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
+// Of many lengths; the first token of a source says which pair it is.
+std::vector<Pair> some_pairs(int count) {
+  std::vector<Pair> pairs;
+  for (int i = 0; i < count; ++i) {
+    Pair pair{{i}, {}};
+    for (int k = 0; k < i * 7 % 5; ++k) pair.source.push_back(1);
+    for (int k = 0; k < i * 3 % 4; ++k) pair.target.push_back(2);
+    pair.source.push_back(marks.end), pair.target.push_back(marks.end);
+    pairs.push_back(pair);
+  }
+  return pairs;
+}
+std::vector<int32_t> first_tokens(const PairBatch& batch) {
+  std::vector<int32_t> first;
+  for (int64_t i = 0; i < batch.sources.size(0); ++i)
+    first.push_back(batch.sources.data<int32_t>()[i * batch.sources.size(1)]);
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE("pairs: aligned files and columns, lines or documents") {
+  const Folder folder;
+  write_file_atomically(folder / "a", "eins\r\nzwei\n\ndrei");
+  write_file_atomically(folder / "b", "one\ntwo\n\nthree\n");
+  const std::vector<TextPair> lines = {{"eins", "one"}, {"zwei", "two"}, {"", ""}, {"drei", "three"}};
+  CHECK(read_pairs({.source = folder / "a", .target = folder / "b"}) == lines);
+  write_file_atomically(folder / "c", "D1\t1\tone\teins\nD1\t2\ttwo\tzwei\nD2\t1\tthree\tdrei\n");
+  const auto columns = [&](int64_t document) {
+    return read_pairs({.source = folder / "c", .source_column = 4, .target_column = 3, .document_column = document});
+  };
+  CHECK(columns(0) == std::vector<TextPair>{{"eins", "one"}, {"zwei", "two"}, {"drei", "three"}});
+  CHECK(columns(1) == std::vector<TextPair>{{"eins zwei", "one two"}, {"drei", "three"}});
+  CHECK(fingerprint_of(columns(0)).sha256 != fingerprint_of(columns(1)).sha256);
+  CHECK(text_of(columns(1)) == "eins zwei\ndrei\none two\nthree\n");
+}
+
+TEST_CASE("pairs: what does not fit together is refused with the numbers") {
+  const Folder folder;
+  const std::string a = folder / "a", b = folder / "b";
+  write_file_atomically(a, "1\n2\n3\n"), write_file_atomically(b, "1\n2\n"), write_file_atomically(folder / "none", "");
+  CHECK(error_of([&] { read_pairs({.source = a, .target = b}); }) ==
+        "pairs: " + a + " has 3 lines and " + b +
+            " has 2; each line of the one must be the translation of that of the other");
+  CHECK(error_of([&] { read_pairs({.source = a}); }) ==
+        "pairs: line 1 of " + a +
+            " has 1 columns, and column 2 is asked for; columns have tabs between them (two files "
+            "of lines need --translations=FILE)");
+  CHECK(error_of([&] { read_pairs({.source = folder / "none"}); }) == "pairs: " + (folder / "none") + " is empty");
+  CHECK(error_of([&] { read_pairs({.source = a, .target = a, .document_column = 1}); }).find("documents") !=
+        std::string::npos);
+  CHECK(error_of([] { PairBatches({}, marks, 10, 0); }) == "pairs: there are none to make batches of");
+}
+
+TEST_CASE("pairs: a batch is padded at its ends, and its inputs are the targets one token before") {
+  const Pair longer{{5, 6, 7, 99}, {8, 99}}, shorter{{9, 99}, {1, 2, 99}};
+  const PairBatch batch = batch_of(std::vector<const Pair*>{&longer, &shorter}, marks);
+  CHECK(numbers(batch.sources) == std::vector<int32_t>{5, 6, 7, 99, 9, 99, 0, 0});
+  CHECK(numbers(batch.source_lengths) == std::vector<int32_t>{4, 2});
+  CHECK(numbers(batch.inputs) == std::vector<int32_t>{98, 8, 0, 98, 1, 2});
+  CHECK(numbers(batch.targets) == std::vector<int32_t>{8, 99, -1, 1, 2, 99});
+  CHECK(numbers(batch.target_lengths) == std::vector<int32_t>{2, 3});
+}
+
+TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, of another order each time") {
+  const std::vector<Pair> pairs = some_pairs(97);
+  const PairBatches batches(pairs, marks, 30, 5), again(pairs, marks, 30, 5), other(pairs, marks, 30, 6);
+  std::vector<std::vector<std::vector<int32_t>>> epochs(2);
+  for (int64_t i = 0; i < 2 * batches.of_epoch(); ++i) {
+    const PairBatch batch = batches.at(i);
+    epochs[static_cast<size_t>(i / batches.of_epoch())].push_back(first_tokens(batch));
+    const PairBatches::Tokens tokens = batches.tokens_at(i);
+    CHECK(tokens.sources + tokens.targets <= 30);
+    int64_t targets = 0;
+    for (const int32_t t : numbers(batch.targets)) targets += t >= 0;
+    CHECK(targets == tokens.targets);
+    CHECK(batch.sources.size(0) * std::max(batch.sources.size(1), batch.inputs.size(1)) <= batches.most_places());
+  }
+  for (const auto& epoch : epochs) {
+    std::multiset<int32_t> seen;
+    for (const auto& batch : epoch) seen.insert(batch.begin(), batch.end());
+    CHECK(seen.size() == 97);
+    CHECK(std::set<int32_t>(seen.begin(), seen.end()).size() == 97);
+  }
+  CHECK(epochs[0] != epochs[1]);
+  // Any batch may be asked for, in any order.
+  CHECK(first_tokens(again.at(batches.of_epoch() + 2)) == epochs[1][2]);
+  CHECK(first_tokens(again.at(1)) == epochs[0][1]);
+  CHECK((first_tokens(other.at(0)) != epochs[0][0] || first_tokens(other.at(1)) != epochs[0][1]));
+  CHECK(batches.longest() == 6);
+}
+
+TEST_CASE("pairs: a pair beyond the budget is a batch of its own") {
+  const std::vector<Pair> pairs = {{{1, 99}, {1, 99}}, {{1, 2, 3, 4, 5, 6, 99}, {1, 2, 3, 99}}, {{2, 99}, {2, 99}}};
+  const PairBatches batches(pairs, marks, 8, 0);
+  CHECK(batches.of_epoch() == 2);
+  CHECK(batches.all_tokens() == 19);
+}
