@@ -170,6 +170,14 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
 }
 
+// Keys and values of the memory, normalized and turned.  It stays the same as long as a cache lives, so they are made
+// once; null: not yet.
+const Cache::Entry* kept_memory(const AttentionLayer& attention, const Pass& pass) {
+  if (!pass.cache) return nullptr;
+  const auto found = pass.cache->entries.find(attention.unique_path());
+  return found == pass.cache->entries.end() ? nullptr : &found->second;
+}
+
 // Queries, keys and values of these tokens.
 AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
   const int64_t queries = options_.heads * head_size_, keys = key_heads_ * head_size_;
@@ -180,6 +188,8 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
     check(pass.memory && pass.memory.shape().rank() == 3 && pass.memory.size(2) == options_.memory_width, name_,
           ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",
           pass.memory ? pass.memory.shape() : Shape());
+    if (const Cache::Entry* const kept = kept_memory(*this, pass))
+      return {.query = by_head((*query_)(x, pass), options_.heads), .key = kept->key, .value = kept->value};
     qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
     qkv.insert(qkv.begin(), (*query_)(x, pass));
   }
@@ -252,15 +262,19 @@ void AttentionLayer::show_weights(const AttentionInputs& r, const AttentionOptio
 }
 
 Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass) {
-  if (query_norm_) r.query = (*query_norm_)(r.query, pass), r.key = (*key_norm_)(r.key, pass);
-  const bool cross = options_.memory_width != 0;
+  const bool cross = options_.memory_width != 0, known = cross && kept_memory(*this, pass);
   if (!cross) check_cache(name_, pass, options_.causal);
+  if (query_norm_) {
+    r.query = (*query_norm_)(r.query, pass);
+    if (!known) r.key = (*key_norm_)(r.key, pass);
+  }
   if (options_.position) {
     r.query = options_.position->rotate(r.query, pass);
     Pass of_memory;
     of_memory.document_ids = pass.memory_document_ids;
-    r.key = options_.position->rotate(r.key, cross ? of_memory : pass);
+    if (!known) r.key = options_.position->rotate(r.key, cross ? of_memory : pass);
   }
+  if (cross && pass.cache && !known) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach()};
   r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
   r.value = hook(path(), "value", r.value);
   if (!cross) continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);

@@ -1,0 +1,128 @@
+#include "models/encoder_decoder.h"
+
+#include <cmath>
+
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/linear.h"
+#include "nn/normalizations/base/normalization.h"
+
+namespace orrery::models {
+namespace {
+
+const Spec& or_same(const Spec& spec, const Spec& otherwise) { return spec.name == "same" ? otherwise : spec; }
+
+EncoderDecoderSettings checked(EncoderDecoderSettings s) {
+  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "encoder_decoder: layers ", s.layers,
+        ", heads ", s.heads, ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check(s.vocabulary >= 1, "encoder_decoder: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
+  if (s.d_ff == 0) s.d_ff = product_of_sizes("encoder_decoder: d_ff", {4, s.width});
+  if (s.decoder_layers == 0) s.decoder_layers = s.layers;
+  if (s.initial_std == 0) s.initial_std = 1 / std::sqrt(static_cast<double>(s.width));
+  s.decoder_attention = or_same(s.decoder_attention, s.attention);
+  s.cross_attention = or_same(s.cross_attention, s.attention);
+  s.final_normalization = or_same(s.final_normalization, s.norm_place == "post" ? parse_spec("none") : s.normalization);
+  return s;
+}
+
+}  // namespace
+
+EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
+  const EncoderDecoderSettings& s = settings_;
+  Stack stack{nullptr, nullptr, nn::Dropout(s.dropout), {}, nullptr};
+  if (!decoder || !s.shared_embedding)
+    stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, nn::normal(s.initial_std));
+  stack.position =
+      nn::make_position(s.position, {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder});
+  // No token may see a later one in the decoder, and none a token of another sentence in either.
+  const auto norm = [&](const Spec& spec) {
+    return nn::make_normalization(spec, {s.width, s.normalization_bias, true});
+  };
+  const auto add = [&](const std::string& name, std::unique_ptr<nn::Sublayer> layer) {
+    stack.steps.emplace_back(name, std::make_unique<ResidualStep>(norm(s.normalization), std::move(layer), s.dropout,
+                                                                  s.norm_place == "post"));
+  };
+  nn::AttentionLayerOptions own{.width = s.width,
+                                .heads = s.heads,
+                                .causal = decoder,
+                                .bias = s.bias,
+                                .layers = s.layers,
+                                .std = s.initial_std,
+                                .context = s.context,
+                                .position = stack.position.get()};
+  nn::AttentionLayerOptions cross = own;
+  cross.causal = false, cross.position = nullptr, cross.memory_width = s.width;
+  for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
+    const std::string layer = std::to_string(i) + ".";
+    add(layer + "attention", nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
+    if (decoder) add(layer + "cross_attention", nn::make_attention(s.cross_attention, cross));
+    add(layer + "feed_forward",
+        nn::make_feed_forward(
+            s.feed_forward,
+            {.width = s.width, .d_ff = s.d_ff, .bias = s.bias, .layers = s.layers, .std = s.initial_std}));
+  }
+  stack.norm = norm(s.final_normalization);
+  return stack;
+}
+
+EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
+    : settings_(checked(settings)), encoder_(make_stack(false)), decoder_(make_stack(true)) {
+  const EncoderDecoderSettings& s = settings_;
+  if (s.embedding_scale == "learned")
+    embedding_scale_ = nn::Parameter(Shape{1}, nn::constant(std::sqrt(static_cast<double>(s.width))));
+  if (!s.tied_head) head_ = nn::Parameter(Shape{s.vocabulary, s.width}, nn::normal(s.initial_std));
+  nn::name_paths(*this);
+}
+
+Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
+  const int64_t before = pass.offset();
+  check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && before + tokens.size(1) <= settings_.context,
+        "encoder_decoder: tokens of shape ", tokens.shape(), " after ", before,
+        " in the cache; they must be (batch, "
+        "time) with at most ",
+        settings_.context, " (the context) in time");
+  Tensor x = (stack.embedding ? *stack.embedding : *encoder_.embedding)(tokens, pass);
+  if (settings_.embedding_scale == "sqrt_width") x = x * std::sqrt(static_cast<double>(settings_.width));
+  if (embedding_scale_.value) x = x * embedding_scale_.value;
+  x = stack.dropout((*stack.position)(x, pass), pass);
+  for (const auto& [name, step] : stack.steps) x = (*step)(x, pass);
+  return (*stack.norm)(x, pass);
+}
+
+void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) {
+  check(!pass.cache || pass.cache->tokens == 0, "encoder_decoder: a source is read before anything is written");
+  nn::Cache* const cache = std::exchange(pass.cache, nullptr);
+  const Tensor of_targets = std::exchange(pass.lengths, lengths);
+  pass.memory = run(encoder_, sources, pass);
+  pass.memory_lengths = lengths;
+  pass.lengths = of_targets, pass.cache = cache;
+}
+
+Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
+  check(bool(pass.memory), "encoder_decoder: no source has been read; encode one in the same pass");
+  check(!pass.cache || !recording(),
+        "encoder_decoder: a cache keeps no history to differentiate through; run under "
+        "NoGrad");
+  const Tensor x = run(decoder_, targets, pass);
+  if (pass.cache) pass.cache->tokens += targets.size(1);
+  return nn::linear(x, head_.value ? head_.value : target_embedding().weight.value);
+}
+
+void EncoderDecoder::visit(nn::Visitor& v, const std::string& name, Stack& stack) {
+  v(name + ".embedding", stack.embedding);
+  v(name + ".position", stack.position);
+  v(name + ".dropout", stack.dropout);
+  for (const auto& [step, module] : stack.steps) v(name + "." + step, module);
+  v(name + ".norm", stack.norm);
+}
+void EncoderDecoder::visit(nn::Visitor& v) {
+  v("embedding_scale", embedding_scale_);
+  visit(v, "encoder", encoder_);
+  visit(v, "decoder", decoder_);
+  v("head", head_);
+}
+
+REGISTER_MODEL(EncoderDecoder);
+
+}  // namespace orrery::models

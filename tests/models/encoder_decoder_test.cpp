@@ -1,0 +1,193 @@
+// The encoder-decoder: gradients of the whole, padding, what a cache keeps, and what is refused.
+#include "models/encoder_decoder.h"
+
+#include <doctest/doctest.h>
+
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "tests/support/errors.h"
+#include "tests/support/golden.h"
+#include "tests/support/random_tensors.h"
+#include "tests/support/small_translator.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+// The slope of the loss along one direction of each parameter, by backward and by a difference quotient.
+void check_slopes(const EncoderDecoderSettings& settings, const std::set<std::string, std::less<>>& losses = {}) {
+  const auto model = make_translator(settings);
+  const PairBatch batch = testing::batch_of(small_pairs());
+  const auto loss = [&] {
+    nn::Pass pass;
+    pass.training = true, pass.wanted_losses = losses, pass.key = RandomKey{1, 2};
+    return loss_of(*model, batch, pass);
+  };
+  loss().backward();
+  const NoGrad guard;
+  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+    INFO(p.path);
+    const Tensor& value = p.parameter->value;
+    REQUIRE(value.grad());
+    const Tensor direction = random_tensor(value.shape(), 5), before = value.detach() * 1.0;
+    const double slope = sum(value.grad() * direction).item();
+    constexpr double h = 1e-6;
+    value.detach().copy_from(before + direction * h);
+    const double above = loss().item();
+    value.detach().copy_from(before - direction * h);
+    const double below = loss().item();
+    value.detach().copy_from(before);
+    CHECK((above - below) / (2 * h) == doctest::Approx(slope).epsilon(2e-6).scale(0.1));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("encoder-decoder: backward is the slope of the loss, for each parameter") {
+  EncoderDecoderSettings s = small_translator();
+  check_slopes(s);
+  s.norm_place = "post", s.shared_embedding = false, s.tied_head = false, s.embedding_scale = "learned";
+  s.position = parse_spec("learned"), s.dropout = 0.2;
+  check_slopes(s);
+  check_slopes(small_translator("relu_former(gamma=1.3)"), {"normalization_loss", "entropy_margin_loss"});
+  s = small_translator("pointwise(gelu)", "rotary");
+  s.cross_attention = parse_spec("relu_former"), s.decoder_attention = parse_spec("softmax(qk_norm=rms)");
+  s.feed_forward = parse_spec("gated(silu)"), s.normalization = parse_spec("dyt");
+  check_slopes(s, {"normalization_loss"});
+}
+
+TEST_CASE("encoder-decoder: logits, loss and gradients are those of torch.nn.Transformer") {
+  const Golden golden("encoder_decoder.safetensors");
+  for (const std::string place : {"pre", "post"}) {
+    EncoderDecoderSettings s = small_translator();
+    s.layers = 1, s.d_ff = 16, s.norm_place = place, s.final_normalization = parse_spec("layer");
+    const auto model = make_translator(s);
+    const std::vector<nn::NamedParameter> parameters = nn::parameters_of(*model);
+    for (const nn::NamedParameter& p : parameters) p.parameter->value.detach().copy_from(golden(place + "." + p.path));
+    const PairBatch batch = testing::batch_of(small_pairs());
+    nn::Pass pass, again;
+    const Tensor logits = logits_of(*model, batch, pass), expected = golden(place + ".logits");
+    for (int64_t row = 0; row < 3; ++row) {  // padding is nobody's business
+      const int64_t length = batch.target_lengths.data<int32_t>()[row];
+      CHECK(largest_difference(slice(logits[row], 0, 0, length), slice(expected[row], 0, 0, length)) <= 1e-12);
+    }
+    const Tensor loss = loss_of(*model, batch, again);
+    CHECK(loss.item() == doctest::Approx(golden(place + ".loss").item()).epsilon(1e-12));
+    loss.backward();
+    for (const nn::NamedParameter& p : parameters) {
+      INFO(place, " ", p.path);
+      CHECK(largest_difference(p.parameter->value.grad(), golden(place + ".gradient." + p.path)) <= 1e-12);
+    }
+    CHECK(golden.all().size() == 2 * (2 * parameters.size() + 2));
+  }
+}
+
+TEST_CASE("encoder-decoder: what is said of a pair depends neither on its batch nor on padding") {
+  for (const std::string& attention : nn::attentions().names()) {
+    INFO(attention);
+    const NoGrad guard;
+    const auto model = make_translator(small_translator(attention));
+    const std::vector<Pair> pairs = small_pairs();
+    nn::Pass together;
+    const Tensor all = logits_of(*model, testing::batch_of(pairs), together);
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      nn::Pass alone;
+      const Tensor one = logits_of(*model, testing::batch_of({pairs[i]}), alone);
+      const auto row = static_cast<int64_t>(i);
+      CHECK(largest_difference(slice(slice(all, 0, row, row + 1), 1, 0, one.size(1)), one) <= 1e-12);
+    }
+  }
+}
+
+TEST_CASE("encoder-decoder: padding counts in no loss of ReLUFormer's rows") {
+  const auto model = make_translator(small_translator("relu_former"));
+  const std::vector<Pair> pairs = {small_pairs()[0], small_pairs()[0]};
+  const auto extra = [&](const PairBatch& batch) {
+    nn::Pass pass;
+    pass.wanted_losses = {"normalization_loss", "entropy_margin_loss"};
+    static_cast<void>(logits_of(*model, batch, pass));
+    std::vector<double> values;
+    for (const nn::Pass::Loss& one : pass.losses) values.push_back(one.value.item());
+    return values;
+  };
+  const std::vector<double> whole = extra(testing::batch_of({pairs[0]}));
+  CHECK(whole.size() == 2 * 2 * 3);  // two losses, two layers, three attentions
+  PairBatch padded_batch = testing::batch_of(pairs);
+  const auto with_padding = [](const Tensor& x) {
+    return concatenate({x.to(Dtype::f64), Tensor::full(Shape{x.size(0), 3}, 1, Dtype::f64)}, 1).to(Dtype::i32);
+  };
+  padded_batch.sources = with_padding(padded_batch.sources), padded_batch.inputs = with_padding(padded_batch.inputs);
+  const std::vector<double> found = extra(padded_batch);
+  REQUIRE(found.size() == whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) CHECK(found[i] == doctest::Approx(whole[i]).epsilon(1e-12));
+}
+
+TEST_CASE("encoder-decoder: steps through a cache equal the whole pass, for every attention and position") {
+  int made = 0;
+  for (const std::string& attention : nn::attentions().names())
+    for (const char* position : {"sinusoidal(scale=1)", "learned", "rotary", "relative", "alibi", "none"}) {
+      INFO(attention, " with ", position);
+      std::unique_ptr<EncoderDecoder> model;
+      const std::string refusal = error_of([&] { model = make_translator(small_translator(attention, position)); });
+      if (!model) {
+        CHECK(refusal.starts_with(attention + ": "));
+        continue;
+      }
+      ++made;
+      const NoGrad guard;
+      const PairBatch batch = testing::batch_of(small_pairs());
+      nn::Pass whole;
+      model->encode(batch.sources, batch.source_lengths, whole);
+      const Tensor logits = (*model)(batch.inputs, whole);
+      nn::Cache cache;
+      nn::Pass steps;
+      steps.cache = &cache;
+      model->encode(batch.sources, batch.source_lengths, steps);
+      std::vector<Tensor> parts;
+      for (int64_t t = 0; t < batch.inputs.size(1); ++t)
+        parts.push_back((*model)(slice(batch.inputs, 1, t, t + 1), steps));
+      CHECK(cache.tokens == batch.inputs.size(1));
+      CHECK(largest_difference(concatenate(parts, 1), logits) <= 1e-12);
+    }
+  CHECK(made >= 40);
+}
+
+TEST_CASE("encoder-decoder: keys and values of the source are made once") {
+  const NoGrad guard;
+  const auto model = make_translator(small_translator());
+  const PairBatch batch = testing::batch_of(small_pairs());
+  nn::Cache cache;
+  nn::Pass pass;
+  pass.cache = &cache;
+  model->encode(batch.sources, batch.source_lengths, pass);
+  const Tensor first = (*model)(slice(batch.inputs, 1, 0, 1), pass);
+  pass.memory = Tensor::zeros_like(pass.memory);  // nobody reads it again
+  const Tensor second = (*model)(slice(batch.inputs, 1, 1, 2), pass);
+  nn::Pass whole;
+  model->encode(batch.sources, batch.source_lengths, whole);
+  CHECK(largest_difference(second, slice((*model)(batch.inputs, whole), 1, 1, 2)) <= 1e-12);
+}
+
+TEST_CASE("encoder-decoder: what does not go together is refused") {
+  const auto refusal = [](const auto& change) {
+    EncoderDecoderSettings s = small_translator();
+    change(s);
+    return error_of([&] { EncoderDecoder model(s); });
+  };
+  CHECK(refusal([](auto& s) { s.vocabulary = 0; }) ==
+        "encoder_decoder: the vocabulary has 0 tokens; at least 1 is needed");
+  CHECK(refusal([](auto& s) { s.heads = 3; }) == "attention: heads (3) must divide width (8)");
+  CHECK(refusal([](auto& s) { s.cross_attention = parse_spec("gau"); }).starts_with("gau: "));
+  CHECK(refusal([](auto& s) { s.normalization = parse_spec("batch"); }).starts_with("batch: "));
+  EncoderDecoder model(small_translator());
+  nn::initialize(model, 1);
+  nn::Pass pass;
+  CHECK(error_of([&] {
+          model(Tensor::zeros(Shape{1, 2}, Dtype::i32), pass);
+        }) == "encoder_decoder: no source has been read; encode one in the same pass");
+  CHECK(error_of([&] {
+          model.encode(Tensor::zeros(Shape{1, 13}, Dtype::i32), {}, pass);
+        }).find("at most 12 (the context)") != std::string::npos);
+}

@@ -1,0 +1,61 @@
+// An encoder-decoder that is small enough to be looked at from all sides, and pairs of tokens for it.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/autograd.h"
+#include "models/data/pairs.h"
+#include "models/encoder_decoder.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::testing {
+
+inline constexpr models::SentenceMarks small_marks{.begin = 9, .end = 10, .vocabulary = 11};
+
+inline models::EncoderDecoderSettings small_translator(const std::string& attention = "softmax",
+                                                       const std::string& position = "sinusoidal(scale=1)") {
+  models::EncoderDecoderSettings s;
+  s.layers = 2, s.heads = 2, s.width = 8, s.context = 12, s.vocabulary = small_marks.vocabulary, s.dropout = 0;
+  s.attention = parse_spec(attention), s.position = parse_spec(position);
+  if (s.attention.name == "gau") s.cross_attention = parse_spec("softmax");
+  return s;
+}
+// In f64, far from the initial values, so that everything matters; bounded parameters in their middle.
+inline std::unique_ptr<models::EncoderDecoder> make_translator(const models::EncoderDecoderSettings& settings) {
+  auto model = std::make_unique<models::EncoderDecoder>(settings);
+  nn::convert(*model, Dtype::f64);
+  nn::initialize(*model, 3);
+  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+    const RandomKey key = RandomKey{9, 1}.derive(p.path);
+    if (std::isfinite(p.parameter->lowest) && std::isfinite(p.parameter->highest))
+      fill(p.parameter->value, nn::constant((p.parameter->lowest + p.parameter->highest) / 2), key);
+    else if (!std::isfinite(p.parameter->lowest))
+      fill(p.parameter->value, nn::normal(0.4), key);
+  }
+  return model;
+}
+
+inline std::vector<models::Pair> small_pairs() {
+  return {{{1, 2, 3, 4, 10}, {5, 6, 10}}, {{3, 10}, {1, 1, 2, 8, 7, 10}}, {{7, 7, 2, 10}, {4, 10}}};
+}
+inline models::PairBatch batch_of(const std::vector<models::Pair>& pairs) {
+  std::vector<const models::Pair*> all;
+  for (const models::Pair& pair : pairs) all.push_back(&pair);
+  return models::batch_of(all, small_marks);
+}
+inline Tensor logits_of(models::TranslationModel& model, const models::PairBatch& batch, nn::Pass& pass) {
+  model.encode(batch.sources, batch.source_lengths, pass);
+  pass.lengths = batch.target_lengths;
+  return model(batch.inputs, pass);
+}
+// With every loss that is wanted.
+inline Tensor loss_of(models::TranslationModel& model, const models::PairBatch& batch, nn::Pass& pass) {
+  Tensor loss = nn::cross_entropy(logits_of(model, batch, pass), batch.targets, 0.1);
+  for (const nn::Pass::Loss& extra : pass.losses) loss = loss + extra.value.to(loss.dtype());
+  return loss;
+}
+
+}  // namespace orrery::testing
