@@ -54,7 +54,9 @@ Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameter
   const double all = most_multiplications / (6 * static_cast<double>(parameters)),
                one = std::min({all, std::sqrt(most_multiplications / (24 * width)), std::sqrt(most_scores / heads)});
   const int64_t tokens = std::min(task.length(), std::max(fewest_tokens, static_cast<int64_t>(one)));
-  return {std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1, s.batch), tokens};
+  return {
+      std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1, task.training_batch(s.batch)),
+      tokens};
 }
 
 // Of a model without the setting, the whole.
@@ -154,7 +156,7 @@ void measure(const TrainSettings& s, const Task& task, int64_t parameters_of_two
                  half = with_layers(one.half.*peak, two.half.*peak, layers);
     return with_tokens(whole, half, sample, task.length()) / static_cast<double>(sample.batch);
   };
-  const double step = drawn_out(&Peaks::step) * static_cast<double>(s.batch),
+  const double step = drawn_out(&Peaks::step) * static_cast<double>(task.training_batch(s.batch)),
                reading = drawn_out(&Peaks::reading) * static_cast<double>(task.validation_batch());
   plan.moments = static_cast<int64_t>(with_layers(one.moments, two.moments, layers));
   plan.activations = static_cast<int64_t>(std::min(std::max(step, reading), 1e18));
@@ -211,8 +213,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   // Each on the device, and twice on the host, where the next one is made while it is sent.
   int64_t batches = 0;
   for (const Tensor& x : task.sample(1, 1))
-    batches += product_of_sizes("train: batch x length",
-                                {s.gradient_accumulation_steps, s.batch, task.length(), x.bytes(), 3});
+    batches += product_of_sizes("train: batch x length", {s.gradient_accumulation_steps, task.training_batch(s.batch),
+                                                          task.length(), x.bytes(), 3});
   plan.data = task.bytes() + batches;
   if (device == Device::cpu) plan.program = std::max<int64_t>(0, resident_memory() - task.bytes());
   if (batches > plan.free)

@@ -45,8 +45,13 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
         "; leave --resume out to begin a run");
   const std::string begun = !resumed.empty() || s.init_from.empty() ? resumed : checkpoint_at(s.init_from);
   const CheckpointState state = begun.empty() ? CheckpointState() : read_state(begun);
-  const TaskOptions options{.batch = s.batch, .seed = static_cast<uint64_t>(s.seed), .tokenizer = state.tokenizer};
+  const TaskOptions options{.batch = s.batch,
+                            .micro_batches = s.gradient_accumulation_steps,
+                            .seed = static_cast<uint64_t>(s.seed),
+                            .tokenizer = state.tokenizer};
   task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
+  check(!s.graph || !task_->varies(), "train: --graph replays a step of fixed shapes, and the batches of task=", s.task,
+        " differ from step to step; leave --graph out");
   if (!resumed.empty()) check_same_run(s, state, *task_);
   plan_ = plan_memory(s, *task_);
   model_ = make_model(s);
@@ -120,7 +125,11 @@ void Trainer::do_step() {
 void Trainer::send_batch(int64_t micro_batch) {
   const std::vector<Tensor> batch = task_->batch(settings_.overfit_one_batch ? 0 : step_, micro_batch);
   std::vector<HostToDevice>& places = batches_[static_cast<size_t>(micro_batch)];
-  for (size_t i = 0; i < batch.size(); ++i) places[i].send(batch[i]);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (places[i].tensor().shape() != batch[i].shape())
+      places[i] = HostToDevice(Tensor::zeros(batch[i].shape(), batch[i].dtype(), device_));
+    places[i].send(batch[i]);
+  }
 }
 
 void Trainer::queue_step() {
@@ -159,8 +168,7 @@ void Trainer::report(Audience& audience) {
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
   stepping_ += seconds;
-  const double units =
-      static_cast<double>(task_->units_of_batch()) * static_cast<double>(s.gradient_accumulation_steps);
+  const auto units = static_cast<double>(task_->units_of_step(done.step - 1, s.gradient_accumulation_steps));
   std::vector<std::pair<std::string, double>> row = {
       {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);

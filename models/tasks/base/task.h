@@ -20,7 +20,8 @@ namespace orrery::models {
 
 // Of a run, as far as tasks ask.
 struct TaskOptions {
-  int64_t batch = 1;  // sequences, images, ... of a micro-batch
+  int64_t batch = 1;          // sequences, images, ... of a micro-batch
+  int64_t micro_batches = 1;  // of a step
   uint64_t seed = 0;
   std::string tokenizer = {};  // of the run that is gone on with; empty: made from the data
 };
@@ -32,6 +33,8 @@ class Task {
   // ---- learning
   // The tensors of a micro-batch, on the CPU.  They depend on step, micro-batch and seed alone, so resuming agrees.
   virtual std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const = 0;
+  // Whether their shapes differ from batch to batch.
+  virtual bool varies() const { return false; }
   // The mean loss over such tensors, which lie on the model's device by now; pass.training says whether it is learned
   // from.
   virtual Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const = 0;
@@ -39,9 +42,13 @@ class Task {
   virtual std::optional<double> validation_loss(nn::Module& model, const std::function<bool()>& stop) const = 0;
 
   // ---- what is told about it
-  virtual std::string kind() const = 0;                   // of the data: "text", "images"
-  virtual std::string unit() const = 0;                   // what is counted: "tokens", "images"
-  virtual int64_t units_of_batch() const = 0;             // in a micro-batch
+  virtual std::string kind() const = 0;        // of the data: "text", "images"
+  virtual std::string unit() const = 0;        // what is counted: "tokens", "images"
+  virtual int64_t units_of_batch() const = 0;  // in a micro-batch
+  // In all micro-batches of a step, from 0.
+  virtual int64_t units_of_step(int64_t /*step*/, int64_t micro_batches) const {
+    return units_of_batch() * micro_batches;
+  }
   virtual int64_t epoch() const = 0;                      // units of all that there is to learn
   virtual int64_t held_out() const = 0;                   // units of what is kept for validation
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it
@@ -52,6 +59,7 @@ class Task {
   virtual int64_t bytes() const = 0;             // of the data, in memory
   virtual int64_t length() const { return 1; }   // steps of a sequence; 1: what is learned has none
   virtual int64_t validation_batch() const = 0;  // sequences, images, ... at once
+  virtual int64_t training_batch(int64_t batch) const { return batch; }  // the same of a micro-batch, at most
   // Like a batch, of any numbers, and so large.
   virtual std::vector<Tensor> sample(int64_t batch, int64_t length) const = 0;
 };

@@ -1,0 +1,186 @@
+// Translation: each next token of the target, by the source and the target so far.
+//   loss of a step = -1 / N sum ln p(target_t | target before t, source),   N: tokens of all targets of the step
+// Micro-batches differ in their numbers of tokens n; the trainer takes the mean of their M losses, so each is
+// M n / N times its own mean.
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "models/data/pairs.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "models/translation_model.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::models {
+namespace {
+
+class Translation final : public Task {
+ public:
+  static inline const TaskInfo info{.name = "translation",
+                                    .description = "a sentence, or a document, in another language"};
+  struct Settings {
+    std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
+    int64_t source_column = 1, target_column = 2, document_column = 0, batch_tokens = 3000, longest = 0;
+    double validation_fraction = 0.05, label_smoothing = 0.1;
+
+    template <class V>
+    void visit(V& v) {
+      v("data", data, "what is to be translated, a sentence a line (UTF-8); without `translations` a file of columns");
+      v("translations", translations, "the same sentences in the other language, line for line");
+      v("validation_data", validation_data, "pairs that are kept for validation; none: validation_fraction of `data`");
+      v("validation_translations", validation_translations, "their translations, line for line");
+      v("source_column", source_column, "of a file of columns with tabs between them, from 1", between(1, 1000));
+      v("target_column", target_column, "the same of the translation", between(1, 1000));
+      v("document_column", document_column,
+        "lines one after the other with the same words in this column are one document; 0: each line is a pair",
+        between(0, 1000));
+      v("tokenizer", tokenizer,
+        "of both languages: sentence_piece(vocabulary=8000), character, byte, or the path of one made elsewhere");
+      v("validation_fraction|held_out", validation_fraction, "of the pairs, at their end, without validation_data",
+        between(0.001, 0.9));
+      v("batch_tokens", batch_tokens,
+        "of a micro-batch, sources and targets together: as many pairs as fit (`batch` is not used)",
+        between(1, 16777216));
+      v("longest", longest, "pairs with more tokens on a side are left out; 0: none", between(0, 16777216));
+      v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
+        fraction());
+    }
+  };
+
+  Translation(const Settings& s, AnySettings& model, const TaskOptions& options)
+      : settings_(s), micro_batches_(options.micro_batches) {
+    check(!s.data.empty(),
+          "train: no sentences to translate; give them with --data=FILE and --translations=FILE, or a file of columns "
+          "with --data=FILE.tsv");
+    std::vector<TextPair> learned = read_pairs(files(s.data, s.translations)), held_out;
+    if (!s.validation_data.empty()) {
+      held_out = read_pairs(files(s.validation_data, s.validation_translations));
+    } else {
+      const auto count = static_cast<std::ptrdiff_t>(static_cast<double>(learned.size()) * s.validation_fraction);
+      check(count >= 1, "train: validation_fraction ", s.validation_fraction, " of ", learned.size(),
+            " pairs is not one; give more pairs, a larger fraction or --validation_data=FILE");
+      held_out.assign(learned.end() - count, learned.end());
+      learned.erase(learned.end() - count, learned.end());
+    }
+    fingerprint_ = fingerprint_of(learned);
+    tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
+                                           : restore_tokenizer(options.tokenizer);
+    marks_ = sentence_marks(*tokenizer_);
+    const int64_t context = setting_of<int64_t>(model, "context");
+    learned_ = within(encode(learned, *tokenizer_, marks_), context, s.data);
+    held_out_ =
+        within(encode(held_out, *tokenizer_, marks_), context, s.validation_data.empty() ? s.data : s.validation_data);
+    int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
+    if (vocabulary == 0) vocabulary = marks_.vocabulary;
+    check(vocabulary >= marks_.vocabulary, "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
+          marks_.vocabulary, " tokens; leave it out or raise it");
+    batches_ = std::make_unique<PairBatches>(learned_, marks_, s.batch_tokens, options.seed);
+    validation_ = std::make_unique<PairBatches>(held_out_, marks_, s.batch_tokens, 0);
+  }
+
+  std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
+    int64_t targets = 0;
+    for (int64_t micro = 0; micro < micro_batches_; ++micro)
+      targets += batches_->tokens_at(number(step, micro)).targets;
+    const int64_t here = batches_->tokens_at(number(step, micro_batch)).targets;
+    const double weight = static_cast<double>(micro_batches_ * here) / static_cast<double>(targets);
+    return tensors_of(batches_->at(number(step, micro_batch)), weight);
+  }
+  bool varies() const override { return true; }
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+    const Tensor mean = mean_loss(model, batch, pass, pass.training ? settings_.label_smoothing : 0);
+    return mean * batch[5].to(mean.dtype());
+  }
+  std::optional<double> validation_loss(nn::Module& model, const std::function<bool()>& stop) const override {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
+    double total = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < validation_->of_epoch(); ++i) {
+      if (stop && stop()) return std::nullopt;
+      std::vector<Tensor> batch = tensors_of(validation_->at(i), 1);
+      for (Tensor& x : batch) x = x.to(device);
+      nn::Pass pass;
+      const int64_t targets = validation_->tokens_at(i).targets;
+      total += mean_loss(model, batch, pass, 0).item() * static_cast<double>(targets);
+      count += targets;
+    }
+    return total / static_cast<double>(count);
+  }
+
+  std::string kind() const override { return "pairs"; }
+  std::string unit() const override { return "tokens"; }
+  int64_t units_of_batch() const override { return batches_->all_tokens() / batches_->of_epoch(); }
+  int64_t units_of_step(int64_t step, int64_t micro_batches) const override {
+    int64_t tokens = 0;
+    for (int64_t micro = 0; micro < micro_batches; ++micro) {
+      const PairBatches::Tokens here = batches_->tokens_at(number(step, micro));
+      tokens += here.sources + here.targets;
+    }
+    return tokens;
+  }
+  int64_t epoch() const override { return batches_->all_tokens(); }
+  int64_t held_out() const override { return validation_->all_tokens(); }
+  std::string data() const override { return settings_.data; }
+  std::string tokenizer() const override { return tokenizer_->save(); }
+  Fingerprint fingerprint() const override { return fingerprint_; }
+
+  int64_t bytes() const override { return (batches_->all_tokens() + validation_->all_tokens()) * 4; }
+  int64_t length() const override { return std::max(batches_->longest(), validation_->longest()); }
+  int64_t training_batch(int64_t) const override { return rows_of(*batches_); }
+  int64_t validation_batch() const override { return rows_of(*validation_); }
+  std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
+    const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32),
+                 lengths = Tensor::from(Shape{batch},
+                                        std::vector<int32_t>(static_cast<size_t>(batch), static_cast<int32_t>(length)));
+    return {tokens, lengths, tokens, tokens, lengths, Tensor::full(Shape{}, 1)};
+  }
+
+ private:
+  PairFiles files(const std::string& source, const std::string& target) const {
+    return {source, target, settings_.source_column, settings_.target_column, settings_.document_column};
+  }
+  // Without what the user leaves out.
+  std::vector<Pair> within(std::vector<Pair> pairs, int64_t context, const std::string& file) const {
+    const auto tokens = [](const Pair& p) { return static_cast<int64_t>(std::max(p.source.size(), p.target.size())); };
+    if (settings_.longest) std::erase_if(pairs, [&](const Pair& p) { return tokens(p) > settings_.longest; });
+    check(!pairs.empty(), "train: no pair of ", file, " has at most ", settings_.longest,
+          " tokens on both sides; raise --longest");
+    int64_t longer = 0, longest = 0;
+    for (const Pair& pair : pairs) longer += tokens(pair) > context, longest = std::max(longest, tokens(pair));
+    check(longer == 0, "train: ", longer, " of ", pairs.size(), " pairs of ", file,
+          " have more tokens on a side than the model's context of ", context, ", the longest ", longest,
+          "; raise --context, or leave them out with --longest=", context);
+    return pairs;
+  }
+  int64_t number(int64_t step, int64_t micro_batch) const { return step * micro_batches_ + micro_batch; }
+  static std::vector<Tensor> tensors_of(const PairBatch& b, double weight) {
+    return {b.sources, b.source_lengths, b.inputs, b.targets, b.target_lengths, Tensor::full(Shape{}, weight)};
+  }
+  static Tensor mean_loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass, double smoothing) {
+    auto& translates =
+        model_as<TranslationModel>(model, "translation", "one that reads one sequence and writes another");
+    translates.encode(batch[0], batch[1], pass);
+    pass.lengths = batch[4];
+    return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
+  }
+  // Rows of the longest length that take as much as the largest batch.
+  static int64_t rows_of(const PairBatches& batches) {
+    return (batches.most_places() + batches.longest() - 1) / batches.longest();
+  }
+
+  Settings settings_;
+  int64_t micro_batches_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  SentenceMarks marks_{};
+  Fingerprint fingerprint_;
+  std::vector<Pair> learned_, held_out_;
+  std::unique_ptr<PairBatches> batches_, validation_;
+};
+REGISTER_TASK(Translation);
+
+}  // namespace
+}  // namespace orrery::models
