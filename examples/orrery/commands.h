@@ -21,6 +21,8 @@ std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
 std::string generate_help(const Arguments& given);
 int generate(const Arguments& arguments);
+std::string translate_help(const Arguments& given);
+int translate(const Arguments& arguments);
 std::string gradcheck_help(const Arguments& given);
 int gradcheck(const Arguments& arguments);
 std::string list_help(const Arguments& given);

@@ -5,12 +5,10 @@
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "models/data/tokenizer.h"
+#include "examples/orrery/trained.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "models/training/generation.h"
-#include "models/training/memory_plan.h"
-#include "models/training/run_folder.h"
 #include "models/training/settings.h"
 
 namespace orrery::program {
@@ -48,52 +46,6 @@ std::string prompt_of(const GenerateSettings& s) {
   return s.start.starts_with(scheme) ? read_file(s.start.substr(scheme.size()), longest_prompt) : s.start;
 }
 
-// The folder of a checkpoint: the one given, or the newest of the run given.
-std::string find_checkpoint(const std::string& folder) {
-  check(!folder.empty(),
-        "generate: no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
-        "--checkpoint=runs/latest");
-  check(folder_exists(folder), "generate: there is no folder ", folder, "; orrery train --out=DIR makes one");
-  if (file_exists(folder + "/state.json")) return folder;
-  const std::string latest = models::latest_checkpoint(folder, true);
-  check(!latest.empty(), "generate: ", folder,
-        " holds no checkpoint; give the folder of a run or of one of its checkpoints");
-  return latest;
-}
-
-// A state.json can describe any model; one with more parameters than the weights beside it is not made.
-void check_described(const models::TrainSettings& described, const std::string& weights) {
-  const auto bytes = static_cast<int64_t>(FileReader(weights).size());
-  check(models::count_parameters(described, bytes / 2).has_value(), "generate: ", weights, " has ", bytes,
-        " bytes, too few for the model that state.json describes (", described.model, "); the checkpoint is damaged");
-}
-
-struct Writer {
-  std::unique_ptr<models::Tokenizer> tokenizer;
-  std::unique_ptr<nn::Module> model;
-};
-
-Writer read_checkpoint(const std::string& checkpoint) {
-  const models::CheckpointState state = models::read_state(checkpoint);
-  const models::TrainSettings described = models::make_settings(state.settings);
-  check_described(described, checkpoint + "/weights.safetensors");
-  Writer writer{models::restore_tokenizer(state.tokenizer), models::make_model(described)};
-  models::load_weights(checkpoint, *writer.model);
-  return writer;
-}
-
-// A run that goes on meanwhile may remove the checkpoint that is being read: then it has written a newer one.
-Writer read_model(const std::string& folder) {
-  for (int attempt = 1;; ++attempt) {
-    const std::string checkpoint = find_checkpoint(folder);
-    try {
-      return read_checkpoint(checkpoint);
-    } catch (const Error&) {
-      if (attempt == 10 || folder_exists(checkpoint)) throw;
-    }
-  }
-}
-
 }  // namespace
 
 std::string generate_help(const Arguments&) {
@@ -111,7 +63,7 @@ int generate(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   const std::string prompt = prompt_of(s);
-  const auto [tokenizer, model] = read_model(s.checkpoint);
+  const auto [tokenizer, model] = read_trained("generate", s.checkpoint);
   nn::move(*model, device);
   auto& writes = models::model_as<models::LanguageModel>(*model, "generate", "a language model");
   const std::vector<int32_t> tokens = tokenizer->encode(prompt.empty() ? "\n" : prompt);

@@ -20,6 +20,7 @@ const std::vector<Command>& commands() {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"generate", "write text with a trained model", generate_help, generate},
+      {"translate", "translate sentences with a trained model", translate_help, translate},
       {"gradcheck", "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
       {"list", "the catalogue: every registered name with its formula and source", list_help, list},
       {"try", "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},

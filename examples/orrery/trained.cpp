@@ -1,0 +1,54 @@
+#include "examples/orrery/trained.h"
+
+#include "engine/base/files.h"
+#include "models/training/memory_plan.h"
+#include "models/training/run_folder.h"
+#include "models/training/settings.h"
+
+namespace orrery::program {
+namespace {
+
+// The folder of a checkpoint: the one given, or the newest of the run given.
+std::string find_checkpoint(const std::string& command, const std::string& folder) {
+  check(!folder.empty(), command,
+        ": no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
+        "--checkpoint=runs/latest");
+  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
+  if (file_exists(folder + "/state.json")) return folder;
+  const std::string latest = models::latest_checkpoint(folder, true);
+  check(!latest.empty(), command, ": ", folder,
+        " holds no checkpoint; give the folder of a run or of one of its checkpoints");
+  return latest;
+}
+
+// A state.json can describe any model; one with more parameters than the weights beside it is not made.
+void check_described(const std::string& command, const models::TrainSettings& described, const std::string& weights) {
+  const auto bytes = static_cast<int64_t>(FileReader(weights).size());
+  check(models::count_parameters(described, bytes / 2).has_value(), command, ": ", weights, " has ", bytes,
+        " bytes, too few for the model that state.json describes (", described.model, "); the checkpoint is damaged");
+}
+
+Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
+  const models::CheckpointState state = models::read_state(checkpoint);
+  const models::TrainSettings described = models::make_settings(state.settings);
+  check_described(command, described, checkpoint + "/weights.safetensors");
+  Trained trained{models::restore_tokenizer(state.tokenizer), models::make_model(described)};
+  models::load_weights(checkpoint, *trained.model);
+  return trained;
+}
+
+}  // namespace
+
+// A run that goes on meanwhile may remove the checkpoint that is being read: then it has written a newer one.
+Trained read_trained(const std::string& command, const std::string& folder) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string checkpoint = find_checkpoint(command, folder);
+    try {
+      return read_checkpoint(command, checkpoint);
+    } catch (const Error&) {
+      if (attempt == 10 || folder_exists(checkpoint)) throw;
+    }
+  }
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,104 @@
+// orrery translate: a trained model translates sentences, a line each.
+#include <cstdio>
+#include <iostream>
+
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/trained.h"
+#include "models/data/bleu.h"
+#include "models/model.h"
+#include "models/training/translation.h"
+
+namespace orrery::program {
+namespace {
+
+struct TranslateSettings {
+  std::string checkpoint, input = "-", reference, device = "cpu";
+  models::SearchSettings search{.beam = 5};
+  int64_t threads = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("input", input, "file with a sentence a line; -: what comes in");
+    v("reference", reference, "file with their translations by others, line for line: BLEU is told at the end");
+    v("beam", search.beam, "unfinished translations that are kept of each sentence; 1: the likeliest words alone",
+      between(1, 1000));
+    v("length_penalty", search.length_penalty, "0: the likeliest translation; above, longer ones are preferred",
+      between(-10, 10));
+    v("most_tokens", search.most_tokens, "of a translation; 0: 20 more than twice those of the sentence",
+      between(0, 16777216));
+    v("batch", search.batch, "sentences at once", between(1, 16384));
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+  }
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
+}
+std::string all_of(const std::string& input) {
+  if (input != "-") return read_file(input);
+  std::string text;
+  for (std::string line; std::getline(std::cin, line);) text += line + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string translate_help(const Arguments&) {
+  TranslateSettings settings;
+  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
+         "\nExample: orrery translate --checkpoint=runs/latest --input=test.de --reference=test.en --beam=5";
+}
+
+int translate(const Arguments& arguments) {
+  TranslateSettings s;
+  const std::vector<std::string> words = read_arguments("translate", arguments, settings_of(s));
+  check(words.empty(), "translate: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --input?");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  const auto [tokenizer, model] = read_trained("translate", s.checkpoint);
+  nn::move(*model, device);
+  auto& translates = models::model_as<models::TranslationModel>(
+      *model, "translate", "one that translates; train one with --model=translation-small");
+  const std::vector<std::string> references =
+      s.reference.empty() ? std::vector<std::string>() : lines_of(read_file(s.reference));
+  const std::vector<std::string> sentences = lines_of(all_of(s.input));
+  check(s.reference.empty() || references.size() == sentences.size(), "translate: ", sentences.size(),
+        " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");
+  const models::SentenceMarks marks = models::sentence_marks(*tokenizer);
+  std::vector<std::vector<int32_t>> sources;
+  for (const std::string& sentence : sentences) {
+    sources.push_back(tokenizer->encode(sentence));
+    sources.back().push_back(marks.end);
+  }
+  std::vector<std::string> translations;
+  for (std::vector<int32_t>& tokens : models::translate(translates, sources, marks, s.search)) {
+    std::erase_if(tokens, [&](int32_t token) { return token >= tokenizer->size(); });
+    translations.push_back(tokenizer->decode(tokens));
+    std::cout << translations.back() << "\n";
+  }
+  std::cout << std::flush;
+  if (s.reference.empty()) return 0;
+  const models::Bleu score = models::bleu(translations, references);
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers, "BLEU %.2f (%.1f/%.1f/%.1f/%.1f, brevity penalty %.3f, %s)", score.score,
+                score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
+                score.brevity_penalty, models::bleu_signature);
+  std::cerr << numbers << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

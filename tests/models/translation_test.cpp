@@ -1,0 +1,226 @@
+// Translation as a task: same bits, resuming, the mean over all tokens of a step, searching, and what is refused.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "engine/ops/ops.h"
+#include "models/model.h"
+#include "models/training/trainer.h"
+#include "models/training/translation.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/random_tensors.h"
+#include "tests/support/small_translator.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+// Chapters of a bible in English and German, verse by verse.
+const std::string bible = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv";
+
+Assignments small_run(const std::string& out, const Assignments& more = {}) {
+  Assignments all = {{"model", "encoder_decoder"},
+                     {"data", bible},
+                     {"source_column", "4"},
+                     {"target_column", "3"},
+                     {"tokenizer", "sentence_piece(vocabulary=150)"},
+                     {"validation_fraction", "0.1"},
+                     {"batch_tokens", "500"},
+                     {"out", out},
+                     {"steps", "8"},
+                     {"layers", "1"},
+                     {"heads", "2"},
+                     {"width", "16"},
+                     {"context", "256"},
+                     {"warmup_steps", "2"},
+                     {"checkpoint_every", "4"},
+                     {"evaluate_every", "0"},
+                     {"keep_checkpoints", "0"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
+std::string weights_of(const std::string& out) { return read_file(out + "/step_000008/weights.safetensors"); }
+
+// Every translation of at most `limit` tokens, finished or cut off there, with its score.
+struct Best {
+  std::vector<int32_t> tokens;
+  double score = -INFINITY;
+};
+void try_all(TranslationModel& model, const std::vector<int32_t>& source, std::vector<int32_t>& so_far, double before,
+             int64_t limit, double penalty, Best& best) {
+  const Pair pair{source, so_far};
+  std::vector<int32_t> input = {small_marks.begin};
+  input.insert(input.end(), so_far.begin(), so_far.end());
+  nn::Pass pass;
+  model.encode(Tensor::from(Shape{1, static_cast<int64_t>(source.size())}, source), {}, pass);
+  const auto time = static_cast<int64_t>(input.size());
+  const std::vector<double> logits = model(Tensor::from(Shape{1, time}, input), pass)[0][time - 1].to_vector();
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const double z : logits) total += std::exp(z - top);
+  const auto consider = [&](double log_probability) {
+    const double score = log_probability / std::pow((5 + static_cast<double>(time)) / 6, penalty);
+    if (score > best.score) best = {so_far, score};
+  };
+  for (size_t token = 0; token < logits.size(); ++token) {
+    const double now = before + logits[token] - top - std::log(total);
+    if (static_cast<int32_t>(token) == small_marks.end) {
+      consider(now);
+      continue;
+    }
+    so_far.push_back(static_cast<int32_t>(token));
+    if (time == limit)
+      consider(now);
+    else
+      try_all(model, source, so_far, now, limit, penalty, best);
+    so_far.pop_back();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("translation: a beam that holds everything finds the best translation there is") {
+  const NoGrad guard;
+  const auto model = make_translator(small_translator());
+  for (const double penalty : {0.0, 1.0, 2.5})
+    for (const Pair& pair : small_pairs()) {
+      Best best;
+      std::vector<int32_t> none;
+      try_all(*model, pair.source, none, 0, 2, penalty, best);
+      const auto found = translate(*model, std::vector{pair.source}, small_marks,
+                                   {.beam = 400, .length_penalty = penalty, .most_tokens = 2});
+      CHECK(found[0] == best.tokens);
+    }
+}
+
+TEST_CASE("translation: one beam takes the likeliest token each time, whatever is translated beside it") {
+  const NoGrad guard;
+  for (const char* attention : {"softmax", "relu_former", "linear"}) {
+    const auto model = make_translator(small_translator(attention));
+    std::vector<std::vector<int32_t>> sources;
+    for (const Pair& pair : small_pairs()) sources.push_back(pair.source);
+    const auto together = translate(*model, sources, small_marks, {.beam = 1, .most_tokens = 6});
+    for (size_t i = 0; i < sources.size(); ++i) {
+      std::vector<int32_t> written;
+      while (written.size() < 6) {
+        std::vector<int32_t> input = {small_marks.begin};
+        input.insert(input.end(), written.begin(), written.end());
+        nn::Pass pass;
+        model->encode(Tensor::from(Shape{1, static_cast<int64_t>(sources[i].size())}, sources[i]), {}, pass);
+        const auto time = static_cast<int64_t>(input.size());
+        const Tensor last = (*model)(Tensor::from(Shape{1, time}, input), pass)[0][time - 1];
+        const auto next = static_cast<int32_t>(argmax(last.reshape(Shape{1, last.numel()})).to_vector()[0]);
+        if (next == small_marks.end) break;
+        written.push_back(next);
+      }
+      CHECK(together[i] == written);
+      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 1, .most_tokens = 6})[0] == written);
+    }
+    const auto beams = translate(*model, sources, small_marks, {.beam = 3, .most_tokens = 6});
+    for (size_t i = 0; i < sources.size(); ++i)
+      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 3, .most_tokens = 6, .batch = 1})[0] == beams[i]);
+  }
+}
+
+TEST_CASE("translation: same bits for one and two threads, and for a run that was interrupted") {
+  const Folder folder;
+  const int before = thread_count();
+  train(small_run(folder / "one", {{"threads", "1"}}));
+  train(small_run(folder / "two", {{"threads", "2"}}));
+  set_thread_count(before);
+  CHECK(weights_of(folder / "one") == weights_of(folder / "two"));
+  train(small_run(folder / "parts", {{"steps", "4"}, {"schedule", "constant"}, {"dropout", "0.2"}}));
+  train(small_run(folder / "parts", {{"resume", "yes"}, {"schedule", "constant"}, {"dropout", "0.2"}}));
+  train(small_run(folder / "whole", {{"schedule", "constant"}, {"dropout", "0.2"}}));
+  CHECK(weights_of(folder / "parts") == weights_of(folder / "whole"));
+}
+
+TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, and with ReLUFormer's losses") {
+  const Folder folder;
+  const double before = Trainer(make_settings(small_run(folder / "none"))).task().held_out();
+  CHECK(before > 0);
+  int count = 0;
+  for (const Assignments& more :
+       {Assignments{{"dtype", "f32"}}, Assignments{{"dtype", "bf16"}},
+        Assignments{{"document_column", "1"}, {"context", "2000"}, {"validation_fraction", "0.3"}},
+        Assignments{{"attention", "relu_former"},
+                    {"losses.normalization_loss", "0.01"},
+                    {"losses.entropy_margin_loss", "0.01"}},
+        Assignments{{"tokenizer", "character"}, {"norm_place", "post"}, {"gradient_accumulation_steps", "2"}}}) {
+    Assignments settings = small_run(folder / std::to_string(count++), more);
+    settings.insert(settings.end(), {{"learning_rate", "0.01"}, {"steps", "12"}});
+    std::vector<double> losses;
+    TrainingEvents events;
+    events.step = [&](const StepReport& r) { losses.push_back(r.loss); };
+    Trainer(make_settings(settings)).run(events);
+    CHECK(losses.back() < losses.front() - 0.3);
+  }
+}
+
+// The gradient of micro-batches of different lengths is that of the mean over all their tokens.
+TEST_CASE("translation: a step's loss is the mean over its tokens, however they are divided") {
+  const TaskClass& of = tasks().at("translation");
+  const AnySettings settings = of.settings;
+  setting_of<std::string>(settings, "data") = bible;
+  setting_of<std::string>(settings, "tokenizer") = "character";
+  setting_of<int64_t>(settings, "batch_tokens") = 700;
+  AnySettings of_model = AnySettings(small_translator());
+  setting_of<int64_t>(of_model, "vocabulary") = 0, setting_of<int64_t>(of_model, "context") = 400;
+  const auto task = of.make(settings, of_model, {.seed = 3, .micro_batches = 3});
+  const auto model = make_translator(of_model.as<EncoderDecoderSettings>());
+  double mean = 0, total = 0, tokens = 0;
+  for (int64_t micro = 0; micro < 3; ++micro) {
+    const std::vector<Tensor> batch = task->batch(1, micro);
+    nn::Pass pass, alone;
+    mean += task->loss(*model, batch, pass).item() / 3;
+    double here = 0;
+    for (const double t : batch[3].to_vector()) here += t >= 0;
+    model->encode(batch[0], batch[1], alone);
+    alone.lengths = batch[4];
+    total += nn::cross_entropy((*model)(batch[2], alone), batch[3]).item() * here, tokens += here;
+  }
+  CHECK(mean == doctest::Approx(total / tokens).epsilon(1e-9));
+  double sources = 0;
+  for (int64_t micro = 0; micro < 3; ++micro)
+    for (const double length : task->batch(1, micro)[1].to_vector()) sources += length;
+  CHECK(static_cast<double>(task->units_of_step(1, 3)) == sources + tokens);
+}
+
+TEST_CASE("translation: what cannot be is refused with a sentence") {
+  const Folder folder;
+  const auto refusal = [&](const Assignments& more) {
+    return error_of([&] { Trainer(make_settings(small_run(folder / "run", more))); });
+  };
+  CHECK(refusal({{"data", ""}}).starts_with("train: no sentences to translate; "));
+  CHECK(refusal({{"context", "20"}}).find("have more tokens on a side than the model's context of 20") !=
+        std::string::npos);
+  CHECK(refusal({{"context", "20"}, {"longest", "5"}}) ==
+        "train: no pair of " + bible + " has at most 5 tokens on both sides; raise --longest");
+  CHECK(refusal({{"vocabulary", "20"}}).find("vocabulary 20 is too small for the tokenizer's 150") !=
+        std::string::npos);
+  CHECK(refusal({{"validation_fraction", "0.002"}}).find("of 48 pairs is not one") != std::string::npos);
+  CHECK(refusal({{"source_column", "9"}}).find("column 9 is asked for") != std::string::npos);
+  CHECK(refusal({{"task", "language_modeling"}, {"source_column", "4"}}) != "no error");
+  CHECK(error_of([&] {
+          train({{"model", "gpt-char-small"},
+                 {"task", "translation"},
+                 {"data", bible},
+                 {"out", folder / "gpt"},
+                 {"tokenizer", "sentence_piece(vocabulary=150)"},
+                 {"context", "256"}});
+        }).find("this model is not one that reads one sequence and writes another") != std::string::npos);
+  const auto model = make_translator(small_translator());
+  const std::vector<std::vector<int32_t>> sources = {{10}, std::vector<int32_t>(13, 1)};
+  CHECK(error_of([&] { translate(*model, sources, small_marks, {}); }) ==
+        "translate: sentence 2 has 13 tokens with its end, more than the model's context of 12; cut it into shorter "
+        "ones");
+  CHECK(error_of([&] { translate(*model, sources, small_marks, {.beam = 0}); }).starts_with("translate: beam 0"));
+}
