@@ -35,9 +35,8 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
     stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, nn::normal(s.initial_std));
   stack.position =
       nn::make_position(s.position, {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder});
-  // No token may see a later one in the decoder, and none a token of another sentence in either.
   const auto norm = [&](const Spec& spec) {
-    return nn::make_normalization(spec, {s.width, s.normalization_bias, true});
+    return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder});
   };
   const auto add = [&](const std::string& name, std::unique_ptr<nn::Sublayer> layer) {
     stack.steps.emplace_back(name, std::make_unique<ResidualStep>(norm(s.normalization), std::move(layer), s.dropout,

@@ -4,7 +4,7 @@
     python3 tests/golden/encoder_decoder.py         # writes encoder_decoder.safetensors beside this file
 
 One layer each, width 8, 2 heads, feed-forward 16 with ReLU, vocabulary 11, one table of embeddings times sqrt(8) for source,
-target and head, sinusoidal places (sines, then cosines), label smoothing 0.1 over the targets that are not padding.  The file:
+target and head, sinusoidal places (sine and cosine side by side), label smoothing 0.1 over the targets that are not padding.  The file:
 for pre and post each, NAME.PARAMETER by the names of models/encoder_decoder.cpp, NAME.gradient.PARAMETER, NAME.logits, NAME.loss."""
 import math
 import pathlib
@@ -27,7 +27,7 @@ def padded(rows, padding):
 
 def embedded(table, tokens):
     time = torch.arange(tokens.shape[1])[:, None] * torch.exp(torch.arange(0, C, 2) * (-math.log(1e4) / C))
-    return table[tokens] * math.sqrt(C) + torch.cat([time.sin(), time.cos()], 1)
+    return table[tokens] * math.sqrt(C) + torch.stack([time.sin(), time.cos()], 2).flatten(1)
 
 
 def by_our_names(model, table):

@@ -180,7 +180,8 @@ TEST_CASE("encoder-decoder: what does not go together is refused") {
         "encoder_decoder: the vocabulary has 0 tokens; at least 1 is needed");
   CHECK(refusal([](auto& s) { s.heads = 3; }) == "attention: heads (3) must divide width (8)");
   CHECK(refusal([](auto& s) { s.cross_attention = parse_spec("gau"); }).starts_with("gau: "));
-  CHECK(refusal([](auto& s) { s.normalization = parse_spec("batch"); }).starts_with("batch: "));
+  CHECK(refusal([](auto& s) { s.normalization = parse_spec("group(2, over=sequence)"); }).find("causal") !=
+        std::string::npos);
   EncoderDecoder model(small_translator());
   nn::initialize(model, 1);
   nn::Pass pass;

@@ -11,6 +11,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/base64.h"
+#include "models/data/sentence_piece_model.h"
 #include "models/json.h"
 
 namespace orrery::models {
@@ -32,6 +33,7 @@ std::string reason(const sentencepiece::util::Status& status) {
 class SentencePiece final : public Tokenizer {
  public:
   SentencePiece(std::string model, std::string_view what) : model_(std::move(model)) {
+    check_sentence_piece_model(model_, what);
     const auto status = processor_.LoadFromSerializedProto(model_);
     check(status.ok() && processor_.GetPieceSize() > 0, what, ": this is no SentencePiece model",
           status.ok() ? "" : " (" + reason(status) + ")");

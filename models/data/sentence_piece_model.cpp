@@ -1,0 +1,83 @@
+#include "models/data/sentence_piece_model.h"
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "engine/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+// Base 128, seven bits a byte, the lowest first; removed from the front of the message.
+uint64_t take_number(std::string_view& message, std::string_view what) {
+  uint64_t number = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    check(!message.empty(), what, ": this is no SentencePiece model (it ends in a number)");
+    const auto byte = static_cast<unsigned char>(message[0]);
+    message.remove_prefix(1);
+    number |= static_cast<uint64_t>(byte & 127) << shift;
+    if (byte < 128) return number;
+  }
+  fail(what, ": this is no SentencePiece model (a number of more than 64 bits)");
+}
+
+// Each field of the message that holds bytes, by its number; the others are passed over.
+void each_field(std::string_view message, std::string_view what,
+                const std::function<void(uint64_t field, std::string_view bytes)>& take) {
+  while (!message.empty()) {
+    const uint64_t key = take_number(message, what), kind = key & 7;
+    if (kind == 0) {
+      take_number(message, what);
+      continue;
+    }
+    check(kind == 1 || kind == 2 || kind == 5, what, ": this is no SentencePiece model (a field of kind ", kind, ")");
+    const uint64_t bytes = kind == 1 ? 8 : kind == 5 ? 4 : take_number(message, what);
+    check(bytes <= message.size(), what, ": this is no SentencePiece model (a field of ", bytes, " bytes, where ",
+          message.size(), " are left)");
+    if (kind == 2) take(key >> 3, message.substr(0, bytes));
+    message.remove_prefix(bytes);
+  }
+}
+
+uint32_t word(std::string_view bytes, uint64_t place) {
+  uint32_t number;
+  std::memcpy(&number, bytes.data() + 4 * place, sizeof number);
+  return number;
+}
+
+// The trie's size in bytes, the trie, and texts with a zero after each.  The trie is a double array of words, as
+// Darts-clone has it: from the node at p, the child by byte c is at p ^ offset ^ c if that one's label is c, and its
+// value, a place in the texts, is at p ^ offset.  A word with the highest bit is a value and nobody's child.
+void check_rules(std::string_view rules, std::string_view what) {
+  if (rules.empty()) return;
+  const auto whole = [&](bool holds) {
+    check(holds, what, ": the rules of normalization in this SentencePiece model are damaged");
+  };
+  whole(rules.size() > 4);
+  const uint64_t bytes = word(rules, 0), words = bytes / 4;
+  whole(bytes > 0 && bytes % 4 == 0 && bytes < rules.size() - 4);
+  const std::string_view trie = rules.substr(4, bytes), texts = rules.substr(4 + bytes);
+  whole(texts.ends_with('\0'));
+  for (uint64_t p = 0; p < words; ++p) {
+    const uint32_t unit = word(trie, p);
+    if (unit >> 31) continue;
+    const uint64_t node = p ^ static_cast<uint64_t>(unit >> 10) << ((unit & 1u << 9) >> 6);
+    whole((node | 255) < words);
+    if (unit & 1u << 8) whole((word(trie, node) & 0x7fffffffu) < texts.size());
+  }
+}
+
+}  // namespace
+
+void check_sentence_piece_model(std::string_view model, std::string_view what) {
+  constexpr uint64_t normalizer = 3, denormalizer = 5, rules = 2;  // numbers of sentencepiece_model.proto
+  each_field(model, what, [&](uint64_t field, std::string_view part) {
+    if (field == normalizer || field == denormalizer)
+      each_field(part, what, [&](uint64_t of_part, std::string_view bytes) {
+        if (of_part == rules) check_rules(bytes, what);
+      });
+  });
+}
+
+}  // namespace orrery::models
