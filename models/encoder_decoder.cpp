@@ -19,7 +19,6 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
   check(s.vocabulary >= 1, "encoder_decoder: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   if (s.d_ff == 0) s.d_ff = product_of_sizes("encoder_decoder: d_ff", {4, s.width});
   if (s.decoder_layers == 0) s.decoder_layers = s.layers;
-  if (s.initial_std == 0) s.initial_std = 1 / std::sqrt(static_cast<double>(s.width));
   s.decoder_attention = or_same(s.decoder_attention, s.attention);
   s.cross_attention = or_same(s.cross_attention, s.attention);
   s.final_normalization = or_same(s.final_normalization, s.norm_place == "post" ? parse_spec("none") : s.normalization);
@@ -30,11 +29,13 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
 
 EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   const EncoderDecoderSettings& s = settings_;
+  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
   Stack stack{nullptr, nullptr, nn::Dropout(s.dropout), {}, nullptr};
   if (!decoder || !s.shared_embedding)
-    stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, nn::normal(s.initial_std));
-  stack.position =
-      nn::make_position(s.position, {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder});
+    stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, weights.table());
+  stack.position = nn::make_position(
+      s.position,
+      {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder, .table_std = weights.table_std});
   const auto norm = [&](const Spec& spec) {
     return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder});
   };
@@ -47,7 +48,7 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
                                 .causal = decoder,
                                 .bias = s.bias,
                                 .layers = s.layers,
-                                .std = s.initial_std,
+                                .initial_weights = weights,
                                 .context = s.context,
                                 .position = stack.position.get()};
   nn::AttentionLayerOptions cross = own;
@@ -59,18 +60,21 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
     add(layer + "feed_forward",
         nn::make_feed_forward(
             s.feed_forward,
-            {.width = s.width, .d_ff = s.d_ff, .bias = s.bias, .layers = s.layers, .std = s.initial_std}));
+            {.width = s.width, .d_ff = s.d_ff, .bias = s.bias, .layers = s.layers, .initial_weights = weights}));
   }
   stack.norm = norm(s.final_normalization);
   return stack;
 }
 
 EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
-    : settings_(checked(settings)), encoder_(make_stack(false)), decoder_(make_stack(true)) {
+    : settings_(checked(settings)),
+      encoder_(make_stack(false)),
+      decoder_(make_stack(true)),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, info.name)) {
   const EncoderDecoderSettings& s = settings_;
-  if (s.embedding_scale == "learned")
-    embedding_scale_ = nn::Parameter(Shape{1}, nn::constant(std::sqrt(static_cast<double>(s.width))));
-  if (!s.tied_head) head_ = nn::Parameter(Shape{s.vocabulary, s.width}, nn::normal(s.initial_std));
+  if (!s.tied_head)
+    head_ = nn::Parameter(Shape{s.vocabulary, s.width},
+                          nn::initial_weights(s.initial_std, s.width).inner(s.width, s.vocabulary));
   nn::name_paths(*this);
 }
 
@@ -81,9 +85,8 @@ Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
         " in the cache; they must be (batch, "
         "time) with at most ",
         settings_.context, " (the context) in time");
-  Tensor x = (stack.embedding ? *stack.embedding : *encoder_.embedding)(tokens, pass);
-  if (settings_.embedding_scale == "sqrt_width") x = x * std::sqrt(static_cast<double>(settings_.width));
-  if (embedding_scale_.value) x = x * embedding_scale_.value;
+  nn::Embedding& embedding = stack.embedding ? *stack.embedding : *encoder_.embedding;
+  Tensor x = embedding_scale_.times(embedding(tokens, pass));
   x = stack.dropout((*stack.position)(x, pass), pass);
   for (const auto& [name, step] : stack.steps) x = (*step)(x, pass);
   return (*stack.norm)(x, pass);
@@ -116,7 +119,7 @@ void EncoderDecoder::visit(nn::Visitor& v, const std::string& name, Stack& stack
   v(name + ".norm", stack.norm);
 }
 void EncoderDecoder::visit(nn::Visitor& v) {
-  v("embedding_scale", embedding_scale_);
+  v("embedding_scale", embedding_scale_.parameter);
   visit(v, "encoder", encoder_);
   visit(v, "decoder", decoder_);
   v("head", head_);

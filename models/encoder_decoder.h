@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/base/config.h"
+#include "models/block.h"
+#include "models/embedding_scale.h"
 #include "models/model.h"
 #include "models/residual_step.h"
 #include "models/translation_model.h"
@@ -25,8 +27,10 @@ struct EncoderDecoderSettings {
        feed_forward = parse_spec("dense(relu)"), normalization = parse_spec("layer"),
        final_normalization = parse_spec("same"), position = parse_spec("sinusoidal(scale=1)");
   bool bias = true, normalization_bias = true, shared_embedding = true, tied_head = true;
-  double dropout = 0.1, initial_std = 0;
-  std::string norm_place = "pre", embedding_scale = "sqrt_width";
+  double dropout = 0.1;
+  Spec initial_std = parse_spec("relu_former");
+  Spec embedding_scale = parse_spec("sqrt_width");
+  std::string norm_place = "pre";
 
   template <class V>
   void visit(V& v) {
@@ -57,12 +61,10 @@ struct EncoderDecoderSettings {
       one_of({"pre", "post"}));
     v("shared_embedding", shared_embedding, "source and target have one table of embeddings");
     v("tied_head", tied_head, "the head is the target's table of embeddings");
-    v("embedding_scale", embedding_scale, "what embeddings are multiplied by; learned: a number from sqrt(width)",
-      one_of({"none", "sqrt_width", "learned"}));
+    v("embedding_scale", embedding_scale, embedding_scale_help);
     v("initial_std", initial_std,
-      "standard deviation of the weights at first, of those before a residual divided by sqrt(2 layers); "
-      "0: 1 / sqrt(width)",
-      zero_or(1e-6, 10));
+      "standard deviation of weights at the start: a number, by_width, equal(...), or a paper's own: "
+      "nn/layers/initial_weights.h");
   }
 };
 
@@ -99,7 +101,8 @@ class EncoderDecoder final : public TranslationModel {
 
   EncoderDecoderSettings settings_;
   Stack encoder_, decoder_;
-  nn::Parameter embedding_scale_, head_;  // undefined if there is none of its own
+  BlockNumber embedding_scale_;
+  nn::Parameter head_;  // undefined: it is the table of embeddings
 };
 
 }  // namespace orrery::models

@@ -25,21 +25,6 @@ std::optional<bool> own_bias(const std::string& word) {
   return word == "same" ? std::nullopt : std::optional(word == "yes");
 }
 
-LearnableNumber embedding_scale(const GptSettings& s) {
-  const Spec& spec = s.embedding_scale;
-  const double by_width = std::sqrt(static_cast<double>(s.width));
-  if (print(spec) == "none") return {1};
-  if (print(spec) == "sqrt_width") return {by_width};
-  const bool learned = spec.name == "learned";
-  check(learned ? spec.items.size() <= 1 : spec.items.empty(), "gpt: embedding_scale '", spec,
-        "' is neither none, a number, sqrt_width, learned nor learned(a number)");
-  if (learned && spec.items.empty()) return {by_width, true};
-  const double scale = parse_number("gpt: embedding_scale", print(learned ? spec.items[0].value : spec));
-  check(scale >= 1e-6 && scale <= 1e6, "gpt: embedding_scale: ", print_number(scale),
-        " must be at least 1e-6 and at most 1e6");
-  return {scale, learned};
-}
-
 BlockOptions block_options(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
   return {.width = s.width,
           .heads = s.heads,
@@ -74,7 +59,7 @@ Gpt::Gpt(const GptSettings& settings)
     : settings_(checked(settings)),
       embedding_(settings_.vocabulary, settings_.width,
                  nn::initial_weights(settings_.initial_std, settings_.width).table()),
-      embedding_scale_(embedding_scale(settings_)),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "gpt")),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(final_normalization(settings_),
                                    {settings_.width, settings_.normalization_bias, true})) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/embedding_scale.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"
@@ -62,9 +63,7 @@ struct GptSettings {
       {.low = -1e6, .high = 1e6, .smallest = 1e-6});
     v("feed_forward_residual", feed_forward_residual, "what the residual is multiplied by where the feed-forward joins",
       between(-1e6, 1e6));
-    v("embedding_scale", embedding_scale,
-      "what the embedding is multiplied by: none, a number, sqrt_width, learned (from sqrt(width), as DyT needs) or "
-      "learned(a number)");
+    v("embedding_scale", embedding_scale, embedding_scale_help);
     v("key_heads", key_heads, "heads of keys and values, each for heads / key_heads of queries; 0: heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));

@@ -48,7 +48,7 @@ void check_slopes(const EncoderDecoderSettings& settings, const std::set<std::st
 TEST_CASE("encoder-decoder: backward is the slope of the loss, for each parameter") {
   EncoderDecoderSettings s = small_translator();
   check_slopes(s);
-  s.norm_place = "post", s.shared_embedding = false, s.tied_head = false, s.embedding_scale = "learned";
+  s.norm_place = "post", s.shared_embedding = false, s.tied_head = false, s.embedding_scale = parse_spec("learned");
   s.position = parse_spec("learned"), s.dropout = 0.2;
   check_slopes(s);
   check_slopes(small_translator("relu_former(gamma=1.3)"), {"normalization_loss", "entropy_margin_loss"});
@@ -178,7 +178,7 @@ TEST_CASE("encoder-decoder: what does not go together is refused") {
   };
   CHECK(refusal([](auto& s) { s.vocabulary = 0; }) ==
         "encoder_decoder: the vocabulary has 0 tokens; at least 1 is needed");
-  CHECK(refusal([](auto& s) { s.heads = 3; }) == "attention: heads (3) must divide width (8)");
+  CHECK(refusal([](auto& s) { s.heads = 3; }) == "attention: heads (3) must divide width (8), or head_size be given");
   CHECK(refusal([](auto& s) { s.cross_attention = parse_spec("gau"); }).starts_with("gau: "));
   CHECK(refusal([](auto& s) { s.normalization = parse_spec("group(2, over=sequence)"); }).find("causal") !=
         std::string::npos);
