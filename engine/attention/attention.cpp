@@ -8,6 +8,7 @@
 
 #include "engine/attention/checks.h"
 #include "engine/attention/tasks.h"
+#include "engine/attention/work.h"
 #include "engine/autograd/profile.h"
 #include "engine/base/dispatch.h"
 #include "engine/base/version.h"
@@ -97,7 +98,11 @@ void with_problem(const AttentionInputs& inputs, const AttentionOptions& options
   });
 }
 
-void count_work(int64_t multiplications) { count_flops(2. * static_cast<double>(multiplications)); }
+thread_local int64_t multiply_adds = 0;
+void count_work(int64_t multiplications) {
+  multiply_adds += multiplications;
+  count_flops(2. * static_cast<double>(multiplications));
+}
 
 Tensor row_numbers(const Tensor& q) {
   return Tensor::empty_like(q, Shape{q.size(0), q.size(2), q.size(1)},
@@ -105,6 +110,8 @@ Tensor row_numbers(const Tensor& q) {
 }
 
 }  // namespace
+
+int64_t attention_multiply_adds() { return multiply_adds; }
 
 // ---- on tensors
 

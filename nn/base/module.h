@@ -75,14 +75,18 @@ class Visitor {
   std::string path_;
 };
 
-// Keys and values of the tokens before, so that a model can go on token by token.  Made by the caller, one for each
-// text that is continued; every attention finds its own by its path.
+// What is kept of the tokens before, so that a model can go on with a text.  Made by the caller, one for each batch of
+// texts that are continued; every attention finds its own by its path.  It holds keys and values, for going on token by
+// token, or `of_states` what these are made from: then a stream can be learned block by block, for the weights that
+// project the states of before get gradients, the states themselves are constants.
 struct Cache {
   struct Entry {
     Tensor key, value;  // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
+    Tensor states;      // (B, tokens, width): an attention's input
   };
   std::map<std::string, Entry> entries;
   int64_t tokens = 0;  // that came before; the model adds those of a pass at its end
+  bool of_states = false;
 };
 
 // What one run of a model brings along.
@@ -95,7 +99,7 @@ struct Pass {
   Tensor memory;               // (B, Tk, C): what cross attention reads
   Tensor memory_lengths;       // (B) i32
   Tensor memory_document_ids;  // (B, Tk) i32: with `document_ids`, a token reads only the memory of the same document
-  Cache* cache = nullptr;      // of keys and values; only where nothing is differentiated
+  Cache* cache = nullptr;      // of keys and values: only where nothing is differentiated; or of states
   int64_t offset() const { return cache ? cache->tokens : 0; }  // place of the first token
 
   struct Loss {

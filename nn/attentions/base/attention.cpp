@@ -15,6 +15,17 @@ namespace {
 
 bool given(const Spec& spec) { return spec.name != "none"; }
 
+constexpr int64_t step_of_dropping = 64;  // tokens: fewer would copy what is kept too often
+// The place of the first token that is kept where the next one, at `next`, sees up to `distance` back.
+int64_t first_reached(int64_t next, int64_t distance) {
+  return std::max<int64_t>(next - distance, 0) / step_of_dropping * step_of_dropping;
+}
+// Of x (B, tokens, ...), whose last token stands before place `next`, those from place `first` on.
+Tensor from_place(const Tensor& x, int64_t first, int64_t next) {
+  const int64_t tokens = x.size(1), drop = first - (next - tokens);
+  return drop > 0 ? slice(x, 1, drop, tokens) : x;
+}
+
 int64_t checked_head_size(const AttentionLayerOptions& o) {
   check(o.heads >= 1 && (o.head_size > 0 || o.width % o.heads == 0), "attention: heads (", o.heads,
         ") must divide width (", o.width, "), or head_size be given");
@@ -64,16 +75,12 @@ void check_cache(std::string_view name, const Pass& pass, bool causal) {
 
 void continue_from_cache(const Module& attention, AttentionInputs& r, Pass& pass, int64_t reach) {
   if (!pass.cache) return;
-  constexpr int64_t step = 64;
+  check(!pass.cache->of_states, attention.path(), ": this attention cannot read a stream; use softmax or pointwise");
   const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
   Cache::Entry& kept = pass.cache->entries[attention.unique_path()];
   if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
-  const int64_t first = next - r.key.size(1), reached = reach > 0 ? std::max<int64_t>(next - reach + 1, 0) : 0;
-  const int64_t drop = reached / step * step - first, keys = r.key.size(1);
-  if (drop > 0)
-    kept = {slice(r.key, 1, drop, keys).detach(), slice(r.value, 1, drop, keys).detach()};
-  else
-    kept = {r.key.detach(), r.value.detach()};
+  const int64_t first = reach > 0 ? first_reached(next, reach - 1) : 0;
+  kept.key = from_place(r.key, first, next).detach(), kept.value = from_place(r.value, first, next).detach();
 }
 
 void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& r) {
@@ -196,7 +203,34 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
   AttentionInputs r{.query = by_head(qkv[0], options_.heads),
                     .key = by_head(qkv[1], key_heads_),
                     .value = by_head(qkv[2], key_heads_)};
+  if (pass.cache && pass.cache->of_states && query_key_value_) go_on_with_stream(x, r, pass);
   return r;
+}
+
+// Reads what today's spans reach.  More is kept, for a span may grow with the step to come: one step of a learning rate
+// that makes sense moves it by less than 64 tokens.
+void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass& pass) {
+  check_cache(name_, pass, options_.causal);
+  check(span_ != nullptr, name_, ": reads a stream as far back as its span reaches; give it one, as in ", name_,
+        "(span=fixed(256))");
+  const AttentionOptions limits = span_limits();
+  // The far end of the ramp has no weight, but a gradient.
+  const int64_t reach = span_->reach(limits), most = limits.mask.window - 1, before = pass.offset(),
+                next = before + x.size(1);
+  Tensor& kept = pass.cache->entries[unique_path()].states;
+  Tensor all = x.detach();
+  if (kept) {
+    check(kept.size(0) == x.size(0), name_, ": ", x.size(0), " sequences come, but the cache is of ", kept.size(0));
+    const Tensor weight = query_key_value_->weight.value, bias = query_key_value_->bias.value;
+    const int64_t keys = key_heads_ * head_size_, rows = weight.size(0), queries = rows - 2 * keys;
+    const Tensor states = from_place(kept, first_reached(before, std::min(most, reach)), before);
+    const std::vector<Tensor> kv =
+        linear_split(states, weight.slice(queries, rows), bias ? bias.slice(queries, rows) : Tensor(), {keys, keys});
+    r.key = concatenate({by_head(kv[0], key_heads_), r.key}, 1);
+    r.value = concatenate({by_head(kv[1], key_heads_), r.value}, 1);
+    all = concatenate({kept, all}, 1);
+  }
+  kept = from_place(all, first_reached(next, std::min(most, reach + step_of_dropping)), next);
 }
 
 void AttentionLayer::add_terms(const Tensor& x, AttentionInputs& r, Pass& pass) const {
@@ -211,10 +245,12 @@ void AttentionLayer::add_terms(const Tensor& x, AttentionInputs& r, Pass& pass) 
 AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass& pass) const {
   const bool cross = options_.memory_width != 0;
   const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
+  constexpr int64_t many =
+      1 << 28;  // further back than any window: a stream may have more tokens than numbers below 2^29
   AttentionOptions o{.mask = {.causal = options_.causal && !cross,
                               .attend_to_self = attend_to_self_ || cross,
                               .query_offset = cached,
-                              .keys_dropped = cross ? 0 : pass.offset() - cached,
+                              .keys_dropped = cross ? 0 : std::min(pass.offset() - cached, many),
                               .lengths = cross ? pass.memory_lengths : pass.lengths,
                               .query_lengths = pass.lengths,
                               .query_document_ids = pass.document_ids,
@@ -277,7 +313,8 @@ Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass
   if (cross && pass.cache && !known) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach()};
   r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
   r.value = hook(path(), "value", r.value);
-  if (!cross) continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
+  if (!cross && !(pass.cache && pass.cache->of_states))
+    continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
   const AttentionOptions o = options_of(r, pass);
   show_weights(r, o);

@@ -7,6 +7,9 @@
 //   o = rule(q, k, v; terms of the distance, span, persistent slots, masks)
 //   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
 //
+// A stream is read block by block: with a cache of states, k and v are projected from [x of the blocks before, x],
+// whose first part is a constant, as far back as the span reaches.
+//
 // A rule is one file: a class derived from AttentionLayer with `read`, a list of what it can be combined with, and one
 // line REGISTER_ATTENTION(Type).
 #pragma once
@@ -88,6 +91,7 @@ class AttentionLayer : public Sublayer {
   AttentionOptions span_limits() const;
   int64_t within_window(int64_t distances) const;
   AttentionInputs project(const Tensor& x, Pass& pass);
+  void go_on_with_stream(const Tensor& x, AttentionInputs& inputs, Pass& pass);
   void add_terms(const Tensor& x, AttentionInputs& inputs, Pass& pass) const;
   AttentionOptions options_of(const AttentionInputs& inputs, const Pass& pass) const;
   void show_weights(const AttentionInputs& inputs, const AttentionOptions& options);
@@ -111,7 +115,7 @@ class AttentionLayer : public Sublayer {
 void check_cache(std::string_view name, const Pass& pass, bool causal);
 // With a cache in the pass: puts the keys and values of the tokens before in front, and keeps them for the next pass,
 // under the path of `attention`.  If not 0, keys at a distance of `reach` and beyond are masked for all: they are
-// dropped, in steps of 64, and `inputs` may begin with fewer keys than there were tokens.
+// dropped, in steps of 64, and `inputs` may begin with fewer keys than there were tokens.  Of a cache of states: Error.
 void continue_from_cache(const Module& attention, AttentionInputs& inputs, Pass& pass, int64_t reach = 0);
 // The position's terms of the scores, in the dtypes that attention takes; `position` may be null.
 void add_distance_terms(const Position* position, int64_t distances, AttentionInputs& inputs);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/length.h"
 #include "nn/losses/base/loss.h"
@@ -96,12 +97,18 @@ Tensor Span::forward(const Tensor& x, Pass& pass) {
 
 void Span::add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass) {
   if (!learned()) return;
-  inputs.span = (*this)(x, pass);
+  inputs.span = hook(path(), "span", (*this)(x, pass));
   const double limit = static_cast<double>(limit_);
   if (!pass.wants_loss("span_penalty")) return;
   const Tensor real = real_rows(inputs, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
   pass.add_loss("span_penalty",
                 span_penalty((inputs.span - 1.0) / limit, limit, kind_ == Kind::dynamic ? real : Tensor()));
+}
+
+Tensor Span::tokens_read(const Tensor& span) const {
+  std::vector<double> tokens = span.detach().to_vector();
+  for (double& z : tokens) z = std::min(z - 1 + ramp_, static_cast<double>(limit_));
+  return Tensor::from(span.shape(), tokens, Dtype::f64);
 }
 
 void Span::limit(AttentionOptions& options) const {

@@ -9,7 +9,8 @@
 //   dynamic_span(S, R=32)     z = S sigmoid(v.x + b), from the token x that asks, v and b for each head, b from -4
 //
 // Trimming: a cache drops the keys that no later query can reach, those at a distance of S or, under adaptive_span, of
-// max z' S + R and beyond, in steps of 64 as in the authors' code, so it holds at most 62 more than can be reached.
+// max z' S + R and beyond, in steps of 64 as in the authors' code, so it holds at most 62 more than can be reached; one
+// of states holds 64 more than these, which a span can grow by in a step.
 //
 // Beyond S nothing is visible.  Conventions: a token's own position is masked under learned spans unless
 // attend_to_self=yes; the slope of m is that of the ramp at both of its ends too, as the authors' clamp has it: at
@@ -33,6 +34,10 @@ class Span final : public Module {
   // Adds the span of queries x (B, Tq, width) to the inputs, and the penalty "span_penalty" if the pass wants it.
   void add_to(AttentionInputs& inputs, const Tensor& x, Pass& pass);
   void limit(AttentionOptions& options) const;  // window and ramp
+  // How far back heads read, in tokens, the ramp included: min(z + R, S) for z + 1 as `span`, which is shown to who
+  // watches path.span; of a fixed span, S.
+  Tensor tokens_read(const Tensor& span) const;
+  int64_t limit() const { return limit_; }
   // So many distances, from 0, can be visible with the parameters as they are: a cache may drop keys beyond.
   int64_t reach(const AttentionOptions& limited) const;
   Tensor forward(const Tensor& x, Pass& pass) override;  // z + 1: (H) or (B, H, Tq)
