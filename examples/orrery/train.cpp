@@ -1,4 +1,4 @@
-// orrery train: a model learns a text.
+// orrery train: a model learns its task.
 #include <algorithm>
 #include <iostream>
 
@@ -98,8 +98,15 @@ std::string memory_line(const models::MemoryPlan& plan) {
 std::string epoch_line(const models::Trainer& trainer) {
   const models::Task& task = trainer.task();
   const int64_t step = task.units_of_batch() * trainer.settings().gradient_accumulation_steps, epoch = task.epoch();
+  if (epoch == 0) return text("epoch: none, for each step makes ", grouped(step), " ", task.unit(), " of its own");
   return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", grouped((epoch + step - 1) / step), " steps of ",
               grouped(step));
+}
+
+std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {
+  std::string all = "validation loss " + fixed(loss, 4);
+  for (const auto& [name, value] : figures) all += ", " + name + " " + fixed(value, 4);
+  return all;
 }
 
 void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
@@ -128,8 +135,8 @@ int train(const Arguments& arguments) {
   const models::Task& task = trainer.task();
   print_settings(settings);
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << task.kind() << ": "
-            << grouped(task.epoch()) << " " << task.unit() << " to learn, " << grouped(task.held_out())
-            << " for validation; " << thread_count() << " threads\n"
+            << (task.epoch() > 0 ? grouped(task.epoch()) : "any number of") << " " << task.unit() << " to learn, "
+            << grouped(task.held_out()) << " for validation; " << thread_count() << " threads\n"
             << memory_line(trainer.memory_plan()) << "\n"
             << epoch_line(trainer) << "\n";
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << "\n";
@@ -141,8 +148,8 @@ int train(const Arguments& arguments) {
     Progress progress;
     models::TrainingEvents events;
     events.step = [&](const models::StepReport& report) { progress.step(report); };
-    events.validation = [&](int64_t step, double loss) {
-      progress.say(text("step ", step, ": validation loss ", fixed(loss, 4)));
+    events.validation = [&](int64_t step, const models::Validation& found) {
+      progress.say(text("step ", step, ": ", validation_text(found.loss, found.figures)));
     };
     events.checkpoint = [&](const std::string& path) { progress.say(text("checkpoint: ", path)); };
     events.warning = [&](const std::string& sentence) { progress.say("warning: " + sentence); };
@@ -156,7 +163,7 @@ int train(const Arguments& arguments) {
               << std::endl;
     return 128 + signals.received();
   }
-  std::cout << "validation loss " << fixed(result.validation_loss, 4) << std::endl;
+  std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
   return 0;
 }
 

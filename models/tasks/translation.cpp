@@ -94,7 +94,7 @@ class Translation final : public Task {
     const Tensor mean = mean_loss(model, batch, pass, pass.training ? settings_.label_smoothing : 0);
     return mean * batch[5].to(mean.dtype());
   }
-  std::optional<double> validation_loss(nn::Module& model, const std::function<bool()>& stop) const override {
+  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
     const NoGrad guard;
     const Device device = nn::device_of(model);
     double total = 0;
@@ -108,7 +108,7 @@ class Translation final : public Task {
       total += mean_loss(model, batch, pass, 0).item() * static_cast<double>(targets);
       count += targets;
     }
-    return total / static_cast<double>(count);
+    return Validation{.loss = total / static_cast<double>(count)};
   }
 
   std::string kind() const override { return "pairs"; }

@@ -21,10 +21,13 @@ void Audience::step(const StepReport& report, const std::vector<std::pair<std::s
   });
 }
 
-void Audience::validation(int64_t step, double loss) {
+void Audience::validation(int64_t step, const Validation& validation) {
   attempt([&] {
-    metrics_.write(step, {{"validation_loss", loss}});
-    if (events_.validation) events_.validation(step, loss);
+    std::vector<std::pair<std::string, double>> row = {{"validation_loss", validation.loss}};
+    row.insert(row.end(), validation.figures.begin(), validation.figures.end());
+    row.insert(row.end(), validation.details.begin(), validation.details.end());
+    metrics_.write(step, row);
+    if (events_.validation) events_.validation(step, validation);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/tasks/base/task.h"
 #include "models/training/metrics.h"
 
 namespace orrery::models {
@@ -26,7 +27,7 @@ struct StepReport {  // after each update
 // All optional.  One that throws ends the run: what was learned is saved first, then the exception goes on.
 struct TrainingEvents {
   std::function<void(const StepReport&)> step;
-  std::function<void(int64_t step, double validation_loss)> validation;
+  std::function<void(int64_t step, const Validation& validation)> validation;
   std::function<void(const std::string& path)> checkpoint;
   std::function<void(const std::string& sentence)> warning;  // of what is no reason to end the run
   // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
@@ -38,7 +39,7 @@ class Audience {
   Audience(const std::string& folder, int64_t step, const TrainingEvents& events)
       : metrics_(folder, step), events_(events) {}
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
-  void validation(int64_t step, double loss);
+  void validation(int64_t step, const Validation& validation);
   void checkpoint(const std::string& path);
   void warnings(const std::vector<std::string>& sentences);
   bool wants_end();  // from the first time on: somebody asked for it, or cannot be told

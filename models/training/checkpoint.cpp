@@ -31,6 +31,13 @@ std::vector<NamedTensor> moments_of(const nn::Optimizer& optimizer) {
   for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
+// carried.1.blocks.0.attention: of micro-batch 1, the states of that attention
+const std::string carried_prefix = "carried.";
+void add_carried(const std::vector<nn::Cache>& carried, std::vector<NamedTensor>& all) {
+  for (size_t i = 0; i < carried.size(); ++i)
+    for (const auto& [path, entry] : carried[i].entries)
+      all.push_back({carried_prefix + std::to_string(i) + "." + path, entry.states});
+}
 std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
   for (NamedTensor& each : tensors) each.tensor = each.tensor.detach().to(Device::cpu);
   return tensors;
@@ -94,6 +101,7 @@ std::string json_of(const CheckpointState& state) {
   Json json = {{"format", checkpoint_format},  {"version", build().version},
                {"step", state.step},           {"validation_loss", state.validation_loss},
                {"validated", state.validated}, {"text", as_json(state.text)}};
+  if (state.position > 0) json["position"] = state.position;
   // An object from the beginning: one that null becomes crashes without memory.
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
@@ -116,6 +124,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   Json json = parse_json(content, what);
   CheckpointState state;
   state.step = step_in(json, what);
+  if (json.contains("position")) state.position = whole_number_member(json, "position", what);
   state.validation_loss = number_member(json, "validation_loss", what);
   state.tokenizer = member(json, "tokenizer", what).dump();
   const Json& settings = member(json, "settings", what);
@@ -149,7 +158,8 @@ struct Place {  // where a tensor of a file goes
 void load(const std::string& path, const std::vector<Place>& places) {
   const SafetensorsFile file = read_safetensors(path);
   std::map<std::string, Tensor> stored;
-  for (const NamedTensor& t : file.tensors) stored.emplace(t.name, t.tensor);
+  for (const NamedTensor& t : file.tensors)
+    if (!t.name.starts_with(carried_prefix)) stored.emplace(t.name, t.tensor);
   for (const Place& place : places) {
     const auto found = stored.find(place.name);
     check(found != stored.end(), "load: ", path, " has no tensor '", place.name, "'; it was written by another model");
@@ -193,7 +203,9 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
     state.files[name] = write_tensors(file_of(folder, name), tensors);
   };
   write(weights_name, on_cpu(weights_of(model)));
-  write(optimizer_name, on_cpu(moments_of(optimizer)));
+  std::vector<NamedTensor> moments = moments_of(optimizer);
+  add_carried(state.carried, moments);
+  write(optimizer_name, on_cpu(std::move(moments)));
   const std::string path = file_of(folder, state_name), content = json_of(state);
   write_file_atomically(path, content);
   check(read_file(path) == content, "write: ", path, " is not what was written, when it is read again");
@@ -245,6 +257,23 @@ void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
   std::vector<Place> places;
   for (const auto& [path, tensor] : optimizer.state()) places.push_back({path, tensor, tensor.dtype()});
   load(file_of(checkpoint, optimizer_name), places);
+}
+
+std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device) {
+  const int64_t position = read_state(checkpoint).position;
+  std::vector<nn::Cache> carried;
+  if (position == 0) return carried;
+  for (const NamedTensor& t : read_safetensors(file_of(checkpoint, optimizer_name)).tensors) {
+    if (!t.name.starts_with(carried_prefix)) continue;
+    const size_t begin = carried_prefix.size(), end = std::min(t.name.find('.', begin), t.name.size() - 1);
+    const auto micro_batch =
+        static_cast<size_t>(parse_whole_number(checkpoint + ": " + t.name, t.name.substr(begin, end - begin)));
+    check(micro_batch <= carried.size(), checkpoint, ": of micro-batch ", carried.size(), " nothing was carried");
+    if (micro_batch == carried.size())
+      carried.emplace_back(nn::Cache{.entries = {}, .tokens = position, .of_states = true});
+    carried[micro_batch].entries[t.name.substr(end + 1)].states = t.tensor.to(device);
+  }
+  return carried;
 }
 
 }  // namespace orrery::models

@@ -1,7 +1,7 @@
 // A checkpoint is a folder, complete or absent (run_folder.h says where it stands and how it comes there):
 //   weights.safetensors     the parameters and buffers, by path; metadata: format alone
-//   optimizer.safetensors   the moments, by name and path
-//   state.json              step, settings, tokenizer, version: what is needed to go on and to generate; beside them
+//   optimizer.safetensors   the moments, by name and path; of streams, what is carried to the next step
+//   state.json              step, place in streams, settings, tokenizer, version: to go on and to generate; beside them
 //                           the size and SHA-256 of both files, of the text that was learned and of this file itself,
 //                           so that files of different steps, other files and a flipped bit are noticed
 // Checkpoints of before, whose state.json names no format, have no sizes and hashes; they are read as well.
@@ -25,6 +25,8 @@ struct CheckpointState {
   int64_t validated = -1;                         // the step after which it was computed; -1: none, or not recorded
   Fingerprint text = {};                          // of what was learned; without a hash: it was not recorded
   std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: written before there were hashes
+  int64_t position = 0;                           // tokens of each stream that were read; 0: batches are no streams
+  std::vector<nn::Cache> carried = {};            // of each micro-batch, from its streams; read by load_carried alone
 };
 
 constexpr const char *weights_name = "weights.safetensors", *optimizer_name = "optimizer.safetensors",
@@ -56,5 +58,7 @@ void check_content(const std::string& checkpoint, const CheckpointState& state, 
 // tensor fits and all are finite.
 void load_weights(const std::string& checkpoint, nn::Module& model);
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer);
+// What is carried of each micro-batch, on that device; empty if nothing was.
+std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device);
 
 }  // namespace orrery::models

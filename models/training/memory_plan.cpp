@@ -85,7 +85,10 @@ class Measurement {
  public:
   Measurement(const TrainSettings& settings, const Task& task, int64_t layers)
       : s_(settings), task_(task), model_(make(settings, layers)) {
-    for (const nn::NamedParameter& p : nn::parameters_of(*model_)) nn::fill(p.parameter->value, nn::constant(0.01), {});
+    for (const nn::NamedParameter& p : nn::parameters_of(*model_)) {
+      const double highest = p.parameter->highest;  // spans at their longest
+      nn::fill(p.parameter->value, nn::constant(std::isfinite(highest) ? highest : 0.01), {});
+    }
     nn::convert(*model_, parse_dtype(s_.dtype));
     parameters_ = std::make_unique<nn::FlatParameters>(*model_);
     optimizer_ = nn::make_optimizer(s_.optimizer, *parameters_);
@@ -110,8 +113,13 @@ class Measurement {
   }
   Peaks peaks(int64_t size, int64_t time) {
     const std::vector<Tensor> batch = task_.sample(size, time);
+    const nn::Cache carried = carried_by(size);
+    double held = 0;
+    for (const auto& [path, entry] : carried.entries) held += static_cast<double>(entry.states.bytes());
     const double step = peak_of([&] {
+      nn::Cache before = carried;
       nn::Pass pass;
+      if (task_.carried() > 0) pass.cache = &before;
       pass.training = true;
       for (const auto& [name, weight] : s_.losses.by_name)
         if (weight > 0) pass.wanted_losses.insert(name);
@@ -121,10 +129,24 @@ class Measurement {
     });
     const double reading = peak_of([&] {
       const NoGrad guard;
+      nn::Cache before = carried;
       nn::Pass pass;
+      if (task_.carried() > 0) pass.cache = &before;
       static_cast<void>(loss(batch, pass));
     });
-    return {step, reading};
+    return {step + held * static_cast<double>(s_.gradient_accumulation_steps), reading + held};
+  }
+  // What streams have, once they have read as many tokens as they carry.
+  nn::Cache carried_by(int64_t size) {
+    constexpr int64_t tokens_at_once = 512;
+    const NoGrad guard;
+    nn::Cache cache = stream_cache();
+    while (cache.tokens < task_.carried()) {
+      nn::Pass pass;
+      pass.cache = &cache;
+      static_cast<void>(loss(task_.sample(size, std::min(tokens_at_once, task_.carried() - cache.tokens)), pass));
+    }
+    return cache;
   }
 
   const TrainSettings& s_;

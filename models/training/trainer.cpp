@@ -53,6 +53,8 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   check(!s.graph || !task_->varies(), "train: --graph replays a step of fixed shapes, and the batches of task=", s.task,
         " differ from step to step; leave --graph out");
   if (!resumed.empty()) check_same_run(s, state, *task_);
+  check(!s.graph || task_->carried() == 0,
+        "train: --graph replays steps that are all alike, and what a stream carries along grows; leave --graph out");
   plan_ = plan_memory(s, *task_);
   model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
@@ -70,8 +72,20 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   for (const auto& [name, weight] : s.losses.by_name)
     if (weight > 0) loss_weights_[name] = weight;
   make_inputs();
-  if (resumed.empty()) return;
-  load_optimizer(resumed, *optimizer_);
+  if (!resumed.empty()) resume(resumed, state);
+}
+
+void Trainer::resume(const std::string& checkpoint, const CheckpointState& state) {
+  const TrainSettings& s = settings_;
+  load_optimizer(checkpoint, *optimizer_);
+  if (!carried_.empty() && state.position > 0) {
+    carried_ = load_carried(checkpoint, device_);
+    const int64_t rows = carried_.empty() ? 0 : carried_[0].entries.begin()->second.states.size(0);
+    check(static_cast<int64_t>(carried_.size()) == s.gradient_accumulation_steps && rows == s.batch,
+          "train: the run in ", s.out, " reads ", carried_.size(), " micro-batches of ", rows,
+          " streams, and these settings are for ", s.gradient_accumulation_steps, " of ", s.batch,
+          "; resume it with its own batch and gradient_accumulation_steps");
+  }
   step_ = state.step, validation_loss_ = state.validation_loss;
   validated_ = state.validated;
   optimizer_->set_steps_done(step_);
@@ -82,6 +96,7 @@ void Trainer::make_inputs() {
   batches_.resize(static_cast<size_t>(s.gradient_accumulation_steps));
   for (auto& batch : batches_)
     for (const Tensor& x : task_->batch(0, 0)) batch.emplace_back(Tensor::zeros(x.shape(), x.dtype(), device_));
+  if (task_->carried() > 0) carried_.resize(batches_.size(), stream_cache());
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
@@ -112,6 +127,7 @@ void Trainer::do_step() {
     for (const HostToDevice& each : batches_[static_cast<size_t>(micro)]) batch.push_back(each.tensor());
     nn::Pass pass;
     pass.training = true;
+    if (!carried_.empty()) pass.cache = &carried_[static_cast<size_t>(micro)];
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
     pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
     const Tensor loss = scale(task_->loss(*model_, batch, pass), fraction);

@@ -24,8 +24,9 @@ struct TrainingResult {
   int64_t steps_done = 0;
   bool stopped = false;  // because events.stop said so
   double validation_loss = 0;
-  std::string checkpoint;  // the last one written
-  Profile profile;         // filled if settings.profile
+  std::vector<std::pair<std::string, double>> figures;  // of the last validation, beside its loss
+  std::string checkpoint;                               // the last one written
+  Profile profile;                                      // filled if settings.profile
   double seconds = 0;
 };
 
@@ -53,6 +54,7 @@ class Trainer {
     size_t outcome, losses;  // tickets
   };
   void make_inputs();
+  void resume(const std::string& checkpoint, const CheckpointState& state);
   void send_batch(int64_t micro_batch);
   void queue_step();
   void do_step();  // what the device does in a step, the same each time: it can be recorded
@@ -76,6 +78,7 @@ class Trainer {
   std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<std::vector<HostToDevice>> batches_;  // of each micro-batch, the task's tensors
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
+  std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams
   Tensor losses_;                                   // means over the micro-batches: cross-entropy, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
   std::unique_ptr<Graph> recorded_;  // with settings.graph, after a first step that is done as it comes
@@ -85,6 +88,7 @@ class Trainer {
   int64_t first_step_ = 0;      // of this run
   int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
+  std::vector<std::pair<std::string, double>> figures_;
   int64_t validated_ = -1;  // the step after which it was computed
 };
 

@@ -23,11 +23,12 @@ void Trainer::fail_not_finite(const std::string& what) {
 }
 
 void Trainer::validate(Audience& audience) {
-  const auto loss = task_->validation_loss(*model_, [&] { return audience.wants_end(); });
-  if (!loss) return;
-  if (!std::isfinite(*loss)) fail_not_finite(orrery::text("the validation loss is not finite since step ", step_));
-  validation_loss_ = *loss, validated_ = step_;
-  audience.validation(step_, validation_loss_);
+  const auto found = task_->validate(*model_, [&] { return audience.wants_end(); });
+  if (!found) return;
+  if (!std::isfinite(found->loss))
+    fail_not_finite(orrery::text("the validation loss is not finite since step ", step_));
+  validation_loss_ = found->loss, figures_ = found->figures, validated_ = step_;
+  audience.validation(step_, *found);
 }
 
 void Trainer::remove_old_checkpoints(Audience& audience) {
@@ -40,7 +41,9 @@ std::string Trainer::save(Audience& audience) {
                               .settings = list_settings(resolved(from_the_beginning(settings_))),
                               .validation_loss = validation_loss_,
                               .validated = validated_,
-                              .text = task_->fingerprint()};
+                              .text = task_->fingerprint(),
+                              .position = carried_.empty() ? 0 : carried_[0].tokens,
+                              .carried = carried_};
   std::string path;
   try {
     path = folder_->write(state, *model_, *optimizer_);
@@ -96,6 +99,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   audience.finish(step_, result.checkpoint);
   result.steps_done = step_;
   result.validation_loss = validation_loss_;
+  result.figures = figures_;
   result.seconds = seconds_between(start, Clock::now());
   return result;
 }

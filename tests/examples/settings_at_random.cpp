@@ -52,7 +52,7 @@ class Draw {
     static const std::vector<Setting> known = settings_without_values<models::TrainSettings>();
     const bool alone = !mild_ && chance(0.02);
     for (const Setting& setting : known) {
-      static const std::vector<std::string> not_drawn = {"model", "task",   "data",   "out",
+      static const std::vector<std::string> not_drawn = {"model", "task",   "data",   "validation_data", "out",
                                                          "steps", "resume", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
       // With another number at its end this one is hours of work, which a user may want: it comes alone.

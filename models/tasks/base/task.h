@@ -26,6 +26,16 @@ struct TaskOptions {
   std::string tokenizer = {};  // of the run that is gone on with; empty: made from the data
 };
 
+// What a validation says of all held-out data.
+struct Validation {
+  double loss;                                               // the mean, in nats
+  std::vector<std::pair<std::string, double>> figures = {};  // beside it, such as {"accuracy", 0.87}
+  std::vector<std::pair<std::string, double>> details = {};  // for the log alone
+};
+
+// What a stream carries along at its beginning: nothing yet.
+inline nn::Cache stream_cache() { return {.entries = {}, .tokens = 0, .of_states = true}; }
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -38,8 +48,11 @@ class Task {
   // The mean loss over such tensors, which lie on the model's device by now; pass.training says whether it is learned
   // from.
   virtual Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const = 0;
-  // The mean loss on all held-out data, in nats; none if `stop`, asked now and then, has said true.
-  virtual std::optional<double> validation_loss(nn::Module& model, const std::function<bool()>& stop) const = 0;
+  // Not 0: batches are streams.  Each row goes on where that of the same micro-batch of the step before ended, and the
+  // model sees so many tokens of before: the pass brings a cache of states, which is part of a checkpoint.
+  virtual int64_t carried() const { return 0; }
+  // None if `stop`, asked now and then, has said true.
+  virtual std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const = 0;
 
   // ---- what is told about it
   virtual std::string kind() const = 0;        // of the data: "text", "images"

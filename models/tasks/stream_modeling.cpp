@@ -1,0 +1,95 @@
+// Language modeling over streams: each row of a batch reads on through the text, and what the model keeps of the tokens
+// before is carried from step to step as a constant.  Sukhbaatar et al. 2019, arXiv:1905.07799, after Dai et al. 2019,
+// arXiv:1901.02860.
+//   loss = -1 / (B M) sum ln p(token_(t + 1) | all tokens of the row up to t)         M tokens of a block
+// A validation reads its text once, as parallel streams with their own memory.
+//   bits_per_character = loss targets / (characters ln 2),  characters: Unicode's, whatever the tokens are
+#include <algorithm>
+#include <cmath>
+
+#include "engine/attention/work.h"
+#include "engine/autograd/autograd.h"
+#include "models/data/streams.h"
+#include "models/model.h"
+#include "models/tasks/span_report.h"
+#include "models/tasks/text_task.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t most_streams = 16;  // of a validation
+constexpr int64_t least_blocks = 16;  // of each of them: the first has no memory yet
+constexpr int64_t tokens_at_once = 1 << 16;
+
+class StreamModeling final : public TextTask {
+ public:
+  static inline const TaskInfo info{.name = "stream_modeling",
+                                    .description = "the next token of texts that are read on and on"};
+  using Settings = TextSettings;
+
+  StreamModeling(const Settings& s, AnySettings& model, const TaskOptions& options)
+      : TextTask(s, model, options),
+        memory_(setting_of<int64_t>(model, "memory")),
+        streams_(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}), context(),
+                 "text: " + s.data) {
+    check(held_out() >= 2, "text: ", held_out(), " tokens for validation; 2 are the least");
+    for (int64_t at = 1; at < held_out(); at += tokens_at_once) {
+      std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at)));
+      validation().read(at, some);
+      const std::string text = text_tokenizer().decode(some);
+      characters_ += std::count_if(text.begin(), text.end(),
+                                   [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+    }
+  }
+
+  std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
+    const Batch b = streams_.at(step, micro_batch * batch_size(), batch_size());
+    return {b.inputs, b.targets};
+  }
+  int64_t carried() const override { return memory_; }
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+    return nn::cross_entropy(model(batch[0], pass), batch[1]);
+  }
+
+  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
+    const SpanReport spans(model);
+    const int64_t work = attention_multiply_adds();
+    nn::Cache memory = stream_cache();
+    double total = 0;
+    bool stopped = false;
+    each_block(validation(), context(), validation_batch(), [&](const Batch& block) {
+      if (stop && stop()) return stopped = true, false;
+      nn::Pass pass;
+      pass.cache = &memory;
+      const int32_t* const first = block.targets.data<int32_t>();
+      const auto here = std::count_if(first, first + block.targets.numel(), [](int32_t t) { return t >= 0; });
+      const std::vector<Tensor> batch = {block.inputs.to(device), block.targets.to(device)};
+      total += loss(model, batch, pass).item() * static_cast<double>(here);
+      return true;
+    });
+    if (stopped) return std::nullopt;
+    const double targets = static_cast<double>(held_out() - 1);
+    Validation found{.loss = total / targets};
+    found.figures.emplace_back("bits_per_character", total / std::log(2.0) / static_cast<double>(characters_));
+    spans.add_to(found);
+    if (device == Device::cpu)
+      found.figures.emplace_back("attention_multiply_adds_per_token",
+                                 static_cast<double>(attention_multiply_adds() - work) / targets);
+    return found;
+  }
+  int64_t validation_batch() const override {
+    return std::clamp<int64_t>((held_out() - 1) / (least_blocks * context()), 1, most_streams);
+  }
+
+ private:
+  int64_t memory_;
+  TextStreams streams_;
+  int64_t characters_ = 0;  // of the validation text but the first token
+};
+REGISTER_TASK(StreamModeling);
+
+}  // namespace
+}  // namespace orrery::models

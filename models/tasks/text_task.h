@@ -1,0 +1,63 @@
+// What tasks over one text have in common: the text, its tokenizer, and what is told about them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/data/text.h"
+#include "models/data/tokenizer.h"
+#include "models/tasks/base/task.h"
+
+namespace orrery::models {
+
+struct TextSettings {
+  std::string data, validation_data, tokenizer = "character";
+  double validation_fraction = 0.1;
+
+  template <class V>
+  void visit(V& v) {
+    v("data", data, "text to learn: a file or a folder (UTF-8), or what `orrery prepare`, nanoGPT or llm.c made of it");
+    v("validation_data", validation_data, "the same for validation; empty: the end of the other");
+    v("tokenizer", tokenizer,
+      "character, byte, or the folder of one made elsewhere, such as GPT-2's; prepared data have their own");
+    v("validation_fraction|held_out", validation_fraction,
+      "of the text, at its end, that is kept for validation if "
+      "it has no file of its own",
+      between(0.001, 0.9));
+  }
+};
+
+class TextTask : public Task {
+ public:
+  // Reads the text, and gives the model its vocabulary.
+  TextTask(const TextSettings& settings, AnySettings& model, const TaskOptions& options);
+
+  std::string kind() const override { return "text"; }
+  std::string unit() const override { return "tokens"; }
+  int64_t units_of_batch() const override { return batch_ * context_; }
+  int64_t epoch() const override { return training().size(); }
+  int64_t held_out() const override { return validation().size(); }
+  std::string data() const override { return data_; }
+  std::string tokenizer() const override { return tokenizer_->save(); }
+  Fingerprint fingerprint() const override { return text_.fingerprint(); }
+
+  int64_t bytes() const override;
+  int64_t length() const override { return context_; }
+  std::vector<Tensor> sample(int64_t batch, int64_t length) const override;
+
+ protected:
+  const TokenSequence& training() const { return text_.train(); }
+  const TokenSequence& validation() const { return own_ ? own_->train() : text_.validation(); }
+  const Tokenizer& text_tokenizer() const { return *tokenizer_; }
+  int64_t batch_size() const { return batch_; }
+  int64_t context() const { return context_; }
+
+ private:
+  std::string data_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Text text_;
+  std::optional<Text> own_;  // for validation
+  int64_t batch_, context_;
+};
+
+}  // namespace orrery::models

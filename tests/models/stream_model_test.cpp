@@ -1,0 +1,292 @@
+// The stream model: what it carries along, what that changes, and what it costs.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "engine/attention/work.h"
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/gradient_check.h"
+#include "engine/ops/ops.h"
+#include "models/stream_model.h"
+#include "models/tasks/base/task.h"
+#include "models/tasks/span_report.h"
+#include "models/training/generation.h"
+#include "nn/losses/base/loss.h"
+#include "tests/support/errors.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+constexpr int64_t vocabulary = 9;
+
+StreamSettings settings_with(const std::string& attention, int64_t memory) {
+  StreamSettings s;
+  s.layers = 2, s.heads = 2, s.width = 16, s.context = 8, s.memory = memory, s.vocabulary = vocabulary;
+  s.attention = parse_spec(attention), s.feed_forward = parse_spec("dense(gelu_tanh)");
+  return s;
+}
+// In f64; spans stand where the share of their range says.
+std::unique_ptr<StreamModel> make(const StreamSettings& settings, double share = 0.5) {
+  auto model = std::make_unique<StreamModel>(settings);
+  nn::convert(*model, Dtype::f64);
+  nn::initialize(*model, 3);
+  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+    if (p.path.ends_with("span.share")) nn::fill(p.parameter->value, nn::constant(share), {});
+    if (p.path.find("query_key_value") != std::string::npos)
+      nn::fill(p.parameter->value, nn::normal(0.4), RandomKey{9, 1}.derive(p.path));
+  }
+  return model;
+}
+Tensor some_tokens(int64_t batch, int64_t time) {
+  std::vector<int32_t> numbers(static_cast<size_t>(batch * time));
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>((i * i + i * i / 7 + 1) % vocabulary);
+  return Tensor::from({batch, time}, numbers);
+}
+Tensor read(StreamModel& model, const Tensor& tokens, nn::Cache* cache = nullptr) {
+  nn::Pass pass;
+  pass.cache = cache;
+  return model(tokens, pass);
+}
+Tensor in_blocks(StreamModel& model, const Tensor& tokens, const std::vector<int64_t>& sizes, nn::Cache cache) {
+  std::vector<Tensor> logits;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    logits.push_back(read(model, slice(tokens, 1, begin, begin + size), &cache));
+    CHECK(cache.tokens == (begin += size));
+  }
+  return concatenate(logits, 1);
+}
+
+}  // namespace
+
+TEST_CASE("stream: block by block with what is carried, a text has the logits of one pass") {
+  const NoGrad guard;
+  const Tensor tokens = some_tokens(2, 300);
+  const std::vector<int64_t> blocks = {10, 64, 1, 100, 25, 100};
+  for (const char* attention : {"softmax(span=fixed(70))", "softmax(span=fixed(70), attend_to_self=yes)",
+                                "softmax(span=adaptive_span(150, R=10))", "softmax(span=dynamic_span(40, R=10))",
+                                "softmax(span=adaptive_span(150, R=10), persistent=5, qk_norm=rms)",
+                                "pointwise(relu, length=keys_visible, span=adaptive_span(150, R=10))"})
+    for (const char* norm_place : {"post", "pre"}) {
+      INFO(attention, " ", norm_place);
+      StreamSettings settings = settings_with(attention, 150);
+      settings.norm_place = norm_place, settings.bias = true;
+      const auto model = make(settings);
+      const Tensor whole = read(*model, tokens);
+      CHECK(largest_difference(in_blocks(*model, tokens, blocks, stream_cache()), whole) <= 1e-12);
+      CHECK(largest_difference(in_blocks(*model, tokens, blocks, {}), whole) <=
+            1e-12);  // keys, as generation keeps them
+      CHECK(largest_difference(slice(whole, 1, 100, 200), read(*model, slice(tokens, 1, 100, 200))) > 1e-3);
+    }
+}
+
+TEST_CASE("stream: no more is kept than a span can reach after a step, and that serves a span that has grown") {
+  const NoGrad guard;
+  StreamSettings settings = settings_with("softmax(span=adaptive_span(512, R=10))", 512);
+  settings.layers = 1;  // what its attention reads are embeddings, which depend on no span
+  const auto model = make(settings, 0.125);
+  const Tensor tokens = some_tokens(1, 1010);
+  nn::Cache cache = stream_cache();
+  read(*model, slice(tokens, 1, 0, 1000), &cache);
+  const nn::Cache::Entry& entry = cache.entries.at("blocks.0.attention");
+  CHECK(!entry.key);
+  // z = 64 with R = 10: the ramp ends at a distance of 75; 64 more are kept, from a multiple of 64 on.
+  CHECK(entry.states.shape() == Shape{1, 1000 - (1000 - 75 - 64) / 64 * 64, 16});
+  for (const nn::NamedParameter& p : nn::parameters_of(*model))
+    if (p.path.ends_with("span.share")) nn::fill(p.parameter->value, nn::constant(0.2), {});
+  const Tensor whole = read(*model, tokens), next = read(*model, slice(tokens, 1, 1000, 1010), &cache);
+  CHECK(largest_difference(next, slice(whole, 1, 1000, 1010)) <= 1e-12);
+}
+
+TEST_CASE("stream: keys beyond a span, left out in steps of 64, change no bit") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    const auto numbers = [&](const Shape& shape, int seed) { return random_tensor(shape, seed).to(dtype); };
+    constexpr int64_t keys = 320, queries = 64, kept = 128, heads = 2, size = 16;
+    const Tensor query = numbers({2, queries, heads, size}, 1), key = numbers({2, keys, heads, size}, 2),
+                 value = numbers({2, keys, heads, size}, 3), distance = numbers({257, size}, 4);
+    const Tensor span = Tensor::from({heads}, {20.5, 31.0}, dtype);
+    const auto output = [&](int64_t from) {
+      const AttentionOptions options{
+          .mask = {.attend_to_self = false, .query_offset = keys - queries - from, .window = 257},
+          .scale = 0.25,
+          .ramp = 32};
+      return nn::attention({.query = query,
+                            .key = slice(key, 1, from, keys),
+                            .value = slice(value, 1, from, keys),
+                            .relative_embedding = distance,
+                            .span = span},
+                           options)
+          .output.to_vector();
+    };
+    CHECK(output(0) == output(keys - queries - 64));
+    CHECK(output(0) == output(kept));
+  }
+}
+
+TEST_CASE("stream: gradients of a whole model that goes on, against difference quotients") {
+  for (const char* attention : {"softmax(span=adaptive_span(6, R=3), persistent=3)", "softmax(span=fixed(5))",
+                                "softmax(span=dynamic_span(6, R=3))"}) {
+    INFO(attention);
+    StreamSettings settings = settings_with(attention, 6);
+    settings.width = 8, settings.bias = true;
+    const std::shared_ptr<StreamModel> model = make(settings, 0.43);
+    nn::Cache before = stream_cache();
+    {
+      const NoGrad guard;
+      read(*model, some_tokens(2, 7), &before);
+    }
+    const std::vector<nn::NamedParameter> parameters = nn::parameters_of(*model);
+    GradientCase test{.inputs = {}, .fast = {}, .reference = {}, .quotients = 12};
+    for (const nn::NamedParameter& p : parameters) test.inputs.push_back({p.path, p.parameter->value.detach()});
+    test.fast = [&](const std::vector<Tensor>& in) {
+      for (size_t i = 0; i < in.size(); ++i) parameters[i].parameter->value = in[i];
+      nn::Cache cache = before;
+      nn::Pass pass;
+      pass.cache = &cache;
+      if (settings.attention.items[0].value.name != "fixed") pass.wanted_losses.insert("span_penalty");
+      Tensor total = nn::cross_entropy((*model)(some_tokens(2, 4), pass), some_tokens(2, 4));
+      for (const nn::Pass::Loss& loss : pass.losses) total = total + loss.value;
+      return total;
+    };
+    const GradientReport report = check_gradients(test);
+    for (const GradientRow& row : report.rows) {
+      INFO(row.input, " ", row.worst_explicit, " ", row.worst_quotient);
+      CHECK(row.against_quotient < 1e-7);
+    }
+    CHECK(report.rows.size() == parameters.size());
+  }
+}
+
+TEST_CASE("stream: the weights that project what is carried get gradients from it, and it gets none") {
+  const auto model = make(settings_with("softmax(span=fixed(8))", 8));
+  nn::Cache cache = stream_cache();
+  {
+    const NoGrad guard;
+    read(*model, some_tokens(1, 8), &cache);
+  }
+  for (const auto& [path, entry] : cache.entries) CHECK(!entry.states.requires_grad());
+  // One token, which does not see itself: all that it reads was carried.
+  sum(read(*model, some_tokens(1, 1), &cache) * random_tensor({1, 1, vocabulary})).backward();
+  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+    if (p.path != "blocks.0.attention.query_key_value.weight") continue;
+    const std::vector<double> g = p.parameter->value.grad().to_vector();
+    for (const size_t third : {size_t{0}, g.size() / 3, 2 * (g.size() / 3)})
+      CHECK(std::accumulate(g.begin() + static_cast<std::ptrdiff_t>(third),
+                            g.begin() + static_cast<std::ptrdiff_t>(third + g.size() / 3), 0.0,
+                            [](double total, double x) { return total + std::abs(x); }) > 1e-6);
+  }
+}
+
+TEST_CASE("stream: a row does not depend on the others of its batch") {
+  const NoGrad guard;
+  const auto model = make(settings_with("softmax(span=adaptive_span(32, R=8))", 32));
+  const Tensor tokens = some_tokens(3, 60);
+  const Tensor together = in_blocks(*model, tokens, {20, 20, 20}, stream_cache());
+  for (int64_t row = 0; row < 3; ++row) {
+    const Tensor one = tokens.slice(row, row + 1);
+    CHECK(largest_difference(in_blocks(*model, one, {20, 20, 20}, stream_cache()), together.slice(row, row + 1)) <=
+          1e-12);
+  }
+}
+
+TEST_CASE("stream: shorter spans cost less, and are told in tokens") {
+  const NoGrad guard;
+  const auto measured = [&](const std::string& attention, double share) {
+    const auto model = make(settings_with(attention, 256), share);
+    const SpanReport spans(*model);
+    nn::Cache cache = stream_cache();
+    int64_t work = 0;
+    for (int block = 0; block < 8; ++block) {
+      work = attention_multiply_adds();
+      read(*model, some_tokens(2, 64), &cache);
+      work = attention_multiply_adds() - work;
+    }
+    Validation found{.loss = 0};
+    spans.add_to(found);
+    return std::pair(work, found);
+  };
+  const auto [fixed, of_fixed] = measured("softmax(span=fixed(256))", 0);
+  const auto [least, of_least] = measured("softmax(span=adaptive_span(256, R=16))", 0);
+  const auto [middle, of_middle] = measured("softmax(span=adaptive_span(256, R=16))", 0.25);
+  const auto [most, of_most] = measured("softmax(span=adaptive_span(256, R=16))", 1);
+  CHECK(static_cast<double>(least) < 0.75 * static_cast<double>(middle));
+  CHECK(static_cast<double>(middle) < 0.6 * static_cast<double>(fixed));
+  CHECK(most == fixed);
+  using Figures = std::vector<std::pair<std::string, double>>;
+  CHECK(of_fixed.figures == Figures{{"span_mean", 256}, {"span_max", 256}});
+  CHECK(of_least.figures == Figures{{"span_mean", 16}, {"span_max", 16}});
+  CHECK(of_middle.figures == Figures{{"span_mean", 80}, {"span_max", 80}});
+  CHECK(of_most.figures == Figures{{"span_mean", 256}, {"span_max", 256}});
+  CHECK(of_middle.details == Figures{{"span.0.mean", 80},
+                                     {"span.0.max", 80},
+                                     {"span.0.0", 80},
+                                     {"span.0.1", 80},
+                                     {"span.1.mean", 80},
+                                     {"span.1.max", 80},
+                                     {"span.1.0", 80},
+                                     {"span.1.1", 80}});
+  const auto dynamic = measured("softmax(span=dynamic_span(256, R=16))", 0).second;
+  CHECK(dynamic.figures[0].second > 16);
+  CHECK(dynamic.figures[0].second < 32);  // 16 + 256 sigmoid(-4) = 20.6
+}
+
+TEST_CASE("stream: parameters as the papers count them") {
+  for (const auto& [name, millions] :
+       {std::pair("adaptive-span-small", 39.0), std::pair("adaptive-span-large", 209.0),
+        std::pair("all-attention-small", 39.0), std::pair("all-attention-large", 114.0)}) {
+    INFO(name);
+    CHECK(std::abs(static_cast<double>(presets().at(name).parameters) / 1e6 - millions) < 0.8);
+  }
+  const int64_t with = presets().at("stream-char-small").parameters,
+                without = presets().at("stream-char-all-attention").parameters;
+  CHECK(with - without == 4 * 2 * 128);  // a normalization of each layer: what feed-forwards had, slots have
+  CHECK(with - presets().at("stream-char-fixed").parameters == 4 * 4);  // a span of each head
+}
+
+TEST_CASE("stream: it generates on and on, and says the same as without a cache") {
+  const auto model = make(settings_with("softmax(span=adaptive_span(12, R=4))", 12));
+  std::vector<int32_t> tokens = {1, 4, 2};
+  const std::vector<int32_t> text = generate(*model, tokens, {.tokens = 40, .temperature = 0});
+  const NoGrad guard;
+  while (tokens.size() < text.size()) {
+    const auto length = static_cast<int64_t>(tokens.size());
+    const Tensor logits = read(*model, Tensor::from(Shape{1, length}, tokens));
+    tokens.push_back(static_cast<int32_t>(argmax(logits[0][length - 1]).item()));
+  }
+  CHECK(tokens == text);
+}
+
+TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
+  const auto refusal = [](const std::string& attention, const std::string& position = "relative") {
+    StreamSettings settings = settings_with(attention, 16);
+    settings.position = parse_spec(position);
+    return error_of([&] { StreamModel model(settings); });
+  };
+  CHECK(refusal("softmax") ==
+        "stream: attention=softmax reads all there is, and a stream has no beginning; give it a span, as in "
+        "softmax(span=adaptive_span(256)) or softmax(span=fixed(256))");
+  CHECK(refusal("softmax(span=fixed(17))").find("reaches back 17 tokens") != std::string::npos);
+  CHECK(refusal("linear(span=fixed(8))").find("linear: cannot be combined with span=fixed(8)") != std::string::npos);
+  for (const char* position : {"learned", "rotary", "sinusoidal"})
+    CHECK(refusal("softmax(span=fixed(8))", position) ==
+          text("stream: position=", position,
+               " counts from the beginning of a text, and a stream has none; use relative, alibi or none"));
+  CHECK(refusal("softmax(span=fixed(16))", "relative(8)").find("there are terms for distances up to 8") !=
+        std::string::npos);
+  CHECK(refusal("softmax(span=fixed(8))", "alibi") == "no error");
+
+  const auto model = make(settings_with("softmax(span=fixed(8))", 8));
+  nn::Cache keys, states = stream_cache();
+  CHECK(error_of([&] { read(*model, some_tokens(1, 3), &keys); }) ==
+        "stream: a cache of keys keeps no history to differentiate through; use one of states, or run under NoGrad");
+  read(*model, some_tokens(2, 3), &states);
+  CHECK(error_of([&] { read(*model, some_tokens(1, 3), &states); }).find("1 sequences come, but the cache is of 2") !=
+        std::string::npos);
+}

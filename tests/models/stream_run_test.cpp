@@ -1,0 +1,200 @@
+// Runs over streams: what rows read, the same bits after an interruption and for any number of threads, and refusals.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "models/data/streams.h"
+#include "models/training/checkpoint.h"
+#include "models/training/trainer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/small_text.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+using orrery::testing::write_small_text;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+Assignments small_run(const Folder& folder, const std::string& out, int steps, const Assignments& more = {}) {
+  Assignments all = {{"model", "stream"},
+                     {"data", write_small_text(folder)},
+                     {"out", folder / out},
+                     {"steps", std::to_string(steps)},
+                     {"layers", "2"},
+                     {"heads", "2"},
+                     {"width", "16"},
+                     {"context", "12"},
+                     {"memory", "40"},
+                     {"attention", "softmax(span=adaptive_span(40, R=8))"},
+                     {"losses.span_penalty", "1e-4"},
+                     {"batch", "3"},
+                     {"gradient_accumulation_steps", "2"},
+                     {"optimizer", "adagrad"},
+                     {"grad_clip", "0"},
+                     {"learning_rate", "0.05"},
+                     {"schedule", "constant"},
+                     {"warmup_steps", "5"},
+                     {"dropout", "0.1"},
+                     {"checkpoint_every", "5"},
+                     {"evaluate_every", "0"},
+                     {"keep_checkpoints", "0"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
+double figure(const TrainingResult& result, const std::string& name) {
+  for (const auto& [its, value] : result.figures)
+    if (its == name) return value;
+  return NAN;
+}
+void check_same_files(const std::string& a, const std::string& b) {
+  for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
+    CHECK(read_file(a + file) == read_file(b + file));
+}
+
+}  // namespace
+
+TEST_CASE("streams: each row reads on where it stopped, and from the end to the beginning") {
+  std::vector<int32_t> tokens(23);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
+  const TextStreams streams(tokens, 4, 5, "text");
+  std::vector<int64_t> at = {0, 5, 11, 17};  // 23 row / 4
+  for (int64_t step = 0; step < 30; ++step) {
+    const Batch all = streams.at(step, 0, 4), some = streams.at(step, 1, 2);
+    for (int64_t row = 0; row < 4; ++row)
+      for (int64_t t = 0; t < 5; ++t) {
+        int64_t& place = at[static_cast<size_t>(row)];
+        CHECK(all.inputs.data<int32_t>()[row * 5 + t] == place);
+        place = (place + 1) % 23;
+        CHECK(all.targets.data<int32_t>()[row * 5 + t] == place);
+      }
+    CHECK(some.inputs.to_vector() == all.inputs.slice(1, 3).to_vector());
+  }
+  CHECK(error_of([&] { TextStreams(tokens, 4, 6, "text: a.txt"); }) ==
+        "text: a.txt has 23 tokens for training; 4 streams in blocks of 6 need more than 24; take a longer text, a "
+        "smaller "
+        "batch or a shorter context");
+}
+
+TEST_CASE("streams: a validation has every token but the first as a target once, and each row reads on") {
+  for (const int64_t length : {2, 7, 16, 61, 100})
+    for (const int64_t rows : {1, 3, 16}) {
+      std::vector<int32_t> tokens(static_cast<size_t>(length)), seen(static_cast<size_t>(length));
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
+      std::vector<int32_t> last;
+      each_block(tokens, 8, rows, [&](const Batch& block) {
+        const int64_t streams = block.inputs.size(0), time = block.inputs.size(1);
+        for (int64_t row = 0; row < streams; ++row)
+          for (int64_t t = 0; t < time; ++t) {
+            const int32_t input = block.inputs.data<int32_t>()[row * time + t],
+                          target = block.targets.data<int32_t>()[row * time + t];
+            if (target < 0) continue;
+            CHECK(target == input + 1);
+            ++seen[static_cast<size_t>(target)];
+            if (t == 0 && !last.empty()) CHECK(input == last[static_cast<size_t>(row)]);
+          }
+        last.clear();
+        for (int64_t row = 0; row < streams; ++row) last.push_back(block.targets.data<int32_t>()[(row + 1) * time - 1]);
+        return true;
+      });
+      CHECK(seen[0] == 0);
+      CHECK(std::count(seen.begin() + 1, seen.end(), 1) == length - 1);
+    }
+}
+
+TEST_CASE("streams: a run that was interrupted goes on to the same bits, with its place in the text") {
+  const Folder folder;
+  for (const char* dtype : {"f32", "bf16"}) {
+    INFO(dtype);
+    const std::string whole = std::string("whole") + dtype, parts = std::string("parts") + dtype;
+    const auto run = [&](const std::string& out, int steps, const Assignments& more) {
+      Assignments all = more;
+      all.emplace_back("dtype", dtype);
+      return train(small_run(folder, out, steps, all));
+    };
+    const TrainingResult one = run(whole, 15, {});
+    run(parts, 10, {});
+    CHECK(read_state(folder / (parts + "/step_000010")).position == 120);
+    const std::vector<nn::Cache> carried = load_carried(folder / (parts + "/step_000010"), Device::cpu);
+    CHECK(carried.size() == 2);
+    CHECK(carried[1].tokens == 120);
+    CHECK(carried[1].entries.at("blocks.1.attention").states.size(0) == 3);
+    const TrainingResult two = run(parts, 15, {{"resume", "yes"}});
+    check_same_files(folder / (whole + "/step_000015"), folder / (parts + "/step_000015"));
+    CHECK(one.validation_loss == two.validation_loss);
+  }
+}
+
+TEST_CASE("streams: the same bits for one and two threads") {
+  const Folder folder;
+  const int before = thread_count();
+  for (const char* threads : {"1", "2"}) train(small_run(folder, threads, 8, {{"threads", threads}}));
+  set_thread_count(before);
+  check_same_files(folder / "1/step_000008", folder / "2/step_000008");
+}
+
+TEST_CASE("streams: what is carried matters, and a run tells bits per character, spans and multiply-adds") {
+  const Folder folder;
+  const Assignments no_dropout = {{"dropout", "0"}, {"learning_rate", "0.07"}};
+  const TrainingResult adaptive = train(small_run(folder, "adaptive", 60, no_dropout));
+  CHECK(adaptive.validation_loss < 2.2);  // of ln 33 = 3.5 at the beginning
+  CHECK(figure(adaptive, "bits_per_character") == doctest::Approx(adaptive.validation_loss / std::log(2.0)));
+  CHECK(figure(adaptive, "span_mean") >= 8);
+  CHECK(figure(adaptive, "span_max") <= 40);
+  Assignments fixed = no_dropout;
+  fixed.insert(fixed.end(), {{"attention", "softmax(span=fixed(40))"}, {"losses.span_penalty", "0"}});
+  CHECK(figure(train(small_run(folder, "fixed", 60, fixed)), "attention_multiply_adds_per_token") >
+        figure(adaptive, "attention_multiply_adds_per_token"));
+  nlohmann::json last;
+  std::ifstream log(folder / "adaptive/metrics.jsonl");
+  for (std::string line; std::getline(log, line);) last = nlohmann::json::parse(line);
+  for (const char* key : {"validation_loss", "bits_per_character", "span_mean", "span.1.max", "span.1.0", "span.1.1"})
+    CHECK(last.contains(key));
+}
+
+TEST_CASE("streams: a validation text of its own, and bf16 beside f32") {
+  const Folder folder;
+  const std::string other = folder / "other.txt";
+  write_file_atomically(other, "the lazy dog jumps over the quick fox number 7.\n");
+  const Trainer trainer(make_settings(small_run(folder, "own", 2, {{"validation_data", other}})));
+  CHECK(trainer.task().held_out() == 48);
+  const double wide = train(small_run(folder, "f32", 40)).validation_loss,
+               narrow = train(small_run(folder, "bf16", 40, {{"dtype", "bf16"}})).validation_loss;
+  INFO(wide, " ", narrow);
+  CHECK(std::abs(narrow - wide) < 0.05 * wide);
+}
+
+TEST_CASE("streams: what does not fit is refused with a sentence") {
+  const Folder folder;
+  const auto refusal = [&](const Assignments& more) {
+    return error_of([&] { Trainer trainer(make_settings(small_run(folder, "refused", 5, more))); });
+  };
+  CHECK(refusal({{"batch", "400"}}).find("800 streams in blocks of 12 need more than 9600") != std::string::npos);
+  CHECK(refusal({{"data", folder / "absent.txt"}}).find("absent.txt") != std::string::npos);
+  CHECK(refusal({{"task", "stream_modeling"}, {"model", "gpt-char-small"}}) != "no error");
+  const std::string tiny = folder / "tiny.txt";
+  write_file_atomically(tiny, "x");
+  CHECK(refusal({{"validation_data", tiny}}).find("2 are the least") != std::string::npos);
+  train(small_run(folder, "run", 5));
+  const auto resumed = [&](const Assignments& more) {
+    Assignments all = {{"resume", "yes"}};
+    all.insert(all.end(), more.begin(), more.end());
+    return error_of([&] { Trainer trainer(make_settings(small_run(folder, "run", 9, all))); });
+  };
+  const std::string batch = resumed({{"batch", "2"}}), micro = resumed({{"gradient_accumulation_steps", "3"}});
+  for (const std::string& sentence : {batch, micro}) {
+    CHECK(sentence.find("reads 2 micro-batches of 3 streams") != std::string::npos);
+    CHECK(sentence.find("resume it with its own batch and gradient_accumulation_steps") != std::string::npos);
+  }
+  CHECK(resumed({{"context", "10"}}).find("has context=12, not 10") != std::string::npos);
+  CHECK(resumed({}) == "no error");
+}
