@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/registry.h"
+#include "models/data/algorithmic/base/problem.h"
 #include "models/data/tokenizer.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -176,6 +177,9 @@ const std::vector<FamilyForm>& forms() {
        false},
       {"model_preset", "Presets of models", "Settings with a name, which further settings change.", model_preset,
        false},
+      {"problem", "Problems",
+       "What the task `algorithmic` learns: sequences made on the fly, with the loss on the answers.",
+       [](Name n) { return registered(problems(), n); }},
       {"task", "Tasks", "What a batch is, which loss is learned from, and what a validation says.", task, false},
   };
   return all;

@@ -108,7 +108,7 @@ std::set<Name> every_name() {
 
 bool has_gradient(const std::string& family) {
   const std::vector<nn::Family> all = nn::families();
-  return family != "optimizer" && family != "schedule" &&
+  return family != "optimizer" && family != "schedule" && family != "problem" &&
          std::any_of(all.begin(), all.end(), [&](const nn::Family& f) { return f.name == family; });
 }
 

@@ -36,8 +36,10 @@ void check_same_run(const TrainSettings& now, const CheckpointState& before, con
     if (model[i].key != "dropout")  // no part of the model
       check_same(model[i].key, print_value(before_model[i]), print_value(model[i]));
   const std::vector<Setting> before_task = its.task_settings.members();
-  if (const Setting* const tokenizer = find_setting(before_task, "tokenizer"))
-    check_same("tokenizer", print_value(*tokenizer), setting_of<std::string>(ours.task_settings, "tokenizer"));
+  const std::vector<Setting> our_task = ours.task_settings.members();
+  for (const char* decides_the_data : {"tokenizer", "problem"})
+    if (const Setting* const then_set = find_setting(before_task, decides_the_data))
+      check_same(decides_the_data, print_value(*then_set), print_value(*find_setting(our_task, decides_the_data)));
   check_same_data(now, then, before, task);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "models/data/algorithmic/base/problem.h"
 #include "models/gpt.h"
 #include "models/training/trainer.h"
 #include "nn/activations/base/activation.h"
@@ -37,6 +38,7 @@ std::vector<Owned> numbers() {
   add_family(all, nn::positions());
   add_family(all, nn::optimizers());
   add_family(all, nn::schedules());
+  add_family(all, models::problems());
   for (const nn::Info& info : nn::attention_settings())
     if (info.ranges) add(all, std::string(info.name), info.ranges());
   for (const auto& names : {nn::activation_names(), nn::learned_activation_names()})

@@ -1,0 +1,48 @@
+// Problems whose sequences are made on the fly: what a model must be able to do, without a text around it.  A problem
+// is one file with a class, which has
+//   static inline const nn::Info info{.name = ..., .formula = ..., .source = ...};
+//   struct Settings { ... visit ... };
+//   explicit Type(const Spec& spec);
+// and one line, REGISTER_PROBLEM(Type).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/base/random.h"
+#include "nn/base/entry.h"
+
+namespace orrery::models {
+
+class Problem {
+ public:
+  virtual ~Problem() = default;
+  virtual int64_t vocabulary() const = 0;  // tokens are 0, 1, ..., vocabulary - 1
+  virtual int64_t length() const = 0;      // of every sequence: they are aligned
+  // Writes the sequence of that key: `inputs` and, where the model shall answer, `targets`, each of `length` tokens.
+  // The targets are no_answer beforehand.
+  virtual void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const = 0;
+};
+constexpr int32_t no_answer = -1;  // no loss counts it
+
+using ProblemEntry = nn::Entry<Problem>;
+Registry<ProblemEntry>& problems();
+std::unique_ptr<Problem> make_problem(const Spec& spec);  // "copy(length=32)"
+
+// Numbers drawn one after the other from a key.
+class Draws {
+ public:
+  explicit Draws(RandomKey key) : key_(key) {}
+  int64_t below(int64_t n) { return static_cast<int64_t>(orrery::below(key_, drawn_++, static_cast<uint64_t>(n))); }
+  int32_t token(int64_t n) { return static_cast<int32_t>(below(n)); }
+
+ private:
+  RandomKey key_;
+  uint64_t drawn_ = 0;
+};
+
+#define REGISTER_PROBLEM(Type) \
+  [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::models::problems())
+
+}  // namespace orrery::models

@@ -1,0 +1,44 @@
+// Induction: what followed the last token when it stood there before?
+//   inputs   ... A B ... A          B is asked for; A stands in no third place
+// Needs two attentions, one upon the other: one that marks each token with the one before it, one that looks for A's
+// mark.
+#include "models/data/algorithmic/base/problem.h"
+
+namespace orrery::models {
+namespace {
+
+class Induction final : public Problem {
+ public:
+  struct Settings {
+    int64_t length = 32, symbols = 16;
+    template <class V>
+    void visit(V& v) {
+      v("length", length, "tokens of a sequence", between(3, 16777216));
+      v("symbols", symbols, "that there are", between(2, 1048576));
+    }
+  };
+  static inline const nn::Info info{
+      .name = "induction", .formula = "... A B ... A -> B", .source = "Olsson et al. 2022, arXiv:2209.11895"};
+
+  explicit Induction(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {}
+  int64_t vocabulary() const override { return settings_.symbols; }
+  int64_t length() const override { return settings_.length; }
+  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+    Draws draws(key);
+    const int32_t asked = draws.token(settings_.symbols);
+    const auto place = static_cast<size_t>(draws.below(settings_.length - 2));
+    for (int32_t& token : inputs) {
+      token = draws.token(settings_.symbols - 1);
+      token += token >= asked ? 1 : 0;
+    }
+    inputs[place] = inputs.back() = asked;
+    targets.back() = inputs[place + 1];
+  }
+
+ private:
+  Settings settings_;
+};
+REGISTER_PROBLEM(Induction);
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,65 @@
+// Lags in a ladder: symbols, and among them marks; mark r asks for the symbol that stood `first + r gap` tokens before.
+//   lag_r = first + r gap,  r = 0 ... rungs - 1
+// An adaptive span gets a gradient through its ramp of R tokens alone, so a far lag is never found; with a gap below R
+// each rung that a head covers puts the next one on its ramp, and the span is led out.  With rungs=1 there is nothing
+// to lead it.
+#include "models/data/algorithmic/base/problem.h"
+
+namespace orrery::models {
+namespace {
+
+class Ladder final : public Problem {
+ public:
+  struct Settings {
+    int64_t length = 128, first = 4, gap = 10, rungs = 6, symbols = 8;
+    template <class V>
+    void visit(V& v) {
+      v("length", length, "tokens of a sequence", between(2, 16777216));
+      v("first", first, "the shortest lag", between(1, 16777215));
+      v("gap", gap, "between two lags", between(1, 16777215));
+      v("rungs", rungs, "lags that there are", between(1, 65536));
+      v("symbols", symbols, "that there are", between(2, 983040));
+    }
+  };
+  static inline const nn::Info info{.name = "ladder",
+                                    .formula = "s_1 s_2 ... mark_r -> the symbol first + r gap before",
+                                    .source = "after Sukhbaatar et al. 2019, arXiv:1905.07799"};
+
+  explicit Ladder(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {
+    check(settings_.length > lag(0), "ladder: length ", settings_.length, " has no place for a lag of ", lag(0),
+          "; it must be at least ", lag(0) + 1);
+  }
+  int64_t vocabulary() const override { return settings_.symbols + settings_.rungs; }
+  int64_t length() const override { return settings_.length; }
+  // Half of the tokens are marks, as far as what they ask for exists and is a symbol.
+  void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
+    Draws draws(key);
+    for (int64_t t = 0; t < settings_.length; ++t) {
+      const int32_t symbol = draws.token(settings_.symbols);
+      const int64_t rung = draws.below(settings_.rungs), from = t - lag(rung);
+      const bool marks = draws.below(2) == 0 || t + 1 == settings_.length;
+      const auto at = static_cast<size_t>(t);
+      inputs[at] = symbol;
+      if (!marks || from < 0 || inputs[static_cast<size_t>(from)] >= settings_.symbols) continue;
+      inputs[at] = static_cast<int32_t>(settings_.symbols + rung);
+      targets[at] = inputs[static_cast<size_t>(from)];
+    }
+    if (targets.back() == no_answer) ask_at_the_end(inputs, targets);
+  }
+
+ private:
+  int64_t lag(int64_t rung) const { return settings_.first + rung * settings_.gap; }
+  // No sequence without an answer: the last token asks for the first lag, of what is made a symbol if it is a mark.
+  void ask_at_the_end(std::span<int32_t> inputs, std::span<int32_t> targets) const {
+    const size_t from = inputs.size() - 1 - static_cast<size_t>(lag(0));
+    if (inputs[from] >= settings_.symbols) inputs[from] = targets[from], targets[from] = no_answer;
+    inputs.back() = static_cast<int32_t>(settings_.symbols);
+    targets.back() = inputs[from];
+  }
+
+  Settings settings_;
+};
+REGISTER_PROBLEM(Ladder);
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,120 @@
+// Algorithmic problems: sequences that are made on the fly, with the loss on the answers alone.
+//   loss = -1 / answers sum ln p(answer | the sequence up to it)
+// A validation is on sequences that are never learned from, the same ones each time.  accuracy: the share of answers
+// that are the likeliest token.
+#include <algorithm>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "models/data/algorithmic/base/problem.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "models/tasks/span_report.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t sequences_at_once = 64;  // of a validation
+
+class Algorithmic final : public Task {
+ public:
+  static inline const TaskInfo info{.name = "algorithmic",
+                                    .description = "the answers of a problem whose sequences are made on the fly"};
+  struct Settings {
+    Spec problem = parse_spec("copy");
+    int64_t validation_sequences = 512;
+    template <class V>
+    void visit(V& v) {
+      v("problem", problem, "copy, induction, ladder, modular_sum or recall, with their sizes: copy(length=32)",
+        name_of_family("problem"));
+      v("validation_sequences", validation_sequences, "sequences of a validation", between(1, 1048576));
+    }
+  };
+
+  Algorithmic(const Settings& s, AnySettings& model, const TaskOptions& options)
+      : settings_(s),
+        problem_(make_problem(s.problem)),
+        batch_(options.batch),
+        key_(RandomKey{options.seed, 0}.derive("algorithmic")) {
+    const int64_t context = setting_of<int64_t>(model, "context");
+    check(problem_->length() <= context, "train: problem=", s.problem, " has sequences of ", problem_->length(),
+          " tokens, the model's context is ", context, "; set context=", problem_->length(),
+          " or ask for shorter sequences");
+    int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
+    if (vocabulary == 0) vocabulary = problem_->vocabulary();
+    check(vocabulary >= problem_->vocabulary(), "train: vocabulary ", vocabulary, " is too small for the ",
+          problem_->vocabulary(), " tokens of problem=", s.problem, "; leave it out or raise it");
+  }
+
+  std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
+    return sequences(key_.derive("train").derive(step).derive(micro_batch), 0, batch_);
+  }
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+    return nn::cross_entropy(model(batch[0], pass), batch[1]);
+  }
+  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
+    const SpanReport spans(model);
+    double total = 0;
+    int64_t answers = 0, right = 0;
+    for (int64_t first = 0; first < settings_.validation_sequences; first += sequences_at_once) {
+      if (stop && stop()) return std::nullopt;
+      const int64_t rows = std::min(sequences_at_once, settings_.validation_sequences - first);
+      const std::vector<Tensor> some = sequences(key_.derive("validation"), first, rows);
+      nn::Pass pass;
+      const Tensor logits = model(some[0].to(device), pass), said = argmax(logits).to(Device::cpu);
+      const int32_t *target = some[1].data<int32_t>(), *likeliest = said.data<int32_t>();
+      int64_t here = 0;
+      for (int64_t i = 0; i < some[1].numel(); ++i) {
+        if (target[i] == no_answer) continue;
+        ++here, right += likeliest[i] == target[i] ? 1 : 0;
+      }
+      total += nn::cross_entropy(logits, some[1].to(device)).item() * static_cast<double>(here);
+      answers += here;
+    }
+    Validation found{.loss = total / static_cast<double>(answers)};
+    found.figures.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(answers));
+    spans.add_to(found);
+    return found;
+  }
+
+  std::string kind() const override { return "sequences"; }
+  std::string unit() const override { return "tokens"; }
+  int64_t units_of_batch() const override { return batch_ * problem_->length(); }
+  int64_t epoch() const override { return 0; }  // there is no end of them
+  int64_t held_out() const override { return settings_.validation_sequences * problem_->length(); }
+  std::string data() const override { return "problem=" + print(settings_.problem); }
+  Fingerprint fingerprint() const override { return {}; }
+
+  int64_t bytes() const override { return 0; }
+  int64_t length() const override { return problem_->length(); }
+  int64_t validation_batch() const override { return std::min(sequences_at_once, settings_.validation_sequences); }
+  std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
+    const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
+    return {tokens, tokens};
+  }
+
+ private:
+  // Inputs and targets of the sequences `first`, `first` + 1, ... of a key, whichever others come with them.
+  std::vector<Tensor> sequences(RandomKey key, int64_t first, int64_t rows) const {
+    const int64_t length = problem_->length();
+    const auto tokens = static_cast<size_t>(length);
+    const Tensor inputs = Tensor::zeros(Shape{rows, length}, Dtype::i32),
+                 targets = Tensor::full_like(inputs, Shape{rows, length}, no_answer);
+    for (int64_t row = 0; row < rows; ++row)
+      problem_->write(key.derive(first + row), {inputs.mutable_data<int32_t>() + row * length, tokens},
+                      {targets.mutable_data<int32_t>() + row * length, tokens});
+    return {inputs, targets};
+  }
+
+  Settings settings_;
+  std::unique_ptr<Problem> problem_;
+  int64_t batch_;
+  RandomKey key_;
+};
+REGISTER_TASK(Algorithmic);
+
+}  // namespace
+}  // namespace orrery::models
