@@ -34,8 +34,8 @@ GptSettings llama2c(int64_t layers, int64_t heads, int64_t width, int64_t contex
 
 // Zhu et al. 2025, arXiv:2503.10622, for models far below their smallest: tanh(alpha x) in the blocks alone, from a
 // large alpha, and a last normalization that is one.  Four layers of width 64 come to a validation loss of 1.91 from
-// alpha = 4 and 1.92 from 2, with layer normalization to 1.94, with DyT before the head too to 2.20 at best (characters of
-// Shakespeare, rotary positions, 1,000 steps at 3e-3).
+// alpha = 4 and 1.92 from 2, with layer normalization to 1.94, with DyT before the head too to 2.20 at best (characters
+// of Shakespeare, rotary positions, 1,000 steps at 3e-3).
 GptSettings dyt_small() {
   GptSettings s = of_size(4, 4, 128, 64);
   s.normalization = parse_spec("dyt(alpha=4)"), s.final_normalization = parse_spec("layer");

@@ -23,7 +23,7 @@ class TextStreams {
 };
 
 // The text once, as up to `rows` streams of about the same length, in blocks of `context`: every token but the first is
-// a target exactly once.  Where a row has ended its target is -1, which no loss counts.  Ends early where `take` returns
+// a target exactly once.  Where a row has ended its target is -1, which no loss counts.  Ends early where `take` says
 // false.
 void each_block(const TokenSequence& tokens, int64_t context, int64_t rows,
                 const std::function<bool(const Batch&)>& take);

@@ -31,7 +31,7 @@ TEST_CASE("parameter rules: the last pattern that fits counts; what is not named
   CHECK(all.at("norm.weight")->rate_factor == 0);
   CHECK(all.at("norm.bias")->rate_factor == 2);
   CHECK(all.at("blocks.0.attention_norm.bias")->rate_factor == 2);
-  CHECK(all.at("blocks.0.feed_forward.up.weight")->rate_factor == 0.5);
+  CHECK(all.at("blocks.0.feed_forward.input.weight")->rate_factor == 0.5);
   CHECK(all.at("position_embedding.weight")->rate_factor == 1);
   CHECK(all.at("norm.weight")->decay);
   CHECK(!all.at("norm.bias")->decay);

@@ -92,7 +92,7 @@ TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also 
   const Assignments often = {{"evaluate_every", "1"}, {"checkpoint_every", "0"}, {"keep_checkpoints", "1"}};
   std::vector<double> losses;
   TrainingEvents events;
-  events.validation = [&](int64_t, double loss) { losses.push_back(loss); };
+  events.validation = [&](int64_t, const Validation& found) { losses.push_back(found.loss); };
   const auto steep = [&](Assignments more) {  // it gets better, then worse
     more.insert(more.end(), often.begin(), often.end());
     more.insert(more.end(), {{"learning_rate", "1"}, {"warmup_steps", "4"}, {"grad_clip", "0"}});

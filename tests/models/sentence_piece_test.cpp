@@ -61,7 +61,7 @@ TEST_CASE("sentence piece: what cannot be is refused") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
   const std::string large = error_of([&] { make_tokenizer("sentence_piece(vocabulary=5000)", text); });
-  CHECK(large.starts_with("text: " + text + ": tokenizer: no 5000 pieces can be learned from this text: "));
+  CHECK(large.starts_with("tokenizer: no 5000 pieces can be learned from this text: "));
   CHECK(large.find("too high") != std::string::npos);
   CHECK(error_of([&] { make_tokenizer("sentence_piece(vocabulary=3)", text); }).find("vocabulary: 3") !=
         std::string::npos);

@@ -96,8 +96,6 @@ TEST_CASE("nanoGPT's names of settings count as ours") {
   CHECK(error({{"n_layer", "0"}}) == "train: layers: 0 must be at least 1");
   CHECK(error({{"dataset", "openwebtext"}}) ==
         "train: unknown key 'dataset'; did you mean 'data', the path of a text file?");
-  CHECK(error({{"init_from", "resume"}}) ==
-        "train: unknown key 'init_from'; to go on with the run in `out` use resume=yes");
 }
 
 TEST_CASE("lr_decay_iters must be the number of steps, whichever comes first") {

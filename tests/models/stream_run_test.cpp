@@ -8,6 +8,7 @@
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "models/data/streams.h"
+#include "models/settings_file.h"
 #include "models/training/checkpoint.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"
@@ -171,6 +172,25 @@ TEST_CASE("streams: a validation text of its own, and bf16 beside f32") {
                narrow = train(small_run(folder, "bf16", 40, {{"dtype", "bf16"}})).validation_loss;
   INFO(wide, " ", narrow);
   CHECK(std::abs(narrow - wide) < 0.05 * wide);
+}
+
+TEST_CASE("streams: each configuration of the novels trains, on any text") {
+  const Folder folder;
+  const std::string text = write_small_text(folder, 400);
+  for (const char* name : {"novels-adaptive", "novels-fixed", "novels-all-attention"}) {
+    INFO(name);
+    TrainSettings known("stream");
+    Assignments all =
+        read_settings_file(std::string(ORRERY_SOURCE_DIR) + "/examples/configs/" + name + ".toml", settings_of(known));
+    all.insert(all.end(), {{"data", text},
+                           {"out", folder / name},
+                           {"steps", "2"},
+                           {"context", "16"},
+                           {"batch", "2"},
+                           {"warmup_steps", "1"},
+                           {"validation_fraction", "0.02"}});
+    CHECK(train(all).validation_loss < 6);  // ln 256 = 5.5
+  }
 }
 
 TEST_CASE("streams: what does not fit is refused with a sentence") {
