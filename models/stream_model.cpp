@@ -35,7 +35,8 @@ StreamSettings checked(StreamSettings s) {
 
 StreamModel::StreamModel(const StreamSettings& settings)
     : settings_(checked(settings)),
-      embedding_(settings_.vocabulary, settings_.width, nn::normal(1)),
+      embedding_(settings_.vocabulary, settings_.width,
+                 nn::initial_weights(settings_.initial_std, settings_.width).table()),
       position_(nn::make_position(
           settings_.position, {.context = settings_.memory + 1, .width = settings_.width, .heads = settings_.heads})),
       embedding_dropout_(settings_.dropout),
@@ -43,6 +44,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
   const StreamSettings& s = settings_;
   check(position_->acts_on_scores() || s.position.name == "none", "stream: position=", s.position,
         " counts from the beginning of a text, and a stream has none; use relative, alibi or none");
+  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
   if (s.norm_place == "pre") norm_ = nn::make_normalization(s.normalization, {s.width, true, true});
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
@@ -56,6 +58,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
                                                            .layers = s.layers,
                                                            .context = s.memory,
                                                            .position = position_.get(),
+                                                           .initial_weights = weights,
                                                            .norm_place = s.norm_place}));
   nn::name_paths(*this);
 }

@@ -5,9 +5,9 @@
 //   h^0 = E[token],  h^l = block_l(h^(l-1); C^l),  logits = h^L W^T + b,  C^l: what attention l read in blocks before
 //
 // As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
-// the embedding starts at N(0, 1), the head is apart and has a bias, normalization stands behind the residual.  Every
-// token sees as many tokens before it as the span lets it, wherever blocks begin, so the size of blocks changes no
-// logit, only how far gradients go.  Their recipe beside it:
+// weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, normalization stands behind
+// the residual.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the size of
+// blocks changes no logit, only how far gradients go.  Their recipe beside it:
 //   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
 #pragma once
 
@@ -28,7 +28,8 @@ struct StreamSettings {
   int64_t vocabulary = 0;  // 0: as many as the tokenizer has
   int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
-       normalization = parse_spec("layer"), position = parse_spec("relative");
+       normalization = parse_spec("layer"), position = parse_spec("relative"),
+       initial_std = parse_spec("adaptive_span");
   std::string norm_place = "post";
   bool bias = false;
   double dropout = 0;
@@ -50,6 +51,7 @@ struct StreamSettings {
     v("position", position, "terms of the distance: relative, alibi or none", name_of_family("position"));
     v("norm_place", norm_place, "pre: before each sublayer, and before the head; post: after its residual is added",
       one_of({"pre", "post"}));
+    v("initial_std", initial_std, "how weights start, in the words of nn/layers/initial_weights.h");
     v("bias", bias, "biases in the blocks' linear layers");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
       fraction());
