@@ -149,7 +149,8 @@ class Search {  // of one batch
     if (parents == same) return;
     const Tensor rows = Tensor::from(Shape{static_cast<int64_t>(parents.size())}, parents).to(device_);
     for (auto& [path, entry] : cache_.entries)
-      entry = {chosen_rows(entry.key, rows), chosen_rows(entry.value, rows), {}};
+      for (Tensor* const kept : {&entry.key, &entry.value, &entry.states})
+        if (*kept) *kept = chosen_rows(*kept, rows);
     pass_.memory = chosen_rows(pass_.memory, rows);
     std::vector<int32_t> lengths;
     for (const int32_t parent : parents) lengths.push_back(lengths_[static_cast<size_t>(parent)]);
