@@ -52,7 +52,9 @@ class HeaderReader {
     object([&](const std::string& name) {
       if (!seen.insert(name).second) damaged("'" + name + "' stands twice");
       if (name == "__metadata__") {
-        object([&](const std::string& key) { header.metadata[key] = string(); });
+        object([&](const std::string& key) {
+          if (!header.metadata.emplace(key, string()).second) damaged("its metadata has '" + key + "' twice");
+        });
       } else {
         header.entries.push_back(entry(name));
       }
@@ -190,6 +192,22 @@ float half_to_float(uint16_t half) {
 const std::map<std::string, Dtype, std::less<>> dtypes = {
     {"F32", Dtype::f32}, {"F64", Dtype::f64}, {"BF16", Dtype::bf16}, {"I32", Dtype::i32}};
 
+// The format's dtypes that tensors here do not have, and how many bits a number of each has.
+const std::map<std::string, uint64_t, std::less<>> bits_of_others = {
+    {"BOOL", 8}, {"U8", 8},   {"I8", 8},      {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8},
+    {"I16", 16}, {"U16", 16}, {"F16", 16},    {"U32", 32},    {"I64", 64},        {"U64", 64},
+    {"C64", 64}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
+bool is_tensor(const Entry& entry) { return entry.dtype == "F16" || dtypes.contains(entry.dtype); }
+
+uint64_t bits_of(const Entry& entry, const std::string& path) {
+  if (const auto known = dtypes.find(entry.dtype); known != dtypes.end())
+    return 8 * static_cast<uint64_t>(bytes_of(known->second));
+  const auto other = bits_of_others.find(entry.dtype);
+  check(other != bits_of_others.end(), "safetensors: ", path, ": '", entry.name, "' is of dtype ", entry.dtype,
+        ", which the format does not have");
+  return other->second;
+}
+
 // The place of every tensor, in order: each begins where the one before it ends, and the last ends with the file.
 void check_layout(std::vector<Entry>& entries, uint64_t data_bytes, const std::string& path) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -197,14 +215,12 @@ void check_layout(std::vector<Entry>& entries, uint64_t data_bytes, const std::s
   });
   uint64_t end = 0;
   for (const Entry& e : entries) {
-    check(e.dtype == "F16" || dtypes.contains(e.dtype), "safetensors: ", path, ": '", e.name, "' is of dtype ", e.dtype,
-          "; there are F32, F64, BF16, F16 and I32");
-    check(e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ", e.shape.size(),
-          " axes; there can be ", Shape::max_rank);
-    uint64_t bytes = e.dtype == "F16" ? 2 : static_cast<uint64_t>(bytes_of(dtypes.at(e.dtype)));
+    uint64_t bits = bits_of(e, path);
+    check(!is_tensor(e) || e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ",
+          e.shape.size(), " axes; there can be ", Shape::max_rank);
     bool overflow = false;
-    for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bytes, size, &bytes);
-    check(!overflow && bytes <= INT64_MAX / 4 && e.end >= e.begin && e.end - e.begin == bytes, "safetensors: ", path,
+    for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bits, size, &bits);
+    check(!overflow && bits % 8 == 0 && e.end >= e.begin && e.end - e.begin == bits / 8, "safetensors: ", path,
           " is damaged: the place of '", e.name, "' does not fit its shape");
     check(e.begin == end, "safetensors: ", path, " is damaged: '", e.name, "' begins at byte ", e.begin,
           " of the numbers, where ", end, " is due");
@@ -228,6 +244,13 @@ Tensor read_tensor(FileReader& file, const Entry& entry) {
   std::vector<uint16_t> halves(static_cast<size_t>(x.numel()));
   file.read(std::as_writable_bytes(std::span(halves)));
   std::transform(halves.begin(), halves.end(), x.mutable_data<float>(), half_to_float);
+  return x;
+}
+
+OtherTensor read_other(FileReader& file, const Entry& entry) {
+  OtherTensor x{entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}, {}};
+  x.bytes.resize(entry.end - entry.begin);
+  file.read(x.bytes);
   return x;
 }
 
@@ -326,10 +349,15 @@ SafetensorsFile read_safetensors(const std::string& path) {
         length + 8, "; it was not copied or written whole");
   std::string text(length, '\0');
   file.read(std::as_writable_bytes(std::span(text)));
+  check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0");
   Header header = HeaderReader(text, path).read();
   check_layout(header.entries, size - 8 - length, path);
   SafetensorsFile result;
   for (const Entry& entry : header.entries) {
+    if (!is_tensor(entry)) {
+      result.others.push_back(read_other(file, entry));
+      continue;
+    }
     result.tensors.push_back({entry.name, read_tensor(file, entry)});
     if (entry.dtype == "F16") result.halves.insert(entry.name);
   }

@@ -171,6 +171,8 @@ void load(const std::string& path, const std::vector<Place>& places) {
           half ? "f16" : name(found->second.dtype()), ", a run with these settings writes ", name(place.dtype),
           "; it was not written by the run whose checkpoint this is");
   }
+  check(file.others.empty(), "load: ", path, ": '", file.others.empty() ? "" : file.others[0].name, "' is of dtype ",
+        file.others.empty() ? "" : file.others[0].dtype, ", which no run writes");
   check(stored.size() == places.size(), "load: ", path, " has ", stored.size(), " tensors, the model ", places.size());
   if (const std::string broken = first_not_finite(file.tensors); !broken.empty())
     throw NotFinite(text("load: ", path, ": the numbers of '", broken,

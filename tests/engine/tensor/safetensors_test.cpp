@@ -166,14 +166,41 @@ TEST_CASE("a damaged file is an error with a sentence") {
         " is damaged: the place of 'a' does not fit its shape");
   CHECK(damaged(R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4]}})", 4) ==
         ": 'a' has 7 axes; there can be 6");
-  CHECK(damaged(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4) ==
-        ": 'a' is of dtype U8; there are F32, F64, BF16, F16 and I32");
+  CHECK(damaged(R"({"a":{"dtype":"U9","shape":[4],"data_offsets":[0,4]}})", 4) ==
+        ": 'a' is of dtype U9, which the format does not have");
+  CHECK(damaged(R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,4]}})", 4) ==
+        " is damaged: the place of 'a' does not fit its shape");
+  CHECK(damaged(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", 1) ==
+        " is damaged: the place of 'a' does not fit its shape");
+  CHECK(damaged(" " + good, 8) == " is damaged: the header has no '{' at byte 0");
+  CHECK(damaged(R"({"__metadata__":{"a":"1","a":"2"}})", 0) == " is damaged: its metadata has 'a' twice");
   const std::string one = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   CHECK(damaged("{\"a\":" + one + ",\"a\":" + one + "}", 4) == " is damaged: 'a' stands twice");
   CHECK(damaged("{\"a\":" + one + ",\"b\":" + one + "}", 4) ==
         " is damaged: 'b' begins at byte 0 of the numbers, where 4 is due");
   CHECK(damaged(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8) ==
         " is damaged: 'a' begins at byte 4 of the numbers, where 0 is due");
+}
+
+TEST_CASE("tensors of dtypes that are not computed with come as bytes, and the others are read") {
+  const Folder folder;
+  std::string bytes = file_of(R"({"ids":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+                              R"("mask":{"dtype":"BOOL","shape":[1,1,1,1,1,1,1,3],"data_offsets":[16,19]},)"
+                              R"("four":{"dtype":"F4","shape":[2],"data_offsets":[19,20]},)"
+                              R"("x":{"dtype":"F32","shape":[1],"data_offsets":[20,24]}})",
+                              24);
+  bytes[bytes.size() - 24] = 7;
+  put(folder / "x", bytes);
+  const SafetensorsFile file = read_safetensors(folder / "x");
+  REQUIRE(file.tensors.size() == 1);
+  CHECK(file.tensors[0].name == "x");
+  REQUIRE(file.others.size() == 3);
+  CHECK(file.others[0].dtype == "I64");
+  CHECK(file.others[0].shape == std::vector<int64_t>{2});
+  CHECK(file.others[0].bytes.size() == 16);
+  CHECK(file.others[0].bytes[0] == std::byte{7});
+  CHECK(file.others[1].shape.size() == 8);
+  CHECK(file.others[2].bytes.size() == 1);
 }
 
 TEST_CASE("no byte of the header, changed or missing, makes reading crash") {

@@ -1,0 +1,149 @@
+#include "models/exchange/stored_tensors.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "engine/base/files.h"
+#include "models/json.h"
+#include "models/training/run_folder.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr const char *single_name = "model.safetensors", *index_name = "model.safetensors.index.json";
+
+void append(std::vector<StoredTensor>& all, const std::string& path) {
+  static const std::map<Dtype, std::string> words = {
+      {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}};
+  SafetensorsFile file = read_safetensors(path);
+  for (NamedTensor& each : file.tensors) {
+    StoredTensor stored{each.name, file.halves.contains(each.name) ? "F16" : words.at(each.tensor.dtype()), {}, {}, {}};
+    for (int axis = 0; axis < each.tensor.shape().rank(); ++axis) stored.shape.push_back(each.tensor.size(axis));
+    stored.tensor = std::move(each.tensor);
+    all.push_back(std::move(stored));
+  }
+  for (OtherTensor& each : file.others)
+    all.push_back({std::move(each.name), std::move(each.dtype), std::move(each.shape), {}, std::move(each.bytes)});
+}
+
+// The files of an index, each once, and which tensors it says are where.
+struct Index {
+  std::set<std::string> files;
+  std::map<std::string, std::string> file_of;
+};
+Index read_index(const std::string& path) {
+  const SortedJson json = parse_large_json(read_file(path, largest_json), path);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  check(json.is_object() && map != json.end() && map->is_object(), path, ": it has no object 'weight_map'");
+  Index index;
+  for (const auto& [name, file] : map->items()) {
+    check(file.is_string(), path, ": the file of '", name, "' must be text in quotes");
+    const auto& text = file.get_ref<const std::string&>();
+    check(!text.empty() && text.find_first_of("/\\") == std::string::npos, path, ": '", text, "', the file of '", name,
+          "', must lie in the same folder");
+    index.files.insert(text), index.file_of[name] = text;
+  }
+  return index;
+}
+
+template <class T, class F>
+void each_number_as(const StoredTensor& x, const F& f) {
+  const std::byte* const begin = x.tensor ? static_cast<const std::byte*>(x.tensor.raw()) : x.bytes.data();
+  const size_t count = (x.tensor ? static_cast<size_t>(x.tensor.bytes()) : x.bytes.size()) / sizeof(T);
+  for (size_t i = 0; i < count; ++i) {
+    T number;
+    std::memcpy(&number, begin + i * sizeof(T), sizeof(T));
+    f(number);
+  }
+}
+
+// f(number) for each, in the type that the file has; false if the dtype has no plain numbers.
+template <class F>
+bool each_number(const StoredTensor& x, const F& f) {
+  if (x.tensor && x.tensor.dtype() == Dtype::f32) return each_number_as<float>(x, f), true;
+  if (x.tensor && x.tensor.dtype() == Dtype::f64) return each_number_as<double>(x, f), true;
+  if (x.tensor && x.tensor.dtype() == Dtype::i32) return each_number_as<int32_t>(x, f), true;
+  if (x.tensor) return each_number_as<bf16>(x, [&](bf16 number) { f(static_cast<float>(number)); }), true;
+  if (x.dtype == "BOOL" || x.dtype == "U8") return each_number_as<uint8_t>(x, f), true;
+  if (x.dtype == "I8") return each_number_as<int8_t>(x, f), true;
+  if (x.dtype == "I16") return each_number_as<int16_t>(x, f), true;
+  if (x.dtype == "U16") return each_number_as<uint16_t>(x, f), true;
+  if (x.dtype == "U32") return each_number_as<uint32_t>(x, f), true;
+  if (x.dtype == "I64") return each_number_as<int64_t>(x, f), true;
+  if (x.dtype == "U64") return each_number_as<uint64_t>(x, f), true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder) {
+  std::vector<StoredTensor> all;
+  const std::string single = folder + "/" + single_name, index_path = folder + "/" + index_name;
+  if (file_exists(single)) {
+    append(all, single);
+    return all;
+  }
+  check(file_exists(index_path), "read: ", folder, " holds neither ", single_name, " nor ", index_name);
+  const Index index = read_index(index_path);
+  std::set<std::string> seen;
+  for (const std::string& file : index.files) {
+    const size_t before = all.size();
+    append(all, folder + "/" + file);
+    for (size_t i = before; i < all.size(); ++i)
+      check(seen.insert(all[i].name).second, "read: ", folder, ": '", all[i].name, "' stands in two files, the second ",
+            file);
+  }
+  for (const auto& [name, file] : index.file_of)
+    check(seen.contains(name), "read: ", index_path, ": '", name, "' is not in ", file);
+  return all;
+}
+
+std::vector<StoredTensor> stored_tensors(const std::string& path) {
+  std::vector<StoredTensor> all;
+  std::string file = folder_exists(path) ? path + "/" + weights_name : path;
+  if (folder_exists(path) && !file_exists(file)) {
+    const std::string latest = latest_checkpoint(path, true);
+    if (latest.empty()) return stored_tensors_of_folder(path);
+    file = latest + "/" + weights_name;
+  }
+  append(all, file);
+  return all;
+}
+
+int64_t count_of(const StoredTensor& tensor) {
+  return std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+NumberRange range_of(const StoredTensor& tensor) {
+  NumberRange range{.low = std::numeric_limits<double>::infinity(), .high = -std::numeric_limits<double>::infinity()};
+  each_number(tensor, [&](auto stored) {
+    const auto number = static_cast<double>(stored);
+    if (!std::isfinite(number)) return void(++range.not_finite);
+    ++range.finite;
+    range.low = std::min(range.low, number), range.high = std::max(range.high, number);
+    range.mean += (number - range.mean) / static_cast<double>(range.finite);
+  });
+  return range;
+}
+
+Tensor as_tokens(const StoredTensor& tensor) {
+  std::vector<int32_t> tokens;
+  const bool plain = each_number(tensor, [&](auto number) {
+    const auto whole = static_cast<double>(number);
+    check(whole >= 0 && whole <= std::numeric_limits<int32_t>::max() && whole == std::floor(whole), "read: '",
+          tensor.name, "' holds ", whole, ", which is no token");
+    tokens.push_back(static_cast<int32_t>(whole));
+  });
+  check(plain, "read: '", tensor.name, "' is of dtype ", tensor.dtype, ", which holds no tokens");
+  Shape shape;
+  for (const int64_t size : tensor.shape) shape.append(size);
+  return Tensor::from(shape, tokens);
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,79 @@
+// Tensors as they lie in files: their ranges, and as NumPy arrays.
+#include "models/exchange/stored_tensors.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "engine/base/files.h"
+#include "models/exchange/npy.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+template <class T>
+StoredTensor stored(const std::string& dtype, const std::vector<T>& numbers) {
+  StoredTensor x{"x", dtype, {static_cast<int64_t>(numbers.size())}, {}, {}};
+  x.bytes.resize(numbers.size() * sizeof(T));
+  std::memcpy(x.bytes.data(), numbers.data(), x.bytes.size());
+  return x;
+}
+StoredTensor stored(const Tensor& x, const std::string& dtype) { return {"x", dtype, {x.size(0), x.size(1)}, x, {}}; }
+
+std::string npy(const StoredTensor& x) {
+  const Folder folder;
+  write_npy(folder / "x.npy", x);
+  return read_file(folder / "x.npy");
+}
+
+}  // namespace
+
+TEST_CASE("stored tensors: ranges, with what is not finite apart") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const NumberRange range = range_of(stored(Tensor::from({1, 4}, {1, -3, infinity, 5}), "F32"));
+  CHECK(range.low == -3);
+  CHECK(range.high == 5);
+  CHECK(range.mean == 1);
+  CHECK(range.finite == 3);
+  CHECK(range.not_finite == 1);
+  CHECK(range_of(stored<int64_t>("I64", {-7, 9})).low == -7);
+  CHECK(range_of(stored<uint8_t>("BOOL", {0, 1, 1, 1})).mean == 0.75);
+  CHECK(range_of(stored<uint64_t>("U64", {3})).high == 3);
+  CHECK(range_of(stored<int16_t>("I16", {-2, 4})).mean == 1);
+  CHECK(range_of(stored<uint8_t>("F8_E4M3", {3})).finite == 0);
+  CHECK(range_of(stored(Tensor::from({2, 1}, {1.5, 2.5}, Dtype::bf16), "BF16")).mean == 2);
+}
+
+TEST_CASE("stored tensors: tokens are whole numbers of any dtype") {
+  CHECK(as_tokens(stored<int64_t>("I64", {3, 70000})).to_vector() == std::vector<double>{3, 70000});
+  CHECK(error_of([] { as_tokens(stored<int64_t>("I64", {-1})); }) == "read: 'x' holds -1, which is no token");
+  CHECK(error_of([] { as_tokens(stored<uint8_t>("C64", {1})); }) == "read: 'x' is of dtype C64, which holds no tokens");
+}
+
+TEST_CASE("npy: mark, version, header to a multiple of 64, numbers") {
+  const std::string bytes = npy(stored(Tensor::from({2, 3}, {1, 2, 3, 4, 5, 6}, Dtype::f64), "F64"));
+  CHECK(bytes.substr(0, 8) == std::string("\x93NUMPY\x01\x00", 8));
+  const size_t header = static_cast<unsigned char>(bytes[8]) + 256 * static_cast<unsigned char>(bytes[9]);
+  CHECK((10 + header) % 64 == 0);
+  CHECK(bytes.substr(10, 57) == "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3),");
+  CHECK(bytes[9 + header] == '\n');
+  REQUIRE(bytes.size() == 10 + header + 48);
+  double last = 0;
+  std::memcpy(&last, bytes.data() + bytes.size() - 8, 8);
+  CHECK(last == 6);
+  CHECK(npy(stored<int64_t>("I64", {5})).find("'<i8', 'fortran_order': False, 'shape': (5, )") == std::string::npos);
+  CHECK(npy(stored<int64_t>("I64", {5})).find("'<i8', 'fortran_order': False, 'shape': (1, )") != std::string::npos);
+  const std::string rounded = npy(stored(Tensor::from({1, 1}, {1.5}, Dtype::bf16), "BF16"));
+  CHECK(rounded.find("'<f4'") != std::string::npos);
+  CHECK(rounded.size() % 64 == 4);
+  CHECK(error_of([] { npy(stored<uint8_t>("F8_E4M3", {3})); }) ==
+        "npy: 'x' is of dtype F8_E4M3, for which NumPy has no word");
+}
