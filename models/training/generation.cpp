@@ -17,11 +17,23 @@ void check_finite(const std::vector<double>& logits) {
         "generate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
 }
 
-// Draws from softmax(logits / temperature) over the `top_k` largest; a uniform number decides.
+// How many of the weights, the largest first, make up the share top_p of their total; `total` becomes their sum.
+size_t nucleus(const std::vector<double>& weight, double top_p, double& total) {
+  const double wanted = top_p * total;
+  double sum = 0;
+  for (size_t i = 0; i < weight.size(); ++i)
+    if ((sum += weight[i]) >= wanted) {
+      total = sum;
+      return i + 1;
+    }
+  return weight.size();
+}
+
+// Draws from softmax(logits / temperature) over the `top_k` largest, and of those from top_p; a uniform number decides.
 int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  const size_t kept = s.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(s.top_k)) : logits.size();
+  size_t kept = s.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(s.top_k)) : logits.size();
   const auto likelier = [&](int32_t a, int32_t b) {
     const double x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
     return x != y ? x > y : a < b;
@@ -33,6 +45,7 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
   for (size_t i = 0; i < kept; ++i)
     total += weight[i] =
         std::exp((logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]) / s.temperature);
+  if (s.top_p < 1) kept = nucleus(weight, s.top_p, total);
   double left = uniform * total;
   for (size_t i = 0; i < kept; ++i)
     if ((left -= weight[i]) < 0) return order[i];
@@ -47,6 +60,7 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
   check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature ", s.temperature,
         " must not be negative");
   check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must not be negative");
+  check(s.top_p > 0 && s.top_p <= 1, "generate: top_p ", s.top_p, " must be above 0 and at most 1");
   const auto context = static_cast<size_t>(model.context());
   check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep ", s.keep, " must be between 0 and ",
         context, " (the context)");

@@ -1,4 +1,4 @@
-// Sampling from a language model.
+// Sampling from a language model.  top_p: Holtzman et al. 2020, arXiv:1904.09751.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@ struct SamplingSettings {
   int64_t tokens = 500;      // to add
   double temperature = 0.8;  // 0: always the most likely token
   int64_t top_k = 0;         // only the k most likely tokens; 0: all
+  double top_p = 1;          // of those the fewest, from the most likely on, whose probabilities add up to this
   int64_t seed = 1;
   int64_t keep = 0;  // tokens that the model still sees once the context has been full; 0: half of the context
 };

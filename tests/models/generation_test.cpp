@@ -1,0 +1,53 @@
+// What may be drawn, from a model that always predicts the same.
+#include "models/training/generation.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/support/errors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+
+namespace {
+
+class Constant final : public LanguageModel {  // probabilities 0.1, 0.4, 0.2, 0.3
+ public:
+  Tensor forward(const Tensor& tokens, nn::Pass& pass) override {
+    if (pass.cache) pass.cache->tokens += tokens.size(1);
+    std::vector<double> logits;
+    for (int64_t i = 0; i < tokens.numel(); ++i)
+      for (const double p : {0.1, 0.4, 0.2, 0.3}) logits.push_back(std::log(p));
+    return Tensor::from(Shape{tokens.size(0), tokens.size(1), 4}, logits, Dtype::f32);
+  }
+  int64_t context() const override { return 8; }
+  int64_t vocabulary() const override { return 4; }
+};
+
+std::vector<int> counts(const SamplingSettings& settings) {
+  Constant model;
+  std::vector<int> counted(4);
+  generate(model, {0}, settings, [&](int32_t token) { ++counted[static_cast<size_t>(token)]; });
+  return counted;
+}
+
+}  // namespace
+
+TEST_CASE("generate: top_p draws from the fewest tokens that make up that share, in their proportions") {
+  const auto drawn = [](double top_p) { return counts({.tokens = 3000, .temperature = 1, .top_p = top_p}); };
+  const std::vector<int> two = drawn(0.65);
+  CHECK(two[0] + two[2] == 0);
+  CHECK(two[1] / 3000.0 == doctest::Approx(4 / 7.0).epsilon(0.05));
+  CHECK(drawn(0.1) == std::vector<int>{0, 3000, 0, 0});
+  CHECK(drawn(0.75)[2] > 0);
+  CHECK(drawn(0.75)[0] == 0);
+  const std::vector<int> all = drawn(1);
+  CHECK(all[0] / 3000.0 == doctest::Approx(0.1).epsilon(0.2));
+}
+
+TEST_CASE("generate: top_p is a share of what top_k has left, and must be one") {
+  CHECK(counts({.tokens = 500, .temperature = 1, .top_k = 2, .top_p = 0.5}) == std::vector<int>{0, 500, 0, 0});
+  for (const double wrong : {0.0, 1.5, -1.0})
+    CHECK(orrery::testing::error_of([&] { counts({.tokens = 1, .top_p = wrong}); }).find("generate: top_p ") == 0);
+}
