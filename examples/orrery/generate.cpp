@@ -27,6 +27,8 @@ struct GenerateSettings {
     v("tokens", sampling.tokens, "tokens to add", between(0, 1e9));
     v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
     v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", between(0, 1e9));
+    v("top_p", sampling.top_p, "draw from the fewest of those tokens whose probabilities add up to this; 1: from all",
+      above(0, 1));
     v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed",
       between(-models::largest_seed, models::largest_seed));
     v("keep", sampling.keep, "tokens still seen once the context was full; 0: half of the context",
@@ -63,14 +65,15 @@ int generate(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   const std::string prompt = prompt_of(s);
-  const auto [tokenizer, model] = read_trained("generate", s.checkpoint);
-  nn::move(*model, device);
-  auto& writes = models::model_as<models::LanguageModel>(*model, "generate", "a language model");
+  const Trained trained = read_trained("generate", s.checkpoint);
+  nn::move(*trained.model, device);
+  auto& writes = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model");
+  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   const std::vector<int32_t> tokens = tokenizer->encode(prompt.empty() ? "\n" : prompt);
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << prompt << std::flush;
-    models::generate(writes, tokens, s.sampling, [&, &tokenizer = tokenizer](int32_t token) {
+    models::generate(writes, tokens, s.sampling, [&](int32_t token) {
       std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush;
     });
     ++s.sampling.seed;

@@ -3,7 +3,6 @@
 #include "engine/base/files.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
-#include "models/training/settings.h"
 
 namespace orrery::program {
 namespace {
@@ -11,7 +10,7 @@ namespace {
 // The folder of a checkpoint: the one given, or the newest of the run given.
 std::string find_checkpoint(const std::string& command, const std::string& folder) {
   check(!folder.empty(), command,
-        ": no model to write with; give the folder of a run with --checkpoint=DIR, for instance "
+        ": no model to work with; give the folder of a run with --checkpoint=DIR, for instance "
         "--checkpoint=runs/latest");
   check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
   if (file_exists(folder + "/state.json")) return folder;
@@ -29,10 +28,10 @@ void check_described(const std::string& command, const models::TrainSettings& de
 }
 
 Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
-  const models::CheckpointState state = models::read_state(checkpoint);
-  const models::TrainSettings described = models::make_settings(state.settings);
-  check_described(command, described, checkpoint + "/weights.safetensors");
-  Trained trained{models::restore_tokenizer(state.tokenizer), models::make_model(described)};
+  models::CheckpointState state = models::read_state(checkpoint);
+  Trained trained{models::make_settings(state.settings), std::move(state.tokenizer), nullptr};
+  check_described(command, trained.settings, checkpoint + "/weights.safetensors");
+  trained.model = models::make_model(trained.settings);
   models::load_weights(checkpoint, *trained.model);
   return trained;
 }

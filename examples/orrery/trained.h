@@ -1,20 +1,20 @@
-// What a run has left, as the commands that use it read it.
+// A trained model, as a checkpoint describes it.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "models/data/tokenizer.h"
-#include "nn/base/module.h"
+#include "models/training/settings.h"
 
 namespace orrery::program {
 
 struct Trained {
-  std::unique_ptr<models::Tokenizer> tokenizer;
+  models::TrainSettings settings;
+  std::string tokenizer;  // as Task::tokenizer says it
   std::unique_ptr<nn::Module> model;
 };
 
-// The newest checkpoint of a run's folder, or the checkpoint whose folder it is; errors begin with the command.
+// Of the folder of a checkpoint, or the newest one of the folder of a run.  Errors begin with the command's name.
 Trained read_trained(const std::string& command, const std::string& folder);
 
 }  // namespace orrery::program

@@ -69,10 +69,11 @@ int translate(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  const auto [tokenizer, model] = read_trained("translate", s.checkpoint);
-  nn::move(*model, device);
+  const Trained trained = read_trained("translate", s.checkpoint);
+  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
+  nn::move(*trained.model, device);
   auto& translates = models::model_as<models::TranslationModel>(
-      *model, "translate", "one that translates; train one with --model=translation-small");
+      *trained.model, "translate", "one that translates; train one with --model=translation-small");
   const std::vector<std::string> references =
       s.reference.empty() ? std::vector<std::string>() : lines_of(read_file(s.reference));
   const std::vector<std::string> sentences = lines_of(all_of(s.input));

@@ -128,7 +128,7 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"train", "-s", "3"}, "train: '-s' is not of the form --key=value");
   check_error({"train", "--model=gpt-char-smal"}, "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?");
   check_error({"generate", "--topk=3"}, "generate: unknown key 'topk'; did you mean 'top_k'?");
-  check_error({"generate"}, "generate: no model to write with; give the folder of a run with --checkpoint=DIR");
+  check_error({"generate"}, "generate: no model to work with; give the folder of a run with --checkpoint=DIR");
   check_error({"generate", "--checkpoint=/nowhere"}, "generate: there is no folder /nowhere");
   check_error({"list", "activatoin"}, "list: no family or name 'activatoin'; did you mean 'activation'?");
   check_error({"gradcheck"}, "gradcheck: nothing to check; give names");

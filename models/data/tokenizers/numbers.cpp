@@ -1,0 +1,58 @@
+// Tokens as they are: " 15 3 7".  Of models whose own tokenizer is not to be had here.
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "models/data/tokenizer.h"
+#include "models/json.h"
+
+namespace orrery::models {
+namespace {
+
+class NumbersTokenizer final : public Tokenizer {
+ public:
+  explicit NumbersTokenizer(int64_t size) : size_(size) {
+    check(size_ >= 1 && size_ <= 1'048'576, "numbers: a vocabulary of ", size_, " tokens; there can be 1 to 1048576");
+  }
+  std::string name() const override { return "numbers"; }
+  int64_t size() const override { return size_; }
+  std::vector<int32_t> encode(std::string_view text) const override {
+    static constexpr std::string_view space = " \t\r\n";
+    std::vector<int32_t> tokens;
+    for (size_t at = 0; (at = text.find_first_not_of(space, at)) != std::string_view::npos;) {
+      const size_t end = std::min(text.find_first_of(space, at), text.size());
+      const std::string_view word = text.substr(at, end - at);
+      int32_t token = 0;
+      const auto read = std::from_chars(word.data(), word.data() + word.size(), token);
+      check(read.ec == std::errc() && read.ptr == word.data() + word.size(), "numbers: '", word.substr(0, 40),
+            "' is no token; a text is numbers with spaces between them");
+      check_token(token, size_);
+      tokens.push_back(token);
+      at = end;
+    }
+    return tokens;
+  }
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      check_token(token, size_);
+      text += ' ' + std::to_string(token);
+    }
+    return text;
+  }
+  std::string save() const override { return Json{{"name", name()}, {"size", size_}}.dump(); }
+
+ private:
+  int64_t size_;
+};
+
+REGISTER_TOKENIZER(numbers, {.name = "numbers",
+                             .description = "tokens as numbers with spaces: for imported models without a tokenizer",
+                             .restore = [](const std::string& json) -> std::unique_ptr<Tokenizer> {
+                               const std::string what(unreadable_tokenizer);
+                               return std::make_unique<NumbersTokenizer>(
+                                   whole_number_member(parse_json(json, what), "size", what));
+                             }});
+
+}  // namespace
+}  // namespace orrery::models

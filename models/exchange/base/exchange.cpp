@@ -1,0 +1,191 @@
+#include "models/exchange/base/exchange.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "models/json.h"
+#include "models/language_model.h"
+#include "models/model.h"
+#include "models/settings_file.h"
+#include "models/training/memory_plan.h"
+#include "models/training/run_folder.h"
+#include "nn/optimizers/base/optimizer.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr const char* reference_name = "logits.safetensors";
+constexpr int64_t sequences_at_once = 8;  // of reference logits
+
+std::string listed(const std::vector<const ExchangeFormat*>& formats) {
+  std::vector<std::string> all;
+  for (const ExchangeFormat* one : formats) all.push_back(one->name + " (" + one->description + ")");
+  return join(all);
+}
+
+const ExchangeFormat& format_of(const std::string& path) {
+  std::vector<const ExchangeFormat*> all;
+  for (const auto& [name, format] : exchange_formats()) {
+    if (format.reads(path)) return format;
+    all.push_back(&format);
+  }
+  check(file_exists(path), "import: there is nothing at ", path);
+  const std::string config = path + "/config.json";
+  std::string kind;
+  if (folder_exists(path) && file_exists(config))
+    kind = "; its config.json says model_type " +
+           text_member(parse_json(read_file(config, largest_json), config), "model_type", config);
+  fail("import: ", path, " is in no format that is read here", kind, "; there are ", listed(all));
+}
+
+int64_t numbers_in(const std::vector<StoredTensor>& tensors) {
+  int64_t all = 0;
+  for (const StoredTensor& each : tensors) all += each.tensor ? each.tensor.numel() : 0;
+  return all;
+}
+
+// A description can be of any size: a model that is far larger than what is there is not made.
+void check_described(const TrainSettings& run, const ImportedModel& from, const std::string& path) {
+  const int64_t there = numbers_in(from.tensors), most = 4 * there + 1'000'000;
+  check(count_parameters(run, most).has_value(), "import: ", path, " describes a model of more than ", most,
+        " parameters, and has ", there, " numbers");
+}
+
+// The largest difference of the logits that this model gives from those in the file.
+double difference(LanguageModel& model, const std::string& path) {
+  const std::vector<StoredTensor> stored = stored_tensors(path);
+  const auto find = [&](const char* name) -> const StoredTensor& {
+    for (const StoredTensor& each : stored)
+      if (each.name == name) return each;
+    fail("import: ", path, " has no tensor '", name, "'; it must have tokens (B, T) and logits (B, T, V)");
+  };
+  const Tensor tokens = as_tokens(find("tokens")), &logits = find("logits").tensor;
+  check(logits && is_floating(logits.dtype()) && tokens.shape().rank() == 2 &&
+            logits.shape() == Shape{tokens.size(0), tokens.size(1), model.vocabulary()},
+        "import: ", path, ": tokens ", tokens.shape(), " and logits ", logits ? logits.shape() : Shape(),
+        " must be (B, T) and (B, T, ", model.vocabulary(), ")");
+  for (const double token : tokens.to_vector()) check_token(static_cast<int32_t>(token), model.vocabulary());
+  const NoGrad guard;
+  double largest = 0;
+  for (int64_t begin = 0; begin < tokens.size(0); begin += sequences_at_once) {
+    const int64_t end = std::min(begin + sequences_at_once, tokens.size(0));
+    nn::Pass pass;
+    const std::vector<double> ours = model(tokens.slice(begin, end), pass).to_vector(),
+                              theirs = logits.slice(begin, end).to_vector();
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const double apart = std::abs(ours[i] - theirs[i]);
+      largest = std::isnan(apart) ? apart : std::max(largest, apart);
+    }
+  }
+  return largest;
+}
+
+std::optional<double> checked_difference(nn::Module& model, const std::string& path, const std::string& check_file) {
+  const std::string in_folder = path + "/" + reference_name;
+  if (!check_file.empty())
+    return difference(model_as<LanguageModel>(model, "import", "a language model, whose logits could be compared"),
+                      check_file);
+  if (!folder_exists(path) || !file_exists(in_folder)) return std::nullopt;
+  return difference(model_as<LanguageModel>(model, "import", "a language model"), in_folder);
+}
+
+void copy_into(nn::Module& model, const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, Tensor> to;
+  for (const nn::NamedParameter& p : nn::parameters_of(model)) to.emplace(p.path, p.parameter->value);
+  for (const NamedTensor& each : tensors) to.at(each.name).copy_from(each.tensor);
+}
+
+std::string write_run(const TrainSettings& run, nn::Module& model, const Tokenizer& tokenizer) {
+  make_folders(run.out);
+  RunFolder folder(run.out);
+  folder.check_free();
+  nn::FlatParameters parameters(model);
+  const auto optimizer = nn::make_optimizer(run.optimizer, parameters);
+  const CheckpointState state{.tokenizer = tokenizer.save(), .settings = list_settings(resolved(run))};
+  const std::string checkpoint = folder.write(state, model, *optimizer);
+  write_settings_file(run.out + "/settings.toml", list_settings(run));
+  return checkpoint;
+}
+
+}  // namespace
+
+Registry<ExchangeFormat>& exchange_formats() {
+  static Registry<ExchangeFormat> all("format");
+  return all;
+}
+
+std::vector<std::pair<std::string, std::string>> imported_settings(const GptSettings& s) {
+  std::vector<std::pair<std::string, std::string>> all = list_settings(s);
+  all.emplace_back("model", Gpt::info.name);
+  return all;
+}
+
+void set_tokenizer(ImportedModel& to, const std::string& path, int64_t vocabulary) {
+  if (!path.empty()) try {
+      to.tokenizer = make_tokenizer(path, ""), to.tokenizer_setting = path;
+      return;
+    } catch (const Error& error) {
+      to.tokenizer_note = error.what();
+    }
+  to.tokenizer = restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump());
+  to.tokenizer_setting = "numbers";
+}
+
+ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
+                          const std::string& check_file) {
+  check(!folder_exists(out) || !holds_checkpoints(out), "import: ", out,
+        " holds checkpoints of a run; choose another --out");
+  const ExchangeFormat& format = format_of(path);
+  ImportedModel from = format.read(path);
+  if (!tokenizer.empty())
+    from.tokenizer = make_tokenizer(tokenizer, ""), from.tokenizer_setting = tokenizer, from.tokenizer_note = "";
+  TrainSettings run = make_settings(from.settings);
+  run.out = out;
+  setting_of<std::string>(run.task_settings, "tokenizer") = from.tokenizer_setting;
+  check_described(run, from, path);
+  ImportReport report{
+      .format = format.name, .tokenizer = from.tokenizer->name(), .tokenizer_note = from.tokenizer_note};
+  const auto model = make_model(run);
+  const int64_t vocabulary = model_as<LanguageModel>(*model, "import", "a language model").vocabulary();
+  check(from.tokenizer->size() <= vocabulary, "import: the tokenizer has ", from.tokenizer->size(),
+        " tokens, the model's vocabulary ", vocabulary, "; name another with --tokenizer");
+  copy_into(*model, placed_tensors(from, *model, report));
+  report.parameters = nn::count_parameters(*model);
+  report.largest_difference = checked_difference(*model, path, check_file);
+  report.checkpoint = write_run(run, *model, *from.tokenizer);
+  return report;
+}
+
+std::string export_model(const ExportedModel& what, const std::string& out, const std::string& name) {
+  check(!file_exists(out), "export: ", out, " is there already; choose another --out");
+  const ExchangeFormat* format = name.empty() ? nullptr : &exchange_formats().at(name);
+  std::vector<const ExchangeFormat*> writers;
+  for (const auto& [key, one] : exchange_formats()) {
+    if (!one.suits) continue;
+    writers.push_back(&one);
+    if (!format && one.suits(what.settings)) format = &one;
+  }
+  check(format != nullptr, "export: no format is for model=", what.settings.model, " with these settings; there are ",
+        listed(writers));
+  check(format->write != nullptr, "export: ", name, " is read only; there are ", listed(writers));
+  const std::string partial = out + ".partial";
+  check(!file_exists(partial), "export: ", partial,
+        " is there already, which an export left that was ended; remove it");
+  make_folders(partial);
+  try {
+    format->write(what, partial);
+    sync_folder(partial);
+    rename_file(partial, out);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(partial, ignored);
+    throw;
+  }
+  return format->name;
+}
+
+}  // namespace orrery::models

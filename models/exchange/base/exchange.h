@@ -1,0 +1,96 @@
+// Weights of others, in and out.  A format is a file in models/exchange with a line REGISTER_EXCHANGE.  It says which
+// of its tensors make which of ours, once, for both directions; the rest stands here.
+//
+// A run that is imported is a checkpoint of step 0 in f32: `generate` and `train --resume=yes` take it as any other.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/registry.h"
+#include "models/data/tokenizer.h"
+#include "models/exchange/stored_tensors.h"
+#include "models/gpt.h"
+#include "models/training/settings.h"
+
+namespace orrery::models {
+
+// Which of their tensors make one of ours.
+struct TensorPlace {
+  std::string ours;
+  std::vector<std::string> theirs = {};  // one below the other
+  std::vector<int64_t> rows = {};        // of ours, that each of them makes; empty: there is one, which makes all
+  bool transposed = false;               // theirs are (inputs, outputs)
+  // For export.  Not 0: the size of heads whose rotary pairs stand side by side with us and half a head apart with
+  // them; all of `theirs` but the last, which are values, are put into that order.
+  int64_t interleaved_head = 0;
+  std::optional<Shape> zeros = {};  // what is written where the model has none: a bias that the format always has
+};
+
+struct ImportedModel {
+  std::vector<std::pair<std::string, std::string>> settings = {};  // of a run, as make_settings takes them
+  std::vector<TensorPlace> places = {};
+  std::vector<StoredTensor> tensors = {};
+  std::map<std::string, std::string> known_rest = {};  // tensors of theirs that are not needed, and why
+  std::unique_ptr<Tokenizer> tokenizer = nullptr;
+  std::string tokenizer_setting = {};  // what --tokenizer=... names it by later
+  std::string tokenizer_note = {};     // why it is not the folder's own
+};
+
+// What is exported.
+struct ExportedModel {
+  const TrainSettings& settings;
+  nn::Module& model;
+  const Tokenizer& tokenizer;
+};
+
+struct ExchangeFormat {
+  std::string name, description;
+  bool (*reads)(const std::string& path);             // whether it is for `read`
+  ImportedModel (*read)(const std::string& path);     // Errors name the file and the key
+  bool (*suits)(const TrainSettings& run) = nullptr;  // whether models of that kind can be written; null: none
+  // Writes into a folder that is there and empty.  Errors name the setting that the format cannot say.
+  void (*write)(const ExportedModel& what, const std::string& folder) = nullptr;
+};
+Registry<ExchangeFormat>& exchange_formats();
+#define REGISTER_EXCHANGE(id, ...) \
+  [[maybe_unused]] static const bool registered_exchange_##id = (exchange_formats().add(__VA_ARGS__), true)
+
+struct ImportReport {
+  struct Line {
+    std::string ours, theirs, how;  // how: what was done with them, if anything
+  };
+  std::string format = {}, checkpoint = {}, tokenizer = {}, tokenizer_note = {};
+  int64_t parameters = 0;
+  std::vector<Line> placed = {};
+  std::vector<std::pair<std::string, std::string>> left = {};  // theirs that were not used, and why
+  std::optional<double> largest_difference = {};               // of the reference logits, if there are any
+};
+
+// Reads what lies at `path` and writes the run `out`, which must hold no checkpoint.  `tokenizer`: as the setting of
+// that name, empty: that of the folder.  `check_file`: a safetensors file with `tokens` (B, T) and `logits` (B, T, V);
+// empty: logits.safetensors in the folder, if it is there.  Nothing is written unless every tensor fits.
+ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
+                          const std::string& check_file);
+
+// Writes the model into the folder `out`, which must not be there, in that format; empty: the one that suits.  Returns
+// the name of the format.  The folder is complete or absent.
+std::string export_model(const ExportedModel& what, const std::string& out, const std::string& format);
+
+// ---- for formats
+
+// The settings of a run whose model is the decoder `s`.
+std::vector<std::pair<std::string, std::string>> imported_settings(const GptSettings& s);
+// The tokenizer at that path; one of numbers, with a note, if the path is empty or holds none that can be read here.
+void set_tokenizer(ImportedModel& to, const std::string& path, int64_t vocabulary);
+
+// Tensors of theirs as ours, by our paths.  Errors name the tensor, its shape and the one that the model wants.
+std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report);
+// The model's tensors under their names.  Parameters of ours that no place names are an Error.
+std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn::Module& model);
+
+}  // namespace orrery::models

@@ -1,0 +1,182 @@
+#include "models/exchange/base/hugging_face.h"
+
+#include <algorithm>
+
+#include "engine/base/files.h"
+#include "engine/base/version.h"
+#include "models/exchange/base/tokenizer_json.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/normalizations/base/normalization.h"
+
+namespace orrery::models {
+namespace {
+
+// Theirs and ours.  What is exported gets the first of several names.
+constexpr std::pair<const char*, const char*> activations[] = {
+    {"gelu_new", "gelu_tanh"},
+    {"gelu_pytorch_tanh", "gelu_tanh"},
+    {"gelu_fast", "gelu_tanh"},
+    {"gelu_python_tanh", "gelu_tanh"},
+    {"gelu", "gelu"},
+    {"gelu_python", "gelu"},
+    {"silu", "silu"},
+    {"swish", "silu"},
+    {"relu", "relu"},
+    {"relu2", "relu_squared"},
+    {"relu6", "relu6"},
+    {"leaky_relu", "leaky_relu"},
+    {"quick_gelu", "quick_gelu"},
+    {"sigmoid", "sigmoid"},
+    {"tanh", "tanh"},
+    {"mish", "mish"},
+    {"hardswish", "hard_swish"},
+    {"linear", "identity"},
+};
+
+std::string shortened(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
+}
+
+GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
+
+bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
+
+}  // namespace
+
+HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : path_(folder + "/config.json") {
+  json_ = parse_json(read_file(path_, largest_json), path_);
+  check(json_.is_object(), path_, ": it is no object {...}");
+}
+const Json* HuggingFaceConfig::find(const std::string& key) const {
+  const auto found = json_.find(key);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+int64_t HuggingFaceConfig::whole_number(const std::string& key, std::optional<int64_t> otherwise) const {
+  return !has(key) && otherwise ? *otherwise : whole_number_member(json_, key, path_);
+}
+double HuggingFaceConfig::number(const std::string& key, std::optional<double> otherwise) const {
+  return !has(key) && otherwise ? *otherwise : number_member(json_, key, path_);
+}
+bool HuggingFaceConfig::flag(const std::string& key, bool otherwise) const {
+  const Json* const found = find(key);
+  check(!found || found->is_boolean(), path_, ": '", key, "' must be true or false");
+  return found ? found->get<bool>() : otherwise;
+}
+void HuggingFaceConfig::must_be(const std::string& key, std::initializer_list<Json> harmless) const {
+  const Json* const found = find(key);
+  check(!found || std::find(harmless.begin(), harmless.end(), *found) != harmless.end(), path_, ": '", key,
+        "': ", found ? shortened(*found) : "", " is not supported");
+}
+std::string HuggingFaceConfig::activation(const std::string& key, const std::string& otherwise) const {
+  const std::string name = has(key) ? text_member(json_, key, path_) : otherwise;
+  std::vector<std::string> all;
+  for (const auto& [theirs, ours] : activations) {
+    if (name == theirs) return ours;
+    all.emplace_back(theirs);
+  }
+  fail(path_, ": '", key, "': \"", name, "\" is not supported; there are ", join(all));
+}
+
+bool has_model_type(const std::string& folder, const std::string& model_type) {
+  const std::string path = folder + "/config.json";
+  if (!folder_exists(folder) || !file_exists(path)) return false;
+  const Json json = parse_json(read_file(path, largest_json), path);
+  return json.is_object() && json.contains("model_type") && json["model_type"] == model_type;
+}
+
+void read_rest(const std::string& folder, int64_t vocabulary, ImportedModel& to) {
+  to.tensors = stored_tensors_of_folder(folder);
+  const HuggingFaceConfig config(folder);
+  if (const Json* const ours = config.find("orrery_tokenizer")) {
+    to.tokenizer = restore_tokenizer(ours->dump()), to.tokenizer_setting = to.tokenizer->name();
+    return;
+  }
+  set_tokenizer(to, folder, vocabulary);
+}
+
+bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
+                   const std::string& embedding, const std::string& head) {
+  const auto find = [&](const std::string& name) -> const StoredTensor* {
+    for (const StoredTensor& each : from.tensors)
+      if (each.name == name) return &each;
+    return nullptr;
+  };
+  const StoredTensor *const table = find(embedding), *const own = find(head);
+  const bool tied = config.flag("tie_word_embeddings", otherwise);
+  check(tied || own, config.path(), ": 'tie_word_embeddings' is false, but there is no tensor '", head, "'");
+  if (!tied || !own || !table || !own->tensor || !table->tensor) return tied;
+  return own->tensor.shape() == table->tensor.shape() && own->tensor.to_vector() == table->tensor.to_vector();
+}
+
+void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
+                        const Tokenizer& tokenizer) {
+  config["dtype"] = "float32";
+  config["torch_dtype"] = "float32";  // transformers 4
+  config["orrery_version"] = build().version;
+  const Json saved = parse_json(tokenizer.save(), "export: the tokenizer");
+  if (saved.at("name") == "byte_pair")
+    write_byte_pair_files(folder, saved);
+  else
+    config["orrery_tokenizer"] = saved;  // no file of theirs says it
+  write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+  write_file_atomically(folder + "/config.json", config.dump(2) + "\n");
+}
+
+std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run) {
+  for (const auto& [theirs, ours] : activations)
+    if (activation.name == ours && activation.items.empty()) return theirs;
+  refuse_setting(format, run, "feed_forward");
+}
+
+void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key) {
+  const std::vector<Setting> members = run.model_settings.members();
+  const Setting* const found = find_setting(members, key);
+  fail("export: ", format, " cannot say ", key, "=", found ? print_value(*found) : "", " of this model");
+}
+
+void check_plain_decoder(std::string_view format, const TrainSettings& run) {
+  const GptSettings& s = decoder(run);
+  const auto need = [&](bool said, std::string_view key) {
+    if (!said) refuse_setting(format, run, key);
+  };
+  need(s.norm_place == "pre", "norm_place"), need(!s.parallel, "parallel");
+  need(is_one(s.residual_gain), "residual_gain");
+  need(is_one(s.feed_forward_divisor), "feed_forward_divisor");
+  need(is_one(s.feed_forward_residual), "feed_forward_residual");
+  need(print(s.embedding_scale) == "none" || print(s.embedding_scale) == "1", "embedding_scale");
+  need(!s.head_bias, "head_bias");
+  Spec attention = nn::resolved_attention(s.attention);
+  set_item(attention, "dropout", parse_spec("0"));  // no part of the model
+  need(attention == nn::resolved_attention(parse_spec("softmax")), "attention");
+  need(s.width % s.heads == 0, "heads");
+}
+
+Spec common_normalization(std::string_view format, const TrainSettings& run, std::string_view name) {
+  const GptSettings& s = decoder(run);
+  const auto is_same = [&](const Spec& own) { return own.name == "same" || own == s.normalization; };
+  if (s.normalization.name != name) refuse_setting(format, run, "normalization");
+  if (!is_same(s.attention_normalization)) refuse_setting(format, run, "attention_normalization");
+  if (!is_same(s.feed_forward_normalization)) refuse_setting(format, run, "feed_forward_normalization");
+  if (!is_same(s.final_normalization)) refuse_setting(format, run, "final_normalization");
+  return s.normalization;
+}
+
+double epsilon_of(const Spec& normalization) {
+  for (const Spec::Item& item : nn::resolved(nn::normalizations(), normalization).items)
+    if (item.key == "epsilon") return parse_number("epsilon", item.value.name);
+  return 0;
+}
+
+Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name) {
+  const Spec all = nn::resolved(nn::feed_forwards(), decoder(run).feed_forward);
+  if (all.name != name) refuse_setting(format, run, "feed_forward");
+  for (const Spec::Item& item : all.items)
+    if (item.key == "activation") return item.value;
+  refuse_setting(format, run, "feed_forward");
+}
+
+bool is_decoder_with(const TrainSettings& run, std::string_view position) {
+  return named_model(run.model).of.name == Gpt::info.name && decoder(run).position.name == position;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,65 @@
+// What the folders of Hugging Face's transformers have in common: config.json, tensors in one safetensors file or in
+// several with an index, and the tokenizer's files.  Keys of ours in config.json begin with orrery_.
+#pragma once
+
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "models/exchange/base/exchange.h"
+#include "models/json.h"
+
+namespace orrery::models {
+
+// A config.json.  A key that is null counts as absent.  Errors name the file and the key.
+class HuggingFaceConfig {
+ public:
+  explicit HuggingFaceConfig(const std::string& folder);
+  bool has(const std::string& key) const { return find(key) != nullptr; }
+  // An absent one is `otherwise`; without that it is an Error.
+  int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
+  double number(const std::string& key, std::optional<double> otherwise = {}) const;
+  bool flag(const std::string& key, bool otherwise) const;
+  // An Error unless the key is absent or one of these: it says something that this program cannot do.
+  void must_be(const std::string& key, std::initializer_list<Json> harmless) const;
+  // The activation under that key, by our name.
+  std::string activation(const std::string& key, const std::string& otherwise) const;
+  const Json* find(const std::string& key) const;  // null: absent
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Json json_;
+};
+
+// Whether it is a folder whose config.json has that model_type.
+bool has_model_type(const std::string& folder, const std::string& model_type);
+
+// Tensors and tokenizer of the folder.  A tokenizer that is not there, or that this program cannot read, is one of
+// numbers.
+void read_rest(const std::string& folder, int64_t vocabulary, ImportedModel& to);
+// Whether the head is the embedding: unless config.json says otherwise, or both are there and differ.
+bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
+                   const std::string& embedding, const std::string& head);
+
+// Writes config.json, model.safetensors and what there is of a tokenizer.
+void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
+                        const Tokenizer& tokenizer);
+
+// Our activation by their name; an Error that names the setting feed_forward if they have none.
+std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
+
+// An Error that names the setting of the run: "export: gpt2 cannot say parallel=yes".
+[[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
+// What GPT-2's and Llama's folders both cannot say of a decoder.
+void check_plain_decoder(std::string_view format, const TrainSettings& run);
+// The normalization of attention, feed-forward and end, if it is the same one of that name; else refused.
+Spec common_normalization(std::string_view format, const TrainSettings& run, std::string_view name);
+double epsilon_of(const Spec& normalization);
+// The activation of a feed-forward of that name, else refused.
+Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name);
+// Whether the run's model is a decoder with positions of that name.
+bool is_decoder_with(const TrainSettings& run, std::string_view position);
+
+}  // namespace orrery::models

@@ -1,0 +1,115 @@
+// Tensors from their names and forms to ours, and back.
+#include <algorithm>
+#include <set>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "models/exchange/base/exchange.h"
+
+namespace orrery::models {
+namespace {
+
+int64_t rows_of(const TensorPlace& place, size_t part, const Shape& whole) {
+  return place.rows.empty() ? whole[0] : place.rows[part];
+}
+Shape shape_of_part(const TensorPlace& place, size_t part, const Shape& whole) {
+  const int64_t rows = rows_of(place, part, whole);
+  if (whole.rank() == 1) return Shape{rows};
+  return place.transposed ? Shape{whole[1], rows} : Shape{rows, whole[1]};
+}
+
+// Rows 2i and 2i + 1 of each head, which turn together with us, as rows i and i + size / 2.
+Tensor with_halves_apart(const Tensor& x, int64_t head_size) {
+  std::vector<int32_t> order;
+  for (int64_t head = 0; head < x.size(0); head += head_size)
+    for (const int64_t half : {0, 1})
+      for (int64_t i = half; i < head_size; i += 2) order.push_back(static_cast<int32_t>(head + i));
+  const Tensor rows = x.shape().rank() == 1 ? x.reshape(Shape{x.size(0), 1}) : x;
+  return index_select(rows, Tensor::from(Shape{static_cast<int64_t>(order.size())}, order)).reshape(x.shape());
+}
+
+std::string how(const TensorPlace& place) {
+  std::string words = place.theirs.size() > 1 ? "one below the other" : "";
+  if (place.transposed) words += words.empty() ? "transposed" : ", transposed";
+  return words;
+}
+
+std::map<std::string, Tensor> parameters_by_path(nn::Module& model) {
+  std::map<std::string, Tensor> all;
+  for (const nn::NamedParameter& p : nn::parameters_of(model)) all.emplace(p.path, p.parameter->value.detach());
+  return all;
+}
+
+// The one tensor of theirs that makes a part of ours, as f32.
+Tensor part_of(const std::map<std::string, const StoredTensor*>& stored, const TensorPlace& place, size_t part,
+               const Shape& whole) {
+  const std::string& name = place.theirs[part];
+  const auto found = stored.find(name);
+  check(found != stored.end(), "import: there is no tensor '", name, "', which '", place.ours, "' is made of");
+  const Tensor& x = found->second->tensor;
+  check(x && is_floating(x.dtype()), "import: '", name, "' is of dtype ", found->second->dtype,
+        "; weights are F32, F64, F16 or BF16");
+  const Shape wanted = shape_of_part(place, part, whole);
+  check(x.shape() == wanted, "import: '", name, "' has shape ", x.shape(), ", the model that is described wants ",
+        wanted);
+  const Tensor numbers = x.to(Dtype::f32);
+  return place.transposed && whole.rank() == 2 ? transpose(numbers) : numbers;
+}
+
+}  // namespace
+
+std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report) {
+  const NoGrad guard;
+  std::map<std::string, const StoredTensor*> stored;
+  for (const StoredTensor& each : from.tensors) stored.emplace(each.name, &each);
+  const std::map<std::string, Tensor> wanted = parameters_by_path(model);
+  std::set<std::string> used, filled;
+  std::vector<NamedTensor> result;
+  for (const TensorPlace& place : from.places) {
+    const auto to = wanted.find(place.ours);
+    if (to == wanted.end()) continue;  // a part that the settings leave out
+    std::vector<Tensor> parts;
+    for (size_t i = 0; i < place.theirs.size(); ++i) {
+      parts.push_back(part_of(stored, place, i, to->second.shape()));
+      used.insert(place.theirs[i]);
+    }
+    result.push_back({place.ours, parts.size() == 1 ? parts[0] : concatenate(parts, 0)});
+    filled.insert(place.ours);
+    report.placed.push_back({place.ours, join(place.theirs), how(place)});
+  }
+  for (const auto& [path, tensor] : wanted)
+    check(filled.contains(path), "import: nothing there makes '", path, "', which the model that is described has");
+  for (const StoredTensor& each : from.tensors) {
+    if (used.contains(each.name)) continue;
+    const auto why = from.known_rest.find(each.name);
+    report.left.emplace_back(each.name, why == from.known_rest.end() ? "this model has no place for it" : why->second);
+  }
+  return result;
+}
+
+std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn::Module& model) {
+  const NoGrad guard;
+  const std::map<std::string, Tensor> ours = parameters_by_path(model);
+  std::set<std::string> written;
+  std::vector<NamedTensor> result;
+  for (const TensorPlace& place : places) {
+    const auto found = ours.find(place.ours);
+    check(found != ours.end() || place.zeros, "export: the model has no '", place.ours, "'");
+    const Tensor whole = found == ours.end() ? Tensor::zeros(*place.zeros) : found->second.to(Device::cpu);
+    written.insert(place.ours);
+    int64_t begin = 0;
+    for (size_t i = 0; i < place.theirs.size(); ++i) {
+      const int64_t end = begin + rows_of(place, i, whole.shape());
+      Tensor part = whole.slice(begin, end).to(Dtype::f32);
+      const bool turned = place.interleaved_head > 0 && i + 1 < place.theirs.size();
+      if (turned) part = with_halves_apart(part, place.interleaved_head);
+      result.push_back({place.theirs[i], place.transposed && part.shape().rank() == 2 ? transpose(part) : part});
+      begin = end;
+    }
+  }
+  for (const auto& [path, tensor] : ours)
+    check(written.contains(path), "export: this format has no place for '", path, "'");
+  return result;
+}
+
+}  // namespace orrery::models

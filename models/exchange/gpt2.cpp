@@ -1,0 +1,114 @@
+// GPT-2 as Hugging Face's transformers keep it: GPT2LMHeadModel.  Its linear layers are Conv1D, whose matrices are
+// (inputs, outputs); queries, keys and values are one matrix there as here.  All linear layers and normalizations have
+// biases: zeros stand for those that a model of ours lacks.  Dropout is a setting of training and stays 0.
+#include <algorithm>
+
+#include "models/exchange/base/hugging_face.h"
+
+namespace orrery::models {
+namespace {
+
+const std::string format = "gpt2";
+
+std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std::string& prefix) {
+  std::vector<TensorPlace> all = {{.ours = "token_embedding.weight", .theirs = {prefix + "wte.weight"}},
+                                  {.ours = "position_embedding.weight", .theirs = {prefix + "wpe.weight"}}};
+  const auto norm = [&](const std::string& ours, const std::string& theirs) {
+    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}});
+    all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{s.width}});
+  };
+  const auto linear = [&](const std::string& ours, const std::string& theirs, int64_t outputs) {
+    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}, .transposed = true});
+    all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{outputs}});
+  };
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string ours = text("blocks.", i, "."), theirs = text(prefix, "h.", i, ".");
+    norm(ours + "attention_norm", theirs + "ln_1");
+    linear(ours + "attention.query_key_value", theirs + "attn.c_attn", 3 * s.width);
+    linear(ours + "attention.output", theirs + "attn.c_proj", s.width);
+    norm(ours + "feed_forward_norm", theirs + "ln_2");
+    linear(ours + "feed_forward.input", theirs + "mlp.c_fc", d_ff);
+    linear(ours + "feed_forward.output", theirs + "mlp.c_proj", s.width);
+  }
+  norm("norm", prefix + "ln_f");
+  if (!s.tied_head) all.push_back({.ours = "head.weight", .theirs = {"lm_head.weight"}});
+  return all;
+}
+
+GptSettings settings_of_config(const HuggingFaceConfig& config) {
+  config.must_be("scale_attn_weights", {true});
+  config.must_be("scale_attn_by_inverse_layer_idx", {false});
+  config.must_be("add_cross_attention", {false});
+  config.must_be("quantization_config", {});
+  GptSettings s;
+  s.layers = config.whole_number("n_layer", 12), s.heads = config.whole_number("n_head", 12);
+  s.width = config.whole_number("n_embd", 768), s.context = config.whole_number("n_positions", 1024);
+  s.vocabulary = config.whole_number("vocab_size", 50257), s.d_ff = config.whole_number("n_inner", 0);
+  const std::string epsilon = print_number(config.number("layer_norm_epsilon", 1e-5));
+  s.normalization = parse_spec("layer(epsilon=" + epsilon + ")");
+  s.feed_forward = parse_spec("dense(" + config.activation("activation_function", "gelu_new") + ")");
+  s.bias = true;
+  return s;
+}
+
+bool reads(const std::string& path) { return has_model_type(path, "gpt2"); }
+
+ImportedModel read(const std::string& folder) {
+  const HuggingFaceConfig config(folder);
+  GptSettings s = settings_of_config(config);
+  ImportedModel from;
+  read_rest(folder, s.vocabulary, from);
+  const bool bare = std::any_of(from.tensors.begin(), from.tensors.end(),
+                                [](const StoredTensor& each) { return each.name == "wte.weight"; });
+  const std::string prefix = bare ? "" : "transformer.";
+  s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight");
+  from.settings = imported_settings(s);
+  from.places = places_of(s, 0, prefix);
+  for (int64_t i = 0; i < s.layers; ++i)
+    for (const char* mask : {"attn.bias", "attn.masked_bias"})
+      from.known_rest[text(prefix, "h.", i, ".", mask)] = "a mask, which is no weight";
+  from.known_rest["lm_head.weight"] = "the embedding again";
+  return from;
+}
+
+bool suits(const TrainSettings& run) { return is_decoder_with(run, "learned"); }
+
+void write(const ExportedModel& what, const std::string& folder) {
+  const TrainSettings& run = what.settings;
+  const auto& s = run.model_settings.as<GptSettings>();
+  if (!suits(run)) refuse_setting(format, run, "position");
+  check_plain_decoder(format, run);
+  if (s.key_heads != 0 && s.key_heads != s.heads) refuse_setting(format, run, "key_heads");
+  if (s.head_size != 0 && s.head_size != s.width / s.heads) refuse_setting(format, run, "head_size");
+  const Spec normalization = common_normalization(format, run, "layer");
+  const Spec activation = activation_of_feed_forward(format, run, "dense");
+  const int64_t d_ff = s.d_ff ? s.d_ff : 4 * s.width;
+  const Json config = {{"architectures", Json::array({"GPT2LMHeadModel"})},
+                       {"model_type", "gpt2"},
+                       {"n_layer", s.layers},
+                       {"n_head", s.heads},
+                       {"n_embd", s.width},
+                       {"n_positions", s.context},
+                       {"n_ctx", s.context},
+                       {"n_inner", d_ff},
+                       {"vocab_size", s.vocabulary},
+                       {"activation_function", their_activation(format, activation, run)},
+                       {"layer_norm_epsilon", epsilon_of(normalization)},
+                       {"tie_word_embeddings", s.tied_head},
+                       {"resid_pdrop", s.dropout},
+                       {"embd_pdrop", s.dropout},
+                       {"attn_pdrop", 0.0},
+                       {"bos_token_id", nullptr},
+                       {"eos_token_id", nullptr}};
+  write_hugging_face(folder, config, tensors_for(places_of(s, d_ff, "transformer."), what.model), what.tokenizer);
+}
+
+REGISTER_EXCHANGE(gpt2, {.name = format,
+                         .description = "GPT-2's folders of Hugging Face",
+                         .reads = reads,
+                         .read = read,
+                         .suits = suits,
+                         .write = write});
+
+}  // namespace
+}  // namespace orrery::models

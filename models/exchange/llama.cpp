@@ -1,0 +1,162 @@
+// Llama as Hugging Face's transformers keep it: LlamaForCausalLM.  Their rotary positions turn channel i of a head with
+// channel i + size / 2 (half_split here).  The angles' base is rope_parameters.rope_theta in transformers 5, rope_theta
+// before; what stretches them (rope_scaling before, rope_type now) is refused.
+#include <algorithm>
+
+#include "models/exchange/base/hugging_face.h"
+#include "nn/positions/base/position.h"
+
+namespace orrery::models {
+namespace {
+
+const std::string format = "llama";
+
+std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, bool interleaved) {
+  const int64_t size = s.head_size ? s.head_size : s.width / s.heads,
+                keys = (s.key_heads ? s.key_heads : s.heads) * size;
+  const bool attention_bias = s.attention_bias == "yes" || (s.attention_bias == "same" && s.bias),
+             feed_forward_bias = s.feed_forward_bias == "yes" || (s.feed_forward_bias == "same" && s.bias);
+  std::vector<TensorPlace> all = {{.ours = "token_embedding.weight", .theirs = {"model.embed_tokens.weight"}}};
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string ours = text("blocks.", i, "."), theirs = text("model.layers.", i, ".");
+    const auto add = [&](const std::string& layer, const std::vector<std::string>& parts, std::vector<int64_t> rows,
+                         bool bias, int64_t interleaved_head) {
+      for (const char* end : {".weight", ".bias"}) {
+        if (std::string_view(end) == ".bias" && !bias) continue;
+        TensorPlace place{.ours = ours + layer + end, .rows = rows, .interleaved_head = interleaved_head};
+        for (const std::string& part : parts) place.theirs.push_back(theirs + part + end);
+        all.push_back(std::move(place));
+      }
+    };
+    add("attention_norm", {"input_layernorm"}, {}, false, 0);
+    add("attention.query_key_value", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+        {s.heads * size, keys, keys}, attention_bias, interleaved ? size : 0);
+    add("attention.output", {"self_attn.o_proj"}, {}, attention_bias, 0);
+    add("feed_forward_norm", {"post_attention_layernorm"}, {}, false, 0);
+    add("feed_forward.input", {"mlp.gate_proj", "mlp.up_proj"}, {d_ff, d_ff}, feed_forward_bias, 0);
+    add("feed_forward.output", {"mlp.down_proj"}, {}, feed_forward_bias, 0);
+  }
+  all.push_back({.ours = "norm.weight", .theirs = {"model.norm.weight"}});
+  if (!s.tied_head) all.push_back({.ours = "head.weight", .theirs = {"lm_head.weight"}});
+  return all;
+}
+
+// The base of the angles, wherever this version of transformers has written it.
+double base_of(const HuggingFaceConfig& config) {
+  const auto check_plain = [&](const Json& rope, const char* key) {
+    check(rope.is_object(), config.path(), ": '", key, "' must be an object");
+    for (const char* type : {"rope_type", "type"})
+      check(!rope.contains(type) || rope[type].is_null() || rope[type] == "default", config.path(), ": '", key, ".",
+            type, "': ", rope.value(type, Json()).dump(),
+            " is not supported: only rotary positions as they are, default");
+    check(!rope.contains("partial_rotary_factor") || rope["partial_rotary_factor"] == 1, config.path(), ": '", key,
+          ".partial_rotary_factor' is not supported");
+  };
+  if (const Json* const scaling = config.find("rope_scaling")) check_plain(*scaling, "rope_scaling");
+  if (const Json* const rope = config.find("rope_parameters")) {
+    check_plain(*rope, "rope_parameters");
+    if (rope->contains("rope_theta")) return number_member(*rope, "rope_theta", config.path());
+  }
+  return config.number("rope_theta", 10000);
+}
+
+GptSettings settings_of_config(const HuggingFaceConfig& config) {
+  config.must_be("quantization_config", {});
+  config.must_be("partial_rotary_factor", {1, 1.0});
+  GptSettings s;
+  s.layers = config.whole_number("num_hidden_layers", 32), s.heads = config.whole_number("num_attention_heads", 32);
+  s.width = config.whole_number("hidden_size", 4096), s.d_ff = config.whole_number("intermediate_size", 11008);
+  s.context = config.whole_number("max_position_embeddings", 2048);
+  s.vocabulary = config.whole_number("vocab_size", 32000);
+  s.key_heads = config.whole_number("num_key_value_heads", 0), s.head_size = config.whole_number("head_dim", 0);
+  if (s.key_heads == s.heads) s.key_heads = 0;
+  if (s.head_size * s.heads == s.width) s.head_size = 0;
+  s.normalization = parse_spec("rms(epsilon=" + print_number(config.number("rms_norm_eps", 1e-6)) + ")");
+  s.feed_forward = parse_spec("gated(" + config.activation("hidden_act", "silu") + ")");
+  s.position = parse_spec("rotary(base=" + print_number(base_of(config)) + ")");
+  s.attention_bias = config.flag("attention_bias", false) ? "yes" : "no";
+  s.feed_forward_bias = config.flag("mlp_bias", false) ? "yes" : "no";
+  return s;
+}
+
+bool reads(const std::string& path) { return has_model_type(path, "llama"); }
+
+ImportedModel read(const std::string& folder) {
+  const HuggingFaceConfig config(folder);
+  GptSettings s = settings_of_config(config);
+  ImportedModel from;
+  read_rest(folder, s.vocabulary, from);
+  s.tied_head = has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight");
+  from.settings = imported_settings(s);
+  from.places = places_of(s, s.d_ff, false);
+  from.known_rest["lm_head.weight"] = "the embedding again";
+  from.known_rest["model.rotary_emb.inv_freq"] = "angles, which are no weights";
+  for (int64_t i = 0; i < s.layers; ++i)
+    from.known_rest[text("model.layers.", i, ".self_attn.rotary_emb.inv_freq")] = "angles, which are no weights";
+  return from;
+}
+
+struct Rotary {  // as nn/positions/rotary.cpp reads it
+  double base = 0;
+  bool interleaved = false, whole = false;
+};
+Rotary rotary_of(const Spec& position) {
+  Rotary rotary;
+  for (const Spec::Item& item : nn::resolved(nn::positions(), position).items) {
+    if (item.key == "base") rotary.base = parse_number("base", item.value.name);
+    if (item.key == "pairs") rotary.interleaved = item.value.name == "interleaved";
+    if (item.key == "partial_rotary_factor") rotary.whole = parse_number(item.key, item.value.name) == 1;
+  }
+  return rotary;
+}
+
+bool suits(const TrainSettings& run) { return is_decoder_with(run, "rotary"); }
+
+void write(const ExportedModel& what, const std::string& folder) {
+  const TrainSettings& run = what.settings;
+  const auto& s = run.model_settings.as<GptSettings>();
+  if (!suits(run)) refuse_setting(format, run, "position");
+  check_plain_decoder(format, run);
+  const Rotary rotary = rotary_of(s.position);
+  if (!rotary.whole) refuse_setting(format, run, "position");
+  const Spec normalization = common_normalization(format, run, "rms");
+  const Spec activation = activation_of_feed_forward(format, run, "gated");
+  const int64_t size = s.head_size ? s.head_size : s.width / s.heads;
+  int64_t d_ff = 0;
+  for (const nn::NamedParameter& p : nn::parameters_of(what.model))
+    if (p.path == "blocks.0.feed_forward.output.weight") d_ff = p.parameter->value.size(1);
+  const std::vector<TensorPlace> places = places_of(s, d_ff, rotary.interleaved);
+  const auto has = [&](const std::string& ours) {
+    return std::any_of(places.begin(), places.end(), [&](const TensorPlace& place) { return place.ours == ours; });
+  };
+  const Json config = {{"architectures", Json::array({"LlamaForCausalLM"})},
+                       {"model_type", "llama"},
+                       {"num_hidden_layers", s.layers},
+                       {"num_attention_heads", s.heads},
+                       {"num_key_value_heads", s.key_heads ? s.key_heads : s.heads},
+                       {"head_dim", size},
+                       {"hidden_size", s.width},
+                       {"intermediate_size", d_ff},
+                       {"max_position_embeddings", s.context},
+                       {"vocab_size", s.vocabulary},
+                       {"hidden_act", their_activation(format, activation, run)},
+                       {"rms_norm_eps", epsilon_of(normalization)},
+                       {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rotary.base}}},
+                       {"rope_theta", rotary.base},
+                       {"attention_bias", has("blocks.0.attention.output.bias")},
+                       {"mlp_bias", has("blocks.0.feed_forward.output.bias")},
+                       {"tie_word_embeddings", s.tied_head},
+                       {"bos_token_id", nullptr},
+                       {"eos_token_id", nullptr}};
+  write_hugging_face(folder, config, tensors_for(places, what.model), what.tokenizer);
+}
+
+REGISTER_EXCHANGE(llama, {.name = format,
+                          .description = "Llama's folders of Hugging Face",
+                          .reads = reads,
+                          .read = read,
+                          .suits = suits,
+                          .write = write});
+
+}  // namespace
+}  // namespace orrery::models

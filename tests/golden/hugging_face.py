@@ -1,0 +1,114 @@
+"""Small GPT-2 and Llama models of random weights, as Hugging Face's transformers write and compute them.
+
+    python3 -m pip install torch==2.13.0 transformers==5.23.0 safetensors
+    python3 tests/golden/hugging_face.py                      # writes the folders hugging_face/* beside this file
+    python3 tests/golden/hugging_face.py build/orrery [FOLDER...]
+
+Each folder holds config.json, the tensors, and logits.safetensors: tokens (B, T) and the logits (B, T, V) that
+transformers give in float32 on a CPU.  Weights are large and no bias is zero, so that no part of a model is near its
+linear range.  The models: gpt2, whose head is the embedding; gpt2_own_head with another activation, width between and
+epsilon; llama with grouped heads, a head of its own and two files; llama_tied with biases, heads of another size than
+width / heads and another base of the angles.
+
+With the program's path, each of these models, made anew with another seed, and each FOLDER goes through `orrery import`
+(the logits must agree within 1e-5, or that of the largest logit) and `orrery export`, whose folder transformers must
+read to the same logits.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+TOLERANCE = 1e-5
+NONE = dict(bos_token_id=None, eos_token_id=None)
+GPT2 = dict(vocab_size=61, n_positions=24, n_embd=16, n_layer=2, n_head=2, **NONE)
+LLAMA = dict(vocab_size=61, max_position_embeddings=24, hidden_size=16, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=4, **NONE)
+MODELS = {
+    "gpt2": (GPT2LMHeadModel, GPT2Config(**GPT2)),
+    "gpt2_own_head": (GPT2LMHeadModel, GPT2Config(**GPT2, n_inner=24, activation_function="relu",
+                                                  layer_norm_epsilon=1e-3, tie_word_embeddings=False)),
+    "llama": (LlamaForCausalLM, LlamaConfig(**LLAMA, num_key_value_heads=2)),
+    "llama_tied": (LlamaForCausalLM, LlamaConfig(**LLAMA, num_key_value_heads=1, head_dim=6, attention_bias=True,
+                                                 mlp_bias=True, tie_word_embeddings=True, hidden_act="gelu",
+                                                 rope_parameters={"rope_type": "default", "rope_theta": 500.0})),
+}
+
+
+def make(name, folder, seed):
+    kind, config = MODELS[name]
+    torch.manual_seed(seed)
+    model = kind(config).eval()
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            is_gain = parameter.dim() == 1 and path.endswith("weight")
+            parameter.copy_(is_gain + 0.3 * torch.randn_like(parameter))
+    # Of llama two files with an index; one file has them all otherwise.
+    model.save_pretrained(folder, max_shard_size="12KB" if name == "llama" else "1GB")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    return model
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(tokens).logits.float()
+
+
+def write_logits(model, path, length):
+    tokens = torch.randint(model.config.vocab_size, (2, length), generator=torch.Generator().manual_seed(5))
+    save_file({"tokens": tokens, "logits": logits_of(model, tokens).contiguous()}, path)
+    return tokens
+
+
+def run(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}: {done.stderr}")
+    return done.stdout
+
+
+def check(orrery, source, scratch):
+    """The largest differences of the import's logits and of those that transformers give with the export, and what is
+    allowed."""
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
+    logits = scratch / "logits.safetensors"
+    tokens = write_logits(model, logits, min(model.config.max_position_embeddings, 24))
+    told = run(orrery, "import", source, f"--out={scratch / 'run'}", f"--check={logits}")
+    there = float(re.search(r"largest difference of the logits: (\S+)", told)[1])
+    run(orrery, "export", scratch / "run", f"--out={scratch / 'exported'}")
+    again = AutoModelForCausalLM.from_pretrained(scratch / "exported", dtype=torch.float32).eval()
+    wanted = logits_of(model, tokens)
+    back = (logits_of(again, tokens) - wanted).abs().max().item()
+    return there, back, TOLERANCE * max(1.0, wanted.abs().max().item())
+
+
+def main():
+    here = pathlib.Path(__file__).parent / "hugging_face"
+    if len(sys.argv) == 1:
+        for seed, name in enumerate(MODELS, 1):
+            (here / name).mkdir(parents=True, exist_ok=True)
+            write_logits(make(name, here / name, seed), here / name / "logits.safetensors", 24)
+        return
+    failed = False
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = [pathlib.Path(path) for path in sys.argv[2:]]
+        for seed, name in enumerate(MODELS, 101):
+            folders.append(pathlib.Path(scratch) / name)
+            make(name, folders[-1], seed)
+        for number, folder in enumerate(folders):
+            own = pathlib.Path(scratch) / str(number)
+            own.mkdir()
+            there, back, allowed = check(sys.argv[1], folder, own)
+            failed |= not (there <= allowed and back <= allowed)
+            print(json.dumps({"folder": folder.name, "imported": there, "exported": back, "allowed": allowed}))
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

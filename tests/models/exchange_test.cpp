@@ -1,0 +1,323 @@
+// Weights of others in and ours out: the models of tests/golden/hugging_face.py, whose logits transformers have
+// computed.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "models/exchange/base/exchange.h"
+#include "models/gpt.h"
+#include "models/training/run_folder.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+using orrery::testing::largest_difference;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string golden = ORRERY_SOURCE_DIR "/tests/golden/hugging_face/";
+const std::vector<std::string> names = {"gpt2", "gpt2_own_head", "llama", "llama_tied"};
+
+ImportReport imported(const std::string& from, const std::string& to) { return import_model(from, to, "", ""); }
+
+struct Trained {
+  TrainSettings settings;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<nn::Module> model;
+  ExportedModel exported() const { return {settings, *model, *tokenizer}; }
+};
+Trained read_run(const std::string& run) {
+  const std::string checkpoint = latest_checkpoint(run);
+  const CheckpointState state = read_state(checkpoint);
+  Trained read{make_settings(state.settings), restore_tokenizer(state.tokenizer), nullptr};
+  read.model = make_model(read.settings);
+  load_weights(checkpoint, *read.model);
+  return read;
+}
+// A decoder of irregular weights that no checkpoint holds.
+Trained made(std::vector<std::pair<std::string, std::string>> changes) {
+  changes.insert(changes.begin(), {{"model", "gpt"},
+                                   {"layers", "2"},
+                                   {"heads", "2"},
+                                   {"width", "16"},
+                                   {"context", "12"},
+                                   {"vocabulary", "256"},
+                                   {"tokenizer", "byte"}});
+  Trained run{make_settings(changes), restore_tokenizer(R"({"name":"byte"})"), nullptr};
+  run.model = make_model(run.settings);
+  int seed = 0;
+  for (const nn::NamedParameter& p : nn::parameters_of(*run.model))
+    p.parameter->value.copy_from(orrery::testing::random_tensor(p.parameter->value.shape(), ++seed, Dtype::f32));
+  return run;
+}
+Tensor logits(nn::Module& model) {
+  const NoGrad guard;
+  nn::Pass pass;
+  return model(Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 4, 2, 8, 5, 7}), pass);
+}
+
+// A golden folder with a change to its config.json.
+std::string changed(const Folder& folder, const std::string& name, const std::function<void(nlohmann::json&)>& change) {
+  const std::string copy = folder / name;
+  fs::remove_all(copy);
+  fs::copy(golden + name, copy);
+  auto config = nlohmann::json::parse(read_file(copy + "/config.json"));
+  change(config);
+  write_file_atomically(copy + "/config.json", config.dump());
+  return copy;
+}
+std::string refusal(const Folder& folder, const std::string& name, const std::function<void(nlohmann::json&)>& change) {
+  const std::string from = changed(folder, name, change);
+  const std::string message = error_of([&] { imported(from, folder / "refused"); });
+  CHECK(!fs::exists(folder / "refused"));
+  return message;
+}
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("exchange: transformers' models give transformers' logits, and go back as the same tensors") {
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Folder folder;
+    const ImportReport report = imported(golden + name, folder / "run");
+    REQUIRE(report.largest_difference.has_value());
+    CHECK(*report.largest_difference <= 1e-5);
+    CHECK(report.left.empty());
+    CHECK(report.tokenizer == "numbers");
+    const Trained run = read_run(folder / "run");
+    CHECK(report.parameters == nn::count_parameters(*run.model));
+    CHECK(export_model(run.exported(), folder / "exported", "") == name.substr(0, name.find('_')));
+    std::map<std::string, Tensor> before;
+    for (const StoredTensor& each : stored_tensors(golden + name)) before.emplace(each.name, each.tensor);
+    const std::vector<StoredTensor> after = stored_tensors(folder / "exported");
+    CHECK(after.size() == before.size());
+    for (const StoredTensor& each : after) CHECK(largest_difference(each.tensor, before.at(each.name)) == 0);
+    imported(folder / "exported", folder / "again");
+    CHECK(largest_difference(logits(*run.model), logits(*read_run(folder / "again").model)) == 0);
+  }
+}
+
+TEST_CASE("exchange: what an older transformers wrote is read as well") {
+  const Folder folder;
+  const std::string older = changed(folder, "llama_tied", [](nlohmann::json& config) {
+    config.erase("rope_parameters");
+    config["rope_theta"] = 500.0, config["rope_scaling"] = nullptr;
+  });
+  CHECK(*imported(older, folder / "older").largest_difference <= 1e-5);
+  const std::string plain = changed(folder, "llama_tied", [](nlohmann::json& config) {
+    config["rope_theta"] = 500, config["rope_scaling"] = {{"type", "default"}};
+    config.erase("rope_parameters");
+  });
+  CHECK(*imported(plain, folder / "plain").largest_difference <= 1e-5);
+}
+
+TEST_CASE("exchange: tensors without the model's prefix, masks and a head that is stored twice") {
+  const Folder folder;
+  const std::string bare = changed(folder, "gpt2", [](nlohmann::json&) {});
+  std::vector<NamedTensor> tensors;
+  for (StoredTensor& each : stored_tensors(bare)) tensors.push_back({each.name.substr(12), each.tensor});
+  REQUIRE(tensors.size() == 28);
+  for (const NamedTensor& each : std::vector<NamedTensor>(tensors))
+    if (each.name == "wte.weight") tensors.push_back({"lm_head.weight", each.tensor});
+  tensors.push_back({"h.1.attn.bias", Tensor::zeros({1, 1, 4, 4})});
+  tensors.push_back({"score.weight", Tensor::zeros({2})});
+  write_safetensors(bare + "/model.safetensors", tensors);
+  const ImportReport report = imported(bare, folder / "run");
+  CHECK(*report.largest_difference <= 1e-5);
+  std::map<std::string, std::string> left(report.left.begin(), report.left.end());
+  CHECK(left.size() == 3);
+  CHECK(left.at("lm_head.weight") == "the embedding again");
+  CHECK(left.at("h.1.attn.bias") == "a mask, which is no weight");
+  CHECK(left.at("score.weight") == "this model has no place for it");
+}
+
+TEST_CASE("exchange: a folder that says what this program cannot do is refused with the key") {
+  const Folder folder;
+  const auto llama = [&](const std::string& key, const nlohmann::json& value) {
+    return refusal(folder, "llama", [&](nlohmann::json& config) { config[key] = value; });
+  };
+  CHECK(
+      holds(llama("hidden_act", "snake"), "config.json: 'hidden_act': \"snake\" is not supported; there are gelu_new"));
+  CHECK(holds(llama("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}), "'rope_scaling.type': \"linear\" is not"));
+  CHECK(holds(llama("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}}),
+              "'rope_parameters.rope_type': \"llama3\" is not supported"));
+  CHECK(holds(llama("quantization_config", {{"bits", 4}}), "'quantization_config': {\"bits\":4} is not supported"));
+  CHECK(holds(llama("num_hidden_layers", "two"), "config.json: 'num_hidden_layers' must be a whole number"));
+  CHECK(holds(llama("num_hidden_layers", 3), "there is no tensor 'model.layers.2.input_layernorm.weight'"));
+  CHECK(holds(llama("intermediate_size", 41),
+              "'model.layers.0.mlp.gate_proj.weight' has shape (40, 16), the model that "
+              "is described wants (41, 16)"));
+  CHECK(holds(llama("vocab_size", 1000000), "describes a model of more than"));
+  CHECK(holds(llama("model_type", "mamba"), "its config.json says model_type mamba; there are gpt2 ("));
+  CHECK(holds(llama("tie_word_embeddings", "yes"), "'tie_word_embeddings' must be true or false"));
+  CHECK(holds(refusal(folder, "gpt2", [](nlohmann::json& config) { config["scale_attn_weights"] = false; }),
+              "'scale_attn_weights': false is not supported"));
+  CHECK(holds(refusal(folder, "gpt2", [](nlohmann::json& config) { config["tie_word_embeddings"] = false; }),
+              "'tie_word_embeddings' is false, but there is no tensor 'lm_head.weight'"));
+  CHECK(error_of([&] { imported(folder / "nothing", folder / "out"); }) ==
+        "import: there is nothing at " + (folder / "nothing"));
+}
+
+TEST_CASE("exchange: an index that is wrong is refused") {
+  const Folder folder;
+  const auto with_index = [&](const std::function<void(nlohmann::json&)>& change) {
+    const std::string from = changed(folder, "llama", [](nlohmann::json&) {}),
+                      path = from + "/model.safetensors.index.json";
+    auto index = nlohmann::json::parse(read_file(path));
+    change(index["weight_map"]);
+    write_file_atomically(path, index.dump());
+    return error_of([&] { imported(from, folder / "refused"); });
+  };
+  CHECK(holds(with_index([](nlohmann::json& map) { map["x"] = "../secret.safetensors"; }),
+              "must lie in the same folder"));
+  CHECK(
+      holds(with_index([](nlohmann::json& map) { map["x"] = map["model.norm.weight"]; }), "'x' is not in model-0000"));
+  CHECK(holds(with_index([](nlohmann::json& map) { map = 3; }), "it has no object 'weight_map'"));
+  CHECK(holds(with_index([](nlohmann::json& map) { map["x"] = "model-9.safetensors"; }), "cannot read"));
+}
+
+TEST_CASE("exchange: an import writes no second model into a run, and takes reference logits from elsewhere") {
+  const Folder folder;
+  imported(golden + "gpt2", folder / "run");
+  CHECK(holds(error_of([&] { imported(golden + "gpt2", folder / "run"); }), "holds checkpoints of a run"));
+  const std::string other = golden + "llama/logits.safetensors";
+  CHECK(*import_model(golden + "gpt2", folder / "other", "", other).largest_difference > 0.1);
+  write_safetensors(folder / "x", std::vector<NamedTensor>{{"tokens", Tensor::zeros({1, 2})}});
+  CHECK(holds(error_of([&] { import_model(golden + "gpt2", folder / "third", "", folder / "x"); }),
+              "has no tensor 'logits'"));
+  CHECK(!fs::exists(folder / "third"));
+}
+
+TEST_CASE("exchange: ours go out where the format can say them, with zeros for biases that we lack") {
+  const std::vector<std::pair<std::string, std::string>> llama = {{"position", "rotary(pairs=interleaved, base=300)"},
+                                                                  {"normalization", "rms"},
+                                                                  {"feed_forward", "gated(silu)"},
+                                                                  {"attention_bias", "yes"},
+                                                                  {"tied_head", "no"}};
+  for (const auto& changes :
+       {std::vector<std::pair<std::string, std::string>>{}, {{"normalization_bias", "no"}}, llama}) {
+    const Folder folder;
+    const Trained run = made(changes);
+    export_model(run.exported(), folder / "exported", "");
+    const ImportReport report = imported(folder / "exported", folder / "again");
+    CHECK(report.tokenizer == "byte");
+    const Tensor before = logits(*run.model), after = logits(*read_run(folder / "again").model);
+    CHECK(largest_difference(before, after) <= 1e-3 * largest_difference(before, Tensor::zeros_like(before)));
+  }
+}
+
+TEST_CASE("exchange: ours are refused with the setting that the format cannot say, and nothing is left") {
+  const auto refused = [](const std::vector<std::pair<std::string, std::string>>& changes,
+                          const char* format = "gpt2") {
+    const Folder folder;
+    const std::string message = error_of([&] { export_model(made(changes).exported(), folder / "out", format); });
+    CHECK(fs::is_empty(folder.path));
+    return message;
+  };
+  for (const auto& [key, value] : std::map<std::string, std::string>{{"normalization", "dyt(alpha=1)"},
+                                                                     {"final_normalization", "rms"},
+                                                                     {"attention", "pointwise(relu)"},
+                                                                     {"feed_forward", "gated(silu)"},
+                                                                     {"embedding_scale", "learned(2)"},
+                                                                     {"parallel", "yes"},
+                                                                     {"norm_place", "post"},
+                                                                     {"residual_gain", "0.5"},
+                                                                     {"key_heads", "1"},
+                                                                     {"head_size", "4"},
+                                                                     {"head_bias", "yes"},
+                                                                     {"position", "alibi(learned=no)"}})
+    CHECK(refused({{key, value}}) == "export: gpt2 cannot say " + key + "=" + value + " of this model");
+  CHECK(refused({}, "llama") == "export: llama cannot say position=learned of this model");
+  CHECK(refused({{"feed_forward", "dense(softplus)"}}) ==
+        "export: gpt2 cannot say feed_forward=dense(softplus) of this model");
+  CHECK(
+      holds(refused({{"position", "alibi"}}, ""), "export: no format is for model=gpt with these settings; there are"));
+  const Folder folder;
+  CHECK(holds(error_of([&] { export_model(made({}).exported(), folder.path.string(), ""); }), "is there already"));
+}
+
+namespace {
+
+// A file of llama2.c with the weights of one of our models, written out from the description in run.c.
+void write_llama2c(const std::string& path, const Trained& run, bool second_version) {
+  const auto& s = run.settings.model_settings.as<GptSettings>();
+  std::map<std::string, std::vector<float>> ours;
+  for (const nn::NamedParameter& p : nn::parameters_of(*run.model)) {
+    const std::vector<double> numbers = p.parameter->value.to_vector();
+    ours[p.path].assign(numbers.begin(), numbers.end());
+  }
+  const auto c = static_cast<size_t>(s.width), keys = c / 2, inner = static_cast<size_t>(s.d_ff) * c;
+  std::string bytes;
+  const auto whole = [&](int64_t number) {
+    const auto four = static_cast<int32_t>(number);
+    bytes.append(reinterpret_cast<const char*>(&four), 4);
+  };
+  const auto put = [&](const std::string& path_in_model, size_t begin = 0, size_t count = 0) {
+    const std::vector<float>& all = ours.at(path_in_model);
+    bytes.append(reinterpret_cast<const char*>(all.data() + begin), 4 * (count ? count : all.size()));
+  };
+  const auto each = [&](const std::string& part, size_t begin = 0, size_t count = 0) {
+    for (int64_t i = 0; i < s.layers; ++i) put("blocks." + std::to_string(i) + "." + part, begin, count);
+  };
+  if (second_version) whole(0x616b3432), whole(1);
+  for (const int64_t number : {s.width, s.d_ff, s.layers, s.heads, s.key_heads,
+                               s.tied_head || second_version ? s.vocabulary : -s.vocabulary, s.context})
+    whole(number);
+  if (second_version) bytes.push_back(static_cast<char>(s.tied_head)), bytes.resize(256);
+  const std::string qkv = "attention.query_key_value.weight";
+  const auto matrices = [&] {
+    each(qkv, 0, c * c), each(qkv, c * c, keys * c), each(qkv, (c + keys) * c, keys * c);
+    each("attention.output.weight");
+  };
+  const auto inner_matrices = [&] {
+    each("feed_forward.input.weight", 0, inner), each("feed_forward.output.weight");
+    each("feed_forward.input.weight", inner, inner);
+  };
+  if (second_version) {
+    each("attention_norm.weight"), each("feed_forward_norm.weight"), put("norm.weight"), put("token_embedding.weight");
+    matrices(), inner_matrices();
+  } else {
+    put("token_embedding.weight"), each("attention_norm.weight"), matrices();
+    each("feed_forward_norm.weight"), inner_matrices(), put("norm.weight");
+    bytes.append(static_cast<size_t>(4 * s.context * s.width / s.heads), '\0');
+  }
+  if (!s.tied_head) put("head.weight");
+  write_file_atomically(path, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("exchange: llama2.c's files, of both versions, tied or not, with grouped heads") {
+  for (const char* tied : {"yes", "no"})
+    for (const bool second : {false, true}) {
+      const Folder folder;
+      const Trained run = made({{"position", "rotary(pairs=interleaved)"},
+                                {"normalization", "rms(epsilon=1e-5)"},
+                                {"feed_forward", "gated(silu)"},
+                                {"d_ff", "24"},
+                                {"heads", "4"},
+                                {"key_heads", "2"},
+                                {"tied_head", tied}});
+      write_llama2c(folder / "x.bin", run, second);
+      const ImportReport report = imported(folder / "x.bin", folder / "run");
+      CHECK(report.left.size() == (second ? 0 : 2));
+      CHECK(largest_difference(logits(*run.model), logits(*read_run(folder / "run").model)) == 0);
+      const std::string bytes = read_file(folder / "x.bin");
+      write_file_atomically(folder / "short.bin", bytes.substr(0, bytes.size() - 4));
+      CHECK(holds(error_of([&] { imported(folder / "short.bin", folder / "out"); }),
+                  " bytes, where a model of 2 layers"));
+    }
+  const Folder folder;
+  write_file_atomically(folder / "x.bin", std::string(1000, 'x'));
+  CHECK(holds(error_of([&] { imported(folder / "x.bin", folder / "out"); }), "is damaged, or no file of llama2.c"));
+}
