@@ -1,0 +1,65 @@
+// Files that gzip has packed.
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include "engine/base/files.h"
+#include "models/data/gzip.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery::models;
+using orrery::read_file;
+using orrery::write_file_atomically;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+std::string packed(const std::string& bytes) {
+  z_stream stream = {};
+  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string all(deflateBound(&stream, bytes.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(all.data());
+  stream.avail_out = static_cast<uInt>(all.size());
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  all.resize(stream.total_out);
+  deflateEnd(&stream);
+  return all;
+}
+
+std::string lines(int count) {
+  std::string all;
+  for (int64_t i = 0; i < count; ++i) all += "line " + std::to_string(i * i) + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("gzip: what was packed is read, in one member or several, and what was not is read as it is") {
+  for (const std::string& bytes : {std::string(), lines(3), lines(60000), std::string(1 << 20, 'x')})
+    CHECK(unpack_gzip(packed(bytes), "a.gz") == bytes);
+  CHECK(unpack_gzip(packed(lines(2)) + packed(lines(5)) + std::string(512, '\0'), "a.gz") == lines(2) + lines(5));
+  const Folder folder;
+  write_file_atomically(folder / "named_otherwise", packed(lines(9)));
+  write_file_atomically(folder / "plain", lines(9));
+  CHECK(read_data_file(folder / "named_otherwise") == lines(9));
+  CHECK(read_data_file(folder / "plain") == lines(9));
+}
+
+TEST_CASE("gzip: what is damaged, cut short or larger than allowed is refused with the name") {
+  const std::string whole = packed(lines(2000));
+  CHECK(error_of([&] { unpack_gzip("plain", "a.gz"); }) == "a.gz: it is no gzip file");
+  for (const size_t kept : {whole.size() - 1, whole.size() / 2, size_t{12}, size_t{2}})
+    CHECK(error_of([&] { unpack_gzip(whole.substr(0, kept), "a.gz"); }) == "a.gz: its gzip data ends too early");
+  CHECK(error_of([&] { unpack_gzip(whole + "more", "a.gz"); }) ==
+        "a.gz: its gzip data is damaged: 4 bytes follow the end");
+  for (size_t at = 3; at < whole.size(); at += 97) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ 0x20);
+    if (at >= 10) CHECK(error_of([&] { unpack_gzip(flipped, "a.gz"); }).starts_with("a.gz: its gzip data "));
+  }
+  CHECK(error_of([&] { unpack_gzip(packed(std::string(5000000, '\0')), "a.gz", 1000000); }) ==
+        "a.gz holds more bytes than the 1000000 that are read");
+}
