@@ -1,0 +1,70 @@
+// Images to learn: pixels, what each shows, and the names of the classes; a part for training and one for validation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/hash.h"
+#include "engine/base/registry.h"
+#include "models/data/picture.h"
+
+namespace orrery::models {
+
+struct Images {  // all of one size
+  int64_t height = 0, width = 0, channels = 0;
+  std::vector<uint8_t> pixels;  // (count, height, width, channels)
+  std::vector<int32_t> labels;  // (count)
+
+  int64_t count() const { return static_cast<int64_t>(labels.size()); }
+  int64_t pixels_of_one() const { return height * width * channels; }
+  std::span<const uint8_t> image(int64_t i) const {
+    return std::span(pixels).subspan(static_cast<size_t>(i * pixels_of_one()), static_cast<size_t>(pixels_of_one()));
+  }
+  // An Error, beginning with `name`, if it is not of the size of those before.
+  void add(const Picture& picture, int32_t label, std::string_view name);
+};
+
+struct ImageOptions {
+  int64_t size = 0;                  // height and width that images are brought to; 0: they stay as they are
+  int64_t channels = 0;              // 1 or 3; 0: as many as the data has
+  double validation_fraction = 0.1;  // of each class, at its end, if the data has no part for validation
+  bool skip_broken = false;          // leave out a picture that does not decode
+};
+
+struct ImageSet {
+  Images train, validation;
+  std::vector<std::string> classes;
+  std::vector<std::string> skipped = {};          // what was left out as broken, and why
+  std::map<std::string, Fingerprint> files = {};  // that were read
+  Fingerprint fingerprint() const;                // of all of them, with their names
+  std::string read(const std::string& path);      // a file, unpacked, and noted among `files`
+};
+
+// A way to lay images into a folder, one file in models/data/images.
+struct ImageFormat {
+  std::string name, description;
+  bool (*reads)(const std::string& folder);  // whether the folder is laid out so
+  ImageSet (*read)(const std::string& folder, const ImageOptions& options);
+};
+Registry<ImageFormat>& image_formats();
+#define REGISTER_IMAGE_FORMAT(id, ...) \
+  [[maybe_unused]] static const bool registered_image_format_##id = (image_formats().add(__VA_ARGS__), true)
+
+// Whatever format the folder has.  Errors: an image that is broken, a class without an image to learn, a label beyond
+// the classes, no image for validation.
+ImageSet read_images(const std::string& folder, const ImageOptions& options);
+
+// The names of classes, as a checkpoint keeps them: a JSON object.
+std::string save_classes(const std::vector<std::string>& classes);
+std::vector<std::string> restore_classes(const std::string& json);
+
+// The first of these names, plain or with .gz, that the folder holds; empty if there is none.
+std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names);
+// Images of a fixed size, as IDX and CIFAR files hold them, brought to options.size; an Error if the channels differ.
+Images brought_to(Images images, const ImageOptions& options, std::string_view name);
+
+}  // namespace orrery::models

@@ -1,0 +1,72 @@
+// The binary files of CIFAR-10: records of 3,073 bytes, a label and 32 x 32 pixels as a plane of red, one of green and
+// one of blue.  Krizhevsky 2009, "Learning multiple layers of features from tiny images".
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/base/files.h"
+#include "models/data/images.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t side = 32, channels = 3, plane = side * side, record = 1 + channels * plane;
+constexpr size_t usual_classes = 10;
+
+std::vector<std::string> files_called(const std::string& folder, const std::string& begin) {
+  std::vector<std::string> found;
+  for (const std::string& path : files_in(folder)) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    if (name.starts_with(begin) && (name.ends_with(".bin") || name.ends_with(".bin.gz"))) found.push_back(path);
+  }
+  return found;
+}
+
+void read_records(ImageSet& set, const std::string& path, Images& images) {
+  const std::string bytes = set.read(path);
+  check(bytes.size() % record == 0, "images: ", path, " has ", bytes.size(), " bytes, no multiple of the ", record,
+        " of a record");
+  const auto* from = reinterpret_cast<const uint8_t*>(bytes.data());
+  for (const uint8_t* const end = from + bytes.size(); from < end; from += record) {
+    images.labels.push_back(*from);
+    for (int64_t pixel = 0; pixel < plane; ++pixel)
+      for (int64_t c = 0; c < channels; ++c) images.pixels.push_back(from[1 + c * plane + pixel]);
+  }
+}
+
+Images read_part(ImageSet& set, const std::string& folder, const std::string& begin, const ImageOptions& options) {
+  Images images{side, side, channels, {}, {}};
+  for (const std::string& path : files_called(folder, begin)) read_records(set, path, images);
+  return brought_to(std::move(images), options, folder);
+}
+
+std::vector<std::string> class_names(ImageSet& set, const std::string& folder) {
+  std::vector<std::string> names;
+  if (const std::string path = find_data_file(folder, {"batches.meta.txt"}); !path.empty()) {
+    const std::string all = set.read(path);
+    for (size_t begin = 0; begin < all.size(); begin = all.find('\n', begin) + 1) {
+      const size_t end = std::min(all.find('\n', begin), all.size());
+      if (const std::string name = all.substr(begin, end - begin); !name.empty() && name != "\r") names.push_back(name);
+      if (end == all.size()) break;
+    }
+  }
+  for (size_t i = 0; names.empty() && i < usual_classes; ++i) set.classes.push_back(std::to_string(i));
+  return names.empty() ? set.classes : names;
+}
+
+ImageSet read_cifar(const std::string& folder, const ImageOptions& options) {
+  ImageSet set;
+  set.classes = class_names(set, folder);
+  set.train = read_part(set, folder, "data_batch", options);
+  set.validation = read_part(set, folder, "test_batch", options);
+  return set;
+}
+
+REGISTER_IMAGE_FORMAT(cifar,
+                      {.name = "cifar",
+                       .description = "data_batch*.bin, and test_batch*.bin for validation, as of CIFAR-10; the "
+                                      "classes' names in batches.meta.txt; .gz too",
+                       .reads = [](const std::string& folder) { return !files_called(folder, "data_batch").empty(); },
+                       .read = read_cifar});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,78 @@
+// A folder for each class, named for it, with its pictures: FOLDER/daisy/1.jpg, or FOLDER/train/daisy/1.jpg and the
+// same below val, validation or test.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "engine/base/files.h"
+#include "models/data/images.h"
+
+namespace orrery::models {
+namespace {
+
+std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+std::vector<std::string> folders_in(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string& path : files_in(folder))
+    if (!name_of(path).starts_with('.') && folder_exists(path)) found.push_back(path);
+  return found;
+}
+
+std::vector<std::string> pictures_in(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string& path : files_in(folder))
+    if (is_picture(path) && !name_of(path).starts_with('.')) found.push_back(path);
+  return found;
+}
+
+// Nothing if it is broken, and such ones are to be left out.
+std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options) {
+  const std::string bytes = set.read(path);
+  try {
+    const Picture picture = decode_picture(bytes, options.channels == 0 ? 3 : options.channels, path);
+    return options.size == 0 ? picture : middle_square(picture, options.size);
+  } catch (const Error& error) {
+    if (!options.skip_broken) fail("images: ", error.what(), "; --skip_broken=yes leaves such ones out");
+    set.skipped.emplace_back(error.what());
+    return std::nullopt;
+  }
+}
+
+// Classes in the order of their names; those of a later part must be among those of the first.
+Images read_part(ImageSet& set, const std::string& folder, bool first, const ImageOptions& options) {
+  Images images;
+  for (const std::string& of_class : folders_in(folder)) {
+    const std::string name = name_of(of_class);
+    if (first) set.classes.push_back(name);
+    const auto label = std::find(set.classes.begin(), set.classes.end(), name);
+    check(label != set.classes.end(), "images: ", of_class, ": there is no class '", name, "' to learn; there are ",
+          join(set.classes));
+    const std::vector<std::string> pictures = pictures_in(of_class);
+    check(!pictures.empty(), "images: ", of_class, " holds no picture (.png, .jpg, .jpeg); take it out or add some");
+    for (const std::string& path : pictures)
+      if (const std::optional<Picture> picture = decode(set, path, options))
+        images.add(*picture, static_cast<int32_t>(label - set.classes.begin()), path);
+  }
+  return images;
+}
+
+ImageSet read_class_folders(const std::string& folder, const ImageOptions& options) {
+  ImageSet set;
+  const bool parts = folder_exists(folder + "/train");
+  set.train = read_part(set, parts ? folder + "/train" : folder, true, options);
+  for (const char* name : {"/val", "/validation", "/test"})
+    if (parts && set.validation.count() == 0 && folder_exists(folder + name))
+      set.validation = read_part(set, folder + name, false, options);
+  return set;
+}
+
+REGISTER_IMAGE_FORMAT(class_folders,
+                      {.name = "class_folders",
+                       .description = "a folder of PNG or JPEG files for each class, in the folder itself or in train "
+                                      "and val (or validation, or test)",
+                       .reads = [](const std::string& folder) { return !folders_in(folder).empty(); },
+                       .read = read_class_folders});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,76 @@
+// IDX, the format of MNIST and Fashion-MNIST: a header of big-endian numbers of four bytes, then bytes.
+//   images: 0x00000803, count, height, width, pixels        labels: 0x00000801, count, labels
+// LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
+#include <algorithm>
+
+#include "engine/base/sizes.h"
+#include "models/data/images.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t largest_side = 65536;
+
+// The sizes after the magic number, which says how many there are; `bytes` is left with what they describe.
+std::vector<int64_t> read_header(std::string_view& bytes, uint32_t magic, const std::string& path) {
+  const auto number = [&] {
+    check(bytes.size() >= 4, "images: ", path, " ends within its header");
+    uint32_t value = 0;
+    for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes[static_cast<size_t>(i)]);
+    bytes.remove_prefix(4);
+    return value;
+  };
+  const uint32_t found = number();
+  check(found == magic, "images: ", path, " begins with ", found, ", not with ", magic, ", as an IDX file of ",
+        magic == 0x801 ? "labels" : "images", " does");
+  std::vector<int64_t> sizes(magic & 0xff);
+  for (int64_t& size : sizes) size = number();
+  int64_t count = 1;
+  for (const int64_t size : sizes) count = product_of_sizes(text("images: ", path, ": its size"), {count, size});
+  check(count == static_cast<int64_t>(bytes.size()), "images: ", path, " has ", bytes.size(),
+        " bytes after its header, which speaks of ", count);
+  return sizes;
+}
+
+Images read_part(ImageSet& set, const std::string& pixels, const std::string& labels, const ImageOptions& options) {
+  const std::string image_file = set.read(pixels), label_file = set.read(labels);
+  std::string_view image_bytes = image_file, label_bytes = label_file;
+  const std::vector<int64_t> sizes = read_header(image_bytes, 0x803, pixels);
+  const int64_t count = read_header(label_bytes, 0x801, labels)[0];
+  check(sizes[0] == count, "images: ", pixels, " has ", sizes[0], " images, ", labels, " ", count, " labels");
+  check(sizes[1] >= 1 && sizes[2] >= 1 && sizes[1] <= largest_side && sizes[2] <= largest_side, "images: ", pixels,
+        ": its images have ", sizes[1], " x ", sizes[2], " pixels");
+  Images images{sizes[1], sizes[2], 1, {image_bytes.begin(), image_bytes.end()}, {}};
+  for (const char label : label_bytes) images.labels.push_back(static_cast<unsigned char>(label));
+  return brought_to(std::move(images), options, pixels);
+}
+
+std::string find_part(const std::string& folder, const std::string& part, const std::string& what) {
+  return find_data_file(folder, {part + "-" + what + "-ubyte", part + "-" + what.substr(0, what.find('-')) + "." +
+                                                                   what.substr(what.find('-') + 1) + "-ubyte"});
+}
+
+ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
+  ImageSet set;
+  for (const auto& [part, images] : {std::pair{"train", &set.train}, {"t10k", &set.validation}}) {
+    const std::string pixels = find_part(folder, part, "images-idx3"), labels = find_part(folder, part, "labels-idx1");
+    if (pixels.empty() && images == &set.validation) continue;
+    check(!labels.empty(), "images: ", folder, " has ", part, "-images-idx3-ubyte, but no ", part,
+          "-labels-idx1-ubyte");
+    *images = read_part(set, pixels, labels, options);
+  }
+  const auto largest = std::max_element(set.train.labels.begin(), set.train.labels.end());
+  const int32_t classes = largest == set.train.labels.end() ? 0 : *largest + 1;
+  for (int32_t i = 0; i < classes; ++i) set.classes.push_back(std::to_string(i));
+  return set;
+}
+
+REGISTER_IMAGE_FORMAT(
+    idx, {.name = "idx",
+          .description = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the same for t10k, "
+                         "which is for validation; .gz too",
+          .reads = [](const std::string& folder) { return !find_part(folder, "train", "images-idx3").empty(); },
+          .read = read_idx});
+
+}  // namespace
+}  // namespace orrery::models

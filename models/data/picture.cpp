@@ -1,0 +1,113 @@
+#include "models/data/picture.h"
+
+// What is not used could only be attacked.
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#define STBI_MAX_DIMENSIONS 65536
+#include <stb/stb_image.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr uint64_t largest_file = uint64_t{1} << 28;  // bytes
+// Deflate packs 1,032 bytes into one, and a byte may hold 8 pixels; a picture that claims more is none.
+constexpr int64_t most_pixels_of_byte = 8 * 1032;
+
+struct Weights {  // of one pixel: those from `first` on
+  int64_t first;
+  std::vector<double> of;
+};
+std::vector<Weights> triangles(int64_t begin, int64_t length, int64_t side) {
+  const double ratio = static_cast<double>(length) / static_cast<double>(side), reach = std::max(ratio, 1.0);
+  std::vector<Weights> all;
+  for (int64_t i = 0; i < side; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * ratio - 0.5;
+    const auto first = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - reach))),
+               last = std::min<int64_t>(length - 1, static_cast<int64_t>(std::floor(centre + reach)));
+    Weights weights{begin + first, {}};
+    double sum = 0;
+    for (int64_t j = first; j <= last; ++j) {
+      weights.of.push_back(std::max(0.0, 1 - std::abs(static_cast<double>(j) - centre) / reach));
+      sum += weights.of.back();
+    }
+    for (double& weight : weights.of) weight /= sum;
+    all.push_back(std::move(weights));
+  }
+  return all;
+}
+
+[[noreturn]] void cannot_decode(std::string_view name) {
+  const char* const reason = stbi_failure_reason();
+  fail(name, ": it cannot be decoded: ", reason ? reason : "it is no PNG or JPEG file");
+}
+
+}  // namespace
+
+bool is_picture(const std::string& path) {
+  std::string ending = std::filesystem::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+}
+
+Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name) {
+  check(channels == 1 || channels == 3, name, ": pictures are decoded to 1 channel or to 3, not to ", channels);
+  check(bytes.size() <= largest_file, name, " has ", bytes.size(), " bytes, more than the ", largest_file,
+        " that are read");
+  const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
+  const int size = static_cast<int>(bytes.size());
+  int width = 0, height = 0, found = 0;
+  if (stbi_info_from_memory(begin, size, &width, &height, &found) != 1) cannot_decode(name);
+  check(static_cast<int64_t>(width) * height <= most_pixels_of_byte * size, name, ": ", height, " x ", width,
+        " pixels are more than its ", size, " bytes can hold");
+  const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
+      stbi_load_from_memory(begin, size, &width, &height, &found, static_cast<int>(channels)), stbi_image_free);
+  if (!pixels) cannot_decode(name);
+  const int64_t count = int64_t{height} * width * channels;
+  return {height, width, channels, std::vector<uint8_t>(pixels.get(), pixels.get() + count)};
+}
+
+Picture read_picture(const std::string& path, int64_t channels) {
+  return decode_picture(read_file(path, largest_file), channels, path);
+}
+
+Picture middle_square(const Picture& picture, int64_t side) {
+  const auto& [height, width, channels, pixels] = picture;
+  const int64_t shorter = std::min(height, width);
+  if (height == side && width == side) return picture;
+  const std::vector<Weights> down = triangles((height - shorter) / 2, shorter, side),
+                             across = triangles((width - shorter) / 2, shorter, side);
+  Picture square{side, side, channels, std::vector<uint8_t>(static_cast<size_t>(side * side * channels))};
+  std::vector<double> line(static_cast<size_t>(width * channels));
+  size_t place = 0;
+  for (const Weights& vertical : down) {
+    std::fill(line.begin(), line.end(), 0.0);
+    for (size_t i = 0; i < vertical.of.size(); ++i) {
+      const uint8_t* const from = pixels.data() + (vertical.first + static_cast<int64_t>(i)) * width * channels;
+      for (size_t j = 0; j < line.size(); ++j) line[j] += vertical.of[i] * from[j];
+    }
+    for (const Weights& horizontal : across)
+      for (int64_t c = 0; c < channels; ++c) {
+        double sum = 0;
+        for (size_t i = 0; i < horizontal.of.size(); ++i)
+          sum +=
+              horizontal.of[i] * line[static_cast<size_t>((horizontal.first + static_cast<int64_t>(i)) * channels + c)];
+        square.pixels[place++] = static_cast<uint8_t>(std::clamp(std::floor(sum + 0.5), 0.0, 255.0));
+      }
+  }
+  return square;
+}
+
+}  // namespace orrery::models

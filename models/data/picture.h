@@ -1,0 +1,32 @@
+// One picture: decoded from a PNG or JPEG file, and brought to a size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery::models {
+
+struct Picture {
+  int64_t height = 0, width = 0, channels = 0;
+  std::vector<uint8_t> pixels;  // (height, width, channels), line by line
+};
+
+bool is_picture(const std::string& path);  // by its name: .png, .jpg, .jpeg
+
+// With 1 channel (grey) or 3 (red, green, blue), whatever the file has; transparency is left out.  Errors begin with
+// `name`:
+//   photos/a.png: it cannot be decoded: bad png sig
+//   photos/a.png: 40000 x 40000 pixels are more than its 70 bytes can hold
+Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name);
+Picture read_picture(const std::string& path, int64_t channels);
+
+// The middle square, `side` pixels wide.  Each pixel is a mean under a triangle as wide as two of them, or as two of
+// the former ones if those are larger:
+//   y_i = sum_j t((j - c_i) / s) x_j / sum_j t((j - c_i) / s),   t(u) = max(0, 1 - |u|),
+//   r = shorter side / `side`,  s = max(r, 1),  c_i = begin - 1/2 + (i + 1/2) r
+// down and across; beyond the square nothing is read.
+Picture middle_square(const Picture& picture, int64_t side);
+
+}  // namespace orrery::models

@@ -1,0 +1,280 @@
+// Images: the formats of folders, what is wrong with them, and batches.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "engine/base/files.h"
+#include "models/data/ahead.h"
+#include "models/data/gzip.h"
+#include "models/data/image_batches.h"
+#include "models/data/images.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/images";
+
+std::string copy_of(const std::string& scrap, const Folder& folder) {
+  fs::copy(scraps + "/" + scrap, folder / scrap, fs::copy_options::recursive);
+  return folder / scrap;
+}
+std::string failure(const std::string& folder, const ImageOptions& options = {}) {
+  return error_of([&] { read_images(folder, options); });
+}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string big_endian(std::initializer_list<uint32_t> numbers) {
+  std::string bytes;
+  for (const uint32_t number : numbers)
+    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(number >> shift & 0xff));
+  return bytes;
+}
+// An IDX set of 2 x 2 pixels whose labels are given; every pixel of image i is i.
+void write_idx(const std::string& folder, const std::string& part, const std::string& labels) {
+  const auto count = static_cast<uint32_t>(labels.size());
+  std::string pixels;
+  for (uint32_t i = 0; i < count; ++i) pixels += std::string(4, static_cast<char>(i));
+  write_file_atomically(folder + "/" + part + "-images-idx3-ubyte", big_endian({0x803, count, 2, 2}) + pixels);
+  write_file_atomically(folder + "/" + part + "-labels-idx1-ubyte", big_endian({0x801, count}) + labels);
+}
+std::string cifar_record(char label, char red, char green, char blue) {
+  return std::string(1, label) + std::string(1024, red) + std::string(1024, green) + std::string(1024, blue);
+}
+
+}  // namespace
+
+TEST_CASE("images: IDX files, packed, with a part for validation") {
+  const ImageSet set = read_images(scraps + "/fashion", {});
+  CHECK(set.train.count() == 60);
+  CHECK(set.validation.count() == 20);
+  CHECK(set.classes.size() == 10);
+  CHECK((set.train.height == 28 && set.train.width == 28 && set.train.channels == 1));
+  const std::string labels = read_data_file(scraps + "/fashion/train-labels-idx1-ubyte.gz"),
+                    pixels = read_data_file(scraps + "/fashion/train-images-idx3-ubyte.gz");
+  for (int64_t i = 0; i < 60; ++i) {
+    CHECK(set.train.labels[static_cast<size_t>(i)] == labels[static_cast<size_t>(8 + i)]);
+    CHECK(set.train.image(i)[400] == static_cast<uint8_t>(pixels[static_cast<size_t>(16 + i * 784 + 400)]));
+  }
+  CHECK(read_images(scraps + "/fashion", {.size = 14}).validation.pixels.size() == 20 * 14 * 14);
+  CHECK(contains(failure(scraps + "/fashion", {.channels = 3}), "has 1 channel, the model takes 3"));
+}
+
+TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
+  const ImageSet set = read_images(scraps + "/shapes", {});
+  CHECK(set.classes == std::vector<std::string>{"rings", "stripes"});
+  CHECK(set.train.labels == std::vector<int32_t>{0, 0, 0, 0, 1, 1, 1, 1});
+  CHECK(set.validation.labels == std::vector<int32_t>{0, 0, 1, 1});
+  CHECK((set.train.height == 12 && set.train.channels == 3));
+  const auto color = set.train.image(0), grey = set.train.image(1);  // grey, 255 - grey, 0 and grey alone
+  for (size_t i = 0; i < color.size(); i += 3) {
+    CHECK(color[i] + color[i + 1] == 255);
+    CHECK(color[i + 2] == 0);
+    CHECK((grey[i] == grey[i + 1] && grey[i] == grey[i + 2]));
+  }
+  CHECK(read_images(scraps + "/shapes", {.size = 5, .channels = 1}).train.pixels.size() == 8 * 25);
+  const ImageSet one = read_images(scraps + "/shapes/train", {.validation_fraction = 0.25});
+  CHECK(one.train.labels == std::vector<int32_t>{0, 0, 0, 1, 1, 1});
+  CHECK(one.validation.labels == std::vector<int32_t>{0, 1});
+  CHECK(!(one.fingerprint() == set.fingerprint()));
+  CHECK(set.fingerprint() == read_images(scraps + "/shapes", {.size = 7}).fingerprint());
+}
+
+TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {
+  const Folder folder;
+  const std::string path = folder.path.string();
+  write_file_atomically(folder / "data_batch_1.bin", cifar_record(0, 10, 20, 30) + cifar_record(1, 40, 50, 60));
+  write_file_atomically(folder / "data_batch_2.bin", cifar_record(1, 70, 80, 90));
+  write_file_atomically(folder / "test_batch.bin", cifar_record(1, 1, 2, 3));
+  write_file_atomically(folder / "batches.meta.txt", "plane\ncar\n\n");
+  const ImageSet set = read_images(path, {});
+  CHECK(set.classes == std::vector<std::string>{"plane", "car"});
+  CHECK(set.train.labels == std::vector<int32_t>{0, 1, 1});
+  const auto image = set.train.image(2);
+  for (size_t i = 0; i < image.size(); ++i) REQUIRE(image[i] == 70 + 10 * (i % 3));
+  write_file_atomically(folder / "data_batch_3.bin", cifar_record(2, 0, 0, 0));
+  CHECK(failure(path) == "images: " + path + ": an image has label 2, but there are 2 classes to learn, 0 to 1");
+  write_file_atomically(folder / "data_batch_3.bin", "short");
+  CHECK(contains(failure(path), "data_batch_3.bin has 5 bytes, no multiple of the 3073 of a record"));
+}
+
+TEST_CASE("images: what is wrong with a folder is said with the file, and how to go on") {
+  const Folder folder;
+  const std::string idx = folder / "idx";
+  fs::create_directories(idx);
+  CHECK(failure(folder / "nowhere") == "images: there is no folder " + (folder / "nowhere"));
+  CHECK(contains(failure(idx), "is laid out in no way that is known"));
+  write_idx(idx, "train", std::string("\0\1\0\1", 4));
+  write_idx(idx, "t10k", std::string("\0\1", 2));
+  CHECK(read_images(idx, {}).train.count() == 4);
+  write_idx(idx, "t10k", std::string("\0\2", 2));
+  CHECK(contains(failure(idx), "an image has label 2, but there are 2 classes to learn, 0 to 1"));
+  fs::remove(idx + "/t10k-images-idx3-ubyte");
+  CHECK(contains(failure(idx), "too few images for validation_fraction 0.1"));
+  CHECK(read_images(idx, {.validation_fraction = 0.5}).validation.count() == 2);
+  const std::string images = idx + "/train-images-idx3-ubyte", whole = read_file(images);
+  write_file_atomically(images, big_endian({0x802}) + whole.substr(4));
+  CHECK(failure(idx) == "images: " + images + " begins with 2050, not with 2051, as an IDX file of images does");
+  write_file_atomically(images, whole.substr(0, whole.size() - 1));
+  CHECK(failure(idx) == "images: " + images + " has 15 bytes after its header, which speaks of 16");
+  write_file_atomically(images, whole.substr(0, 9));
+  CHECK(failure(idx) == "images: " + images + " ends within its header");
+  write_file_atomically(images, big_endian({0x803, 0xffffffff, 0xffffffff, 0xffffffff}));
+  CHECK(contains(failure(idx), "is more than any memory holds"));
+  write_file_atomically(images, "\x1f\x8b\x08 not gzip");
+  CHECK(contains(failure(idx), images + ": its gzip data "));
+  write_file_atomically(images, whole);
+  write_file_atomically(idx + "/train-labels-idx1-ubyte", big_endian({0x801, 3}) + std::string("\0\1\1", 3));
+  CHECK(contains(failure(idx), "has 4 images"));
+  write_idx(idx, "train", std::string("\0\2\0\2", 4));
+  CHECK(contains(failure(idx, {.validation_fraction = 0.5}), "class '1' has no image to learn"));
+  fs::remove(idx + "/train-labels-idx1-ubyte");
+  CHECK(contains(failure(idx), "but no train-labels-idx1-ubyte"));
+}
+
+TEST_CASE("images: a broken picture is named, or left out on request") {
+  const Folder folder;
+  const std::string shapes = copy_of("shapes", folder), broken = shapes + "/train/rings/0.png",
+                    whole = read_file(broken);
+  for (const std::string& bytes : {std::string(), std::string("no picture"), whole.substr(0, 90)}) {
+    write_file_atomically(broken, bytes);
+    CHECK(contains(failure(shapes), "images: " + broken + ": it cannot be decoded: "));
+    const ImageSet rest = read_images(shapes, {.skip_broken = true});
+    CHECK(rest.train.count() == 7);
+    CHECK(rest.skipped.size() == 1);
+  }
+  std::string huge = whole;
+  huge.replace(16, 8, big_endian({15000, 15000}));
+  write_file_atomically(broken, huge);
+  CHECK(contains(failure(shapes), "15000 x 15000 pixels are more than its"));
+  write_file_atomically(broken, whole);
+  fs::create_directory(shapes + "/val/dots");
+  CHECK(contains(failure(shapes), "there is no class 'dots' to learn; there are rings, stripes"));
+  fs::create_directory(shapes + "/train/dots");
+  CHECK(contains(failure(shapes), "train/dots holds no picture (.png, .jpg, .jpeg)"));
+  fs::copy(scraps + "/shapes/val/rings/0.png", shapes + "/train/dots/0.png");
+  fs::remove(shapes + "/val/dots");
+  CHECK(read_images(shapes, {}).classes.size() == 3);
+  const std::string large = shapes + "/train/dots/1.png";
+  write_file_atomically(large, read_file(scraps + "/large.png"));
+  CHECK(contains(failure(shapes), large + " has 9 x 20 pixels, those before it 12 x 12"));
+  CHECK(read_images(shapes, {.size = 12}).train.count() == 10);
+}
+
+TEST_CASE("picture: the middle square keeps flat areas, means of pixels, and what lies in the middle") {
+  Picture flat{7, 31, 3, std::vector<uint8_t>(7 * 31 * 3, 77)};
+  for (const int64_t side : {1, 3, 7, 20})
+    CHECK(middle_square(flat, side).pixels == std::vector<uint8_t>(side * side * 3, 77));
+  Picture ramp{4, 8, 1, {}};
+  for (int i = 0; i < 32; ++i) ramp.pixels.push_back(static_cast<uint8_t>(i % 8 * 10));
+  CHECK(middle_square(ramp, 4).pixels[0] == 20);  // columns 2 to 5
+  CHECK(middle_square(ramp, 4).pixels[3] == 50);
+  // Triangles two wide, cut off at the edge: (3 x 20 + 3 x 30 + 1 x 40) / 7 and its mirror image.
+  CHECK(middle_square(ramp, 2).pixels == std::vector<uint8_t>{27, 43, 27, 43});
+}
+
+TEST_CASE("image batches: the same for any order of asking, and within what augmentation may do") {
+  const ImageSet set = read_images(scraps + "/fashion", {});
+  const PixelScale scale({0.5}, {0.5}, 1);
+  const ImageBatches plain(set.train, scale, {}, 16, 3);
+  const ImageBatches changed(set.train, scale, {.crop_padding = 2, .flip = true}, 16, 3);
+  const ImageBatch a = plain.at(5, 1), b = changed.at(5, 1);
+  plain.at(0, 0);
+  CHECK(plain.at(5, 1).pixels.to_vector() == a.pixels.to_vector());
+  CHECK(plain.at(5, 1).labels == a.labels);
+  CHECK(a.labels == b.labels);  // the same images, changed
+  CHECK(plain.at(5, 0).labels != a.labels);
+  CHECK(plain.at(4, 1).labels != a.labels);
+  CHECK(ImageBatches(set.train, scale, {}, 16, 4).at(5, 1).labels != a.labels);
+  std::set<std::vector<float>> known;
+  for (int64_t i = 0; i < set.train.count(); ++i) {
+    const Tensor x = images_in_order(set.train, scale, i, 1).pixels;
+    known.insert(std::vector<float>(x.data<float>(), x.data<float>() + x.numel()));
+  }
+  const auto image = [](const ImageBatch& batch, int64_t i) {
+    const float* const x = batch.pixels.data<float>() + i * 784;
+    return std::vector<float>(x, x + 784);
+  };
+  int unchanged = 0;
+  for (int64_t i = 0; i < 16; ++i) {
+    CHECK(known.contains(image(a, i)));
+    unchanged += known.contains(image(b, i)) ? 1 : 0;
+    // Undone: some shift of at most two pixels, mirrored or not, gives the image back within the frame.
+    bool found = false;
+    for (int move = 0; move < 50 && !found; ++move) {
+      const int64_t top = move / 2 / 5 - 2, left = move / 2 % 5 - 2;
+      found = true;
+      for (int64_t row = 2; row < 26 && found; ++row)
+        for (int64_t column = 2; column < 26 && found; ++column)
+          found = image(b, i)[static_cast<size_t>(row * 28 + (move % 2 ? 27 - column : column))] ==
+                  image(a, i)[static_cast<size_t>((row + top) * 28 + column + left)];
+    }
+    CHECK(found);
+  }
+  CHECK(unchanged <= 3);
+}
+
+TEST_CASE("image batches: mixup mixes neighbours by one share of the Beta distribution") {
+  const ImageSet set = read_images(scraps + "/fashion", {});
+  const PixelScale scale({0.5}, {0.5}, 1);
+  const ImageBatch plain = ImageBatches(set.train, scale, {}, 6, 3).at(2, 0),
+                   mixed = ImageBatches(set.train, scale, {.mixup = 0.8}, 6, 3).at(2, 0);
+  CHECK((mixed.share >= 0.5 && mixed.share < 1));
+  const std::vector<double> x = plain.pixels.to_vector(), y = mixed.pixels.to_vector();
+  for (size_t i = 0; i < y.size(); ++i)
+    CHECK(std::abs(y[i] - (mixed.share * x[i] + (1 - mixed.share) * x[(i + 784) % x.size()])) < 1e-6);
+  for (size_t i = 0; i < 6; ++i) CHECK(mixed.other_labels[i] == plain.labels[(i + 1) % 6]);
+  // Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)).
+  for (const double a : {0.2, 0.5, 1.0}) {
+    double sum = 0, squares = 0;
+    constexpr int count = 20000;
+    for (int i = 0; i < count; ++i) {
+      const double share = draw_beta(a, RandomKey{7, 1}.derive(i));
+      sum += share, squares += (share - 0.5) * (share - 0.5);
+    }
+    CHECK(std::abs(sum / count - 0.5) < 0.01);
+    CHECK(std::abs(squares / count - 1 / (4 * (2 * a + 1))) < 0.005);
+  }
+  CHECK((draw_beta(0.01, RandomKey{7, 2}) >= 0));
+}
+
+TEST_CASE("pixel scale: one number for all channels, or one for each") {
+  const PixelScale scale({0.1, 0.2, 0.3}, {0.5, 1, 2}, 3);
+  for (int64_t c = 0; c < 3; ++c)
+    CHECK(scale(51, c) == doctest::Approx((0.2 - 0.1 * static_cast<double>(c + 1)) / (0.5 * (1 << c))).epsilon(1e-6));
+  CHECK(error_of([] {
+          PixelScale({0.1, 0.2}, {1}, 3);
+        }) == "images: pixel_mean has 2 numbers; it needs one for all channels, or one for each of the 3");
+  CHECK(contains(error_of([] { PixelScale({0.1}, {0}, 1); }), "pixel_std 0 must be above 0"));
+}
+
+TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
+  int made = 0;
+  Ahead<int, int> squares([&](const int& key) {
+    ++made;
+    check(key != 13, "13 is refused");
+    return key * key;
+  });
+  CHECK(squares.at(1, 2) == 1);
+  CHECK(squares.at(2, 3) == 4);
+  CHECK(squares.at(7, 13) == 49);
+  CHECK(error_of([&] { squares.at(13, 14); }) == "13 is refused");
+  CHECK(squares.at(14, 13) == 196);
+  CHECK(squares.at(3, 4) == 9);
+  CHECK(made >= 6);
+}
+
+TEST_CASE("classes: their names come back from JSON, and what is none is refused") {
+  const std::vector<std::string> names = {"T-shirt/top", "quote \" and \\", "\xC3\xA9"};
+  CHECK(restore_classes(save_classes(names)) == names);
+  for (const char* json : {"{}", "{\"classes\": 3}", "{\"classes\": []}", "{\"classes\": [1]}", "[", "null"})
+    CHECK(contains(error_of([&] { restore_classes(json); }), "the names of the classes cannot be restored"));
+}
