@@ -9,6 +9,7 @@
 
 #include "engine/base/registry.h"
 #include "models/data/algorithmic/base/problem.h"
+#include "models/data/images.h"
 #include "models/data/tokenizer.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -100,6 +101,10 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
 
 CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers().at(name).description, {}, {}, {}}; }
 
+CatalogueEntry image_format(const std::string& name) {
+  return {name, {}, image_formats().at(name).description, {}, {}, {}};
+}
+
 std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
   std::vector<std::string> items;
   for (const auto& [key, value] : pairs)
@@ -173,6 +178,7 @@ const std::vector<FamilyForm>& forms() {
        "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
        [](Name n) { return registered(nn::schedules(), n); }},
       {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer, false},
+      {"image_format", "Image formats", "How a folder of images is laid out.", image_format, false},
       {"model", "Models", "Classes, each with its settings, and what it learns unless another `task` is named.", model,
        false},
       {"model_preset", "Presets of models", "Settings with a name, which further settings change.", model_preset,
@@ -195,6 +201,7 @@ std::vector<nn::Family> named_families() {
   for (const nn::Info& info : nn::attention_settings()) settings.emplace_back(info.name);
   add("attention_setting", std::move(settings));
   add("tokenizer", tokenizers().names());
+  add("image_format", image_formats().names());
   add("model", model_classes().names());
   add("model_preset", presets().names());
   add("task", tasks().names());

@@ -18,9 +18,10 @@ struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
   int64_t steps;
   double loss, gradient_norm, learning_rate;
-  double milliseconds;       // of this step
-  double tokens_per_second;  // of this step; evaluation and checkpoints are not counted
-  int64_t memory;            // bytes, the most that tensors have held
+  double milliseconds;      // of this step
+  std::string unit;         // of the task, such as "tokens"
+  double units_per_second;  // of this step; evaluation and checkpoints are not counted
+  int64_t memory;           // bytes, the most that tensors have held
   double seconds_left;
 };
 

@@ -33,7 +33,8 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
 [[noreturn]] void fail_to_fit(const TrainSettings& s, const std::string& what, int64_t free) {
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
-  for (const char* key : {"layers", "width", "d_ff", "vocabulary", "batch", "context", "attention", "feed_forward"}) {
+  for (const char* key :
+       {"layers", "width", "d_ff", "vocabulary", "batch", "context", "image_size", "attention", "feed_forward"}) {
     if (std::string_view(key) == "batch") numbers.push_back(text(key, " ", s.batch));
     const Setting* const found = find_setting(members, key);
     if (!found) continue;
@@ -51,7 +52,7 @@ struct Sample {  // what is measured: so many sequences of so many tokens
 Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameters) {
   const auto width = static_cast<double>(number_of(s, "width", 1)),
              heads = static_cast<double>(number_of(s, "heads", 1));
-  const double all = most_multiplications / (6 * static_cast<double>(parameters)),
+  const double all = most_multiplications / (6 * static_cast<double>(parameters) * static_cast<double>(task.work())),
                one = std::min({all, std::sqrt(most_multiplications / (24 * width)), std::sqrt(most_scores / heads)});
   const int64_t tokens = std::min(task.length(), std::max(fewest_tokens, static_cast<int64_t>(one)));
   return {

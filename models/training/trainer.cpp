@@ -191,7 +191,7 @@ void Trainer::report(Audience& audience) {
   row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {task_->unit() + "_per_second", units / seconds}});
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
-  audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, units / seconds,
+  audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, task_->unit(), units / seconds,
                  memory_use(device_).peak, left},
                 row);
 }

@@ -65,6 +65,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   } const at_the_end{folder_};
   write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)));
   Audience audience(s.out, step_, events);
+  audience.warnings(task_->warnings());
   audience.warnings(folder_->remove_partial());
   if (validated_ == step_) remove_old_checkpoints(audience);  // it was killed when only this was left to do
   TrainingResult result;

@@ -64,13 +64,15 @@ class Task {
   }
   virtual int64_t epoch() const = 0;                      // units of all that there is to learn
   virtual int64_t held_out() const = 0;                   // units of what is kept for validation
-  virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it
-  virtual std::string data() const = 0;                   // where it was read
+  virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the classes' names
+  virtual std::vector<std::string> warnings() const { return {}; }  // sentences about what was left out of the data
+  virtual std::string data() const = 0;                             // where it was read
   virtual Fingerprint fingerprint() const = 0;
 
   // ---- what it costs
   virtual int64_t bytes() const = 0;             // of the data, in memory
   virtual int64_t length() const { return 1; }   // steps of a sequence; 1: what is learned has none
+  virtual int64_t work() const { return 1; }     // how often about a parameter is used in such a step
   virtual int64_t validation_batch() const = 0;  // sequences, images, ... at once
   virtual int64_t training_batch(int64_t batch) const { return batch; }  // the same of a micro-batch, at most
   // Like a batch, of any numbers, and so large.

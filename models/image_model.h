@@ -1,0 +1,15 @@
+// What reads images: pixels (B, H, W, C), of whatever floating dtype, to (B, classes) logits.
+#pragma once
+
+#include "nn/base/module.h"
+
+namespace orrery::models {
+
+class ImageModel : public nn::Module {
+ public:
+  virtual int64_t image_size() const = 0;  // height and width; 0: any
+  virtual int64_t channels() const = 0;
+  virtual int64_t classes() const = 0;
+};
+
+}  // namespace orrery::models

@@ -1,0 +1,64 @@
+// A residual convolution net in the form for CIFAR: a convolution of 3 x 3, three stages of n blocks with w, 2 w and
+// 4 w channels, of which the second and the third begin by halving the picture, the mean over all pixels, a linear
+// head.
+//   block: y = F(N(C(F(N(C x)))) + S x)      C 3 x 3, N a normalization, F an activation
+// S is the identity, or a convolution of 1 x 1 where the channels or the size change.  He et al. 2016, arXiv:1512.03385
+// (section 4.2 has 6 n + 2 layers so).  Convolutions have no biases: normalizations do.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/base/config.h"
+#include "models/image_model.h"
+#include "models/model.h"
+#include "nn/activations/base/activation.h"
+#include "nn/layers/linear.h"
+#include "nn/vision/convolution.h"
+
+namespace orrery::models {
+
+struct ResnetSettings {
+  int64_t blocks = 1, width = 16;
+  int64_t image_size = 0, channels = 0, classes = 0;  // 0: as the data
+  Spec normalization = parse_spec("batch"), activation = parse_spec("relu");
+
+  template <class V>
+  void visit(V& v) {
+    v("blocks", blocks, "of each of the three stages", between(1, 1024));
+    v("width", width, "channels of the first stage; the others have twice and four times as many", between(1, 16384));
+    v("image_size", image_size, "height and width that the data's images are brought to; 0: as they are",
+      between(0, 16384));
+    v("channels", channels, "of an image: 1 or 3; 0: as many as the data has", between(0, 3));
+    v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
+    v("normalization", normalization, "what stands behind each convolution", name_of_family("normalization"));
+    v("activation", activation, "of every layer: any activation without parameters of its own");
+  }
+};
+
+class Resnet final : public ImageModel {
+ public:
+  static inline const ModelInfo info{.name = "resnet",
+                                     .description = "a residual convolution net, in the form for CIFAR",
+                                     .source = "He et al. 2016, arXiv:1512.03385",
+                                     .task = "image_classification"};
+  using Settings = ResnetSettings;
+
+  explicit Resnet(const ResnetSettings& settings);
+  Tensor forward(const Tensor& pixels, nn::Pass& pass) override;
+  void visit(nn::Visitor& v) override;
+  int64_t image_size() const override { return 0; }
+  int64_t channels() const override { return settings_.channels; }
+  int64_t classes() const override { return settings_.classes; }
+
+ private:
+  class Block;
+  ResnetSettings settings_;
+  nn::Activation activation_;
+  nn::Convolution first_;
+  std::unique_ptr<nn::Module> norm_;
+  std::vector<std::unique_ptr<nn::Module>> blocks_;
+  nn::Linear head_;
+};
+
+}  // namespace orrery::models

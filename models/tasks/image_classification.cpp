@@ -1,0 +1,202 @@
+// Image classification: which of K classes an image shows.
+//   softmax   loss = mean over the images of  ln sum_k exp z_k - sum_k q_k z_k
+//   sigmoid   loss = mean over the images of  sum_k ln(1 + exp z_k) - q_k z_k    Beyer et al. 2020, arXiv:2006.07159
+// with logits z and targets q: 1 at the class and 0 elsewhere, smoothed to (1 - s) q + s / K, and mixed with those of
+// another image by mixup.  Both losses are linear in q, so a mixed target's loss is the mixture of two losses.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "models/data/ahead.h"
+#include "models/data/image_batches.h"
+#include "models/data/images.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t validation_pixels = 1 << 18, most_at_once = 256, fewest_at_once = 8;
+
+struct Place {
+  int64_t step = 0, micro_batch = 0;
+  bool operator==(const Place&) const = default;
+};
+
+class ImageClassification final : public Task {
+ public:
+  static inline const TaskInfo info{.name = "image_classification",
+                                    .description = "which class an image shows; a validation tells the accuracy too"};
+  struct Settings {
+    std::string data, loss = "softmax";
+    double validation_fraction = 0.1, label_smoothing = 0, mixup = 0;
+    int64_t crop_padding = 0;
+    bool flip = false, skip_broken = false;
+    std::vector<double> pixel_mean = {0.5}, pixel_std = {0.5};
+
+    template <class V>
+    void visit(V& v) {
+      v("data", data, "folder of images to learn: class folders of PNG or JPEG, IDX files, CIFAR's binary files");
+      v("loss", loss, "softmax: one class of all; sigmoid: each class by itself", one_of({"softmax", "sigmoid"}));
+      v("validation_fraction|held_out", validation_fraction,
+        "of each class that is kept for validation, if the data has no part for it", between(0.001, 0.9));
+      v("label_smoothing", label_smoothing, "fraction of each target that all classes divide; not in validation",
+        fraction());
+      v("mixup", mixup, "a of the Beta(a, a) that says how two images of a batch are mixed; 0: none", zero_or(0.01, 1));
+      v("crop_padding", crop_padding, "black pixels around an image, out of which a window of its size is cut",
+        between(0, 1024));
+      v("flip", flip, "mirror half of the images, left to right");
+      v("pixel_mean", pixel_mean, "subtracted from pixels between 0 and 1: one number, or one for each channel",
+        between(0, 1));
+      v("pixel_std", pixel_std, "what they are divided by then", between(1e-3, 1e3));
+      v("skip_broken", skip_broken, "leave out pictures that cannot be decoded, and say so");
+    }
+  };
+
+  ImageClassification(const Settings& s, AnySettings& model, const TaskOptions& options)
+      : settings_(s),
+        set_(read(s, model)),
+        classes_(fill(model, set_)),
+        scale_(s.pixel_mean, s.pixel_std, set_.train.channels),
+        batches_(set_.train, scale_, {s.crop_padding, s.flip, s.mixup}, options.batch, options.seed),
+        batch_(options.batch),
+        micro_batches_(options.micro_batches),
+        ahead_([this](const Place& place) { return tensors_of(batches_.at(place.step, place.micro_batch), true); }) {
+    check(options.tokenizer.empty() || restore_classes(options.tokenizer) == set_.classes, "train: ", s.data,
+          " has the classes ", join(set_.classes), ", the run that is gone on with other ones: ", options.tokenizer);
+  }
+
+  std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
+    const bool last = micro_batch + 1 >= micro_batches_;
+    return ahead_.at({step, micro_batch}, last ? Place{step + 1, 0} : Place{step, micro_batch + 1});
+  }
+  Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+    return loss_of(model(batch[0], pass), batch.subspan(1), pass.training);
+  }
+  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
+    const int64_t count = set_.validation.count();
+    double total = 0;
+    int64_t right = 0;
+    for (int64_t first = 0, here = 0; first < count; first += here) {
+      if (stop && stop()) return std::nullopt;
+      here = std::min(validation_batch(), count - first);
+      const ImageBatch images = images_in_order(set_.validation, scale_, first, here);
+      std::vector<Tensor> tensors = tensors_of(images, false);
+      for (Tensor& x : tensors) x = x.to(device);
+      nn::Pass pass;
+      const Tensor logits = model(tensors[0], pass), found = argmax(logits).to(Device::cpu);
+      right += std::inner_product(images.labels.begin(), images.labels.end(), found.data<int32_t>(), int64_t{0},
+                                  std::plus<>(), std::equal_to<>());
+      total += loss_of(logits, std::span(tensors).subspan(1), false).item() * static_cast<double>(here);
+    }
+    return Validation{total / static_cast<double>(count),
+                      {{"accuracy", static_cast<double>(right) / static_cast<double>(count)}}};
+  }
+
+  std::string kind() const override { return "images"; }
+  std::string unit() const override { return "images"; }
+  int64_t units_of_batch() const override { return batch_; }
+  int64_t epoch() const override { return set_.train.count(); }
+  int64_t held_out() const override { return set_.validation.count(); }
+  std::string data() const override { return settings_.data; }
+  std::string tokenizer() const override { return save_classes(set_.classes); }
+  Fingerprint fingerprint() const override { return set_.fingerprint(); }
+  std::vector<std::string> warnings() const override {
+    if (set_.skipped.empty()) return {};
+    return {text(set_.skipped.size(), " broken pictures of ", settings_.data,
+                 " are left out; the first: ", set_.skipped[0])};
+  }
+
+  int64_t bytes() const override {
+    return static_cast<int64_t>(set_.train.pixels.size() + set_.validation.pixels.size());
+  }
+  int64_t work() const override { return set_.train.height * set_.train.width; }  // of a convolution
+  int64_t validation_batch() const override {
+    const int64_t fitting = std::clamp(validation_pixels / work(), fewest_at_once, most_at_once);
+    return std::min(fitting, set_.validation.count());
+  }
+  std::vector<Tensor> sample(int64_t batch, int64_t) const override {
+    const Images& images = set_.train;
+    ImageBatch any{Tensor::zeros(Shape{batch, images.height, images.width, images.channels}),
+                   std::vector<int32_t>(static_cast<size_t>(batch))};
+    if (settings_.mixup > 0) any.other_labels = any.labels;
+    return tensors_of(any, true);
+  }
+
+ private:
+  static ImageSet read(const Settings& s, const AnySettings& model) {
+    check(!s.data.empty(), "train: no images to learn; give the folder that holds them with --data=FOLDER");
+    const ImageOptions options{.size = setting_of<int64_t>(model, "image_size"),
+                               .channels = setting_of<int64_t>(model, "channels"),
+                               .validation_fraction = s.validation_fraction,
+                               .skip_broken = s.skip_broken};
+    ImageSet set = read_images(s.data, options);
+    check(set.train.height == set.train.width, "train: the images of ", s.data, " have ", set.train.height, " x ",
+          set.train.width, " pixels; models read squares, cut out of them with --image_size=N");
+    return set;
+  }
+  // What the data decides of the model; returns how many classes it tells apart.
+  static int64_t fill(const AnySettings& model, const ImageSet& set) {
+    setting_of<int64_t>(model, "image_size") = set.train.height;
+    setting_of<int64_t>(model, "channels") = set.train.channels;
+    int64_t& classes = setting_of<int64_t>(model, "classes");
+    const auto known = static_cast<int64_t>(set.classes.size());
+    if (classes == 0) classes = known;
+    check(classes >= known, "train: classes ", classes, " is too small for the data's ", known,
+          "; leave it out or raise it");
+    return classes;
+  }
+
+  // Of sigmoid: the pixels and q, (B, K).  Of softmax: the pixels and the labels, with mixup those of the other images
+  // and the share too.
+  std::vector<Tensor> tensors_of(const ImageBatch& batch, bool training) const {
+    const auto count = static_cast<int64_t>(batch.labels.size());
+    if (settings_.loss == "sigmoid") return {batch.pixels, targets_of(batch, training ? settings_.label_smoothing : 0)};
+    std::vector<Tensor> all = {batch.pixels, Tensor::from(Shape{count}, batch.labels)};
+    if (!batch.other_labels.empty()) {
+      all.push_back(Tensor::from(Shape{count}, batch.other_labels));
+      all.push_back(Tensor::full(Shape{1}, batch.share));
+    }
+    return all;
+  }
+  Tensor targets_of(const ImageBatch& batch, double smoothing) const {
+    const auto count = static_cast<int64_t>(batch.labels.size());
+    const Tensor q = Tensor::full(Shape{count, classes_}, smoothing / static_cast<double>(classes_));
+    auto* row = q.mutable_data<float>();
+    for (size_t i = 0; i < batch.labels.size(); ++i, row += classes_) {
+      row[batch.labels[i]] += static_cast<float>((1 - smoothing) * batch.share);
+      if (!batch.other_labels.empty())
+        row[batch.other_labels[i]] += static_cast<float>((1 - smoothing) * (1 - batch.share));
+    }
+    return q;
+  }
+  Tensor loss_of(const Tensor& logits, std::span<const Tensor> targets, bool training) const {
+    if (settings_.loss == "sigmoid") {
+      const Tensor z = logits.to(logits.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+      return nn::sigmoid_cross_entropy(z, targets[0].to(z.dtype()));
+    }
+    const double smoothing = training ? settings_.label_smoothing : 0;
+    const Tensor own = nn::cross_entropy(logits, targets[0], smoothing);
+    if (targets.size() == 1) return own;
+    const Tensor share = targets[2].reshape(Shape{}).to(own.dtype());
+    return own * share + nn::cross_entropy(logits, targets[1], smoothing) * shift(-share, 1);
+  }
+
+  Settings settings_;
+  ImageSet set_;
+  int64_t classes_;
+  PixelScale scale_;
+  ImageBatches batches_;
+  int64_t batch_, micro_batches_;
+  mutable Ahead<Place, std::vector<Tensor>> ahead_;  // last: its thread reads what stands above
+};
+REGISTER_TASK(ImageClassification);
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,89 @@
+#include "models/vit.h"
+
+#include "engine/ops/ops.h"
+
+namespace orrery::models {
+namespace {
+
+VitSettings checked(VitSettings s) {
+  check(s.layers >= 1 && s.width >= 1 && s.heads >= 1 && s.patch >= 1, "vit: layers ", s.layers, ", heads ", s.heads,
+        ", width ", s.width, " and patch ", s.patch, " must all be at least 1");
+  check(s.image_size >= 1 && s.channels >= 1 && s.classes >= 1, "vit: image_size ", s.image_size, ", channels ",
+        s.channels, " and classes ", s.classes, " must all be at least 1; the data fills in what is 0");
+  check(s.image_size % s.patch == 0, "vit: patch ", s.patch, " must divide image_size ", s.image_size,
+        "; choose another of the two");
+  if (s.d_ff == 0) s.d_ff = product_of_sizes("vit: d_ff", {4, s.width});
+  return s;
+}
+
+int64_t tokens_of(const VitSettings& s) {
+  const int64_t side = s.image_size / s.patch;
+  return side * side + (s.pooling == "class_token" ? 1 : 0);
+}
+
+const Spec& final_normalization(const VitSettings& s) {
+  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
+}
+
+}  // namespace
+
+Vit::Vit(const VitSettings& settings)
+    : settings_(checked(settings)),
+      patches_(settings_.channels, settings_.patch, settings_.width, {}),
+      position_(nn::make_position(
+          settings_.position,
+          {.context = tokens_of(settings_), .width = settings_.width, .heads = settings_.heads, .causal = false})),
+      embedding_dropout_(settings_.dropout),
+      norm_(nn::make_normalization(final_normalization(settings_), {settings_.width, settings_.normalization_bias})),
+      head_(settings_.width, settings_.classes, {.weight = nn::normal(0.02)}) {
+  const VitSettings& s = settings_;
+  head_.bias.initialization = nn::constant(s.head_bias);
+  if (has_class_token()) class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
+  for (int64_t i = 0; i < s.layers; ++i)
+    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
+                                                           .heads = s.heads,
+                                                           .d_ff = s.d_ff,
+                                                           .attention = s.attention,
+                                                           .feed_forward = s.feed_forward,
+                                                           .normalization = s.normalization,
+                                                           .causal = false,
+                                                           .bias = s.bias,
+                                                           .normalization_bias = s.normalization_bias,
+                                                           .dropout = s.dropout,
+                                                           .layers = s.layers,
+                                                           .context = tokens(),
+                                                           .position = position_.get(),
+                                                           .norm_place = s.norm_place,
+                                                           .residual_gain = s.residual_gain}));
+  nn::name_paths(*this);
+}
+
+int64_t Vit::tokens() const { return tokens_of(settings_); }
+
+Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
+  const VitSettings& s = settings_;
+  const Shape& shape = pixels.shape();
+  check(shape.rank() == 4 && shape == Shape{shape[0], s.image_size, s.image_size, s.channels}, "vit: pixels of shape ",
+        shape, "; they must be (batch, ", s.image_size, ", ", s.image_size, ", ", s.channels, ")");
+  Tensor x = patches_(pixels.to(patches_.weight.value.dtype()), pass);
+  if (class_token_.value) x = concatenate({broadcast_to(class_token_.value, Shape{shape[0], 1, s.width}), x}, 1);
+  x = embedding_dropout_((*position_)(x, pass), pass);
+  for (const auto& block : blocks_) x = (*block)(x, pass);
+  x = (*norm_)(x, pass);
+  const Tensor read = class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{shape[0], s.width}) : mean(x, {1});
+  return head_(read, pass);
+}
+
+void Vit::visit(nn::Visitor& v) {
+  v("patch_embedding", patches_);
+  v("class_token", class_token_);
+  v("position_embedding", position_);
+  v("embedding_dropout", embedding_dropout_);
+  for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("norm", norm_);
+  v("head", head_);
+}
+
+REGISTER_MODEL(Vit);
+
+}  // namespace orrery::models

@@ -1,0 +1,76 @@
+// One step of vision transformers and residual nets, against PyTorch (tests/golden/vision_models.py).
+#include <doctest/doctest.h>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "models/resnet.h"
+#include "models/vit.h"
+#include "nn/losses/base/loss.h"
+#include "tests/support/golden.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::Golden;
+using orrery::testing::largest_difference;
+
+namespace {
+
+// Returns how many parameters were compared.
+size_t check_step(nn::Module& model, const std::string& name, const Golden& golden) {
+  CAPTURE(name);
+  const auto part = [&](const std::string& what) { return golden(name + "." + what); };
+  nn::initialize(model, 1);
+  nn::convert(model, Dtype::f64);
+  const std::vector<nn::NamedParameter> parameters = nn::parameters_of(model);
+  for (const nn::NamedParameter& p : parameters) {
+    CAPTURE(p.path);
+    REQUIRE(p.parameter->value.shape() == part("parameter." + p.path).shape());
+    p.parameter->value.copy_from(part("parameter." + p.path));
+  }
+  nn::Pass pass;
+  pass.training = true, pass.key = RandomKey{1, 1};
+  const Tensor logits = model(part("pixels"), pass);
+  CHECK(largest_difference(logits.detach(), part("logits")) <= 1e-12);
+  const Tensor loss = nn::cross_entropy(logits, part("labels"));
+  CHECK(std::abs(loss.item() - part("loss").item()) <= 1e-12);
+  loss.backward();
+  for (const nn::NamedParameter& p : parameters) {
+    CAPTURE(p.path);
+    CHECK(largest_difference(p.parameter->value.grad(), part("gradient." + p.path)) <= 1e-11);
+  }
+  nn::after_step(model);
+  if (golden.has(name + ".evaluated")) {
+    const NoGrad guard;
+    nn::Pass evaluation;
+    CHECK(largest_difference(model(part("pixels"), evaluation), part("evaluated")) <= 1e-12);
+  }
+  return parameters.size();
+}
+
+size_t parameters_in(const Golden& golden, const std::string& name) {
+  size_t count = 0;
+  for (const auto& [path, tensor] : golden.all()) count += path.starts_with(name + ".parameter.") ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("golden vision: logits, loss and gradients of one step are PyTorch's") {
+  const Golden golden("vision_models.safetensors");
+  for (const char* pooling : {"class_token", "mean"}) {
+    VitSettings s;
+    s.layers = 2, s.heads = 2, s.width = 8, s.patch = 2, s.image_size = 6, s.channels = 3, s.classes = 5;
+    s.pooling = pooling, s.normalization = parse_spec("layer(epsilon=1e-6)");
+    Vit model(s);
+    const std::string name = text("vit.", pooling);
+    CHECK(check_step(model, name, golden) == parameters_in(golden, name));
+  }
+  for (const char* normalization : {"batch", "dyt"}) {
+    ResnetSettings s;
+    s.width = 3, s.channels = 2, s.classes = 4, s.normalization = parse_spec(normalization);
+    Resnet model(s);
+    const std::string name = text("resnet.", normalization);
+    CHECK(check_step(model, name, golden) == parameters_in(golden, name));
+  }
+}

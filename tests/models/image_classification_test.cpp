@@ -1,0 +1,222 @@
+// The task image_classification: runs of small models on scraps of images.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "engine/ops/ops.h"
+#include "models/model.h"
+#include "models/training/trainer.h"
+#include "nn/losses/base/loss.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/images";
+
+Assignments small_vit(const std::string& out, const Assignments& more = {}) {
+  Assignments all = {{"model", "vit"},
+                     {"layers", "1"},
+                     {"heads", "2"},
+                     {"width", "16"},
+                     {"patch", "7"},
+                     {"data", scraps + "/fashion"},
+                     {"batch", "12"},
+                     {"steps", "12"},
+                     {"evaluate_every", "6"},
+                     {"out", out},
+                     {"checkpoint_every", "4"},
+                     {"keep_checkpoints", "0"},
+                     {"warmup_steps", "3"},
+                     {"learning_rate", "3e-3"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+Assignments small_resnet(const std::string& out, const Assignments& more = {}) {
+  Assignments all = {{"model", "resnet"},
+                     {"width", "4"},
+                     {"data", scraps + "/shapes"},
+                     {"batch", "4"},
+                     {"steps", "12"},
+                     {"evaluate_every", "6"},
+                     {"out", out},
+                     {"checkpoint_every", "4"},
+                     {"keep_checkpoints", "0"},
+                     {"optimizer", "sgd(momentum=0.9, nesterov=yes)"},
+                     {"learning_rate", "0.05"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+nlohmann::json last_row(const std::string& path) {
+  std::ifstream in(path);
+  nlohmann::json row;
+  for (std::string line; std::getline(in, line);) row = nlohmann::json::parse(line);
+  return row;
+}
+const Assignments all_augmentation = {
+    {"crop_padding", "2"}, {"flip", "yes"}, {"mixup", "0.4"}, {"label_smoothing", "0.1"}};
+Assignments with(Assignments a, const Assignments& more) {
+  a.insert(a.end(), more.begin(), more.end());
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("images: a model learns them, and a validation tells the accuracy") {
+  const Folder folder;
+  const TrainingResult result =
+      train(small_vit(folder / "a", {{"steps", "150"}, {"evaluate_every", "0"}, {"learning_rate", "1e-2"}}));
+  REQUIRE(result.figures.size() == 1);
+  CHECK(result.figures[0].first == "accuracy");
+  CHECK(result.figures[0].second >= 0.25);  // of ten classes, after 60 images
+  CHECK(result.validation_loss < 1.9);      // ln 10 is 2.3
+  const nlohmann::json row = last_row(folder / "a/metrics.jsonl");
+  CHECK(row["accuracy"] == doctest::Approx(result.figures[0].second));
+  CHECK(row["validation_loss"] == doctest::Approx(result.validation_loss));
+}
+
+TEST_CASE("images: the same bits for one and two threads, and after an interruption, with all augmentation") {
+  const Folder folder;
+  const int before = thread_count();
+  for (const auto& settings : {small_vit, small_resnet})
+    for (const char* loss : {"softmax", "sigmoid"}) {
+      const Assignments all = with(all_augmentation, {{"loss", loss}, {"gradient_accumulation_steps", "2"}});
+      const std::string name = std::string(loss) + (settings == small_vit ? "_vit_" : "_resnet_");
+      for (const char* threads : {"1", "2"})
+        train(with(settings(folder / (name + threads), all), {{"threads", threads}}));
+      set_thread_count(before);
+      CHECK_THROWS_AS(
+          [&] {
+            Trainer trainer(make_settings(settings(folder / (name + "parts"), all)));
+            TrainingEvents events;
+            events.step = [](const StepReport& r) {
+              if (r.step == 6) throw std::runtime_error("killed");
+            };
+            trainer.run(events);
+          }(),
+          std::runtime_error);
+      train(with(settings(folder / (name + "parts"), all), {{"resume", "yes"}}));
+      for (const std::string file : {"weights", "optimizer"}) {
+        const std::string end = "/step_000012/" + file + ".safetensors",
+                          expected = read_file(folder / (name + "1" + end));
+        CHECK(read_file(folder / (name + "2" + end)) == expected);
+        CHECK(read_file(folder / (name + "parts" + end)) == expected);
+      }
+    }
+}
+
+TEST_CASE("images: bf16 learns nearly as f32 does") {
+  const Folder folder;
+  for (const auto& settings : {small_vit, small_resnet}) {
+    const Assignments more = {{"steps", "40"}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}};
+    const std::string name = settings == small_vit ? "vit_" : "resnet_";
+    const double wide = train(settings(folder / (name + "f32"), more)).validation_loss,
+                 narrow = train(with(settings(folder / (name + "bf16"), more), {{"dtype", "bf16"}})).validation_loss;
+    INFO("f32 ", wide, ", bf16 ", narrow);
+    CHECK(std::abs(wide - narrow) < 0.02 + 0.02 * wide);
+  }
+}
+
+TEST_CASE("images: the loss of a mixed batch is that of its mixed targets") {
+  const Folder folder;
+  for (const char* loss : {"softmax", "sigmoid"}) {
+    const TrainSettings run = make_settings(small_vit(folder / loss, with(all_augmentation, {{"loss", loss}})));
+    AnySettings model_settings = run.model_settings;
+    const auto task = tasks().at(run.task).make(run.task_settings, model_settings, {.batch = 12, .seed = 5});
+    const auto model = named_model("vit").of.make(model_settings);
+    nn::initialize(*model, 2);
+    const std::vector<Tensor> batch = task->batch(3, 0);
+    nn::Pass pass;
+    pass.training = true;
+    const double found = task->loss(*model, batch, pass).item();
+    Tensor q = batch[1];
+    if (std::string(loss) == "softmax") {
+      const double share = batch[3].item();
+      q = (one_hot(batch[1], 10) * share + one_hot(batch[2], 10) * (1 - share)) * 0.9 + 0.01;
+    }
+    const Tensor z = (*model)(batch[0], pass);
+    const double expected = std::string(loss) == "softmax" ? mean(log(sum(exp(z), {1})) - sum(q * z, {1})).item()
+                                                           : mean(sum(log(exp(z) + 1.0) - q * z, {1})).item();
+    CHECK(found == doctest::Approx(expected).epsilon(1e-5));
+    for (double total : sum(q, {1}).to_vector()) CHECK(total == doctest::Approx(1));
+  }
+}
+
+TEST_CASE("images: validation reads them as they are") {
+  const Folder folder;
+  const auto loss_of = [&](const std::string& name, const Assignments& more) {
+    const TrainSettings run = make_settings(small_vit(folder / name, more));
+    AnySettings model_settings = run.model_settings;
+    const auto task = tasks().at(run.task).make(run.task_settings, model_settings, {.batch = 12, .seed = 5});
+    const auto model = named_model("vit").of.make(model_settings);
+    nn::initialize(*model, 2);
+    return task->validate(*model, {})->loss;
+  };
+  CHECK(loss_of("a", {}) == loss_of("b", all_augmentation));
+  CHECK(loss_of("a", {}) != loss_of("c", {{"pixel_mean", "0.2"}}));
+}
+
+TEST_CASE("images: what does not fit is refused before a run begins") {
+  const Folder folder;
+  const auto refusal = [&](const Assignments& more) {
+    return error_of([&] { train(small_vit(folder / "refused", more)); });
+  };
+  CHECK(contains(refusal({{"data", ""}}), "no images to learn; give the folder that holds them with --data=FOLDER"));
+  CHECK(contains(refusal({{"data", folder / "nowhere"}}), "images: there is no folder"));
+  CHECK(contains(refusal({{"classes", "9"}}), "classes 9 is too small for the data's 10"));
+  CHECK(contains(refusal({{"channels", "3"}}), "has 1 channel, the model takes 3"));
+  CHECK(contains(refusal({{"patch", "5"}}), "patch 5 must divide image_size 28"));
+  CHECK(contains(refusal({{"loss", "hinge"}}), "hinge"));
+  CHECK(contains(refusal({{"pixel_mean", "0.5, 0.5"}}), "it needs one for all channels, or one for each of the 1"));
+  CHECK(error_of([&] {
+          train({{"model", "gpt"}, {"task", "image_classification"}, {"data", scraps}, {"out", folder / "gpt"}});
+        }) == "model: it has no setting 'image_size'");
+  CHECK(!std::filesystem::exists(folder / "refused/step_000012"));
+  CHECK(contains(
+      error_of([&] {
+        train(
+            {{"model", "vit"}, {"task", "language_modeling"}, {"out", folder / "text"}, {"data", scraps + "/make.py"}});
+      }),
+      "context"));
+}
+
+TEST_CASE("images: a run goes on with its own data and classes only") {
+  const Folder folder;
+  std::filesystem::copy(scraps + "/shapes", folder / "shapes", std::filesystem::copy_options::recursive);
+  const Assignments ours = {{"data", folder / "shapes"}, {"steps", "4"}};
+  train(small_resnet(folder / "run", ours));
+  const Assignments more = with(ours, {{"steps", "6"}, {"resume", "yes"}});
+  const std::string shapes = folder / "shapes";
+  std::filesystem::rename(shapes + "/val/rings/1.png", shapes + "/val/rings/9.png");
+  CHECK(contains(error_of([&] { train(small_resnet(folder / "run", more)); }), "is not the images that the run in"));
+  for (const char* part : {"/train", "/val"}) std::filesystem::rename(shapes + part + "/rings", shapes + part + "/a");
+  CHECK(contains(error_of([&] { train(small_resnet(folder / "run", more)); }), "has the classes a, stripes"));
+}
+
+TEST_CASE("images: broken pictures that are left out are told") {
+  const Folder folder;
+  std::filesystem::copy(scraps + "/shapes", folder / "shapes", std::filesystem::copy_options::recursive);
+  write_file_atomically(folder / "shapes/train/rings/0.png", "no picture");
+  Trainer trainer(make_settings(
+      small_resnet(folder / "run", {{"data", folder / "shapes"}, {"skip_broken", "yes"}, {"steps", "1"}})));
+  std::vector<std::string> told;
+  TrainingEvents events;
+  events.warning = [&](const std::string& sentence) { told.push_back(sentence); };
+  trainer.run(events);
+  REQUIRE(told.size() == 1);
+  CHECK(contains(told[0], "1 broken pictures of"));
+  CHECK(contains(told[0], "train/rings/0.png: it cannot be decoded"));
+}

@@ -1,0 +1,178 @@
+// Models of images: their derivatives, what each image's logits depend on, and shapes that are refused.
+#include <doctest/doctest.h>
+
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/gradient_check.h"
+#include "engine/ops/ops.h"
+#include "models/resnet.h"
+#include "models/vit.h"
+#include "tests/support/errors.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+VitSettings small_vit() {
+  VitSettings s;
+  s.layers = 2, s.heads = 2, s.width = 8, s.patch = 2, s.image_size = 6, s.channels = 3, s.classes = 5;
+  return s;
+}
+ResnetSettings small_resnet() {
+  ResnetSettings s;
+  s.width = 3, s.channels = 2, s.classes = 4;
+  return s;
+}
+
+// In f64, with every parameter away from its initial value.
+void prepare(nn::Module& model) {
+  nn::initialize(model, 1);
+  nn::convert(model, Dtype::f64);
+  int seed = 50;
+  for (const nn::NamedParameter& p : nn::parameters_of(model))
+    p.parameter->value.copy_from(p.parameter->value.detach() + random_tensor(p.parameter->value.shape(), ++seed) * 0.3);
+}
+
+Tensor logits_of(nn::Module& model, const Tensor& pixels, bool training = false) {
+  nn::Pass pass;
+  pass.training = training;
+  pass.key = RandomKey{1, 2};
+  return model(pixels, pass);
+}
+
+// Against difference quotients, by the pixels and by every parameter.
+void check_model(nn::Module& model, const Shape& pixels) {
+  prepare(model);
+  GradientCase test;
+  test.inputs.push_back({"pixels", random_tensor(pixels, 3)});
+  const std::vector<nn::NamedParameter> parameters = nn::parameters_of(model);
+  for (const nn::NamedParameter& p : parameters) test.inputs.push_back({p.path, p.parameter->value.detach().clone()});
+  test.quotients = 6;
+  test.fast = [&](const std::vector<Tensor>& in) {
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].parameter->value = in[i + 1];
+    return logits_of(model, in[0], true);
+  };
+  const GradientReport report = check_gradients(test);
+  for (const GradientRow& row : report.rows) {
+    INFO(row.input, " element ", row.worst_element, ": ", row.worst_explicit, " and ", row.worst_quotient);
+    CHECK(row.against_quotient < 1e-6);
+  }
+}
+
+// An image has the same logits alone, among others and in another place.
+void check_composition(nn::Module& model, const Shape& one) {
+  nn::initialize(model, 4);
+  const NoGrad guard;
+  Shape many{7, one[1], one[2], one[3]};
+  const Tensor pixels = random_tensor(many, 8, Dtype::f32), all = logits_of(model, pixels);
+  for (int64_t i = 0; i < 7; ++i) {
+    CHECK(largest_difference(logits_of(model, pixels.slice(i, i + 1)), all.slice(i, i + 1)) < 1e-5);
+    CHECK(largest_difference(logits_of(model, pixels.slice(i, 7)), all.slice(i, 7)) < 1e-5);
+  }
+  const Tensor turned = logits_of(model, concatenate({pixels.slice(4, 7), pixels.slice(0, 4)}, 0));
+  CHECK(largest_difference(turned, concatenate({all.slice(4, 7), all.slice(0, 4)}, 0)) < 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("vit: derivatives of the whole model agree with difference quotients") {
+  for (const char* attention : {"softmax(qk_norm=layer)", "pointwise(softplus)"})
+    for (const char* pooling : {"class_token", "mean"})
+      for (const char* normalization : {"layer", "dyt", "derf"}) {
+        CAPTURE(attention);
+        CAPTURE(pooling);
+        CAPTURE(normalization);
+        VitSettings s = small_vit();
+        s.attention = parse_spec(attention), s.pooling = pooling, s.normalization = parse_spec(normalization);
+        s.layers = 1;
+        Vit model(s);
+        check_model(model, {2, 6, 6, 3});
+      }
+}
+
+TEST_CASE("resnet: derivatives of the whole model agree with difference quotients") {
+  for (const char* normalization : {"batch", "dyt"}) {
+    CAPTURE(normalization);
+    ResnetSettings s = small_resnet();
+    s.normalization = parse_spec(normalization), s.activation = parse_spec("silu");  // relu has kinks
+    Resnet model(s);
+    check_model(model, {3, 8, 8, 2});
+  }
+}
+
+TEST_CASE("vision: an image's logits do not depend on the others of its batch") {
+  for (const char* pooling : {"class_token", "mean"})
+    for (const char* attention : {"softmax", "pointwise(relu)", "relu_former", "linear"}) {
+      CAPTURE(attention);
+      VitSettings s = small_vit();
+      s.pooling = pooling, s.attention = parse_spec(attention);
+      Vit model(s);
+      check_composition(model, {1, 6, 6, 3});
+    }
+  Resnet model(small_resnet());
+  check_composition(model, {1, 8, 8, 2});
+}
+
+TEST_CASE("vit: an attention scaled by its length has L = the number of tokens, and sees all of them") {
+  for (const char* pooling : {"class_token", "mean"}) {
+    VitSettings s = small_vit();
+    s.pooling = pooling, s.attention = parse_spec("pointwise(relu, alpha=1)");
+    Vit scaled(s);
+    const int64_t tokens = scaled.tokens();
+    CHECK(tokens == 9 + (s.pooling == "class_token" ? 1 : 0));
+    s.attention = parse_spec("pointwise(relu, alpha=1, length=fixed(" + std::to_string(tokens) + "))");
+    Vit fixed(s);
+    prepare(scaled), prepare(fixed);
+    const Tensor pixels = random_tensor({2, 6, 6, 3}, 5);
+    CHECK(largest_difference(logits_of(scaled, pixels), logits_of(fixed, pixels)) < 1e-13);
+    // The first patch's logits would not know of the last pixel if attention looked to the left only.
+    const Tensor changed = pixels.clone();
+    changed.mutable_data<double>()[changed.numel() - 1] += 1;
+    CHECK(largest_difference(logits_of(scaled, pixels), logits_of(scaled, changed)) > 1e-6);
+  }
+}
+
+TEST_CASE("vit: without positions the order of the patches makes no difference, with them it does") {
+  VitSettings s = small_vit();
+  const Tensor pixels = random_tensor({1, 6, 6, 3}, 5),
+               swapped = concatenate({slice(pixels, 1, 2, 4), slice(pixels, 1, 0, 2), slice(pixels, 1, 4, 6)}, 1);
+  for (const char* pooling : {"class_token", "mean"}) {
+    s.pooling = pooling;
+    s.position = parse_spec("none");
+    Vit without(s);
+    prepare(without);
+    CHECK(largest_difference(logits_of(without, pixels), logits_of(without, swapped)) < 1e-12);
+    for (const char* position : {"learned", "rotary", "alibi", "sinusoidal", "relative"}) {
+      CAPTURE(position);
+      s.position = parse_spec(position);
+      Vit with(s);
+      prepare(with);
+      CHECK(largest_difference(logits_of(with, pixels), logits_of(with, swapped)) > 1e-6);
+    }
+  }
+}
+
+TEST_CASE("vision: settings and pixels that do not fit are refused with the values") {
+  VitSettings s = small_vit();
+  s.patch = 4;
+  CHECK(error_of([&] { Vit model(s); }) == "vit: patch 4 must divide image_size 6; choose another of the two");
+  s = small_vit();
+  s.classes = 0;
+  CHECK(error_of([&] { Vit model(s); }) ==
+        "vit: image_size 6, channels 3 and classes 0 must all be at least 1; the data fills in what is 0");
+  Vit vit(small_vit());
+  prepare(vit);
+  CHECK(error_of([&] {
+          logits_of(vit, random_tensor({1, 6, 5, 3}));
+        }) == "vit: pixels of shape (1, 6, 5, 3); they must be (batch, 6, 6, 3)");
+  Resnet resnet(small_resnet());
+  prepare(resnet);
+  CHECK(error_of([&] {
+          logits_of(resnet, random_tensor({1, 6, 6, 3}));
+        }) == "resnet: pixels of shape (1, 6, 6, 3); they must be (batch, height, width, 2)");
+  CHECK(logits_of(resnet, random_tensor({2, 9, 7, 2})).shape() == Shape{2, 4});  // of any size
+}
