@@ -29,6 +29,8 @@ std::string export_help(const Arguments& given);
 int export_weights(const Arguments& arguments);
 std::string show_help(const Arguments& given);
 int show(const Arguments& arguments);
+std::string classify_help(const Arguments& given);
+int classify(const Arguments& arguments);
 std::string gradcheck_help(const Arguments& given);
 int gradcheck(const Arguments& arguments);
 std::string list_help(const Arguments& given);

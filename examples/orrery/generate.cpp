@@ -6,10 +6,10 @@
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/trained.h"
+#include "models/data/tokenizer.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "models/training/generation.h"
-#include "models/training/settings.h"
 
 namespace orrery::program {
 namespace {
@@ -73,9 +73,8 @@ int generate(const Arguments& arguments) {
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << prompt << std::flush;
-    models::generate(writes, tokens, s.sampling, [&](int32_t token) {
-      std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush;
-    });
+    models::generate(writes, tokens, s.sampling,
+                     [&](int32_t token) { std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush; });
     ++s.sampling.seed;
   }
   std::cout << std::endl;

@@ -24,6 +24,7 @@ const std::vector<Command>& commands() {
       {"import", "another program's weights, as a run", import_help, import_weights},
       {"export", "a run's weights, for another program", export_help, export_weights},
       {"show", "the tensors of a file or of a run, and any of them as a NumPy array", show_help, show},
+      {"classify", "say what a trained model sees in pictures", classify_help, classify},
       {"gradcheck", "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
       {"list", "the catalogue: every registered name with its formula and source", list_help, list},
       {"try", "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},

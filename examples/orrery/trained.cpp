@@ -10,7 +10,7 @@ namespace {
 // The folder of a checkpoint: the one given, or the newest of the run given.
 std::string find_checkpoint(const std::string& command, const std::string& folder) {
   check(!folder.empty(), command,
-        ": no model to work with; give the folder of a run with --checkpoint=DIR, for instance "
+        ": there is no model; give the folder of a run with --checkpoint=DIR, for instance "
         "--checkpoint=runs/latest");
   check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
   if (file_exists(folder + "/state.json")) return folder;

@@ -113,8 +113,7 @@ TEST_CASE("program: --version names what it was built from") {
 }
 
 TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 1") {
-  check_error({"tran"},
-              "no command 'tran'; did you mean 'train'? there are train, generate, gradcheck, list, try, bench");
+  check_error({"tran"}, "no command 'tran'; did you mean 'train'? there are train, generate, classify, gradcheck");
   check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
   check_error({"train", "--n_layer", "0"}, "train: layers: 0 must be at least 1");
   check_error({"train", "--lr_decay_iters=9", "--max_iters=5"},
@@ -128,7 +127,7 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"train", "-s", "3"}, "train: '-s' is not of the form --key=value");
   check_error({"train", "--model=gpt-char-smal"}, "model: no 'gpt-char-smal'; did you mean 'gpt-char-small'?");
   check_error({"generate", "--topk=3"}, "generate: unknown key 'topk'; did you mean 'top_k'?");
-  check_error({"generate"}, "generate: no model to work with; give the folder of a run with --checkpoint=DIR");
+  check_error({"generate"}, "generate: there is no model; give the folder of a run with --checkpoint=DIR");
   check_error({"generate", "--checkpoint=/nowhere"}, "generate: there is no folder /nowhere");
   check_error({"list", "activatoin"}, "list: no family or name 'activatoin'; did you mean 'activation'?");
   check_error({"gradcheck"}, "gradcheck: nothing to check; give names");

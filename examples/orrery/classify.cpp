@@ -1,0 +1,129 @@
+// orrery classify: what a trained model sees in pictures.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <numeric>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/table.h"
+#include "examples/orrery/trained.h"
+#include "models/data/image_batches.h"
+#include "models/image_model.h"
+#include "models/model.h"
+
+namespace orrery::program {
+namespace {
+
+struct ClassifySettings {
+  std::string checkpoint, device = "cpu";
+  int64_t top = 1, threads = 0;
+  bool skip_broken = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("top", top, "so many of the likeliest classes of each picture", between(1, 1e6));
+    v("skip_broken", skip_broken, "say of a picture that it cannot be decoded, and go on");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+  }
+};
+
+// Folders stand for the PNG and JPEG files in them and below.
+void add_pictures(const std::string& path, std::vector<std::string>& pictures) {
+  if (!folder_exists(path)) {
+    pictures.push_back(path);
+    return;
+  }
+  for (const std::string& inside : files_in(path))
+    if (folder_exists(inside) || models::is_picture(inside)) add_pictures(inside, pictures);
+}
+
+class Classifier {
+ public:
+  Classifier(const ClassifySettings& s, Device device)
+      : trained_(read_trained("classify", s.checkpoint)),
+        model_(models::model_as<models::ImageModel>(*trained_.model, "classify", "a model of images")),
+        classes_(models::restore_classes(trained_.tokenizer)),
+        size_(models::setting_of<int64_t>(trained_.settings.model_settings, "image_size")),
+        scale_(models::setting_of<std::vector<double>>(trained_.settings.task_settings, "pixel_mean"),
+               models::setting_of<std::vector<double>>(trained_.settings.task_settings, "pixel_std"),
+               model_.channels()),
+        device_(device),
+        sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
+    nn::move(model_, device);
+  }
+
+  // Classes and their probabilities, the likeliest first.
+  std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) const {
+    const NoGrad guard;
+    models::Images image;
+    image.add(models::middle_square(models::read_picture(path, model_.channels()), size_), 0, path);
+    nn::Pass pass;
+    const Tensor pixels = models::images_in_order(image, scale_, 0, 1).pixels;
+    const std::vector<double> shares = probabilities(model_(pixels.to(device_), pass).to_vector());
+    std::vector<size_t> order(shares.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
+    order.resize(std::min(order.size(), static_cast<size_t>(top)));
+    std::vector<std::pair<std::string, double>> likeliest;
+    for (const size_t k : order)
+      likeliest.emplace_back(k < classes_.size() ? classes_[k] : std::to_string(k), shares[k]);
+    return likeliest;
+  }
+
+ private:
+  std::vector<double> probabilities(std::vector<double> z) const {
+    const double largest = *std::max_element(z.begin(), z.end());
+    for (double& x : z) x = sigmoid_ ? 1 / (1 + std::exp(-x)) : std::exp(x - largest);
+    const double sum = sigmoid_ ? 1 : std::accumulate(z.begin(), z.end(), 0.0);
+    for (double& x : z) x /= sum;
+    return z;
+  }
+
+  Trained trained_;
+  models::ImageModel& model_;
+  std::vector<std::string> classes_;
+  int64_t size_;
+  models::PixelScale scale_;
+  Device device_;
+  bool sigmoid_;
+};
+
+}  // namespace
+
+std::string classify_help(const Arguments&) {
+  ClassifySettings settings;
+  return "Arguments are files, folders and --key=value:\n" + describe(settings_of(settings)) +
+         "\nExample: orrery classify --checkpoint=runs/latest --top=3 photos";
+}
+
+int classify(const Arguments& arguments) {
+  ClassifySettings s;
+  std::vector<std::string> pictures;
+  for (const std::string& word : read_arguments("classify", arguments, settings_of(s))) add_pictures(word, pictures);
+  check(!pictures.empty(), "classify: no picture; give files or folders of PNG or JPEG files");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  const Classifier classifier(s, device);
+  for (const std::string& path : pictures) {
+    try {
+      const auto likeliest = classifier.classify(path, s.top);
+      std::cout << path;
+      for (const auto& [name, share] : likeliest) std::cout << "  " << name << " " << fixed(share, 4);
+      std::cout << std::endl;
+    } catch (const Error& error) {
+      if (!s.skip_broken) fail("classify: ", error.what());
+      std::cout << "left out: " << error.what() << std::endl;
+    }
+  }
+  return 0;
+}
+
+}  // namespace orrery::program
