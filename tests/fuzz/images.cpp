@@ -1,0 +1,80 @@
+// Images to learn, in the formats that have one file or a few: IDX, CIFAR's records, a picture, and what gzip packed.
+#include "models/data/images.h"
+
+#include "models/data/gzip.h"
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+using namespace orrery::models;
+
+void promise_whole(const ImageSet& set) {
+  for (const Images* const part : {&set.train, &set.validation}) {
+    promise(static_cast<int64_t>(part->pixels.size()) == part->count() * part->pixels_of_one(), "pixels are missing");
+    for (const int32_t label : part->labels)
+      promise(label >= 0 && label < static_cast<int32_t>(set.classes.size()), "a label is no class");
+  }
+}
+
+void read_gzip(const std::string& folder, std::string_view bytes) {
+  put(folder + "/data", bytes);
+  const std::string found = read_data_file(folder + "/data");
+  promise(is_gzip(bytes) || found == bytes, "what is not packed is changed");
+}
+REGISTER_FORMAT(gzip, {.name = "gzip",
+                       .readers = {"models/data/gzip.cpp"},
+                       .read = read_gzip,
+                       .memory_multiple = 2 * 1032 + 16,
+                       .memory_base = 1 << 21,
+                       .words = {"\x1f\x8b", std::string("\x1f\x8b\x08\0", 4), "\x03", std::string(4, '\0')}});
+
+// The images; their labels are 0, 1, 0, 1, ...
+void read_idx(const std::string& folder, std::string_view bytes) {
+  const int count = bytes.size() > 7 ? static_cast<unsigned char>(bytes[7]) : 1;
+  std::string labels = std::string("\0\0\x08\x01\0\0\0", 7) + static_cast<char>(count);
+  for (int i = 0; i < count; ++i) labels.push_back(static_cast<char>(i % 2));
+  put(folder + "/train-images-idx3-ubyte", bytes);
+  put(folder + "/train-labels-idx1-ubyte", labels);
+  promise_whole(read_images(folder, {.validation_fraction = 0.5}));
+}
+REGISTER_FORMAT(idx, {.name = "idx",
+                      .readers = {"models/data/images/idx.cpp", "models/data/images.cpp"},
+                      .read = read_idx,
+                      .memory_multiple = 1032 * 8,
+                      .memory_base = 1 << 21,
+                      .words = {std::string("\0\0\x08\x03", 4), std::string("\0\0\x08\x01", 4),
+                                std::string("\0\0\0\1", 4), std::string("\0\0\0\2", 4), "\xff\xff\xff\xff"}});
+
+void read_classes(const std::string&, std::string_view bytes) {
+  const std::vector<std::string> classes = restore_classes(std::string(bytes));
+  promise(!classes.empty(), "no classes");
+  promise(restore_classes(save_classes(classes)) == classes, "saved and restored they are others");
+}
+REGISTER_FORMAT(classes, {.name = "classes",
+                          .readers = {"models/data/images.cpp"},
+                          .read = read_classes,
+                          .memory_multiple = 256,
+                          .memory_base = 1 << 20,
+                          .words = {"{\"classes\":", "[", "]", "\"\\u0000\"", "\"\\ud800\"", ",", "null", "[["}});
+
+void read_a_picture(const std::string& folder, std::string_view bytes) {
+  put(folder + "/picture.png", bytes);
+  for (const int64_t channels : {1, 3}) {
+    const Picture picture = read_picture(folder + "/picture.png", channels);
+    promise(static_cast<int64_t>(picture.pixels.size()) == picture.height * picture.width * channels,
+            "pixels are missing");
+    promise(middle_square(picture, 3).pixels.size() == static_cast<size_t>(9 * channels),
+            "the square has other pixels");
+  }
+}
+REGISTER_FORMAT(picture,
+                {.name = "picture",
+                 .readers = {"models/data/picture.cpp"},
+                 .read = read_a_picture,
+                 .memory_multiple = 8 * 1032 * 24,  // bytes of a pixel: 3 of u8, and what the decoder holds beside them
+                 .memory_base = 1 << 21,
+                 .words = {"\x89PNG\r\n\x1a\n", "IHDR", "IDAT", "PLTE", "tRNS", "IEND", "\xff\xd8", "\xff\xc0",
+                           "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xdb", "\xff\xdd", "\xff\xd9", "JFIF"}});
+
+}  // namespace
