@@ -33,4 +33,4 @@ install_missing() {
 }
 
 library_packages="g++ cmake make libopenblas-pthread-dev libtbb-dev libssl-dev nlohmann-json3-dev libtomlplusplus-dev"
-library_packages="$library_packages libcli11-dev libpcre2-dev libsentencepiece-dev"
+library_packages="$library_packages libcli11-dev libpcre2-dev libsentencepiece-dev zlib1g-dev libstb-dev"

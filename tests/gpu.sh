@@ -10,7 +10,8 @@
 #              mkdir packages && cd packages && apt-get download libopenblas-pthread-dev libopenblas0-pthread \
 #                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libhwloc15 \
 #                libssl-dev libssl3 nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libpcre2-dev \
-#                libpcre2-8-0 libsentencepiece-dev libsentencepiece0 libprotobuf-lite32 doctest-dev
+#                libpcre2-8-0 libsentencepiece-dev libsentencepiece0 libprotobuf-lite32 zlib1g-dev zlib1g libstb-dev \
+#                doctest-dev
 #              for file in *.deb; do dpkg -x $file ../libraries; done
 #            and ../libraries is the FOLDER.
 #   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 in the environment change these.
