@@ -2,12 +2,12 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/trained.h"
 #include "models/data/bleu.h"
+#include "models/data/gzip.h"
 #include "models/model.h"
 #include "models/training/translation.h"
 
@@ -47,7 +47,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 std::string all_of(const std::string& input) {
-  if (input != "-") return read_file(input);
+  if (input != "-") return models::read_data_file(input);
   std::string text;
   for (std::string line; std::getline(std::cin, line);) text += line + "\n";
   return text;
@@ -75,7 +75,7 @@ int translate(const Arguments& arguments) {
   auto& translates = models::model_as<models::TranslationModel>(
       *trained.model, "translate", "one that translates; train one with --model=translation-small");
   const std::vector<std::string> references =
-      s.reference.empty() ? std::vector<std::string>() : lines_of(read_file(s.reference));
+      s.reference.empty() ? std::vector<std::string>() : lines_of(models::read_data_file(s.reference));
   const std::vector<std::string> sentences = lines_of(all_of(s.input));
   check(s.reference.empty() || references.size() == sentences.size(), "translate: ", sentences.size(),
         " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");

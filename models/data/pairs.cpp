@@ -5,13 +5,13 @@
 #include <tuple>
 
 #include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "models/data/gzip.h"
 
 namespace orrery::models {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& path) {
-  const std::string bytes = read_file(path);
+  const std::string bytes = read_data_file(path);
   check(!bytes.empty(), "pairs: ", path, " is empty");
   std::vector<std::string> lines;
   for (size_t at = 0; at < bytes.size();) {

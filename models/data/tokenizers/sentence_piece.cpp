@@ -5,6 +5,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -34,9 +35,9 @@ class SentencePiece final : public Tokenizer {
  public:
   SentencePiece(std::string model, std::string_view what) : model_(std::move(model)) {
     check_sentence_piece_model(model_, what);
-    const auto status = processor_.LoadFromSerializedProto(model_);
-    check(status.ok() && processor_.GetPieceSize() > 0, what, ": this is no SentencePiece model",
-          status.ok() ? "" : " (" + reason(status) + ")");
+    const std::string problem = loaded();
+    check(problem.empty() && processor_.GetPieceSize() > 0, what, ": this is no SentencePiece model",
+          problem.empty() ? "" : " (" + problem + ")");
   }
   std::string name() const override { return "sentence_piece"; }
   int64_t size() const override { return processor_.GetPieceSize(); }
@@ -60,6 +61,16 @@ class SentencePiece final : public Tokenizer {
   std::optional<int32_t> end() const override { return token(processor_.eos_id()); }
 
  private:
+  std::string loaded() {  // empty, or why not
+    try {
+      const auto status = processor_.LoadFromSerializedProto(model_);
+      return status.ok() ? "" : reason(status);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {  // of the trie that the library makes of the pieces
+      return "the library cannot look for its pieces";
+    }
+  }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
 
   std::string model_;  // as in the file
