@@ -5,8 +5,8 @@
 //   h^0 = E[token],  h^l = block_l(h^(l-1); C^l),  logits = h^L W^T + b,  C^l: what attention l read in blocks before
 //
 // As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
-// weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, normalization stands behind
-// the residual.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the size of
+// weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, a normalization follows
+// each residual.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the size of
 // blocks changes no logit, only how far gradients go.  Their recipe beside it:
 //   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
 #pragma once
