@@ -19,6 +19,8 @@ std::string train_help(const Arguments& given);
 int train(const Arguments& arguments);
 std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
+std::string evaluate_help(const Arguments& given);
+int evaluate(const Arguments& arguments);
 std::string generate_help(const Arguments& given);
 int generate(const Arguments& arguments);
 std::string translate_help(const Arguments& given);

@@ -19,6 +19,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
+      {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},
       {"translate", "translate sentences with a trained model", translate_help, translate},
       {"import", "another program's weights, as a run", import_help, import_weights},

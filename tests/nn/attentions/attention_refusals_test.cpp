@@ -306,7 +306,8 @@ TEST_CASE("what only a pass can get wrong is refused when it comes") {
   CHECK(run("softmax", with_lengths, true) == "softmax: a cache holds whole sequences, without lengths and documents");
   cache.tokens = 3;
   cache.entries[""] = {random_tensor({1, 3, heads, width / heads}, 2).to(Dtype::f32),
-                       random_tensor({1, 3, heads, width / heads}, 3).to(Dtype::f32)};
+                       random_tensor({1, 3, heads, width / heads}, 3).to(Dtype::f32),
+                       {}};
   CHECK(run("pointwise(relu, length=padded_length)", cached, true) ==
         "length=padded_length: a text that goes on from a cache has no padded length; use keys_visible or fixed(n)");
 

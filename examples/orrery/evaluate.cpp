@@ -1,0 +1,78 @@
+// orrery evaluate: what a trained model is worth on held-out data.
+#include <cmath>
+#include <iostream>
+
+#include "engine/base/parallel.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/table.h"
+#include "examples/orrery/trained.h"
+#include "models/tasks/base/task.h"
+
+namespace orrery::program {
+namespace {
+
+struct EvaluateSettings {
+  std::string checkpoint, device = "cpu";
+  int64_t threads = 0;
+  AnySettings* task = nullptr;  // of the checkpoint, once it is read
+
+  template <class V>
+  void visit(V& v) {
+    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+    v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    if (task) task->visit(v);
+  }
+};
+
+// The checkpoint decides what further keys there are.
+std::string checkpoint_in(const Arguments& arguments) {
+  EvaluateSettings first;
+  std::string checkpoint;
+  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(first)).assignments)
+    if (key == "checkpoint") checkpoint = value;
+  return checkpoint;
+}
+
+}  // namespace
+
+std::string evaluate_help(const Arguments& given) {
+  EvaluateSettings settings;
+  const std::string checkpoint = checkpoint_in(given);
+  AnySettings task = checkpoint.empty() ? models::TrainSettings().task_settings
+                                        : read_trained("evaluate", checkpoint).settings.task_settings;
+  settings.task = &task;
+  return "Arguments are --key=value; those of the checkpoint's task begin as in its run:\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test.txt";
+}
+
+int evaluate(const Arguments& arguments) {
+  EvaluateSettings s;
+  const Trained trained = read_trained("evaluate", checkpoint_in(arguments));
+  AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
+  s.task = &task_settings;
+  const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_of(s));
+  check(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
+        "' is not of the form --key=value; did you mean --checkpoint?");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Device device = parse_device(s.device);
+  check_available(device);
+  const models::TaskOptions options{.batch = trained.settings.batch,
+                                    .micro_batches = trained.settings.gradient_accumulation_steps,
+                                    .seed = static_cast<uint64_t>(trained.settings.seed),
+                                    .tokenizer = trained.tokenizer};
+  const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
+  for (const std::string& sentence : task->warnings()) std::cout << "warning: " << sentence << "\n";
+  nn::move(*trained.model, device);
+  const auto found = task->validate(*trained.model, {});
+  std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
+  if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
+  std::cout << "\n";
+  for (const auto& [name, value] : found->figures) std::cout << name << " " << fixed(value, 4) << "\n";
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace orrery::program
