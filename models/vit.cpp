@@ -31,30 +31,40 @@ Vit::Vit(const VitSettings& settings)
     : settings_(checked(settings)),
       patches_(settings_.channels, settings_.patch, settings_.width, {}),
       position_(nn::make_position(
-          settings_.position,
-          {.context = tokens_of(settings_), .width = settings_.width, .heads = settings_.heads, .causal = false})),
+          settings_.position, {.context = tokens_of(settings_),
+                               .width = settings_.width,
+                               .heads = settings_.heads,
+                               .causal = false,
+                               .table_std = nn::initial_weights(settings_.initial_std, settings_.width).table_std})),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(final_normalization(settings_), {settings_.width, settings_.normalization_bias})),
-      head_(settings_.width, settings_.classes, {.weight = nn::normal(0.02)}) {
+      head_(
+          settings_.width, settings_.classes,
+          {.weight =
+               nn::initial_weights(settings_.initial_std, settings_.width).inner(settings_.width, settings_.classes)}) {
   const VitSettings& s = settings_;
   head_.bias.initialization = nn::constant(s.head_bias);
   if (has_class_token()) class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
   for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
-                                                           .heads = s.heads,
-                                                           .d_ff = s.d_ff,
-                                                           .attention = s.attention,
-                                                           .feed_forward = s.feed_forward,
-                                                           .normalization = s.normalization,
-                                                           .causal = false,
-                                                           .bias = s.bias,
-                                                           .normalization_bias = s.normalization_bias,
-                                                           .dropout = s.dropout,
-                                                           .layers = s.layers,
-                                                           .context = tokens(),
-                                                           .position = position_.get(),
-                                                           .norm_place = s.norm_place,
-                                                           .residual_gain = s.residual_gain}));
+    blocks_.push_back(
+        std::make_unique<Block>(BlockOptions{.width = s.width,
+                                             .heads = s.heads,
+                                             .d_ff = s.d_ff,
+                                             .attention = s.attention,
+                                             .feed_forward = s.feed_forward,
+                                             .normalization = s.normalization,
+                                             .attention_normalization = s.attention_normalization,
+                                             .feed_forward_normalization = s.feed_forward_normalization,
+                                             .causal = false,
+                                             .bias = s.bias,
+                                             .normalization_bias = s.normalization_bias,
+                                             .dropout = s.dropout,
+                                             .layers = s.layers,
+                                             .context = tokens(),
+                                             .position = position_.get(),
+                                             .initial_weights = nn::initial_weights(s.initial_std, s.width),
+                                             .norm_place = s.norm_place,
+                                             .residual_gain = s.residual_gain}));
   nn::name_paths(*this);
 }
 

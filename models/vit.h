@@ -24,7 +24,8 @@ struct VitSettings {
   int64_t d_ff = 0;                                   // of the feed-forward; 0: 4 width
   std::string pooling = "mean";
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
-       final_normalization = parse_spec("same"), position = parse_spec("learned");
+       attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
+       final_normalization = parse_spec("same"), position = parse_spec("learned"), initial_std = parse_spec("0.02");
   bool bias = true, normalization_bias = true;
   double dropout = 0, head_bias = 0;
   std::string norm_place = "pre";
@@ -47,6 +48,10 @@ struct VitSettings {
     v("feed_forward", feed_forward, "how a block reads its weights", name_of_family("feed_forward"));
     v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
       name_of_family("normalization"));
+    v("attention_normalization", attention_normalization, "that of the attention; same: normalization",
+      name_of_family("normalization"));
+    v("feed_forward_normalization", feed_forward_normalization, "that of the feed-forward; same: normalization",
+      name_of_family("normalization"));
     v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
       name_of_family("normalization"));
     v("position", position, "how a patch knows where it stands", name_of_family("position"));
@@ -58,6 +63,9 @@ struct VitSettings {
       between(-1e3, 1e3));
     v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
       one_of({"pre", "post"}));
+    v("initial_std", initial_std,
+      "standard deviation at which weights start: a number, by_width, equal(...) or a paper's: "
+      "nn/layers/initial_weights.h");
     v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
       between(-1e6, 1e6));
   }

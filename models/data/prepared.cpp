@@ -1,8 +1,10 @@
 #include "models/data/prepared.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
@@ -40,11 +42,13 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& path, co
   const std::string file = path + name;
   Sha256 one;
   uint64_t bytes = 0;
-  TextFiles::each_piece(file, [&](std::string_view piece, uint64_t) {
-    one.add(std::as_bytes(std::span(piece)));
-    all.add(std::as_bytes(std::span(piece)));
-    bytes += piece.size();
-  });
+  FileReader reader(file);
+  std::vector<std::byte> piece(TextFiles::piece_size);
+  while (const size_t got = reader.read_up_to(piece)) {
+    one.add(std::span(piece).first(got));
+    all.add(std::span(piece).first(got));
+    bytes += got;
+  }
   prepared.fingerprint.bytes += bytes;
   if (!description.is_null()) check_file(description, path, name, {bytes, one.digits()});
 }
@@ -100,7 +104,7 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
     const auto add = [&](std::span<const int32_t> tokens) { spool.add(tokens); };
     encode_files(*tokenizer, files, add, [&](uint64_t more) {
       done += static_cast<double>(more);
-      if (progress) progress(done / bytes);
+      if (progress) progress(std::min(1.0, done / bytes));  // a packed file has more than lies there
     });
     return spool.sequence();
   };

@@ -30,7 +30,7 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
 
 TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer) {
   std::vector<int32_t> tokens;
-  tokens.reserve(files.bytes());  // no tokenizer makes more; what is not written costs no memory
+  tokens.reserve(files.bytes());  // of what is not packed no tokenizer makes more
   encode_files(tokenizer, files,
                [&](std::span<const int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
   return tokens;

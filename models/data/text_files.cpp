@@ -1,11 +1,14 @@
 #include "models/data/text_files.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/gzip.h"
 #include "models/data/unicode.h"
 
 namespace orrery::models {
@@ -18,6 +21,15 @@ void collect(const std::string& folder, std::vector<std::string>& files) {
       collect(path, files);
     else
       files.push_back(std::move(path));
+  }
+}
+
+void each_piece_of(std::string_view whole, const TextFiles::Take& take) {
+  for (size_t at = 0; at < whole.size();) {
+    const std::string_view here = whole.substr(at, TextFiles::piece_size);
+    const size_t end = at + here.size() == whole.size() ? here.size() : end_of_characters(here);
+    take(here.substr(0, end), at);
+    at += end;
   }
 }
 
@@ -36,6 +48,10 @@ TextFiles::TextFiles(const std::string& path) : path_(path) {
 
 void TextFiles::each_piece(const std::string& file, const Take& take) {
   FileReader reader(file);
+  std::array<char, 2> first = {};
+  const size_t known = std::min<uint64_t>(first.size(), reader.size());
+  reader.read_at(0, std::as_writable_bytes(std::span(first).first(known)));
+  if (is_gzip({first.data(), known})) return each_piece_of(read_data_file(file), take);
   constexpr uint64_t room = 8;  // more than a character
   std::string buffer(std::min<uint64_t>(piece_size, reader.size() + room), '\0');
   uint64_t before = 0;

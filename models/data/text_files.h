@@ -18,9 +18,10 @@ class TextFiles {
   explicit TextFiles(const std::string& path);
   const std::string& path() const { return path_; }  // as it was given
   const std::vector<std::string>& files() const { return files_; }
-  uint64_t bytes() const { return bytes_; }  // of all files
+  uint64_t bytes() const { return bytes_; }  // of all files, as they lie there
 
-  // A file in pieces of at most `piece_size` bytes that break no character in two, each with how many came before.
+  // A file, unpacked if gzip has packed it (then memory holds it whole), in pieces of at most `piece_size` bytes that
+  // break no character in two, each with how many came before.
   using Take = std::function<void(std::string_view piece, uint64_t before)>;
   static constexpr size_t piece_size = size_t{1} << 20;
   static void each_piece(const std::string& file, const Take& take);

@@ -168,6 +168,27 @@ TEST_CASE("prepared: the files of a folder by name, with the token between docum
   CHECK(error_of([&] { const TextFiles none(empty); }) == "text: " + empty + " holds nothing but empty files");
 }
 
+TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
+  const Folder folder;
+  const std::string plain = folder / "text", packed = folder / "text.gz";
+  std::string text;
+  while (text.size() < 2 * TextFiles::piece_size) text += "\xE2\x82\xAC and some more\n";
+  write(plain, text);
+  REQUIRE(std::system(("gzip -c '" + plain + "' > '" + packed + "'").c_str()) == 0);
+  std::string all;
+  TextFiles::each_piece(packed, [&](std::string_view piece, uint64_t before) {
+    CHECK(before == all.size());
+    all += piece;
+  });
+  CHECK(all == text);
+  CHECK(TextFiles(packed).fingerprint() == TextFiles(plain).fingerprint());
+  const auto tokenizer = make_tokenizer("character", packed);
+  CHECK(Text(packed, *tokenizer).train().to_vector() == Text(plain, *tokenizer).train().to_vector());
+  const std::string bytes = read_file(packed);
+  write(packed, bytes.substr(0, bytes.size() / 2));
+  CHECK(contains(error_of([&] { make_tokenizer("character", packed); }), "its gzip data ends too early"));
+}
+
 TEST_CASE("prepared: pieces of a file break no character in two") {
   const Folder folder;
   std::string text;
