@@ -71,12 +71,18 @@ TEST_CASE("presets have the published numbers of parameters") {
     INFO(name);
     AnySettings settings = preset.settings;
     for (const auto& [key, value] : preset.counted_for) set_setting(settings, "preset", key, value);
+    const nn::ParameterCount untouched(largest_size);  // no memory for gigabytes of weights
     const auto model = model_classes().at(preset.model).make(settings);
     CHECK(nn::count_parameters(*model) == preset.parameters);
   }
   CHECK(presets().at("gpt-char-small").parameters == 805248);
   CHECK(presets().at("gpt-char-medium").parameters == 10750080);
   CHECK(presets().at("gpt2-124m").parameters == 124439808);
+  CHECK(presets().at("gpt2-355m").parameters == 354823168);
+  CHECK(presets().at("gpt2-774m").parameters == 774030080);
+  CHECK(presets().at("llama2c-15m").parameters == 15191712);
+  CHECK(presets().at("llama2c-42m").parameters == 41689600);
+  CHECK(presets().at("llama2c-110m").parameters == 109529856);
 }
 
 TEST_CASE("every parameter of a small GPT gets a finite gradient that is not all zero, dropout on or off") {
