@@ -269,7 +269,7 @@ TEST_CASE("sizes that cannot work") {
         "at least 2");
   CHECK(made(12, 2, 0, "rotary(partial_rotary_factor=0.5)")
             .find("partial_rotary_factor (0.5) times the head size (6) is 3; it must be an even") != std::string::npos);
-  CHECK(made(16, 3, 0, "none") == "attention: heads (3) must divide width (16)");
+  CHECK(made(16, 3, 0, "none") == "attention: heads (3) must divide width (16), or head_size be given");
   CHECK(made(12, 4, 3, "none") == "attention: key heads (3) must divide heads (4)");
   CHECK(made(12, 2, 0, "relative(8)") ==
         "relative(8): there are terms for distances up to 8, but tokens see each other over 31; use relative(31) or a "

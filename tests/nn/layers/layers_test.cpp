@@ -161,7 +161,7 @@ TEST_CASE("attention: lengths, documents, grouped heads, errors") {
       "time, heads, size), query heads a multiple of key heads",
       Error);
   CHECK_THROWS_WITH_AS(make_attention(parse_spec("softmax"), {.width = 512, .heads = 7}),
-                       "attention: heads (7) must divide width (512)", Error);
+                       "attention: heads (7) must divide width (512), or head_size be given", Error);
 }
 
 TEST_CASE("modules: paths, counts, initial values that depend on seed and path alone, error paths") {
