@@ -91,11 +91,9 @@ Fingerprint fingerprint(const Json& file, const std::string& what) {
 }
 
 std::string json_of(const CheckpointState& state) {
-  Json json = {{"format", checkpoint_format},
-               {"version", build().version},
-               {"step", state.step},
-               {"validation_loss", state.validation_loss},
-               {"text", as_json(state.text)}};
+  Json json = {{"format", checkpoint_format},  {"version", build().version},
+               {"step", state.step},           {"validation_loss", state.validation_loss},
+               {"validated", state.validated}, {"text", as_json(state.text)}};
   // An object from the beginning: one that null becomes crashes without memory.
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
@@ -134,6 +132,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   for (const char* name : {weights_name, optimizer_name})
     state.files[name] = fingerprint(member(files, name, what), what);
   state.text = fingerprint(member(json, "text", what), what);
+  if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   const std::string hash = text_member(json, "sha256", what);
   json.erase("sha256");
   check(hash_of(json.dump()) == hash, what, ": it is not what was written: its SHA-256 is another than it says");

@@ -22,6 +22,7 @@ struct CheckpointState {
   std::string tokenizer;  // as Tokenizer::save wrote it
   std::vector<std::pair<std::string, std::string>> settings;
   double validation_loss = 0;                     // the latest; 0 if there was none
+  int64_t validated = -1;                         // the step after which it was computed; -1: none, or not recorded
   Fingerprint text = {};                          // of what was learned; without a hash: it was not recorded
   std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: written before there were hashes
 };

@@ -66,8 +66,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   load_weights(resumed, *model_);
   load_optimizer(resumed, *optimizer_);
   step_ = state.step, validation_loss_ = state.validation_loss;
-  const std::pair<std::string, std::string> last_step{"steps", std::to_string(step_)};
-  if (std::count(state.settings.begin(), state.settings.end(), last_step) > 0) validated_ = step_;
+  validated_ = state.validated;
   optimizer_->set_steps_done(step_);
 }
 

@@ -85,7 +85,7 @@ class Trainer {
   int64_t first_step_ = 0;      // of this run
   int64_t step_ = 0;            // queued
   double validation_loss_ = 0;
-  int64_t validated_ = -1;  // the step after which it was computed, if this run did so or a run ended there
+  int64_t validated_ = -1;  // the step after which it was computed
 };
 
 }  // namespace orrery::models

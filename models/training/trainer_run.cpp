@@ -39,6 +39,7 @@ std::string Trainer::save(Audience& audience) {
                               .tokenizer = task_->tokenizer(),
                               .settings = list_settings(resolved(from_the_beginning(settings_))),
                               .validation_loss = validation_loss_,
+                              .validated = validated_,
                               .text = task_->fingerprint()};
   std::string path;
   try {

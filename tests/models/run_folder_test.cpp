@@ -83,8 +83,15 @@ TEST_CASE("run folder: a run that was killed after its last checkpoint removes o
   events.stop = [] { return true; };
   stopped.train({{"steps", "2"}});
   stopped.resume({{"keep_checkpoints", "0"}}, events);
+  const std::set<std::string> both = {"metrics.jsonl", "settings.toml", "step_000002", "step_000003"};
   stopped.resume({{"steps", "3"}, {"keep_checkpoints", "1"}});
-  CHECK(names_in(stopped.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000002", "step_000003"});
+  CHECK(names_in(stopped.out) == both);
+
+  const Run at_the_end;  // stopped after its last step, before the validation
+  at_the_end.train({{"steps", "2"}});
+  at_the_end.resume({{"steps", "3"}, {"keep_checkpoints", "0"}}, events);
+  at_the_end.resume({{"steps", "3"}, {"keep_checkpoints", "1"}});
+  CHECK(names_in(at_the_end.out) == both);
 }
 
 TEST_CASE("run folder: what is not proven to be a checkpoint of ours is never removed") {
