@@ -18,7 +18,6 @@ class Pieces {
   // Each match in its order; what lies between two matches is a piece as well, and so is a run of bytes that are no
   // UTF-8.  Together they are the text.  An Error if the expression takes absurdly long.
   void each(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
-  const std::string& pattern() const { return pattern_; }
 
  private:
   struct Compiled;

@@ -117,6 +117,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   CheckpointState state;
   state.step = step_in(json, what);
   state.validation_loss = number_member(json, "validation_loss", what);
+  if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   state.tokenizer = member(json, "tokenizer", what).dump();
   const Json& settings = member(json, "settings", what);
   check(settings.is_object(), what, ": its settings are no object {...}");
@@ -132,7 +133,6 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   for (const char* name : {weights_name, optimizer_name})
     state.files[name] = fingerprint(member(files, name, what), what);
   state.text = fingerprint(member(json, "text", what), what);
-  if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   const std::string hash = text_member(json, "sha256", what);
   json.erase("sha256");
   check(hash_of(json.dump()) == hash, what, ": it is not what was written: its SHA-256 is another than it says");
@@ -194,6 +194,10 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
   };
   write(weights_name, on_cpu(weights_of(model)));
   write(optimizer_name, on_cpu(moments_of(optimizer)));
+  write_state(folder, state);
+}
+
+void write_state(const std::string& folder, const CheckpointState& state) {
   const std::string path = file_of(folder, state_name), content = json_of(state);
   write_file_atomically(path, content);
   check(read_file(path) == content, "write: ", path, " is not what was written, when it is read again");
