@@ -24,8 +24,8 @@ void witnesses(Device device) {
 // A layer that learns to copy the token before: attention is the only way to see it.
 void in_a_layer(Device device) {
   constexpr int64_t width = 16, time = 12, batch = 8;
-  const auto layer =
-      nn::make_attention(parse_spec("softmax_off_by_one(scale=1)"), {.width = width, .heads = 2, .std = 0.3});
+  const auto layer = nn::make_attention(parse_spec("softmax_off_by_one(scale=1)"),
+                                        {.width = width, .heads = 2, .initial_weights = {.std = 0.3}});
   nn::initialize(*layer, 1);
   nn::move(*layer, device);
   nn::FlatParameters parameters(*layer);

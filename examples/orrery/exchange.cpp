@@ -4,8 +4,8 @@
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "examples/orrery/trained.h"
 #include "examples/orrery/table.h"
+#include "examples/orrery/trained.h"
 #include "models/exchange/base/exchange.h"
 
 namespace orrery::program {

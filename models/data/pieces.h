@@ -21,7 +21,6 @@ class Pieces {
   // The same for the beginning of a longer text: as far as what follows cannot change.  Returns the bytes told,
   // which need not be shown again.
   size_t each_certain(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
-  const std::string& pattern() const { return pattern_; }
 
  private:
   struct Compiled;

@@ -126,6 +126,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   state.step = step_in(json, what);
   if (json.contains("position")) state.position = whole_number_member(json, "position", what);
   state.validation_loss = number_member(json, "validation_loss", what);
+  if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   state.tokenizer = member(json, "tokenizer", what).dump();
   const Json& settings = member(json, "settings", what);
   check(settings.is_object(), what, ": its settings are no object {...}");
@@ -208,6 +209,10 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
   std::vector<NamedTensor> moments = moments_of(optimizer);
   add_carried(state.carried, moments);
   write(optimizer_name, on_cpu(std::move(moments)));
+  write_state(folder, state);
+}
+
+void write_state(const std::string& folder, const CheckpointState& state) {
   const std::string path = file_of(folder, state_name), content = json_of(state);
   write_file_atomically(path, content);
   check(read_file(path) == content, "write: ", path, " is not what was written, when it is read again");

@@ -44,6 +44,8 @@ class NotFinite : public Error {
 // state.files is filled here.  NotFinite if a parameter, a buffer or a number of the optimizer is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
                       const nn::Optimizer& optimizer);
+// state.json alone, anew: the state as read_state gave it, with more known.
+void write_state(const std::string& folder, const CheckpointState& state);
 // Errors:
 //   checkpoint: run/step_000010/state.json is damaged: its step is -5; it must be a whole number of at least 0
 CheckpointState read_state(const std::string& checkpoint);

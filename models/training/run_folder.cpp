@@ -297,6 +297,14 @@ bool RunFolder::prove() {
   return true;
 }
 
+void RunFolder::record_validation(double loss) {
+  lock_.ensure_held();
+  CheckpointState state = read_state(last_good_);
+  if (state.files.empty()) return;  // it has another format
+  state.validation_loss = loss, state.validated = state.step;
+  write_state(last_good_, state);
+}
+
 std::string RunFolder::set_aside_unproven() { return unproven_.empty() ? "" : set_aside(std::exchange(unproven_, "")); }
 
 bool RunFolder::is_whole(const std::string& checkpoint) {
@@ -338,7 +346,10 @@ std::vector<std::string> RunFolder::remove_partial() {
     const std::string name = name_of(path);
     if (is_partial_file(name, settings_name) || is_partial_file(name, metrics_name))
       return done(::unlink(path.c_str()), "remove", path);
-    const int64_t step = step_of_partial(name_of(path));
+    if (is_proven(path, step_of(name)))  // a validation was being noted there
+      for (const std::string& file : files_in(path))
+        if (is_partial_file(name_of(file), state_name)) done(::unlink(file.c_str()), "remove", file);
+    const int64_t step = step_of_partial(name);
     if (step < 0 || !is_real_folder(path)) return;
     // An empty one was left before its first file or after its last.
     if (files_in(path).empty() || (is_proven(path, step) && holds_only_ours(path))) remove_files_of(path);

@@ -50,6 +50,8 @@ class RunFolder {
   // Finite weights may still predict nothing finite.  A loss that is has shown what was just written to be good; until
   // then it takes no good one's place.  True if there was something to show.
   bool prove();
+  // The checkpoint that was resumed was written before the validation that its step owed: it is noted there.
+  void record_validation(double loss);
   // The newest checkpoint that was resumed or proven; empty: none.
   const std::string& last_good() const { return last_good_; }
   // Renames what was written and not proven; returns the new path, empty if there was nothing or it cannot be renamed.

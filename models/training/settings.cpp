@@ -72,11 +72,6 @@ Dtype parse_dtype(const std::string& name) {
 std::unique_ptr<nn::Module> make_model(const TrainSettings& settings) {
   return named_model(settings.model).of.make(settings.model_settings);
 }
-std::unique_ptr<nn::Module> make_model(const TrainSettings& settings, int64_t layers) {
-  TrainSettings fewer = settings;
-  setting_of<int64_t>(fewer.model_settings, "layers") = layers;
-  return make_model(fewer);
-}
 
 TrainSettings resolved(TrainSettings settings) {
   nn::change_specs(settings_of(settings),

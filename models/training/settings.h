@@ -123,8 +123,7 @@ TrainSettings from_the_beginning(TrainSettings settings);
 
 Dtype parse_dtype(const std::string& name);  // of the setting `dtype`
 
-// The model that the settings describe, or one of so many layers, if it has such a setting; not initialized.
+// The model that the settings describe, not initialized.
 std::unique_ptr<nn::Module> make_model(const TrainSettings& settings);
-std::unique_ptr<nn::Module> make_model(const TrainSettings& settings, int64_t layers);
 
 }  // namespace orrery::models

@@ -67,8 +67,17 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   Audience audience(s.out, step_, events);
   audience.warnings(task_->warnings());
   audience.warnings(folder_->remove_partial());
-  if (validated_ == step_) remove_old_checkpoints(audience);  // it was killed when only this was left to do
   TrainingResult result;
+  result.checkpoint = folder_->last_good();
+  const auto owes_validation = [&] {
+    return step_ > 0 && (step_ == s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
+  };
+  if (owes_validation() && validated_ != step_) {  // it was stopped before this
+    validate(audience);
+    result.stopped = audience.wants_end();
+    if (validated_ == step_) folder_->record_validation(validation_loss_);
+  }
+  if (validated_ == step_) remove_old_checkpoints(audience);  // it was killed when only this was left to do
   const auto start = Clock::now();
   first_step_ = step_, stepping_ = 0, reported_ = start;
   // A GPU is given its next step before the host asks what came of the last one.
@@ -82,7 +91,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     report_until(ahead);
     result.stopped = audience.wants_end();
     const bool last = step_ == s.steps;
-    const bool validation = !result.stopped && (last || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
+    const bool validation = !result.stopped && owes_validation();
     bool checkpoint = result.stopped || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
     if (validation || checkpoint) report_until(0);
     if ((last || result.stopped) && s.profile) result.profile = stop_profile();

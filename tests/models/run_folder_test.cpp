@@ -78,13 +78,29 @@ TEST_CASE("run folder: a run that was killed after its last checkpoint removes o
   ended.resume({{"steps", "6"}, {"keep_checkpoints", "1"}});
   CHECK(names_in(ended.out) == files);
 
-  const Run stopped;  // nothing has proven its last one
+  const Run stopped;  // nothing had proven its last one before it was resumed
   TrainingEvents events;
   events.stop = [] { return true; };
   stopped.train({{"steps", "2"}});
   stopped.resume({{"keep_checkpoints", "0"}}, events);
+  CHECK(names_in(stopped.out).contains("step_000003"));
   stopped.resume({{"steps", "3"}, {"keep_checkpoints", "1"}});
-  CHECK(names_in(stopped.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000002", "step_000003"});
+  const std::set<std::string> the_last = {"metrics.jsonl", "settings.toml", "step_000003"};
+  CHECK(names_in(stopped.out) == the_last);
+
+  const Run at_the_end;  // stopped after its last step, before the validation
+  const std::vector<std::pair<std::string, std::string>> three = {{"steps", "3"}, {"keep_checkpoints", "1"}};
+  at_the_end.train({{"steps", "2"}});
+  at_the_end.resume(three, events);
+  CHECK(read_state(at_the_end.out + "/step_000003").validated == 2);
+  CHECK(names_in(at_the_end.out).contains("step_000002"));
+  at_the_end.resume(three);
+  const Run undisturbed;
+  undisturbed.train(three);
+  CHECK(names_in(at_the_end.out) == the_last);
+  CHECK(read_state(at_the_end.out + "/step_000003").validated == 3);
+  CHECK(read_state(at_the_end.out + "/step_000003").validation_loss ==
+        read_state(undisturbed.out + "/step_000003").validation_loss);
 }
 
 TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also when the run is resumed") {
@@ -206,7 +222,11 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   write(run.out + "/step_000002.partial/being_written", "orrery check");
   fs::copy(run.checkpoint(4), run.out + "/step_000005.partial");  // of another step than it says: not ours
   write(run.out + "/step_000009.partial/state.json", read_file(run.checkpoint(4) + "/state.json"));
+  const std::string noted = run.checkpoint(6) + "/state.json.77.partial", foreign = run.checkpoint(6) + "/a.77.partial";
+  for (const std::string& path : {noted, foreign}) write(path, "half");
   run.resume({{"keep", "0"}});
+  CHECK(!fs::exists(noted));
+  CHECK(fs::exists(foreign));
   std::set<std::string> partial;
   for (const std::string& name : names_in(run.out))
     if (name.ends_with(".partial")) partial.insert(name);

@@ -310,7 +310,7 @@ Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass
     of_memory.document_ids = pass.memory_document_ids;
     if (!known) r.key = options_.position->rotate(r.key, cross ? of_memory : pass);
   }
-  if (cross && pass.cache && !known) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach(), {}};
+  if (cross && pass.cache && !known) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach()};
   r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
   r.value = hook(path(), "value", r.value);
   if (!cross && !(pass.cache && pass.cache->of_states))

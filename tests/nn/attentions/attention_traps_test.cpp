@@ -123,7 +123,8 @@ TEST_CASE("bf16 attentions whose length is a factor agree with f32 over 1,000 to
   for (const char* spec : {"pointwise(relu)", "pointwise(sigmoid, alpha=learned(0.5))", "relu_former", "gau(size=8)"}) {
     const std::string name = spec;
     CAPTURE(name);
-    const auto layer = make_attention(parse_spec(spec), {.width = 16, .heads = 2, .causal = false, .std = 0.5});
+    const auto layer =
+        make_attention(parse_spec(spec), {.width = 16, .heads = 2, .causal = false, .initial_weights = {.std = 0.5}});
     name_paths(*layer), initialize(*layer, 1), convert(*layer, Dtype::bf16);
     Pass pass;
     const Tensor y = (*layer)(x, pass).to(Dtype::f32);

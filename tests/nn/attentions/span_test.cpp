@@ -32,7 +32,8 @@ struct Layer final : Module {  // a relative position and an attention that uses
   Layer(const std::string& spec, int64_t width, int64_t limit) {
     position = make_position(parse_spec("relative(" + std::to_string(limit) + ", keys)"),
                              {.context = limit + 1, .width = width, .heads = 1});
-    attention = make_attention(parse_spec(spec), {.width = width, .heads = 1, .std = 0.2, .position = position.get()});
+    attention = make_attention(
+        parse_spec(spec), {.width = width, .heads = 1, .initial_weights = {.std = 0.2}, .position = position.get()});
     name_paths(*this);
   }
   Tensor forward(const Tensor& x, Pass& pass) override { return (*attention)(x, pass); }
