@@ -96,8 +96,7 @@ class Gau final : public Sublayer {
   void check_settings() const {
     const AttentionSettings& s = settings_.layer;
     check(options_.memory_width == 0, "gau: reads its own sequence only and cannot be a cross attention");
-    check(options_.head_size == 0 && options_.key_heads == 0,
-          "gau: has one head with a size of its own, gau(size=128), so head_size and key_heads must be 0");
+    check(options_.head_size == 0, "gau: its one head has a size of its own, gau(size=128), so head_size must be 0");
     check(s.gate.name == "none", "gau: has a gate of its own, so gate must be none, not ", s.gate);
     check(s.qk_norm.name == "none",
           "gau: queries and keys come from one z with gains of their own, so qk_norm must be none, not ", s.qk_norm);
