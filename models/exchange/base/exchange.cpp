@@ -16,7 +16,6 @@
 #include "models/settings_file.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
-#include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 namespace {
@@ -128,10 +127,8 @@ std::string write_run(const TrainSettings& run, nn::Module& model, const std::st
   make_folders(run.out);
   RunFolder folder(run.out);
   folder.check_free();
-  nn::FlatParameters parameters(model);
-  const auto optimizer = nn::make_optimizer(run.optimizer, parameters);
   const CheckpointState state{.tokenizer = tokenizer, .settings = list_settings(resolved(run))};
-  const std::string checkpoint = folder.write(state, model, *optimizer);
+  const std::string checkpoint = folder.write(state, model, nullptr);
   write_settings_file(run.out + "/settings.toml", list_settings(run));
   return checkpoint;
 }
