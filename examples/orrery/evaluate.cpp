@@ -70,7 +70,7 @@ int evaluate(const Arguments& arguments) {
   std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
   if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
   std::cout << "\n";
-  for (const auto& [name, value] : found->figures) std::cout << name << " " << fixed(value, 4) << "\n";
+  for (const auto& [name, value] : found->figures) std::cout << in_words(name) << " " << fixed(value, 4) << "\n";
   std::cout << std::flush;
   return 0;
 }

@@ -18,7 +18,9 @@ struct ImportSettings {
   void visit(V& v) {
     v("out", out, "folder of the run to make");
     v("tokenizer", tokenizer, "file or folder of the tokenizer; none: that of the folder");
-    v("check", check, "safetensors file with tokens (B, T) and the logits (B, T, V) that they must give");
+    v("check", check,
+      "safetensors file with tokens (B, T), or pixel_values (B, channels, height, width), and the logits that they "
+      "must give");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
 };
@@ -62,7 +64,8 @@ int import_weights(const Arguments& arguments) {
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
   for (const auto& [name, why] : report.left) std::cout << "left: " << name << ": " << why << '\n';
-  std::cout << "format: " << report.format << "; tokenizer: " << report.tokenizer
+  std::cout << "format: " << report.format
+            << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer)
             << (report.tokenizer_note.empty() ? "" : " (" + report.tokenizer_note + ")") << '\n'
             << report.checkpoint << ": " << grouped(report.parameters) << " parameters in " << report.placed.size()
             << " tensors, " << report.left.size() << " left\n";
@@ -84,8 +87,8 @@ int export_weights(const Arguments& arguments) {
                                     "the folder of a run or of a checkpoint");
   check(!s.out.empty(), "export: name the folder to make, as in --out=exported");
   const Trained trained = read_trained("export", run);
-  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
-  const std::string format = models::export_model({trained.settings, *trained.model, *tokenizer}, s.out, s.format);
+  const std::string format =
+      models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
   std::cout << s.out << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as " << format
             << std::endl;
   return 0;

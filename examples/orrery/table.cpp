@@ -53,5 +53,9 @@ std::string grouped(int64_t x) {
   return digits;
 }
 std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }
+std::string in_words(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
 
 }  // namespace orrery::program

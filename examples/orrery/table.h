@@ -22,5 +22,6 @@ std::string fixed(double x, int digits);           // 1.50
 std::string scientific(double x, int digits = 1);  // 1.5e-05
 std::string grouped(int64_t x);                    // 1,234,567
 std::string megabytes(double bytes);               // 12.3
+std::string in_words(std::string name);            // bits_per_character: bits per character
 
 }  // namespace orrery::program

@@ -105,7 +105,7 @@ std::string epoch_line(const models::Trainer& trainer) {
 
 std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {
   std::string all = "validation loss " + fixed(loss, 4);
-  for (const auto& [name, value] : figures) all += ", " + name + " " + fixed(value, 4);
+  for (const auto& [name, value] : figures) all += ", " + in_words(name) + " " + fixed(value, 4);
   return all;
 }
 

@@ -18,7 +18,7 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std
     all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{s.width}});
   };
   const auto linear = [&](const std::string& ours, const std::string& theirs, int64_t outputs) {
-    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}, .transposed = true});
+    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}, .axes = transposed});
     all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{outputs}});
   };
   for (int64_t i = 0; i < s.layers; ++i) {

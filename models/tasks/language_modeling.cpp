@@ -42,8 +42,12 @@ class LanguageModeling final : public TextTask {
     const SpanReport spans(model);
     const auto loss = evaluate(model, validation(), context(), windows_at_once, stop);
     if (!loss) return std::nullopt;
-    Validation found{.loss = *loss};
+    Validation found{.loss = *loss, .figures = {{"bits_per_character", bits_per_character(*loss)}}};
     spans.add_to(found);
+    if (learned_sample().size() < 2) return found;
+    const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop);
+    if (!learned) return std::nullopt;
+    found.figures.emplace_back("training_loss", *learned);
     return found;
   }
   int64_t validation_batch() const override {

@@ -5,7 +5,6 @@
 // A validation reads its text once, as parallel streams with their own memory.
 //   bits_per_character = loss targets / (characters ln 2),  characters: Unicode's, whatever the tokens are
 #include <algorithm>
-#include <cmath>
 
 #include "engine/attention/work.h"
 #include "engine/autograd/autograd.h"
@@ -20,7 +19,6 @@ namespace {
 
 constexpr int64_t most_streams = 16;  // of a validation
 constexpr int64_t least_blocks = 16;  // of each of them: the first has no memory yet
-constexpr int64_t tokens_at_once = 1 << 16;
 
 class StreamModeling final : public TextTask {
  public:
@@ -34,13 +32,6 @@ class StreamModeling final : public TextTask {
         streams_(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}), context(),
                  "text: " + s.data) {
     check(held_out() >= 2, "text: ", held_out(), " tokens for validation; 2 are the least");
-    for (int64_t at = 1; at < held_out(); at += tokens_at_once) {
-      std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at)));
-      validation().read(at, some);
-      const std::string text = text_tokenizer().decode(some);
-      characters_ += std::count_if(text.begin(), text.end(),
-                                   [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-    }
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -53,14 +44,37 @@ class StreamModeling final : public TextTask {
   }
 
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const NoGrad guard;
-    const Device device = nn::device_of(model);
     const SpanReport spans(model);
     const int64_t work = attention_multiply_adds();
+    const auto loss = mean_loss(model, validation(), stop);
+    if (!loss) return std::nullopt;
+    Validation found{.loss = *loss, .figures = {{"bits_per_character", bits_per_character(*loss)}}};
+    spans.add_to(found);
+    if (nn::device_of(model) == Device::cpu)
+      found.figures.emplace_back(
+          "attention_multiply_adds_per_token",
+          static_cast<double>(attention_multiply_adds() - work) / static_cast<double>(held_out() - 1));
+    if (learned_sample().size() < 2) return found;
+    const auto learned = mean_loss(model, learned_sample(), stop);
+    if (!learned) return std::nullopt;
+    found.figures.emplace_back("training_loss", *learned);
+    return found;
+  }
+  int64_t validation_batch() const override { return streams_of(validation()); }
+
+ private:
+  // As how many parallel streams a text is judged.
+  int64_t streams_of(const TokenSequence& tokens) const {
+    return std::clamp<int64_t>((tokens.size() - 1) / (least_blocks * context()), 1, most_streams);
+  }
+  std::optional<double> mean_loss(nn::Module& model, const TokenSequence& tokens,
+                                  const std::function<bool()>& stop) const {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
     nn::Cache memory = stream_cache();
     double total = 0;
     bool stopped = false;
-    each_block(validation(), context(), validation_batch(), [&](const Batch& block) {
+    each_block(tokens, context(), streams_of(tokens), [&](const Batch& block) {
       if (stop && stop()) return stopped = true, false;
       nn::Pass pass;
       pass.cache = &memory;
@@ -71,23 +85,11 @@ class StreamModeling final : public TextTask {
       return true;
     });
     if (stopped) return std::nullopt;
-    const double targets = static_cast<double>(held_out() - 1);
-    Validation found{.loss = total / targets};
-    found.figures.emplace_back("bits_per_character", total / std::log(2.0) / static_cast<double>(characters_));
-    spans.add_to(found);
-    if (device == Device::cpu)
-      found.figures.emplace_back("attention_multiply_adds_per_token",
-                                 static_cast<double>(attention_multiply_adds() - work) / targets);
-    return found;
-  }
-  int64_t validation_batch() const override {
-    return std::clamp<int64_t>((held_out() - 1) / (least_blocks * context()), 1, most_streams);
+    return total / static_cast<double>(tokens.size() - 1);
   }
 
- private:
   int64_t memory_;
   TextStreams streams_;
-  int64_t characters_ = 0;  // of the validation text but the first token
 };
 REGISTER_TASK(StreamModeling);
 

@@ -1,6 +1,7 @@
 #include "models/tasks/text_task.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/files.h"
 #include "models/data/prepared.h"
@@ -8,6 +9,8 @@
 
 namespace orrery::models {
 namespace {
+
+constexpr int64_t tokens_at_once = 1 << 16;
 
 std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
   check(!s.data.empty(),
@@ -33,6 +36,29 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
         tokenizer_->size(), " tokens; leave it out or raise it");
   if (!s.validation_data.empty()) own_.emplace(s.validation_data, *tokenizer_, 0);
   text_.check_context(context_);
+  const TokenSequence& all = own_ ? own_->train() : text_.validation();
+  check(s.validation_tokens <= all.size(), "train: validation_tokens ", s.validation_tokens, ", but only ", all.size(),
+        " tokens are held out; leave it out to take all");
+  validation_ = s.validation_tokens > 0 ? all.part(0, s.validation_tokens) : all;
+  const int64_t learned = training().size();
+  learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
+}
+
+// Unicode's characters, whatever the tokens are: every byte but those that go on with one.
+int64_t TextTask::characters() const {
+  int64_t count = 0;
+  for (int64_t at = 1; at < held_out(); at += tokens_at_once) {
+    std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at)));
+    validation().read(at, some);
+    const std::string text = tokenizer_->decode(some);
+    count +=
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  }
+  return count;
+}
+double TextTask::bits_per_character(double loss) const {
+  if (characters_ == 0) characters_ = characters();
+  return loss * static_cast<double>(held_out() - 1) / std::log(2.0) / static_cast<double>(characters_);
 }
 
 int64_t TextTask::bytes() const {

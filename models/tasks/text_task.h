@@ -13,6 +13,7 @@ namespace orrery::models {
 struct TextSettings {
   std::string data, validation_data, tokenizer = "character";
   double validation_fraction = 0.1;
+  int64_t validation_tokens = 0, training_loss_tokens = 16384;
 
   template <class V>
   void visit(V& v) {
@@ -24,6 +25,11 @@ struct TextSettings {
       "of the text, at its end, that is kept for validation if "
       "it has no file of its own",
       between(0.001, 0.9));
+    v("validation_tokens", validation_tokens, "so many of them, from their beginning, make a validation; 0: all",
+      between(0, 1e15));
+    v("training_loss_tokens", training_loss_tokens,
+      "a validation tells beside its loss that of so many learned tokens, the last ones, in the same mode; 0: none",
+      between(0, 1e15));
   }
 };
 
@@ -47,17 +53,22 @@ class TextTask : public Task {
 
  protected:
   const TokenSequence& training() const { return text_.train(); }
-  const TokenSequence& validation() const { return own_ ? own_->train() : text_.validation(); }
-  const Tokenizer& text_tokenizer() const { return *tokenizer_; }
+  const TokenSequence& validation() const { return validation_; }
+  const TokenSequence& learned_sample() const { return learned_sample_; }  // whose loss is told beside; may be empty
+  double bits_per_character(double loss) const;  // of a mean loss over the validation's tokens
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
 
  private:
+  int64_t characters() const;
+
   std::string data_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Text text_;
   std::optional<Text> own_;  // for validation
+  TokenSequence validation_, learned_sample_;
   int64_t batch_, context_;
+  mutable int64_t characters_ = 0;  // of the validation's tokens but the first; 0: not counted yet
 };
 
 }  // namespace orrery::models

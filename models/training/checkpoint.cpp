@@ -139,10 +139,9 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   check(format == checkpoint_format, what, ": its format is '", format, "', not '", checkpoint_format,
         "'; a later orrery may have written it");
   const Json& files = member(json, "files", what);
-  for (const char* name : {weights_name, optimizer_name})
-    state.files[name] = fingerprint(member(files, name, what), what);
+  state.files[weights_name] = fingerprint(member(files, weights_name, what), what);
+  if (files.contains(optimizer_name)) state.files[optimizer_name] = fingerprint(files[optimizer_name], what);
   state.text = fingerprint(member(json, "text", what), what);
-  if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
   const std::string hash = text_member(json, "sha256", what);
   json.erase("sha256");
   check(hash_of(json.dump()) == hash, what, ": it is not what was written: its SHA-256 is another than it says");
@@ -198,7 +197,7 @@ Fingerprint write_tensors(const std::string& path, const std::vector<NamedTensor
 }  // namespace
 
 void write_checkpoint(const std::string& folder, const CheckpointState& given, nn::Module& model,
-                      const nn::Optimizer& optimizer) {
+                      const nn::Optimizer* optimizer) {
   CheckpointState state = given;
   const auto write = [&](const char* name, const std::vector<NamedTensor>& tensors) {
     if (const std::string broken = first_not_finite(tensors); !broken.empty())
@@ -206,9 +205,11 @@ void write_checkpoint(const std::string& folder, const CheckpointState& given, n
     state.files[name] = write_tensors(file_of(folder, name), tensors);
   };
   write(weights_name, on_cpu(weights_of(model)));
-  std::vector<NamedTensor> moments = moments_of(optimizer);
-  add_carried(state.carried, moments);
-  write(optimizer_name, on_cpu(std::move(moments)));
+  if (optimizer) {
+    std::vector<NamedTensor> moments = moments_of(*optimizer);
+    add_carried(state.carried, moments);
+    write(optimizer_name, on_cpu(std::move(moments)));
+  }
   write_state(folder, state);
 }
 

@@ -1,6 +1,7 @@
 // A checkpoint is a folder, complete or absent (run_folder.h says where it stands and how it comes there):
 //   weights.safetensors     the parameters and buffers, by path; metadata: format alone
-//   optimizer.safetensors   the moments, by name and path; of streams, what is carried to the next step
+//   optimizer.safetensors   the moments, by name and path; of streams, what is carried to the next step;
+//                           not there if the run wanted none
 //   state.json              step, place in streams, settings, tokenizer, version: to go on and to generate; beside them
 //                           the size and SHA-256 of both files, of the text that was learned and of this file itself,
 //                           so that files of different steps, other files and a flipped bit are noticed
@@ -41,14 +42,15 @@ class NotFinite : public Error {
 };
 
 // Writes the three files into a folder without them and compares what the disk holds then with what was meant;
-// state.files is filled here.  NotFinite if a parameter, a buffer or a number of the optimizer is not finite.
+// state.files is filled here.  Without an optimizer it is none to resume.  NotFinite if a parameter, a buffer or a number of the optimizer is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
-                      const nn::Optimizer& optimizer);
+                      const nn::Optimizer* optimizer);
 // state.json alone, anew: the state as read_state gave it, with more known.
 void write_state(const std::string& folder, const CheckpointState& state);
 // Errors:
 //   checkpoint: run/step_000010/state.json is damaged: its step is -5; it must be a whole number of at least 0
 CheckpointState read_state(const std::string& checkpoint);
+inline bool has_optimizer(const CheckpointState& s) { return s.files.empty() || s.files.contains(optimizer_name); }
 
 // An Error if the file (weights_name or optimizer_name) is missing or not the one that was written with that state:
 //   checkpoint: run/step_000010/weights.safetensors is damaged: it has 100 bytes, where 200 were written

@@ -88,7 +88,7 @@ std::string damage_of(const std::string& checkpoint, bool weights_alone) {
     const CheckpointState state = read_state(checkpoint);
     check_step(checkpoint, state);
     check_content(checkpoint, state, weights_name);
-    if (!weights_alone) check_content(checkpoint, state, optimizer_name);
+    if (!weights_alone && has_optimizer(state)) check_content(checkpoint, state, optimizer_name);
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -258,7 +258,7 @@ std::string RunFolder::checkpoint_to_resume(bool from_previous) {
   return last_good_ = whole;
 }
 
-std::string RunFolder::write(const CheckpointState& state, nn::Module& model, const nn::Optimizer& optimizer) {
+std::string RunFolder::write(const CheckpointState& state, nn::Module& model, const nn::Optimizer* optimizer) {
   lock_.ensure_held();
   std::string partial, path = in(path_, folder_name(state.step));
   const std::string before = unproven_.empty() ? last_good_ : unproven_;
@@ -311,7 +311,8 @@ bool RunFolder::is_whole(const std::string& checkpoint) {
   if (whole_.contains(checkpoint)) {  // its bytes are known; is it still there?
     try {
       const CheckpointState state = read_state(checkpoint);
-      for (const char* file : {weights_name, optimizer_name}) check_size(checkpoint, state, file);
+      check_size(checkpoint, state, weights_name);
+      if (has_optimizer(state)) check_size(checkpoint, state, optimizer_name);
       return true;
     } catch (const Error&) {
       return false;

@@ -45,7 +45,7 @@ class RunFolder {
 
   // Writes `folder`/step_000050 and returns its path.  It is complete or absent, and what was there before stays, also
   // a foreign folder of that name: then the number gets one more 0.  Errors begin with "checkpoint: cannot write".
-  std::string write(const CheckpointState& state, nn::Module& model, const nn::Optimizer& optimizer);
+  std::string write(const CheckpointState& state, nn::Module& model, const nn::Optimizer* optimizer);
 
   // Finite weights may still predict nothing finite.  A loss that is has shown what was just written to be good; until
   // then it takes no good one's place.  True if there was something to show.

@@ -47,8 +47,8 @@ struct TrainSettings {
   double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
-  bool keep_best = true, overfit_one_batch = false, graph = false, resume = false, from_previous = false,
-       other_text = false, profile = false;
+  bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
+       from_previous = false, other_text = false, profile = false;
 
   // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -98,6 +98,8 @@ struct TrainSettings {
       between(0, 1e6));
     v("keep_best", keep_best,
       "keep the checkpoint of the lowest validation loss as well, and write one at each new lowest");
+    v("save_optimizer", save_optimizer,
+      "checkpoints with the optimizer's numbers; no: smaller ones, from which a run cannot be resumed");
     v("overfit_one_batch", overfit_one_batch, "learn the first batch again and again: the loss must fall to nearly 0");
     v("resume", resume, "go on from the last checkpoint in the folder");
     v("from_previous", from_previous,

@@ -77,7 +77,11 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
 
 void Trainer::resume(const std::string& checkpoint, const CheckpointState& state) {
   const TrainSettings& s = settings_;
-  load_optimizer(checkpoint, *optimizer_);
+  check(has_optimizer(state) || state.step == 0, "train: ", checkpoint,
+        " was saved without the optimizer, so the run cannot go on to the same bits; begin another from its weights "
+        "with --init_from=",
+        checkpoint);
+  if (has_optimizer(state)) load_optimizer(checkpoint, *optimizer_);
   if (!carried_.empty() && state.position > 0) {
     carried_ = load_carried(checkpoint, device_);
     const int64_t rows = carried_.empty() ? 0 : carried_[0].entries.begin()->second.states.size(0);

@@ -46,7 +46,7 @@ std::string Trainer::save(Audience& audience) {
                               .carried = carried_};
   std::string path;
   try {
-    path = folder_->write(state, *model_, *optimizer_);
+    path = folder_->write(state, *model_, settings_.save_optimizer ? optimizer_.get() : nullptr);
   } catch (const NotFinite& problem) {
     fail_not_finite(orrery::text("the weights, or the optimizer's numbers, are not finite since step ", step_, " (",
                                  problem.what(), ")"));

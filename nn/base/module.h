@@ -81,8 +81,9 @@ class Visitor {
 // project the states of before get gradients, the states themselves are constants.
 struct Cache {
   struct Entry {
-    Tensor key, value;   // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
-    Tensor states = {};  // (B, tokens, width): an attention's input
+    Tensor key, value;                      // (B, tokens, Hk, D), (B, tokens, Hk, Dv)
+    Tensor states = {};                     // (B, tokens, width): an attention's input
+    Tensor key_room = {}, value_room = {};  // of one sequence: what key and value are the beginning of, to grow in
   };
   std::map<std::string, Entry> entries;
   int64_t tokens = 0;  // that came before; the model adds those of a pass at its end

@@ -1,14 +1,15 @@
-"""Small GPT-2 and Llama models of random weights, as Hugging Face's transformers write and compute them.
+"""Small GPT-2, Llama and vision models of random weights, as Hugging Face's transformers write and compute them.
 
     python3 -m pip install torch==2.13.0 transformers==5.23.0 safetensors
     python3 tests/golden/hugging_face.py                      # writes the folders hugging_face/* beside this file
     python3 tests/golden/hugging_face.py build/orrery [FOLDER...]
 
-Each folder holds config.json, the tensors, and logits.safetensors: tokens (B, T) and the logits (B, T, V) that
-transformers give in float32 on a CPU.  Weights are large and no bias is zero, so that no part of a model is near its
+Each folder holds config.json, the tensors, and logits.safetensors: tokens (B, T) and the logits (B, T, V), or
+pixel_values (B, channels, height, width) and the logits (B, classes), that transformers give in float32 on a CPU.  Weights are large and no bias is zero, so that no part of a model is near its
 linear range.  The models: gpt2, whose head is the embedding; gpt2_own_head with another activation, width between and
 epsilon; llama with grouped heads, a head of its own and two files; llama_tied with biases, heads of another size than
-width / heads and another base of the angles.
+width / heads and another base of the angles;
+vit, whose classes have names.
 
 With the program's path, each of these models, made anew with another seed, and each FOLDER goes through `orrery import`
 (the logits must agree within 1e-5, or that of the largest logit) and `orrery export`, whose folder transformers must
@@ -23,7 +24,8 @@ import tempfile
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification)
 
 TOLERANCE = 1e-5
 NONE = dict(bos_token_id=None, eos_token_id=None)
@@ -38,6 +40,9 @@ MODELS = {
     "llama_tied": (LlamaForCausalLM, LlamaConfig(**LLAMA, num_key_value_heads=1, head_dim=6, attention_bias=True,
                                                  mlp_bias=True, tie_word_embeddings=True, hidden_act="gelu",
                                                  rope_parameters={"rope_type": "default", "rope_theta": 500.0})),
+    "vit": (ViTForImageClassification, ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                                 intermediate_size=24, image_size=12, patch_size=4,
+                                                 id2label={0: "a cat", 1: "a dog", 2: "neither"})),
 }
 
 
@@ -55,15 +60,27 @@ def make(name, folder, seed):
     return model
 
 
-def logits_of(model, tokens):
+def read(folder):
+    reads_images = AutoConfig.from_pretrained(folder).model_type == "vit"
+    kind = AutoModelForImageClassification if reads_images else AutoModelForCausalLM
+    return kind.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def logits_of(model, asked):
     with torch.no_grad():
-        return model(tokens).logits.float()
+        return model(asked).logits.float()
 
 
-def write_logits(model, path, length):
-    tokens = torch.randint(model.config.vocab_size, (2, length), generator=torch.Generator().manual_seed(5))
-    save_file({"tokens": tokens, "logits": logits_of(model, tokens).contiguous()}, path)
-    return tokens
+def write_logits(model, path):
+    config, chance = model.config, torch.Generator().manual_seed(5)
+    if config.model_type == "vit":
+        name, asked = "pixel_values", torch.randn(2, config.num_channels, config.image_size, config.image_size,
+                                                  generator=chance)
+    else:
+        length = min(config.max_position_embeddings, 24)
+        name, asked = "tokens", torch.randint(config.vocab_size, (2, length), generator=chance)
+    save_file({name: asked, "logits": logits_of(model, asked).contiguous()}, path)
+    return asked
 
 
 def run(*words):
@@ -76,15 +93,15 @@ def run(*words):
 def check(orrery, source, scratch):
     """The largest differences of the import's logits and of those that transformers give with the export, and what is
     allowed."""
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
+    model = read(source)
     logits = scratch / "logits.safetensors"
-    tokens = write_logits(model, logits, min(model.config.max_position_embeddings, 24))
+    asked = write_logits(model, logits)
     told = run(orrery, "import", source, f"--out={scratch / 'run'}", f"--check={logits}")
     there = float(re.search(r"largest difference of the logits: (\S+)", told)[1])
     run(orrery, "export", scratch / "run", f"--out={scratch / 'exported'}")
-    again = AutoModelForCausalLM.from_pretrained(scratch / "exported", dtype=torch.float32).eval()
-    wanted = logits_of(model, tokens)
-    back = (logits_of(again, tokens) - wanted).abs().max().item()
+    again = read(scratch / "exported")
+    wanted = logits_of(model, asked)
+    back = (logits_of(again, asked) - wanted).abs().max().item()
     return there, back, TOLERANCE * max(1.0, wanted.abs().max().item())
 
 
@@ -93,7 +110,7 @@ def main():
     if len(sys.argv) == 1:
         for seed, name in enumerate(MODELS, 1):
             (here / name).mkdir(parents=True, exist_ok=True)
-            write_logits(make(name, here / name, seed), here / name / "logits.safetensors", 24)
+            write_logits(make(name, here / name, seed), here / name / "logits.safetensors")
         return
     failed = False
     with tempfile.TemporaryDirectory() as scratch:

@@ -203,11 +203,25 @@ TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written,
   nn::FlatParameters parameters(model);
   const auto optimizer = nn::make_optimizer(settings.optimizer, parameters);
   fs::create_directories(run.folder / "sound");
-  write_checkpoint(run.folder / "sound", state, model, *optimizer);
+  write_checkpoint(run.folder / "sound", state, model, optimizer.get());
   const Tensor moments = optimizer->state().back().second;
   moments.copy_from(Tensor::full(moments.shape(), INFINITY));
   fs::create_directories(run.folder / "broken");
-  CHECK_THROWS_AS(write_checkpoint(run.folder / "broken", state, model, *optimizer), NotFinite);
+  CHECK_THROWS_AS(write_checkpoint(run.folder / "broken", state, model, optimizer.get()), NotFinite);
+}
+
+TEST_CASE(
+    "checkpoint: one without the optimizer is small, generates and begins another run, but none is resumed from it") {
+  const Run run;
+  run.train({{"save_optimizer", "no"}, {"keep_checkpoints", "1"}, {"keep_best", "no"}});
+  const std::string checkpoint = run.checkpoint(6);
+  CHECK(fs::exists(checkpoint + "/weights.safetensors"));
+  CHECK(!fs::exists(checkpoint + "/optimizer.safetensors"));
+  CHECK(!fs::exists(run.checkpoint(4)));  // such ones count as whole
+  CHECK(latest_checkpoint(run.out) == checkpoint);
+  CHECK(contains(run.resume_error(), "was saved without the optimizer"));
+  const Run another;
+  CHECK(another.train({{"init_from", checkpoint}}).steps_done == 6);
 }
 
 TEST_CASE("checkpoint: a checkpoint whose weights lead to a loss that is not finite replaces no good one") {

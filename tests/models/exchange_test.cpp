@@ -8,8 +8,10 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
+#include "models/data/images.h"
 #include "models/exchange/base/exchange.h"
 #include "models/gpt.h"
+#include "models/model.h"
 #include "models/training/run_folder.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
@@ -31,14 +33,14 @@ ImportReport imported(const std::string& from, const std::string& to) { return i
 
 struct Trained {
   TrainSettings settings;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::string tokenizer;
   std::unique_ptr<nn::Module> model;
-  ExportedModel exported() const { return {settings, *model, *tokenizer}; }
+  ExportedModel exported() const { return {settings, *model, tokenizer}; }
 };
 Trained read_run(const std::string& run) {
   const std::string checkpoint = latest_checkpoint(run);
   const CheckpointState state = read_state(checkpoint);
-  Trained read{make_settings(state.settings), restore_tokenizer(state.tokenizer), nullptr};
+  Trained read{make_settings(state.settings), state.tokenizer, nullptr};
   read.model = make_model(read.settings);
   load_weights(checkpoint, *read.model);
   return read;
@@ -52,7 +54,7 @@ Trained made(std::vector<std::pair<std::string, std::string>> changes) {
                                    {"context", "12"},
                                    {"vocabulary", "256"},
                                    {"tokenizer", "byte"}});
-  Trained run{make_settings(changes), restore_tokenizer(R"({"name":"byte"})"), nullptr};
+  Trained run{make_settings(changes), R"({"name":"byte"})", nullptr};
   run.model = make_model(run.settings);
   int seed = 0;
   for (const nn::NamedParameter& p : nn::parameters_of(*run.model))
@@ -105,6 +107,75 @@ TEST_CASE("exchange: transformers' models give transformers' logits, and go back
     imported(folder / "exported", folder / "again");
     CHECK(largest_difference(logits(*run.model), logits(*read_run(folder / "again").model)) == 0);
   }
+}
+
+TEST_CASE("exchange: a vision transformer of transformers gives its logits, and goes back as the same tensors") {
+  const Folder folder;
+  const ImportReport report = imported(golden + "vit", folder / "run");
+  REQUIRE(report.largest_difference.has_value());
+  CHECK(*report.largest_difference <= 1e-5);
+  CHECK(report.left.empty());
+  CHECK(report.classes == 3);
+  const Trained run = read_run(folder / "run");
+  CHECK(restore_classes(run.tokenizer) == std::vector<std::string>{"a cat", "a dog", "neither"});
+  CHECK(export_model(run.exported(), folder / "exported", "") == "vit");
+  std::map<std::string, Tensor> before;
+  for (const StoredTensor& each : stored_tensors(golden + "vit")) before.emplace(each.name, each.tensor);
+  const std::vector<StoredTensor> after = stored_tensors(folder / "exported");
+  CHECK(after.size() == before.size());
+  for (const StoredTensor& each : after) CHECK(largest_difference(each.tensor, before.at(each.name)) == 0);
+  CHECK(
+      *import_model(folder / "exported", folder / "again", "", golden + "vit/logits.safetensors").largest_difference ==
+      *report.largest_difference);
+  CHECK(restore_classes(read_run(folder / "again").tokenizer) == restore_classes(run.tokenizer));
+
+  CHECK(holds(error_of([&] { import_model(golden + "vit", folder / "x", "byte", ""); }),
+              "is a model of images, which has no tokenizer"));
+  CHECK(holds(error_of([&] { import_model(golden + "vit", folder / "x", "", golden + "gpt2/logits.safetensors"); }),
+              "has no tensor 'pixel_values'"));
+  const auto refused = [&](const std::string& key, const std::string& value) {
+    TrainSettings other = run.settings;
+    set_setting(other.model_settings, "vit", key, value);
+    return error_of([&] { export_model({other, *run.model, run.tokenizer}, folder / "out", "vit"); });
+  };
+  CHECK(refused("pooling", "mean") == "export: vit cannot say pooling=mean of this model");
+  CHECK(refused("normalization", "rms") == "export: vit cannot say normalization=rms of this model");
+  CHECK(refused("attention", "pointwise(relu)") == "export: vit cannot say attention=pointwise(relu) of this model");
+}
+
+TEST_CASE("exchange: a vision transformer without biases of queries, keys and values, and how its pixels are scaled") {
+  const Folder folder;
+  const auto zeroed = [&](const std::string& name, bool there) {
+    const std::string copy = changed(folder, "vit", [&](nlohmann::json& config) { config["qkv_bias"] = there; });
+    std::vector<NamedTensor> tensors;
+    for (StoredTensor& each : stored_tensors(copy)) {
+      const bool bias = holds(each.name, ".attention.attention.") && each.name.ends_with("bias");
+      if (!bias) tensors.push_back({each.name, each.tensor});
+      if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(each.tensor)});
+    }
+    write_safetensors(copy + "/model.safetensors", tensors, {});
+    fs::rename(copy, folder / name);
+    return imported(folder / name, folder / (name + "_run"));
+  };
+  const ImportReport with = zeroed("with", true), without = zeroed("without", false);
+  CHECK(*with.largest_difference > 1e-3);
+  CHECK(*with.largest_difference == *without.largest_difference);
+
+  const std::string copy = changed(folder, "vit", [](nlohmann::json&) {});
+  const auto scaled = [&](const std::string& json) {
+    write_file_atomically(copy + "/preprocessor_config.json", json);
+    fs::remove_all(folder / "scaled");
+    imported(copy, folder / "scaled");
+    const TrainSettings settings = read_run(folder / "scaled").settings;
+    return std::pair(setting_of<std::vector<double>>(settings.task_settings, "pixel_mean"),
+                     setting_of<std::vector<double>>(settings.task_settings, "pixel_std"));
+  };
+  using Numbers = std::vector<double>;
+  const std::string own = R"({"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4], )";
+  CHECK(scaled(own + R"("do_normalize": true})") == std::pair(Numbers{0.4, 0.5, 0.6}, Numbers{0.2, 0.3, 0.4}));
+  CHECK(scaled(own + R"("do_normalize": false})") == std::pair(Numbers{0, 0, 0}, Numbers{1, 1, 1}));
+  CHECK(holds(error_of([&] { scaled(R"({"image_mean": [0.4], "image_std": [0.2]})"); }), "must be 3 numbers"));
+  CHECK(holds(error_of([&] { scaled(own + R"("rescale_factor": 1.0})"); }), "'rescale_factor' must be 1 / 255"));
 }
 
 TEST_CASE("exchange: what an older transformers wrote is read as well") {

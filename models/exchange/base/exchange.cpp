@@ -7,13 +7,15 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
+#include "engine/ops/ops.h"
+#include "models/data/images.h"
+#include "models/image_model.h"
 #include "models/json.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "models/settings_file.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
-#include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 namespace {
@@ -55,27 +57,51 @@ void check_described(const TrainSettings& run, const ImportedModel& from, const 
         " parameters, and has ", there, " numbers");
 }
 
-// The largest difference of the logits that this model gives from those in the file.
-double difference(LanguageModel& model, const std::string& path) {
+// What a file of reference logits asks, and what the model must answer.
+struct Reference {
+  Tensor asked, logits;
+};
+Reference read_reference(nn::Module& model, const std::string& path) {
   const std::vector<StoredTensor> stored = stored_tensors(path);
   const auto find = [&](const char* name) -> const StoredTensor& {
     for (const StoredTensor& each : stored)
       if (each.name == name) return each;
-    fail("import: ", path, " has no tensor '", name, "'; it must have tokens (B, T) and logits (B, T, V)");
+    fail("import: ", path, " has no tensor '", name,
+         "'; it must have tokens (B, T) and logits (B, T, V), or pixel_values (B, channels, height, width) and logits "
+         "(B, classes)");
   };
-  const Tensor tokens = as_tokens(find("tokens")), &logits = find("logits").tensor;
-  check(logits && is_floating(logits.dtype()) && tokens.shape().rank() == 2 &&
-            logits.shape() == Shape{tokens.size(0), tokens.size(1), model.vocabulary()},
-        "import: ", path, ": tokens ", tokens.shape(), " and logits ", logits ? logits.shape() : Shape(),
-        " must be (B, T) and (B, T, ", model.vocabulary(), ")");
-  for (const double token : tokens.to_vector()) check_token(static_cast<int32_t>(token), model.vocabulary());
+  const Tensor& logits = find("logits").tensor;
+  check(logits && is_floating(logits.dtype()), "import: ", path, ": logits must be numbers with a point");
+  if (const auto* const images = dynamic_cast<const ImageModel*>(&model)) {
+    const Tensor& pixels = find("pixel_values").tensor;
+    const int64_t size = images->image_size();
+    check(pixels && is_floating(pixels.dtype()) && pixels.shape().rank() == 4 &&
+              pixels.shape() == Shape{pixels.size(0), images->channels(), size, size} &&
+              logits.shape() == Shape{pixels.size(0), images->classes()},
+          "import: ", path, ": pixel_values ", pixels ? pixels.shape() : Shape(), " and logits ", logits.shape(),
+          " must be (B, ", images->channels(), ", ", size, ", ", size, ") and (B, ", images->classes(), ")");
+    return {permute(pixels, {0, 2, 3, 1}), logits};
+  }
+  const int64_t vocabulary =
+      model_as<LanguageModel>(model, "import", "a model whose logits could be compared").vocabulary();
+  const Tensor tokens = as_tokens(find("tokens"));
+  check(tokens.shape().rank() == 2 && logits.shape() == Shape{tokens.size(0), tokens.size(1), vocabulary},
+        "import: ", path, ": tokens ", tokens.shape(), " and logits ", logits.shape(), " must be (B, T) and (B, T, ",
+        vocabulary, ")");
+  for (const double token : tokens.to_vector()) check_token(static_cast<int32_t>(token), vocabulary);
+  return {tokens, logits};
+}
+
+// The largest difference of the logits that this model gives from those in the file.
+double difference(nn::Module& model, const std::string& path) {
   const NoGrad guard;
+  const Reference reference = read_reference(model, path);
   double largest = 0;
-  for (int64_t begin = 0; begin < tokens.size(0); begin += sequences_at_once) {
-    const int64_t end = std::min(begin + sequences_at_once, tokens.size(0));
+  for (int64_t begin = 0; begin < reference.asked.size(0); begin += sequences_at_once) {
+    const int64_t end = std::min(begin + sequences_at_once, reference.asked.size(0));
     nn::Pass pass;
-    const std::vector<double> ours = model(tokens.slice(begin, end), pass).to_vector(),
-                              theirs = logits.slice(begin, end).to_vector();
+    const std::vector<double> ours = model(reference.asked.slice(begin, end), pass).to_vector(),
+                              theirs = reference.logits.slice(begin, end).to_vector();
     for (size_t i = 0; i < ours.size(); ++i) {
       const double apart = std::abs(ours[i] - theirs[i]);
       largest = std::isnan(apart) ? apart : std::max(largest, apart);
@@ -86,11 +112,9 @@ double difference(LanguageModel& model, const std::string& path) {
 
 std::optional<double> checked_difference(nn::Module& model, const std::string& path, const std::string& check_file) {
   const std::string in_folder = path + "/" + reference_name;
-  if (!check_file.empty())
-    return difference(model_as<LanguageModel>(model, "import", "a language model, whose logits could be compared"),
-                      check_file);
+  if (!check_file.empty()) return difference(model, check_file);
   if (!folder_exists(path) || !file_exists(in_folder)) return std::nullopt;
-  return difference(model_as<LanguageModel>(model, "import", "a language model"), in_folder);
+  return difference(model, in_folder);
 }
 
 void copy_into(nn::Module& model, const std::vector<NamedTensor>& tensors) {
@@ -99,14 +123,12 @@ void copy_into(nn::Module& model, const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& each : tensors) to.at(each.name).copy_from(each.tensor);
 }
 
-std::string write_run(const TrainSettings& run, nn::Module& model, const Tokenizer& tokenizer) {
+std::string write_run(const TrainSettings& run, nn::Module& model, const std::string& tokenizer) {
   make_folders(run.out);
   RunFolder folder(run.out);
   folder.check_free();
-  nn::FlatParameters parameters(model);
-  const auto optimizer = nn::make_optimizer(run.optimizer, parameters);
-  const CheckpointState state{.tokenizer = tokenizer.save(), .settings = list_settings(resolved(run))};
-  const std::string checkpoint = folder.write(state, model, *optimizer);
+  const CheckpointState state{.tokenizer = tokenizer, .settings = list_settings(resolved(run))};
+  const std::string checkpoint = folder.write(state, model, nullptr);
   write_settings_file(run.out + "/settings.toml", list_settings(run));
   return checkpoint;
 }
@@ -141,22 +163,29 @@ ImportReport import_model(const std::string& path, const std::string& out, const
         " holds checkpoints of a run; choose another --out");
   const ExchangeFormat& format = format_of(path);
   ImportedModel from = format.read(path);
+  const bool images = !from.classes.empty();
+  check(!images || tokenizer.empty(), "import: ", path,
+        " is a model of images, which has no tokenizer; leave --tokenizer out");
   if (!tokenizer.empty())
     from.tokenizer = make_tokenizer(tokenizer, ""), from.tokenizer_setting = tokenizer, from.tokenizer_note = "";
   TrainSettings run = make_settings(from.settings);
   run.out = out;
-  setting_of<std::string>(run.task_settings, "tokenizer") = from.tokenizer_setting;
+  if (!images) setting_of<std::string>(run.task_settings, "tokenizer") = from.tokenizer_setting;
   check_described(run, from, path);
-  ImportReport report{
-      .format = format.name, .tokenizer = from.tokenizer->name(), .tokenizer_note = from.tokenizer_note};
+  ImportReport report{.format = format.name,
+                      .tokenizer = images ? "" : from.tokenizer->name(),
+                      .tokenizer_note = from.tokenizer_note,
+                      .classes = static_cast<int64_t>(from.classes.size())};
   const auto model = make_model(run);
-  const int64_t vocabulary = model_as<LanguageModel>(*model, "import", "a language model").vocabulary();
-  check(from.tokenizer->size() <= vocabulary, "import: the tokenizer has ", from.tokenizer->size(),
-        " tokens, the model's vocabulary ", vocabulary, "; name another with --tokenizer");
+  if (!images) {
+    const int64_t vocabulary = model_as<LanguageModel>(*model, "import", "a language model").vocabulary();
+    check(from.tokenizer->size() <= vocabulary, "import: the tokenizer has ", from.tokenizer->size(),
+          " tokens, the model's vocabulary ", vocabulary, "; name another with --tokenizer");
+  }
   copy_into(*model, placed_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);
   report.largest_difference = checked_difference(*model, path, check_file);
-  report.checkpoint = write_run(run, *model, *from.tokenizer);
+  report.checkpoint = write_run(run, *model, images ? save_classes(from.classes) : from.tokenizer->save());
   return report;
 }
 

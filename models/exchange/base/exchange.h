@@ -24,18 +24,23 @@ struct TensorPlace {
   std::string ours;
   std::vector<std::string> theirs = {};  // one below the other
   std::vector<int64_t> rows = {};        // of ours, that each of them makes; empty: there is one, which makes all
-  bool transposed = false;               // theirs are (inputs, outputs)
+  // Theirs have other axes: axis i of ours is axis axes[i] of theirs; not of a bias, which has one axis.
+  std::vector<int> axes = {};
+  bool within_one = false;  // theirs have an axis of size 1 before all
   // For export.  Not 0: the size of heads whose rotary pairs stand side by side with us and half a head apart with
   // them; all of `theirs` but the last, which are values, are put into that order.
   int64_t interleaved_head = 0;
   std::optional<Shape> zeros = {};  // what is written where the model has none: a bias that the format always has
+  bool may_lack = false;            // theirs may not be there, which says that ours are zeros
 };
+const std::vector<int> transposed = {1, 0};  // theirs are (inputs, outputs)
 
 struct ImportedModel {
   std::vector<std::pair<std::string, std::string>> settings = {};  // of a run, as make_settings takes them
   std::vector<TensorPlace> places = {};
   std::vector<StoredTensor> tensors = {};
   std::map<std::string, std::string> known_rest = {};  // tensors of theirs that are not needed, and why
+  std::vector<std::string> classes = {};               // of a model of images, which has no tokenizer
   std::unique_ptr<Tokenizer> tokenizer = nullptr;
   std::string tokenizer_setting = {};  // what --tokenizer=... names it by later
   std::string tokenizer_note = {};     // why it is not the folder's own
@@ -45,7 +50,7 @@ struct ImportedModel {
 struct ExportedModel {
   const TrainSettings& settings;
   nn::Module& model;
-  const Tokenizer& tokenizer;
+  const std::string& tokenizer;  // as Task::tokenizer says it
 };
 
 struct ExchangeFormat {
@@ -64,7 +69,8 @@ struct ImportReport {
   struct Line {
     std::string ours, theirs, how;  // how: what was done with them, if anything
   };
-  std::string format = {}, checkpoint = {}, tokenizer = {}, tokenizer_note = {};
+  std::string format = {}, checkpoint = {}, tokenizer = {}, tokenizer_note = {};  // without a tokenizer:
+  int64_t classes = 0;
   int64_t parameters = 0;
   std::vector<Line> placed = {};
   std::vector<std::pair<std::string, std::string>> left = {};  // theirs that were not used, and why
@@ -72,8 +78,9 @@ struct ImportReport {
 };
 
 // Reads what lies at `path` and writes the run `out`, which must hold no checkpoint.  `tokenizer`: as the setting of
-// that name, empty: that of the folder.  `check_file`: a safetensors file with `tokens` (B, T) and `logits` (B, T, V);
-// empty: logits.safetensors in the folder, if it is there.  Nothing is written unless every tensor fits.
+// that name, empty: that of the folder.  `check_file`: a safetensors file with `tokens` (B, T) and `logits` (B, T, V),
+// or `pixel_values` (B, channels, height, width), as they are given to the model, and `logits` (B, classes); empty:
+// logits.safetensors in the folder, if it is there.  Nothing is written unless every tensor fits.
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
                           const std::string& check_file);
 

@@ -109,15 +109,18 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
 }
 
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
-                        const Tokenizer& tokenizer) {
-  config["dtype"] = "float32";
-  config["torch_dtype"] = "float32";  // transformers 4
-  config["orrery_version"] = build().version;
-  const Json saved = parse_json(tokenizer.save(), "export: the tokenizer");
+                        const std::string& tokenizer) {
+  const Json saved = parse_json(tokenizer, "export: the tokenizer");
   if (saved.at("name") == "byte_pair")
     write_byte_pair_files(folder, saved);
   else
     config["orrery_tokenizer"] = saved;  // no file of theirs says it
+  write_hugging_face(folder, std::move(config), tensors);
+}
+void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors) {
+  config["dtype"] = "float32";
+  config["torch_dtype"] = "float32";  // transformers 4
+  config["orrery_version"] = build().version;
   write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
   write_file_atomically(folder + "/config.json", config.dump(2) + "\n");
 }
@@ -145,20 +148,24 @@ void check_plain_decoder(std::string_view format, const TrainSettings& run) {
   need(is_one(s.feed_forward_residual), "feed_forward_residual");
   need(print(s.embedding_scale) == "none" || print(s.embedding_scale) == "1", "embedding_scale");
   need(!s.head_bias, "head_bias");
-  Spec attention = nn::resolved_attention(s.attention);
-  set_item(attention, "dropout", parse_spec("0"));  // no part of the model
-  need(attention == nn::resolved_attention(parse_spec("softmax")), "attention");
+  check_plain_attention(format, run);
   need(s.width % s.heads == 0, "heads");
 }
 
+void check_plain_attention(std::string_view format, const TrainSettings& run) {
+  Spec attention = nn::resolved_attention(setting_of<Spec>(run.model_settings, "attention"));
+  set_item(attention, "dropout", parse_spec("0"));
+  if (attention != nn::resolved_attention(parse_spec("softmax"))) refuse_setting(format, run, "attention");
+}
+
 Spec common_normalization(std::string_view format, const TrainSettings& run, std::string_view name) {
-  const GptSettings& s = decoder(run);
-  const auto is_same = [&](const Spec& own) { return own.name == "same" || own == s.normalization; };
-  if (s.normalization.name != name) refuse_setting(format, run, "normalization");
-  if (!is_same(s.attention_normalization)) refuse_setting(format, run, "attention_normalization");
-  if (!is_same(s.feed_forward_normalization)) refuse_setting(format, run, "feed_forward_normalization");
-  if (!is_same(s.final_normalization)) refuse_setting(format, run, "final_normalization");
-  return s.normalization;
+  const Spec all = setting_of<Spec>(run.model_settings, "normalization");
+  if (all.name != name) refuse_setting(format, run, "normalization");
+  for (const char* key : {"attention_normalization", "feed_forward_normalization", "final_normalization"}) {
+    const Spec& own = setting_of<Spec>(run.model_settings, key);
+    if (own.name != "same" && own != all) refuse_setting(format, run, key);
+  }
+  return all;
 }
 
 double epsilon_of(const Spec& normalization) {
@@ -168,7 +175,7 @@ double epsilon_of(const Spec& normalization) {
 }
 
 Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name) {
-  const Spec all = nn::resolved(nn::feed_forwards(), decoder(run).feed_forward);
+  const Spec all = nn::resolved(nn::feed_forwards(), setting_of<Spec>(run.model_settings, "feed_forward"));
   if (all.name != name) refuse_setting(format, run, "feed_forward");
   for (const Spec::Item& item : all.items)
     if (item.key == "activation") return item.value;

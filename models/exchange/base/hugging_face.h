@@ -43,9 +43,11 @@ void read_rest(const std::string& folder, int64_t vocabulary, ImportedModel& to)
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
                    const std::string& embedding, const std::string& head);
 
-// Writes config.json, model.safetensors and what there is of a tokenizer.
+// Writes config.json and model.safetensors.
+void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors);
+// The same and what there is of a tokenizer, as Tokenizer::save wrote it.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
-                        const Tokenizer& tokenizer);
+                        const std::string& tokenizer);
 
 // Our activation by their name; an Error that names the setting feed_forward if they have none.
 std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
@@ -54,6 +56,8 @@ std::string their_activation(std::string_view format, const Spec& activation, co
 [[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
 // What GPT-2's and Llama's folders both cannot say of a decoder.
 void check_plain_decoder(std::string_view format, const TrainSettings& run);
+// An Error if its attention is more than softmax; its dropout is no part of the model.
+void check_plain_attention(std::string_view format, const TrainSettings& run);
 // The normalization of attention, feed-forward and end, if it is the same one of that name; else refused.
 Spec common_normalization(std::string_view format, const TrainSettings& run, std::string_view name);
 double epsilon_of(const Spec& normalization);

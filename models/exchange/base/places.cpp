@@ -9,13 +9,26 @@
 namespace orrery::models {
 namespace {
 
+std::vector<int> inverse_of(const std::vector<int>& axes) {
+  std::vector<int> inverse(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) inverse[static_cast<size_t>(axes[i])] = static_cast<int>(i);
+  return inverse;
+}
+
 int64_t rows_of(const TensorPlace& place, size_t part, const Shape& whole) {
   return place.rows.empty() ? whole[0] : place.rows[part];
 }
 Shape shape_of_part(const TensorPlace& place, size_t part, const Shape& whole) {
   const int64_t rows = rows_of(place, part, whole);
-  if (whole.rank() == 1) return Shape{rows};
-  return place.transposed ? Shape{whole[1], rows} : Shape{rows, whole[1]};
+  const Shape part_of_ours = whole.with(0, rows);
+  Shape theirs;
+  if (place.within_one) theirs.append(1);
+  if (whole.rank() == 1 || place.axes.empty()) {
+    for (const int64_t size : part_of_ours) theirs.append(size);
+    return theirs;
+  }
+  for (const int axis : inverse_of(place.axes)) theirs.append(part_of_ours[axis]);
+  return theirs;
 }
 
 // Rows 2i and 2i + 1 of each head, which turn together with us, as rows i and i + size / 2.
@@ -30,7 +43,7 @@ Tensor with_halves_apart(const Tensor& x, int64_t head_size) {
 
 std::string how(const TensorPlace& place) {
   std::string words = place.theirs.size() > 1 ? "one below the other" : "";
-  if (place.transposed) words += words.empty() ? "transposed" : ", transposed";
+  if (!place.axes.empty()) words += words.empty() ? "transposed" : ", transposed";
   return words;
 }
 
@@ -45,6 +58,7 @@ Tensor part_of(const std::map<std::string, const StoredTensor*>& stored, const T
                const Shape& whole) {
   const std::string& name = place.theirs[part];
   const auto found = stored.find(name);
+  if (found == stored.end() && place.may_lack) return Tensor::zeros(whole.with(0, rows_of(place, part, whole)));
   check(found != stored.end(), "import: there is no tensor '", name, "', which '", place.ours, "' is made of");
   const Tensor& x = found->second->tensor;
   check(x && is_floating(x.dtype()), "import: '", name, "' is of dtype ", found->second->dtype,
@@ -53,7 +67,8 @@ Tensor part_of(const std::map<std::string, const StoredTensor*>& stored, const T
   check(x.shape() == wanted, "import: '", name, "' has shape ", x.shape(), ", the model that is described wants ",
         wanted);
   const Tensor numbers = x.to(Dtype::f32);
-  return place.transposed && whole.rank() == 2 ? transpose(numbers) : numbers;
+  if (whole.rank() > 1 && !place.axes.empty()) return permute(numbers, place.axes);
+  return numbers.reshape(whole.with(0, rows_of(place, part, whole)));
 }
 
 }  // namespace
@@ -103,7 +118,9 @@ std::vector<NamedTensor> tensors_for(const std::vector<TensorPlace>& places, nn:
       Tensor part = whole.slice(begin, end).to(Dtype::f32);
       const bool turned = place.interleaved_head > 0 && i + 1 < place.theirs.size();
       if (turned) part = with_halves_apart(part, place.interleaved_head);
-      result.push_back({place.theirs[i], place.transposed && part.shape().rank() == 2 ? transpose(part) : part});
+      const bool permuted = part.shape().rank() > 1 && !place.axes.empty();
+      result.push_back({place.theirs[i], permuted ? permute(part, inverse_of(place.axes))
+                                                  : part.reshape(shape_of_part(place, i, whole.shape()))});
       begin = end;
     }
   }

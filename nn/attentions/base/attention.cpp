@@ -73,12 +73,29 @@ void check_cache(std::string_view name, const Pass& pass, bool causal) {
   check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
 }
 
+// `kept` (B, tokens, ...) with `more` behind it.  One sequence grows in `room`, which is doubled when it is full, so that a
+// token costs what it adds; a room that a copy of the cache shares is left to that copy.
+Tensor appended(const Tensor& kept, const Tensor& more, Tensor& room) {
+  if (!kept) return more;
+  if (kept.size(0) != 1 || recording()) return concatenate({kept, more}, 1);
+  const Shape shape = kept.shape().with(1, kept.size(1) + more.size(1));
+  const bool ours = room && room.body().use_count() == 1 && room.body()->buffer == kept.body()->buffer;
+  int64_t begin = ours ? (kept.body()->offset - room.body()->offset) / bytes_of(kept.dtype()) : 0;
+  if (!ours || begin + shape.numel() > room.numel()) {
+    room = Tensor::empty_like(kept, Shape{2 * shape.numel()});
+    room.part(0, kept.shape()).copy_from(kept);
+    begin = 0;
+  }
+  room.part(begin + kept.numel(), more.shape()).copy_from(more);
+  return room.part(begin, shape);
+}
+
 void continue_from_cache(const Module& attention, AttentionInputs& r, Pass& pass, int64_t reach) {
   if (!pass.cache) return;
   check(!pass.cache->of_states, attention.path(), ": this attention cannot read a stream; use softmax or pointwise");
   const int64_t next = pass.offset() + r.query.size(1);  // place of the next query
   Cache::Entry& kept = pass.cache->entries[attention.unique_path()];
-  if (kept.key) r.key = concatenate({kept.key, r.key}, 1), r.value = concatenate({kept.value, r.value}, 1);
+  r.key = appended(kept.key, r.key, kept.key_room), r.value = appended(kept.value, r.value, kept.value_room);
   const int64_t first = reach > 0 ? first_reached(next, reach - 1) : 0;
   kept.key = from_place(r.key, first, next).detach(), kept.value = from_place(r.value, first, next).detach();
 }

@@ -1,0 +1,198 @@
+// A vision transformer as Hugging Face's transformers keep it: ViTForImageClassification, which reads a class token.
+// Their patches are a convolution of (outputs, channels, height, width), ours of (outputs, height, width, channels);
+// queries, keys and values are three matrices there and one here.  All linear layers have biases there, those of
+// queries, keys and values unless qkv_bias is false: zeros stand for those that are missing.  Beside config.json,
+// preprocessor_config.json says how pixels become numbers; pictures of other sizes are brought to this one in another
+// way than theirs (models/data/picture.h).
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/files.h"
+#include "models/data/images.h"
+#include "models/exchange/base/hugging_face.h"
+#include "models/vit.h"
+
+namespace orrery::models {
+namespace {
+
+const std::string format = "vit";
+constexpr const char* pixels_file = "preprocessor_config.json";
+
+std::vector<TensorPlace> places_of(const VitSettings& s, int64_t d_ff) {
+  std::vector<TensorPlace> all = {
+      {.ours = "class_token", .theirs = {"vit.embeddings.cls_token"}},
+      {.ours = "position_embedding.weight", .theirs = {"vit.embeddings.position_embeddings"}, .within_one = true},
+      {.ours = "patch_embedding.weight",
+       .theirs = {"vit.embeddings.patch_embeddings.projection.weight"},
+       .axes = {0, 2, 3, 1}},
+      {.ours = "patch_embedding.bias", .theirs = {"vit.embeddings.patch_embeddings.projection.bias"}}};
+  const auto add = [&](const std::string& ours, const std::vector<std::string>& theirs, int64_t outputs) {
+    const auto of_part = [&](const char* end) {
+      std::vector<std::string> names;
+      for (const std::string& part : theirs) names.push_back(part + end);
+      return names;
+    };
+    const std::vector<int64_t> rows(theirs.size(), outputs / static_cast<int64_t>(theirs.size()));
+    all.push_back({.ours = ours + ".weight", .theirs = of_part(".weight"), .rows = rows});
+    all.push_back({.ours = ours + ".bias",
+                   .theirs = of_part(".bias"),
+                   .rows = rows,
+                   .zeros = Shape{outputs},
+                   .may_lack = theirs.size() > 1});
+  };
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string ours = text("blocks.", i, "."), theirs = text("vit.encoder.layer.", i, "."),
+                      heads = theirs + "attention.attention.";
+    add(ours + "attention_norm", {theirs + "layernorm_before"}, s.width);
+    add(ours + "attention.query_key_value", {heads + "query", heads + "key", heads + "value"}, 3 * s.width);
+    add(ours + "attention.output", {theirs + "attention.output.dense"}, s.width);
+    add(ours + "feed_forward_norm", {theirs + "layernorm_after"}, s.width);
+    add(ours + "feed_forward.input", {theirs + "intermediate.dense"}, d_ff);
+    add(ours + "feed_forward.output", {theirs + "output.dense"}, s.width);
+  }
+  add("norm", {"vit.layernorm"}, s.width);
+  add("head", {"classifier"}, s.classes);
+  return all;
+}
+
+// The names of the classes, in the order of the logits.
+std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t count) {
+  std::vector<std::string> classes;
+  for (int64_t i = 0; i < count; ++i) classes.push_back(text("LABEL_", i));
+  const Json* const names = config.find("id2label");
+  if (!names) return classes;
+  check(names->is_object(), config.path(), ": 'id2label' must be an object of names by number");
+  for (int64_t i = 0; i < count; ++i)
+    classes[static_cast<size_t>(i)] = text_member(*names, std::to_string(i).c_str(), config.path() + ": 'id2label'");
+  return classes;
+}
+
+// (pixel / 255 - mean) / std, a number for each channel; preprocessor_config.json may be absent, then as pixels are.
+void set_pixel_scale(const std::string& folder, int64_t channels, ImportedModel& to) {
+  const std::string path = folder + "/" + pixels_file;
+  std::vector<double> mean(static_cast<size_t>(channels), 0), std(static_cast<size_t>(channels), 1);
+  if (file_exists(path)) {
+    const Json json = parse_json(read_file(path, largest_json), path);
+    check(json.is_object(), path, ": it is no object {...}");
+    const auto numbers = [&](const char* key, std::vector<double>& into) {
+      check(json.contains(key) && json[key].is_array() && json[key].size() == into.size(), path, ": '", key,
+            "' must be ", into.size(), " numbers, one for each channel");
+      for (size_t i = 0; i < into.size(); ++i) {
+        check(json[key][i].is_number(), path, ": '", key, "' must be numbers");
+        into[i] = json[key][i].get<double>();
+      }
+    };
+    check(json.value("do_rescale", Json(true)) == true &&
+              (!json.contains("rescale_factor") ||
+               std::abs(number_member(json, "rescale_factor", path) * 255 - 1) < 1e-6),
+          path, ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");
+    if (json.value("do_normalize", Json(true)) == true) numbers("image_mean", mean), numbers("image_std", std);
+  }
+  const auto add = [&](const char* key, const std::vector<double>& values) {
+    std::vector<std::string> words;
+    for (const double value : values) words.push_back(print_number(value));
+    to.settings.emplace_back(key, join(words));
+  };
+  add("pixel_mean", mean), add("pixel_std", std);
+}
+
+bool reads(const std::string& path) { return has_model_type(path, "vit"); }
+
+ImportedModel read(const std::string& folder) {
+  const HuggingFaceConfig config(folder);
+  config.must_be("quantization_config", {});
+  ImportedModel from;
+  from.tensors = stored_tensors_of_folder(folder);
+  const auto head = std::find_if(from.tensors.begin(), from.tensors.end(),
+                                 [](const StoredTensor& each) { return each.name == "classifier.weight"; });
+  check(head != from.tensors.end() && head->shape.size() == 2, "import: ", folder,
+        " has no matrix 'classifier.weight': only a vision transformer with a head for classes is read here");
+  VitSettings s;
+  s.layers = config.whole_number("num_hidden_layers", 12), s.heads = config.whole_number("num_attention_heads", 12);
+  s.width = config.whole_number("hidden_size", 768), s.d_ff = config.whole_number("intermediate_size", 3072);
+  s.image_size = config.whole_number("image_size", 224), s.patch = config.whole_number("patch_size", 16);
+  s.channels = config.whole_number("num_channels", 3), s.classes = head->shape[0];
+  s.pooling = "class_token";
+  s.normalization = parse_spec("layer(epsilon=" + print_number(config.number("layer_norm_eps", 1e-12)) + ")");
+  s.feed_forward = parse_spec("dense(" + config.activation("hidden_act", "gelu") + ")");
+  from.settings = list_settings(s);
+  from.settings.emplace_back("model", Vit::info.name);
+  set_pixel_scale(folder, s.channels, from);
+  from.classes = classes_of(config, s.classes);
+  from.places = places_of(s, s.d_ff);
+  from.known_rest["vit.embeddings.mask_token"] = "for training with masked patches";
+  for (const char* pooler : {"vit.pooler.dense.weight", "vit.pooler.dense.bias"})
+    from.known_rest[pooler] = "the classes are not read from it";
+  return from;
+}
+
+bool suits(const TrainSettings& run) {
+  return named_model(run.model).of.name == Vit::info.name &&
+         run.model_settings.as<VitSettings>().position.name == "learned";
+}
+
+void check_plain(const TrainSettings& run) {
+  const auto& s = run.model_settings.as<VitSettings>();
+  if (!suits(run)) refuse_setting(format, run, "position");
+  if (s.pooling != "class_token") refuse_setting(format, run, "pooling");
+  if (s.norm_place != "pre") refuse_setting(format, run, "norm_place");
+  if (s.residual_gain != LearnableNumber{1}) refuse_setting(format, run, "residual_gain");
+  check_plain_attention(format, run);
+}
+
+void write(const ExportedModel& what, const std::string& folder) {
+  const TrainSettings& run = what.settings;
+  const auto& s = run.model_settings.as<VitSettings>();
+  check_plain(run);
+  const Spec normalization = common_normalization(format, run, "layer");
+  const Spec activation = activation_of_feed_forward(format, run, "dense");
+  const int64_t d_ff = s.d_ff ? s.d_ff : 4 * s.width;
+  const std::vector<std::string> classes = restore_classes(what.tokenizer);
+  Json name_of = Json::object(), number_of = Json::object();
+  for (int64_t i = 0; i < s.classes; ++i) {
+    const auto place = static_cast<size_t>(i);
+    const std::string name = place < classes.size() ? classes[place] : text("LABEL_", i);
+    name_of[std::to_string(i)] = name, number_of[name] = i;
+  }
+  const Json config = {{"architectures", Json::array({"ViTForImageClassification"})},
+                       {"model_type", "vit"},
+                       {"num_hidden_layers", s.layers},
+                       {"num_attention_heads", s.heads},
+                       {"hidden_size", s.width},
+                       {"intermediate_size", d_ff},
+                       {"hidden_act", their_activation(format, activation, run)},
+                       {"layer_norm_eps", epsilon_of(normalization)},
+                       {"image_size", s.image_size},
+                       {"patch_size", s.patch},
+                       {"num_channels", s.channels},
+                       {"qkv_bias", true},
+                       {"hidden_dropout_prob", s.dropout},
+                       {"attention_probs_dropout_prob", 0.0},
+                       {"id2label", name_of},
+                       {"label2id", number_of}};
+  const auto for_channels = [&](const char* key) {
+    std::vector<double> values = setting_of<std::vector<double>>(run.task_settings, key);
+    if (values.size() == 1) values.assign(static_cast<size_t>(s.channels), values[0]);
+    return values;
+  };
+  const Json pixels = {{"image_processor_type", "ViTImageProcessor"},
+                       {"do_resize", true},
+                       {"size", {{"height", s.image_size}, {"width", s.image_size}}},
+                       {"do_rescale", true},
+                       {"rescale_factor", 1.0 / 255},
+                       {"do_normalize", true},
+                       {"image_mean", for_channels("pixel_mean")},
+                       {"image_std", for_channels("pixel_std")}};
+  write_file_atomically(folder + "/" + pixels_file, pixels.dump(2) + "\n");
+  write_hugging_face(folder, config, tensors_for(places_of(s, d_ff), what.model));
+}
+
+REGISTER_EXCHANGE(vit, {.name = format,
+                        .description = "vision transformers' folders of Hugging Face",
+                        .reads = reads,
+                        .read = read,
+                        .suits = suits,
+                        .write = write});
+
+}  // namespace
+}  // namespace orrery::models

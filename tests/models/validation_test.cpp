@@ -1,0 +1,70 @@
+// What a validation over text tells: of which tokens, and what stands beside the loss.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "models/data/prepared.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "models/tasks/evaluation.h"
+#include "nn/base/initialization.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+struct Judged {
+  std::unique_ptr<Task> task;
+  std::unique_ptr<nn::Module> model;
+  Judged(const Run& run, const Assignments& more) {
+    TrainSettings s = run.settings(more);
+    task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch = 2});
+    model = make_model(s);
+    nn::initialize(*model, 1);
+  }
+  std::pair<double, std::map<std::string, double>> validate() const {
+    const Validation found = task->validate(*model, {}).value();
+    return {found.loss, {found.figures.begin(), found.figures.end()}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("validation: a stated number of tokens, the loss of learned ones beside it, and bits per character") {
+  const Run run;
+  const Judged some(run, {{"validation_tokens", "20"}, {"training_loss_tokens", "30"}});
+  const TokenSequence text(restore_tokenizer(some.task->tokenizer())->encode(read_file(run.text)));
+  const auto [learned, held_out] = split(text, 0.1);
+  REQUIRE(held_out.size() > 20);
+  CHECK(some.task->held_out() == 20);
+  const auto [loss, figures] = some.validate();
+  CHECK(loss == evaluate(*some.model, held_out.part(0, 20), 8).value());
+  CHECK(figures.at("training_loss") ==
+        evaluate(*some.model, learned.part(learned.size() - 30, learned.size()), 8).value());
+  CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));  // a token is one
+
+  const Judged all(run, {{"training_loss_tokens", "0"}});
+  const auto [whole, beside] = all.validate();
+  CHECK(whole == evaluate(*all.model, held_out, 8).value());
+  CHECK(!beside.contains("training_loss"));
+  CHECK(contains(error_of([&] { Judged(run, {{"validation_tokens", "1000000000"}}); }), "tokens are held out"));
+}
+
+TEST_CASE("validation: a stream's is told for learned tokens as well, read on and on") {
+  const Run run;
+  const Assignments stream = {{"model", "stream"},
+                              {"layers", "1"},
+                              {"heads", "2"},
+                              {"width", "8"},
+                              {"context", "8"},
+                              {"memory", "8"},
+                              {"attention", "softmax(span=fixed(8))"}};
+  const auto [loss, figures] = Judged(run, stream).validate();
+  CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));
+  CHECK(figures.at("training_loss") > 0);
+  CHECK(figures.at("training_loss") != loss);
+}
