@@ -49,6 +49,19 @@ std::vector<Weights> triangles(int64_t begin, int64_t length, int64_t side) {
   return all;
 }
 
+// A chunk of a PNG that claims more bytes than are left would be given memory for them before it is read.
+void check_chunks(std::string_view bytes, std::string_view name) {
+  constexpr std::string_view signature = "\x89PNG\r\n\x1a\n";
+  if (!bytes.starts_with(signature)) return;
+  for (size_t at = signature.size(); at + 8 <= bytes.size();) {
+    const auto byte = [&](size_t i) { return uint64_t{static_cast<unsigned char>(bytes[at + i])}; };
+    const uint64_t length = byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3), left = bytes.size() - at - 8;
+    check(length <= left, name, ": it cannot be decoded: a chunk claims ", length, " bytes, where ", left, " are left");
+    if (bytes.substr(at + 4, 4) == "IEND") return;
+    at += std::min<uint64_t>(length + 12, bytes.size() - at);
+  }
+}
+
 [[noreturn]] void cannot_decode(std::string_view name) {
   const char* const reason = stbi_failure_reason();
   fail(name, ": it cannot be decoded: ", reason ? reason : "it is no PNG or JPEG file");
@@ -66,6 +79,7 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   check(channels == 1 || channels == 3, name, ": pictures are decoded to 1 channel or to 3, not to ", channels);
   check(bytes.size() <= largest_file, name, " has ", bytes.size(), " bytes, more than the ", largest_file,
         " that are read");
+  check_chunks(bytes, name);
   const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, found = 0;

@@ -100,7 +100,8 @@ TEST_CASE("list: every registered name with formula and source") {
       for (const auto& one : entry.facts) {  // "none" and "nothing" are words too
         const std::string &fact = one.first, &value = one.second;
         INFO(fact);
-        const std::set<std::string> of_some = {"schedule keeps", "model_preset counted for"};
+        const std::set<std::string> of_some = {"schedule keeps", "problem parameters", "problem keeps",
+                                               "model_preset counted for"};
         CHECK((!value.empty() || of_some.contains(family.name + " " + fact)));
         if (!value.empty()) CHECK(contains(all.out, fact + " " + value));
       }
