@@ -12,6 +12,15 @@
 
 namespace orrery::models {
 
+// The keys of a model's settings for normalizations of one sublayer.
+template <class V, class Settings>
+void visit_own_normalizations(V& v, Settings& s) {
+  v("attention_normalization", s.attention_normalization, "that of the attention; same: normalization",
+    name_of_family("normalization"));
+  v("feed_forward_normalization", s.feed_forward_normalization, "that of the feed-forward; same: normalization",
+    name_of_family("normalization"));
+}
+
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
   int64_t key_heads = 0, head_size = 0;  // 0: as many as heads, width / heads

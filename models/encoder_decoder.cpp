@@ -21,6 +21,8 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
   if (s.decoder_layers == 0) s.decoder_layers = s.layers;
   s.decoder_attention = or_same(s.decoder_attention, s.attention);
   s.cross_attention = or_same(s.cross_attention, s.attention);
+  s.attention_normalization = or_same(s.attention_normalization, s.normalization);
+  s.feed_forward_normalization = or_same(s.feed_forward_normalization, s.normalization);
   s.final_normalization = or_same(s.final_normalization, s.norm_place == "post" ? parse_spec("none") : s.normalization);
   return s;
 }
@@ -39,9 +41,9 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   const auto norm = [&](const Spec& spec) {
     return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder});
   };
-  const auto add = [&](const std::string& name, std::unique_ptr<nn::Sublayer> layer) {
-    stack.steps.emplace_back(name, std::make_unique<ResidualStep>(norm(s.normalization), std::move(layer), s.dropout,
-                                                                  s.norm_place == "post"));
+  const auto add = [&](const std::string& name, const Spec& own, std::unique_ptr<nn::Sublayer> layer) {
+    stack.steps.emplace_back(
+        name, std::make_unique<ResidualStep>(norm(own), std::move(layer), s.dropout, s.norm_place == "post"));
   };
   nn::AttentionLayerOptions own{.width = s.width,
                                 .heads = s.heads,
@@ -55,9 +57,11 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   cross.causal = false, cross.position = nullptr, cross.memory_width = s.width;
   for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
     const std::string layer = std::to_string(i) + ".";
-    add(layer + "attention", nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
-    if (decoder) add(layer + "cross_attention", nn::make_attention(s.cross_attention, cross));
-    add(layer + "feed_forward",
+    add(layer + "attention", s.attention_normalization,
+        nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
+    if (decoder)
+      add(layer + "cross_attention", s.attention_normalization, nn::make_attention(s.cross_attention, cross));
+    add(layer + "feed_forward", s.feed_forward_normalization,
         nn::make_feed_forward(
             s.feed_forward,
             {.width = s.width, .d_ff = s.d_ff, .bias = s.bias, .layers = s.layers, .initial_weights = weights}));

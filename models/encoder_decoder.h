@@ -25,6 +25,7 @@ struct EncoderDecoderSettings {
   int64_t vocabulary = 0, d_ff = 0;
   Spec attention = parse_spec("softmax"), decoder_attention = parse_spec("same"), cross_attention = parse_spec("same"),
        feed_forward = parse_spec("dense(relu)"), normalization = parse_spec("layer"),
+       attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
        final_normalization = parse_spec("same"), position = parse_spec("sinusoidal(scale=1)");
   bool bias = true, normalization_bias = true, shared_embedding = true, tied_head = true;
   double dropout = 0.1;
@@ -49,6 +50,7 @@ struct EncoderDecoderSettings {
     v("feed_forward", feed_forward, "how a layer reads its weights", name_of_family("feed_forward"));
     v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
       name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
       "what ends encoder and decoder; same: as in the layers, and none with norm_place=post, whose layers end with one",
       name_of_family("normalization"));

@@ -67,10 +67,7 @@ struct GptSettings {
     v("key_heads", key_heads, "heads of keys and values, each for heads / key_heads of queries; 0: heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
-    v("attention_normalization", attention_normalization, "that of the attention; same: normalization",
-      name_of_family("normalization"));
-    v("feed_forward_normalization", feed_forward_normalization, "that of the feed-forward; same: normalization",
-      name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
     v("attention_bias", attention_bias, "biases in attention; same: as bias", one_of({"same", "yes", "no"}));
     v("feed_forward_bias", feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
     v("head_bias", head_bias, "a bias of the logits");

@@ -45,7 +45,9 @@ StreamModel::StreamModel(const StreamSettings& settings)
   check(position_->acts_on_scores() || s.position.name == "none", "stream: position=", s.position,
         " counts from the beginning of a text, and a stream has none; use relative, alibi or none");
   const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
-  if (s.norm_place == "pre") norm_ = nn::make_normalization(s.normalization, {s.width, true, true});
+  const Spec usual = s.norm_place == "post" ? parse_spec("none") : s.normalization,
+             last = s.final_normalization.name == "same" ? usual : s.final_normalization;
+  if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
                                                            .heads = s.heads,
@@ -53,6 +55,8 @@ StreamModel::StreamModel(const StreamSettings& settings)
                                                            .attention = s.attention,
                                                            .feed_forward = s.feed_forward,
                                                            .normalization = s.normalization,
+                                                           .attention_normalization = s.attention_normalization,
+                                                           .feed_forward_normalization = s.feed_forward_normalization,
                                                            .bias = s.bias,
                                                            .dropout = s.dropout,
                                                            .layers = s.layers,

@@ -28,8 +28,9 @@ struct StreamSettings {
   int64_t vocabulary = 0;  // 0: as many as the tokenizer has
   int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
-       normalization = parse_spec("layer"), position = parse_spec("relative"),
-       initial_std = parse_spec("adaptive_span");
+       normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
+       feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
+       position = parse_spec("relative"), initial_std = parse_spec("adaptive_span");
   std::string norm_place = "post";
   bool bias = false;
   double dropout = 0;
@@ -47,6 +48,10 @@ struct StreamSettings {
     v("feed_forward", feed_forward, "how a block reads its weights; none: all-attention, with persistent slots",
       name_of_family("feed_forward"));
     v("normalization", normalization, "what stands after each residual (or before each sublayer: norm_place)",
+      name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
+    v("final_normalization", final_normalization,
+      "what stands before the head; same: as in the blocks, and none with norm_place=post, whose blocks end with one",
       name_of_family("normalization"));
     v("position", position, "terms of the distance: relative, alibi or none", name_of_family("position"));
     v("norm_place", norm_place, "pre: before each sublayer, and before the head; post: after its residual is added",

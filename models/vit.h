@@ -48,10 +48,7 @@ struct VitSettings {
     v("feed_forward", feed_forward, "how a block reads its weights", name_of_family("feed_forward"));
     v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
       name_of_family("normalization"));
-    v("attention_normalization", attention_normalization, "that of the attention; same: normalization",
-      name_of_family("normalization"));
-    v("feed_forward_normalization", feed_forward_normalization, "that of the feed-forward; same: normalization",
-      name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
       name_of_family("normalization"));
     v("position", position, "how a patch knows where it stands", name_of_family("position"));

@@ -68,7 +68,52 @@ void check_rules(std::string_view rules, std::string_view what) {
   }
 }
 
+void add_number(std::string& message, uint64_t number) {
+  for (; number >= 128; number >>= 7) message += static_cast<char>(number & 127 | 128);
+  message += static_cast<char>(number);
+}
+void add_key(std::string& message, uint64_t field, uint64_t kind) { add_number(message, field << 3 | kind); }
+void add_number_field(std::string& message, uint64_t field, uint64_t number) {
+  add_key(message, field, 0);
+  add_number(message, number);
+}
+void add_bytes_field(std::string& message, uint64_t field, std::string_view bytes) {
+  add_key(message, field, 2);
+  add_number(message, bytes.size());
+  message += bytes;
+}
+void add_float_field(std::string& message, uint64_t field, float number) {
+  add_key(message, field, 5);
+  message.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
 }  // namespace
+
+// The fields' numbers are those of sentencepiece_model.proto.
+std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces) {
+  std::string model, trainer, normalizer;
+  bool bytes = false;
+  for (const SentencePieceEntry& each : pieces) {
+    std::string piece;
+    add_bytes_field(piece, 1, each.piece);
+    add_float_field(piece, 2, each.score);
+    add_number_field(piece, 3, static_cast<uint64_t>(each.kind));
+    add_bytes_field(model, 1, piece);
+    bytes |= each.kind == SentencePieceEntry::Kind::byte;
+  }
+  constexpr uint64_t merges_pairs = 2;
+  add_number_field(trainer, 3, merges_pairs);
+  add_number_field(trainer, 4, pieces.size());
+  add_number_field(trainer, 35, bytes);  // an unknown character as its bytes
+  for (uint64_t token = 0; token < 3; ++token) add_number_field(trainer, 40 + token, token);
+  add_bytes_field(model, 2, trainer);
+  add_bytes_field(normalizer, 1, "identity");
+  add_number_field(normalizer, 3, 1);  // a space in front
+  add_number_field(normalizer, 4, 0);  // spaces in a row stay
+  add_number_field(normalizer, 5, 1);  // spaces are U+2581
+  add_bytes_field(model, 3, normalizer);
+  return model;
+}
 
 void check_sentence_piece_model(std::string_view model, std::string_view what) {
   constexpr uint64_t normalizer = 3, denormalizer = 5, rules = 2;  // numbers of sentencepiece_model.proto

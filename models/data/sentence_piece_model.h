@@ -1,7 +1,10 @@
-// What the library of SentencePiece takes on trust in a model, looked at before it does.
+// SentencePiece's models as messages of protobuf: what the library takes on trust in one, looked at before it does, and
+// one made of pieces that came another way.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace orrery::models {
 
@@ -9,5 +12,16 @@ namespace orrery::models {
 // which the library goes wherever a number leads.  An Error that begins with `what` if one leads outside, or if the
 // message has no form.
 void check_sentence_piece_model(std::string_view model, std::string_view what);
+
+struct SentencePieceEntry {
+  enum class Kind { normal = 1, unknown = 2, control = 3, byte = 6 };  // as sentencepiece_model.proto counts them
+  std::string piece;
+  float score;
+  Kind kind;
+};
+// A model that merges pairs, the highest score first.  A text gets a space in front and is taken as it is otherwise; an
+// unknown character is written as its bytes, if there are pieces for bytes.  The tokens 0, 1 and 2 are the unknown one,
+// the beginning and the end.
+std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces);
 
 }  // namespace orrery::models

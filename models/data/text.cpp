@@ -77,6 +77,19 @@ Batch TextBatches::at(int64_t step, int64_t micro_batch) const {
   return crops(tokens_, starts, context_);
 }
 
+Tensor separate_documents(Batch& batch, int32_t end) {
+  const Tensor ids = Tensor::empty_like(batch.inputs);
+  const int32_t* const token = batch.inputs.data<int32_t>();
+  int32_t* const target = batch.targets.mutable_data<int32_t>();
+  int32_t* const id = ids.mutable_data<int32_t>();
+  for (int64_t row = 0, i = 0; row < ids.size(0); ++row)
+    for (int32_t document = 0; i < (row + 1) * ids.size(1); ++i) {
+      id[i] = document;
+      if (token[i] == end) target[i] = -1, ++document;
+    }
+  return ids;
+}
+
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take) {
   check(batch >= 1 && context >= 1, "text: batch ", batch, " and context ", context, " must be at least 1");

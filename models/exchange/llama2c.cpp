@@ -4,9 +4,11 @@
 //               E, N_attention, W_q, W_k, W_v, W_o, N_feed_forward, W_gate, W_down, W_up, N, angles, [W_head]
 //   version 1   "ak42" and 1, the same numbers and a byte, whether the head is the embedding; 256 bytes in all
 //               N_attention, N_feed_forward, N, E, W_q, W_k, W_v, W_o, W_gate, W_down, W_up, [W_head]
-// Pairs of neighbouring channels turn together (interleaved), with a base of 10,000; the epsilon is 1e-5.
+// A tokenizer.bin beside it is its tokenizer.  Pairs of neighbouring channels turn together (interleaved), with a base
+// of 10,000; the epsilon is 1e-5.
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 
 #include "engine/base/files.h"
 #include "models/exchange/base/exchange.h"
@@ -138,7 +140,8 @@ ImportedModel read(const std::string& path) {
   s.position = parse_spec("rotary(pairs=interleaved)");
   ImportedModel from{.settings = imported_settings(s), .places = places_of(h), .tensors = read_tensors(file, h, path)};
   from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
-  set_tokenizer(from, "", h.vocabulary);
+  const std::string beside = (std::filesystem::path(path).parent_path() / "tokenizer.bin").string();
+  set_tokenizer(from, file_exists(beside) ? beside : "", h.vocabulary);
   return from;
 }
 

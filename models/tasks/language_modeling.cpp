@@ -17,35 +17,53 @@ class LanguageModeling final : public TextTask {
   static inline const TaskInfo info{.name = "language_modeling", .description = "the next token of a text"};
   struct Settings : TextSettings {
     double label_smoothing = 0;
+    bool documents = false;
 
     template <class V>
     void visit(V& v) {
       TextSettings::visit(v);
       v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
         fraction());
+      v("documents", documents,
+        "a token sees only its own document; they end with the tokenizer's end of text, as those of a folder's files "
+        "do");
     }
   };
 
   LanguageModeling(const Settings& s, AnySettings& model, const TaskOptions& options)
       : TextTask(s, model, options),
         label_smoothing_(s.label_smoothing),
-        batches_(training(), options.batch, context(), options.seed) {}
+        batches_(training(), options.batch, context(), options.seed) {
+    if (!s.documents) return;
+    end_of_document_ = end_of_text();
+    check(end_of_document_.has_value(),
+          "train: documents=yes, but the tokenizer has no token that ends a text; take "
+          "one that has, such as GPT-2's");
+  }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
-    const Batch b = batches_.at(step, micro_batch);
-    return {b.inputs, b.targets};
+    Batch b = batches_.at(step, micro_batch);
+    if (!end_of_document_) return {b.inputs, b.targets};
+    const Tensor ids = separate_documents(b, *end_of_document_);
+    return {b.inputs, b.targets, ids};
+  }
+  std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
+    std::vector<Tensor> tensors = TextTask::sample(batch, length);
+    if (end_of_document_) tensors.push_back(tensors[0]);
+    return tensors;
   }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
+    if (batch.size() > 2) pass.document_ids = batch[2];
     return nn::cross_entropy(model(batch[0], pass), batch[1], pass.training ? label_smoothing_ : 0);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
     const SpanReport spans(model);
-    const auto loss = evaluate(model, validation(), context(), windows_at_once, stop);
+    const auto loss = evaluate(model, validation(), context(), windows_at_once, stop, end_of_document_);
     if (!loss) return std::nullopt;
     Validation found{.loss = *loss, .figures = {{"bits_per_character", bits_per_character(*loss)}}};
     spans.add_to(found);
     if (learned_sample().size() < 2) return found;
-    const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop);
+    const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop, end_of_document_);
     if (!learned) return std::nullopt;
     found.figures.emplace_back("training_loss", *learned);
     return found;
@@ -57,6 +75,7 @@ class LanguageModeling final : public TextTask {
  private:
   double label_smoothing_;
   TextBatches batches_;
+  std::optional<int32_t> end_of_document_;  // none: all is one text
 };
 REGISTER_TASK(LanguageModeling);
 

@@ -56,6 +56,7 @@ class TextTask : public Task {
   const TokenSequence& validation() const { return validation_; }
   const TokenSequence& learned_sample() const { return learned_sample_; }  // whose loss is told beside; may be empty
   double bits_per_character(double loss) const;  // of a mean loss over the validation's tokens
+  std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
 

@@ -34,8 +34,7 @@ REGISTER_FORMAT(pairs, {.name = "pairs",
                         .memory_base = 1 << 22,
                         .words = {"\t", "\n", "\r\n", "\t\t", "\n\n", "GEN.1\t", std::string(1, '\0'), "\xff"}});
 
-void read_model(const std::string& folder, std::string_view bytes) {
-  const std::string path = folder + "/pieces.model";
+void read_pieces(const std::string& path, std::string_view bytes) {
   put(path, bytes);
   const auto tokenizer = make_tokenizer(path, "");
   const std::string text = "It's 12 o'clock,  na\xc3\xafve\xff";
@@ -45,6 +44,18 @@ void read_model(const std::string& folder, std::string_view bytes) {
           "a restored tokenizer gives another text");
 }
 
+void read_model(const std::string& folder, std::string_view bytes) { read_pieces(folder + "/pieces.model", bytes); }
+void read_tokenizer_bin(const std::string& folder, std::string_view bytes) {
+  read_pieces(folder + "/tokenizer.bin", bytes);
+}
+
+REGISTER_FORMAT(tokenizer_bin, {.name = "tokenizer_bin",
+                                .readers = {"models/data/tokenizers/llama2c.cpp"},
+                                .read = read_tokenizer_bin,
+                                .memory_multiple = 512,
+                                .memory_base = 1 << 22,
+                                .words = {"\n<s>\n", "<0x41>", " ", std::string("\1\0\0\0", 4), std::string(4, '\0'),
+                                          "\xff\xff\xff\x7f", std::string("\0\0\xc0\x7f", 4)}});
 REGISTER_FORMAT(sentence_piece, {.name = "sentence_piece",
                                  .readers = {"models/data/tokenizers/sentence_piece.cpp", "models/data/base64.cpp"},
                                  .read = read_model,

@@ -5,6 +5,7 @@
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/training/settings.h"
+#include "nn/base/initialization.h"
 #include "tests/support/errors.h"
 #include "tests/support/gpt_settings.h"
 
@@ -46,4 +47,30 @@ TEST_CASE("settings: model and task decide which keys there are, wherever they s
         }).find("did you mean 'language_modeling'?") != std::string::npos);
   CHECK(error_of([] { setting_of<int64_t>(named_model("gpt").settings, "depth"); }) ==
         "model: it has no setting 'depth'");
+}
+
+TEST_CASE("every model has normalizations of its own for attention, feed-forward and the end, each with its alpha") {
+  using Assignments = std::vector<std::pair<std::string, std::string>>;
+  const Assignments own = {{"attention_normalization", "dyt(alpha=2)"},
+                           {"feed_forward_normalization", "dyt(alpha=3)"},
+                           {"final_normalization", "dyt(alpha=4)"},
+                           {"layers", "2"},
+                           {"width", "8"},
+                           {"heads", "2"}};
+  const std::vector<std::pair<Assignments, std::vector<int>>> models = {
+      {{{"model", "gpt"}, {"vocabulary", "5"}}, {2, 2, 1}},
+      {{{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "2"}}, {2, 2, 1}},
+      {{{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "pre"}}, {2, 2, 1}},
+      {{{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "post"}}, {2, 2, 1}},
+      {{{"model", "encoder_decoder"}, {"vocabulary", "5"}}, {6, 4, 2}}};  // two self-attentions and one across
+  for (auto [settings, expected] : models) {
+    CAPTURE(settings[0].second);
+    settings.insert(settings.end(), own.begin(), own.end());
+    const auto model = make_model(make_settings(settings));
+    nn::initialize(*model, 1);
+    std::vector<int> found(3);
+    for (const nn::NamedParameter& p : nn::parameters_of(*model))
+      if (p.path.ends_with("alpha")) ++found.at(static_cast<size_t>(p.parameter->value.to_vector()[0]) - 2);
+    CHECK(found == expected);
+  }
 }

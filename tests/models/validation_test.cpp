@@ -68,3 +68,34 @@ TEST_CASE("validation: a stream's is told for learned tokens as well, read on an
   CHECK(figures.at("training_loss") > 0);
   CHECK(figures.at("training_loss") != loss);
 }
+
+TEST_CASE("documents: packed they are judged and learned as each by itself") {
+  const TrainSettings settings = make_settings({{"model", "gpt"},
+                                                {"layers", "2"},
+                                                {"heads", "2"},
+                                                {"width", "16"},
+                                                {"context", "16"},
+                                                {"vocabulary", "9"},
+                                                {"position", "rotary"}});
+  const auto model = make_model(settings);
+  nn::initialize(*model, 3);
+  const std::vector<std::vector<int32_t>> documents = {{1, 2, 3, 0}, {4, 5, 6, 7, 0}, {8, 1, 0}};
+  std::vector<int32_t> packed;
+  double total = 0;
+  for (const std::vector<int32_t>& each : documents) {
+    packed.insert(packed.end(), each.begin(), each.end());
+    total += evaluate(*model, each, 16).value() * static_cast<double>(each.size() - 1);
+  }
+  CHECK(evaluate(*model, packed, 16, 1, {}, 0).value() == doctest::Approx(total / 9).epsilon(1e-6));
+  CHECK(evaluate(*model, packed, 16).value() != doctest::Approx(total / 9).epsilon(1e-3));
+  // A window with nothing but an end has no target.
+  CHECK(evaluate(*model, std::vector<int32_t>{1, 0, 2, 0, 3}, 1, 1, {}, 0).has_value());
+
+  Batch batch{Tensor::from(Shape{2, 4}, std::vector<int32_t>{1, 0, 2, 3, 4, 5, 0, 0}),
+              Tensor::from(Shape{2, 4}, std::vector<int32_t>{0, 2, 3, 4, 5, 0, 0, 6})};
+  CHECK(separate_documents(batch, 0).to_vector() == std::vector<double>{0, 0, 1, 1, 0, 0, 0, 1});
+  CHECK(batch.targets.to_vector() == std::vector<double>{0, -1, 3, 4, 5, 0, -1, -1});
+
+  const Run run;
+  CHECK(contains(error_of([&] { run.train({{"documents", "yes"}}); }), "the tokenizer has no token that ends a text"));
+}

@@ -1,0 +1,78 @@
+// The tokenizer.bin of llama2.c: SentencePiece's pieces and scores, exported by its tokenizer.py.
+// https://github.com/karpathy/llama2.c.  Little-endian: the longest piece's bytes (i32), then for each piece its score
+// (f32), its bytes (i32) and those bytes, with a space where SentencePiece has U+2581, and the tokens 1 and 2 as
+// "\n<s>\n" and "\n</s>\n".  It becomes a SentencePiece model that merges pairs, and is one from then on.
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "models/data/base64.h"
+#include "models/data/sentence_piece_model.h"
+#include "models/data/tokenizer.h"
+#include "models/json.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr uint64_t largest_file = uint64_t{6} << 20;
+constexpr int32_t longest_piece = 1 << 16;
+
+std::string with_marked_spaces(std::string_view text) {
+  std::string marked;
+  for (const char c : text) c == ' ' ? marked += "\u2581" : marked += c;
+  return marked;
+}
+
+bool is_byte(std::string_view piece) {  // <0x0A>
+  return piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with(">");
+}
+
+std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
+  FileReader file(path);
+  check(file.size() <= largest_file, "tokenizer: ", path, " has ", file.size(), " bytes, more than the ", largest_file,
+        " that are read");
+  uint64_t left = file.size();
+  const auto take = [&](auto& into) {
+    const auto bytes = std::as_writable_bytes(std::span(into));
+    check(bytes.size() <= left, "tokenizer: ", path, " is damaged: it ends within a piece");
+    file.read(bytes);
+    left -= bytes.size();
+  };
+  std::array<int32_t, 1> longest{};
+  take(longest);
+  check(longest[0] >= 1 && longest[0] <= longest_piece, "tokenizer: ", path,
+        " is damaged, or no tokenizer of llama2.c: its longest piece would have ", longest[0], " bytes");
+  std::vector<SentencePieceEntry> all;
+  while (left > 0) {
+    std::array<float, 1> score{};
+    std::array<int32_t, 1> bytes{};
+    take(score), take(bytes);
+    check(bytes[0] >= 0 && bytes[0] <= longest[0] && std::isfinite(score[0]), "tokenizer: ", path,
+          " is damaged: token ", all.size(), " would have ", bytes[0], " bytes and a score of ", score[0]);
+    std::string piece(static_cast<size_t>(bytes[0]), '\0');
+    take(piece);
+    all.push_back({with_marked_spaces(piece), score[0], SentencePieceEntry::Kind::normal});
+    if (is_byte(piece)) all.back().kind = SentencePieceEntry::Kind::byte;
+  }
+  check(all.size() > 3, "tokenizer: ", path, " has ", all.size(), " pieces; a tokenizer has more than 3");
+  all[0] = {"<unk>", 0, SentencePieceEntry::Kind::unknown};
+  all[1] = {"<s>", 0, SentencePieceEntry::Kind::control}, all[2] = {"</s>", 0, SentencePieceEntry::Kind::control};
+  return all;
+}
+
+std::unique_ptr<Tokenizer> read(const std::string& path) {
+  return restore_tokenizer(
+      Json{{"name", "sentence_piece"}, {"model", base64(sentence_piece_model(pieces_in(path)))}}.dump());
+}
+
+bool reads(const std::string& path) { return path.ends_with(".bin") && !folder_exists(path); }
+
+REGISTER_TOKENIZER(llama2c, {.name = "llama2c",
+                             .description = "the pieces of llama2.c's tokenizer.bin: --tokenizer=FILE",
+                             .read = read,
+                             .reads = reads});
+
+}  // namespace
+}  // namespace orrery::models

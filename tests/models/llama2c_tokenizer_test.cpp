@@ -1,0 +1,109 @@
+// The tokenizer.bin of llama2.c against its own algorithm, written out here.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <map>
+
+#include "models/data/tokenizer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+
+namespace {
+
+using Pieces = std::vector<std::pair<std::string, float>>;
+
+template <class T>
+void append(std::string& bytes, T number) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+std::string file_of(const Pieces& pieces) {
+  std::string bytes;
+  append(bytes, int32_t{8});
+  for (const auto& [piece, score] : pieces) {
+    append(bytes, score), append(bytes, static_cast<int32_t>(piece.size()));
+    bytes += piece;
+  }
+  return bytes;
+}
+
+// Control tokens, all bytes, and merges, of which " he" comes before "he" would.
+Pieces small_pieces() {
+  Pieces all = {{"<unk>", 0}, {"\n<s>\n", 0}, {"\n</s>\n", 0}};
+  for (int byte = 0; byte < 256; ++byte) {
+    const char* const digits = "0123456789ABCDEF";
+    all.emplace_back(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">", 0);
+  }
+  float score = 0;
+  for (const char* merged :
+       {" h", "ll", "he", " he", "llo", " hello", "or", " w", " wor", "\u00e9", "e", "h", "l", "o", "r", "w", "d", " "})
+    all.emplace_back(merged, score -= 1);
+  return all;
+}
+
+// run.c's encode: a space in front, characters or their bytes, then the pair of the highest score again and again.
+std::vector<int32_t> encode(const Pieces& pieces, const std::string& text) {
+  std::map<std::string, int32_t> number;
+  for (size_t i = 0; i < pieces.size(); ++i) number.emplace(pieces[i].first, static_cast<int32_t>(i));
+  std::vector<int32_t> tokens = {number.at(" ")};
+  for (size_t at = 0, next; at < text.size(); at = next) {
+    next = at + 1;
+    while (next < text.size() && (static_cast<unsigned char>(text[next]) & 0xC0) == 0x80) ++next;
+    const auto found = number.find(text.substr(at, next - at));
+    if (found != number.end())
+      tokens.push_back(found->second);
+    else
+      for (size_t i = at; i < next; ++i) tokens.push_back(static_cast<unsigned char>(text[i]) + 3);
+  }
+  for (;;) {
+    float best = -1e10f;
+    size_t place = tokens.size();
+    int32_t merged = -1;
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+      const auto text_of = [&](size_t k) { return pieces[static_cast<size_t>(tokens[k])].first; };
+      const auto found = number.find(text_of(i) + text_of(i + 1));
+      if (found == number.end() || pieces[static_cast<size_t>(found->second)].second <= best) continue;
+      best = pieces[static_cast<size_t>(found->second)].second, place = i, merged = found->second;
+    }
+    if (place == tokens.size()) return tokens;
+    tokens[place] = merged;
+    tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(place) + 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("llama2c's tokenizer: the tokens are those of run.c's algorithm, and the text comes back") {
+  const Folder folder;
+  const Pieces pieces = small_pieces();
+  const auto tokenizer = make_tokenizer(folder.write("tokenizer.bin", file_of(pieces)), "");
+  CHECK(tokenizer->size() == static_cast<int64_t>(pieces.size()));
+  CHECK(tokenizer->begin() == 1);
+  CHECK(tokenizer->end() == 2);
+  for (const std::string text : {"hello world", "hello  hell", "he he", " w", "l\u00e9o \u4e2d", "line\nnext", "x"}) {
+    INFO(text);
+    CHECK(tokenizer->encode(text) == encode(pieces, text));
+    CHECK(tokenizer->decode(tokenizer->encode(text)) == text);
+  }
+  CHECK(restore_tokenizer(tokenizer->save())->encode("hello") == tokenizer->encode("hello"));
+}
+
+TEST_CASE("llama2c's tokenizer: a file that is damaged is refused") {
+  const Folder folder;
+  const std::string whole = file_of(small_pieces());
+  const auto message = [&](const std::string& bytes) {
+    return error_of([&] { make_tokenizer(folder.write("tokenizer.bin", bytes), ""); });
+  };
+  CHECK(message(whole.substr(0, whole.size() - 1)).find("is damaged: it ends within a piece") != std::string::npos);
+  CHECK(message(whole.substr(0, 4)).find("has 0 pieces") != std::string::npos);
+  std::string changed = whole;
+  changed[0] = '\0';
+  CHECK(message(changed).find("is damaged, or no tokenizer of llama2.c") != std::string::npos);
+  changed = whole;
+  changed[8] = '\x7f';  // the first piece's length
+  CHECK(message(changed).find("token 0 would have 127 bytes") != std::string::npos);
+}
