@@ -69,7 +69,7 @@ void check_rules(std::string_view rules, std::string_view what) {
 }
 
 void add_number(std::string& message, uint64_t number) {
-  for (; number >= 128; number >>= 7) message += static_cast<char>(number & 127 | 128);
+  for (; number >= 128; number >>= 7) message += static_cast<char>((number & 127) | 128);
   message += static_cast<char>(number);
 }
 void add_key(std::string& message, uint64_t field, uint64_t kind) { add_number(message, field << 3 | kind); }
