@@ -49,15 +49,19 @@ const std::vector<Group>& groups() {
       {"scaling", "attentions as layers at growing lengths, and ReLU's backward where half of the keys have no weight",
        scaling_cases},
       {"train", "whole training steps: forward, backward, clipping, AdamW", train_cases},
+      {"generate", "a text that goes on token by token, with what it has read kept", generate_cases},
   };
   return all;
 }
-const Group& group_at(const std::string& name) {
+std::vector<std::string> group_names() {
   std::vector<std::string> names;
-  for (const Group& group : groups()) {
+  for (const Group& group : groups()) names.push_back(group.name);
+  return names;
+}
+const Group& group_at(const std::string& name) {
+  for (const Group& group : groups())
     if (group.name == name) return group;
-    names.push_back(group.name);
-  }
+  const std::vector<std::string> names = group_names();
   const std::string meant = nearest(name, names);
   fail("bench: no group '", name, "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
        join(names));
@@ -105,7 +109,7 @@ std::string bench_help(const Arguments&) {
 int bench(const Arguments& arguments) {
   BenchSettings s;
   const std::vector<std::string> words = read_arguments("bench", arguments, settings_of(s));
-  check(!words.empty(), "bench: no group given; there are gemm, rows, attention, scaling and train");
+  check(!words.empty(), "bench: no group given; there are ", join(group_names()));
   const Device device = parse_device(s.device);
   check_available(device);
   check(s.precision != "high" || device == Device::cuda,

@@ -47,5 +47,6 @@ std::vector<BenchCase> row_cases();
 std::vector<BenchCase> attention_cases();
 std::vector<BenchCase> scaling_cases();  // of ours alone
 std::vector<BenchCase> train_cases();
+std::vector<BenchCase> generate_cases();
 
 }  // namespace orrery::program

@@ -137,7 +137,7 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"gradcheck", "swosh"}, "gradcheck: no 'swosh'; did you mean 'swish'?");
   check_error({"gradcheck", "adamw"},
               "gradcheck: 'adamw' belongs to the family optimizer, which has no derivative to check");
-  check_error({"bench"}, "bench: no group given; there are gemm, rows, attention, scaling and train");
+  check_error({"bench"}, "bench: no group given; there are gemm, rows, attention, scaling, train, generate");
   check_error({"bench", "row"}, "bench: no group 'row'; did you mean 'rows'?");
   check_error({"bench", "rows", "--precision", "high"}, "bench: precision 'high' takes f32 apart");
   check_error({"gradcheck", "relu", "--device=quantum"}, "gradcheck: device: ");
