@@ -58,6 +58,13 @@ TEST_CASE("bench: the models have the peer's parameters") {
   const auto small = bench({"train", "--only", "train/gpt-char-small"});
   REQUIRE(small.size() == 1);
   CHECK(small[0]["parameters"] == 805248);
+  const auto pictures = bench({"train", "--only", "train/vit-fashion"}),
+             pairs = bench({"train", "--only", "translate"});
+  REQUIRE(pictures.size() == 1);
+  CHECK(pictures[0]["parameters"] == 454858);
+  CHECK(pictures[0]["unit"] == "images/s");
+  REQUIRE(pairs.size() == 1);
+  CHECK(pairs[0]["parameters"] == 4267776);
   CHECK(small[0]["unit"] == "tokens/s");
   CHECK(bench({"train", "--only", "gpt-char-medium"})[0]["parameters"] == 10750080);
 }

@@ -1,0 +1,93 @@
+// orrery import, export, show, evaluate and translate: what a user sees of small models.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "tests/examples/program.h"
+
+namespace {
+
+using Words = std::vector<std::string>;
+const std::string golden = ORRERY_SOURCE_DIR "/tests/golden/hugging_face";
+const std::string pairs = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv";
+
+}  // namespace
+
+TEST_CASE(
+    "import and export: what went where is told, and a folder comes back as one that imports to the same logits") {
+  for (const std::string name : {"gpt2", "llama", "vit"}) {
+    CAPTURE(name);
+    const Folder folder;
+    const Outcome in = run_orrery({"import", golden + "/" + name, "--out=" + (folder / "run")});
+    REQUIRE_MESSAGE(in.code == 0, in.err);
+    CHECK(contains(in.out, "format: " + name));
+    CHECK(contains(in.out, "blocks.1.attention.query_key_value.weight"));
+    CHECK(contains(in.out, " 0 left\n"));
+    CHECK(std::regex_search(last_line(in.out), std::regex("largest difference of the logits: \\d\\.\\de-0[6-9]")));
+    const Outcome out = run_orrery({"export", folder / "run", "--out=" + (folder / "theirs")});
+    REQUIRE_MESSAGE(out.code == 0, out.err);
+    const Outcome again = run_orrery({"import", folder / "theirs", "--out=" + (folder / "again"),
+                                      "--check=" + golden + "/" + name + "/logits.safetensors"});
+    REQUIRE_MESSAGE(again.code == 0, again.err);
+    CHECK(last_line(again.out) == last_line(in.out));
+    const Outcome taken = run_orrery({"import", golden + "/" + name, "--out=" + (folder / "run")});
+    CHECK(taken.code == 1);
+    CHECK(contains(taken.err, "holds checkpoints of a run; choose another --out"));
+  }
+}
+
+TEST_CASE("import: what it makes is shown, generates, and begins a run; it is not resumed") {
+  const Folder folder;
+  REQUIRE(run_orrery({"import", golden + "/gpt2", "--out=" + (folder / "run")}).code == 0);
+  const Outcome shown = run_orrery({"show", folder / "run"});
+  CHECK(shown.code == 0);
+  CHECK(std::regex_search(shown.out, std::regex("token_embedding\\.weight +F32 +\\(61, 16\\) +-\\d")));
+  const Outcome array = run_orrery({"show", folder / "run", "--tensor=norm.weight", "--out=" + (folder / "norm.npy")});
+  REQUIRE_MESSAGE(array.code == 0, array.err);
+  CHECK(read_file(folder / "norm.npy").substr(1, 5) == "NUMPY");
+  CHECK(contains(run_orrery({"show", folder / "run", "--tensor=norm.wieght"}).err, "did you mean 'norm.weight'?"));
+  const Outcome generated =
+      run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=1 2 3", "--tokens=5"});
+  CHECK_MESSAGE(generated.code == 0, generated.err);
+}
+
+TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
+  const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const std::string told = last_line(trained.out), loss = told.substr(16, 6);
+  CHECK(std::regex_match(told, std::regex("validation loss \\d\\.\\d{4}, bits per character \\d\\.\\d{4}, "
+                                          "training loss \\d\\.\\d{4}")));
+  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run});
+  REQUIRE_MESSAGE(judged.code == 0, judged.err);
+  CHECK(contains(judged.out, "100 tokens\nloss " + loss + " nats, perplexity "));
+  CHECK(contains(judged.out, "\nbits per character "));
+  const Outcome other = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + text});
+  REQUIRE_MESSAGE(other.code == 0, other.err);
+  CHECK(contains(other.out, "1,000 tokens\nloss "));
+  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run, "--batch_size=3"}).err, "evaluate: unknown key"));
+  CHECK(contains(run_orrery({"evaluate"}).err, "evaluate: there is no model"));
+}
+
+TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told at the end") {
+  const Folder folder;
+  const std::string run = folder / "run";
+  const Outcome trained =
+      run_orrery(Words{"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--data=" + pairs,
+                       "--source_column=4", "--target_column=3", "--tokenizer=sentence_piece(vocabulary=200)",
+                       "--batch_tokens=200", "--steps=3", "--out=" + run});
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const std::string input = folder.write("in.txt", "Am Anfang schuf Gott Himmel und Erde.\nUnd es ward Licht.\n"),
+                    reference = folder.write("out.txt", "In the beginning.\nAnd there was light.\n");
+  const Outcome found = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + reference,
+                                    "--beam=2", "--most_tokens=8"});
+  REQUIRE_MESSAGE(found.code == 0, found.err);
+  CHECK(std::count(found.out.begin(), found.out.end(), '\n') >= 2);
+  CHECK(std::regex_search(found.out + found.err, std::regex("BLEU *[=:]? *\\d")));
+  const std::string one = folder.write("one.txt", "In the beginning.\n");
+  const Outcome unequal = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + one});
+  CHECK(unequal.code == 1);
+  CHECK(contains(unequal.err, "translate: 2 sentences"));
+}
