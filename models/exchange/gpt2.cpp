@@ -1,8 +1,11 @@
 // GPT-2 as Hugging Face's transformers keep it: GPT2LMHeadModel.  Its linear layers are Conv1D, whose matrices are
 // (inputs, outputs); queries, keys and values are one matrix there as here.  All linear layers and normalizations have
 // biases: zeros stand for those that a model of ours lacks.  Dropout is a setting of training and stays 0.
+// nanoGPT's models have the same names, matrices as PyTorch's Linear has them, and GELU as it is; read are folders with
+// model.safetensors and its model_args as config.json: n_layer, n_head, n_embd, block_size, vocab_size, bias.
 #include <algorithm>
 
+#include "engine/base/files.h"
 #include "models/exchange/base/hugging_face.h"
 
 namespace orrery::models {
@@ -10,7 +13,8 @@ namespace {
 
 const std::string format = "gpt2";
 
-std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std::string& prefix) {
+std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std::string& prefix,
+                                   const std::vector<int>& axes) {
   std::vector<TensorPlace> all = {{.ours = "token_embedding.weight", .theirs = {prefix + "wte.weight"}},
                                   {.ours = "position_embedding.weight", .theirs = {prefix + "wpe.weight"}}};
   const auto norm = [&](const std::string& ours, const std::string& theirs) {
@@ -18,7 +22,7 @@ std::vector<TensorPlace> places_of(const GptSettings& s, int64_t d_ff, const std
     all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{s.width}});
   };
   const auto linear = [&](const std::string& ours, const std::string& theirs, int64_t outputs) {
-    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}, .axes = transposed});
+    all.push_back({.ours = ours + ".weight", .theirs = {theirs + ".weight"}, .axes = axes});
     all.push_back({.ours = ours + ".bias", .theirs = {theirs + ".bias"}, .zeros = Shape{outputs}});
   };
   for (int64_t i = 0; i < s.layers; ++i) {
@@ -51,6 +55,14 @@ GptSettings settings_of_config(const HuggingFaceConfig& config) {
   return s;
 }
 
+// Tensors that are no weights, and the head if it is the embedding.
+void set_known_rest(const GptSettings& s, const std::string& prefix, ImportedModel& from) {
+  for (int64_t i = 0; i < s.layers; ++i)
+    for (const char* mask : {"attn.bias", "attn.masked_bias"})
+      from.known_rest[text(prefix, "h.", i, ".", mask)] = "a mask, which is no weight";
+  from.known_rest["lm_head.weight"] = "the embedding again";
+}
+
 bool reads(const std::string& path) { return has_model_type(path, "gpt2"); }
 
 ImportedModel read(const std::string& folder) {
@@ -63,11 +75,34 @@ ImportedModel read(const std::string& folder) {
   const std::string prefix = bare ? "" : "transformer.";
   s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight");
   from.settings = imported_settings(s);
-  from.places = places_of(s, 0, prefix);
-  for (int64_t i = 0; i < s.layers; ++i)
-    for (const char* mask : {"attn.bias", "attn.masked_bias"})
-      from.known_rest[text(prefix, "h.", i, ".", mask)] = "a mask, which is no weight";
-  from.known_rest["lm_head.weight"] = "the embedding again";
+  from.places = places_of(s, 0, prefix, transposed);
+  set_known_rest(s, prefix, from);
+  return from;
+}
+
+bool reads_nanogpt(const std::string& path) {
+  if (!folder_exists(path) || !file_exists(path + "/config.json")) return false;
+  const HuggingFaceConfig config(path);
+  return !config.has("model_type") && config.has("n_head") && config.has("block_size");
+}
+
+ImportedModel read_nanogpt(const std::string& folder) {
+  const HuggingFaceConfig config(folder);
+  GptSettings s;
+  s.layers = config.whole_number("n_layer"), s.heads = config.whole_number("n_head");
+  s.width = config.whole_number("n_embd"), s.context = config.whole_number("block_size");
+  s.vocabulary = config.whole_number("vocab_size");
+  s.bias = s.normalization_bias = config.flag("bias", true);
+  s.normalization = parse_spec("layer(epsilon=1e-5)"), s.feed_forward = parse_spec("dense(gelu)");
+  ImportedModel from;
+  read_rest(folder, s.vocabulary, from);
+  constexpr std::string_view of_compile = "_orig_mod.";
+  for (StoredTensor& each : from.tensors)
+    if (each.name.starts_with(of_compile)) each.name.erase(0, of_compile.size());
+  s.tied_head = has_tied_head(config, true, from, "transformer.wte.weight", "lm_head.weight");
+  from.settings = imported_settings(s);
+  from.places = places_of(s, 0, "transformer.", {});
+  set_known_rest(s, "transformer.", from);
   return from;
 }
 
@@ -100,7 +135,8 @@ void write(const ExportedModel& what, const std::string& folder) {
                        {"attn_pdrop", 0.0},
                        {"bos_token_id", nullptr},
                        {"eos_token_id", nullptr}};
-  write_hugging_face(folder, config, tensors_for(places_of(s, d_ff, "transformer."), what.model), what.tokenizer);
+  write_hugging_face(folder, config, tensors_for(places_of(s, d_ff, "transformer.", transposed), what.model),
+                     what.tokenizer);
 }
 
 REGISTER_EXCHANGE(gpt2, {.name = format,
@@ -109,6 +145,10 @@ REGISTER_EXCHANGE(gpt2, {.name = format,
                          .read = read,
                          .suits = suits,
                          .write = write});
+REGISTER_EXCHANGE(nanogpt, {.name = "nanogpt",
+                            .description = "nanoGPT's weights as safetensors, its model_args as config.json",
+                            .reads = reads_nanogpt,
+                            .read = read_nanogpt});
 
 }  // namespace
 }  // namespace orrery::models

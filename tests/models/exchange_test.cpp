@@ -8,6 +8,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
+#include "engine/ops/ops.h"
 #include "models/data/images.h"
 #include "models/exchange/base/exchange.h"
 #include "models/gpt.h"
@@ -190,6 +191,29 @@ TEST_CASE("exchange: what an older transformers wrote is read as well") {
     config.erase("rope_parameters");
   });
   CHECK(*imported(plain, folder / "plain").largest_difference <= 1e-5);
+}
+
+TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with the exact GELU") {
+  const Folder folder;
+  const std::string theirs =
+      changed(folder, "gpt2", [](nlohmann::json& config) { config["activation_function"] = "gelu"; });
+  imported(theirs, folder / "gpt2_run");
+  std::vector<NamedTensor> tensors;
+  for (const StoredTensor& each : stored_tensors(golden + "gpt2")) {
+    const bool linear = holds(each.name, ".c_") && each.name.ends_with("weight");
+    tensors.push_back({"_orig_mod." + each.name, linear ? transpose(each.tensor) : each.tensor});
+  }
+  const std::string nanogpt = folder / "nanogpt";
+  fs::create_directory(nanogpt);
+  write_safetensors(nanogpt + "/model.safetensors", tensors, {});
+  const nlohmann::json args = {{"n_layer", 2},     {"n_head", 2},  {"n_embd", 16},  {"block_size", 24},
+                               {"vocab_size", 61}, {"bias", true}, {"dropout", 0.1}};
+  write_file_atomically(nanogpt + "/config.json", args.dump());
+  const ImportReport report = imported(nanogpt, folder / "nanogpt_run");
+  CHECK(report.format == "nanogpt");
+  CHECK(report.left.empty());
+  const Trained one = read_run(folder / "gpt2_run"), other = read_run(folder / "nanogpt_run");
+  CHECK(largest_difference(logits(*one.model), logits(*other.model)) == 0);
 }
 
 TEST_CASE("exchange: tensors without the model's prefix, masks and a head that is stored twice") {
