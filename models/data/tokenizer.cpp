@@ -83,9 +83,10 @@ void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeT
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
-  return tokenizers()
-      .at(text_member(parse_json(json, unreadable_tokenizer), "name", unreadable_tokenizer))
-      .restore(json);
+  const TokenizerEntry& entry =
+      tokenizers().at(text_member(parse_json(json, unreadable_tokenizer), "name", unreadable_tokenizer));
+  check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read from files of others alone");
+  return entry.restore(json);
 }
 
 void check_token(int32_t token, int64_t size) {

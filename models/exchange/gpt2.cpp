@@ -74,7 +74,7 @@ ImportedModel read(const std::string& folder) {
                                 [](const StoredTensor& each) { return each.name == "wte.weight"; });
   const std::string prefix = bare ? "" : "transformer.";
   s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight");
-  from.settings = imported_settings(s);
+  from.settings = imported_settings(list_settings(s), Gpt::info.name);
   from.places = places_of(s, 0, prefix, transposed);
   set_known_rest(s, prefix, from);
   return from;
@@ -100,7 +100,7 @@ ImportedModel read_nanogpt(const std::string& folder) {
   for (StoredTensor& each : from.tensors)
     if (each.name.starts_with(of_compile)) each.name.erase(0, of_compile.size());
   s.tied_head = has_tied_head(config, true, from, "transformer.wte.weight", "lm_head.weight");
-  from.settings = imported_settings(s);
+  from.settings = imported_settings(list_settings(s), Gpt::info.name);
   from.places = places_of(s, 0, "transformer.", {});
   set_known_rest(s, "transformer.", from);
   return from;

@@ -87,7 +87,7 @@ ImportedModel read(const std::string& folder) {
   ImportedModel from;
   read_rest(folder, s.vocabulary, from);
   s.tied_head = has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight");
-  from.settings = imported_settings(s);
+  from.settings = imported_settings(list_settings(s), Gpt::info.name);
   from.places = places_of(s, s.d_ff, false);
   from.known_rest["lm_head.weight"] = "the embedding again";
   from.known_rest["model.rotary_emb.inv_freq"] = "angles, which are no weights";

@@ -138,7 +138,9 @@ ImportedModel read(const std::string& path) {
   s.d_ff = h.d_ff, s.key_heads = h.key_heads == h.heads ? 0 : h.key_heads, s.tied_head = h.tied;
   s.normalization = parse_spec("rms(epsilon=1e-5)"), s.feed_forward = parse_spec("gated(silu)");
   s.position = parse_spec("rotary(pairs=interleaved)");
-  ImportedModel from{.settings = imported_settings(s), .places = places_of(h), .tensors = read_tensors(file, h, path)};
+  ImportedModel from{.settings = imported_settings(list_settings(s), Gpt::info.name),
+                     .places = places_of(h),
+                     .tensors = read_tensors(file, h, path)};
   from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
   const std::string beside = (std::filesystem::path(path).parent_path() / "tokenizer.bin").string();
   set_tokenizer(from, file_exists(beside) ? beside : "", h.vocabulary);

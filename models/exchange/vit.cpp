@@ -115,8 +115,7 @@ ImportedModel read(const std::string& folder) {
   s.pooling = "class_token";
   s.normalization = parse_spec("layer(epsilon=" + print_number(config.number("layer_norm_eps", 1e-12)) + ")");
   s.feed_forward = parse_spec("dense(" + config.activation("hidden_act", "gelu") + ")");
-  from.settings = list_settings(s);
-  from.settings.emplace_back("model", Vit::info.name);
+  from.settings = imported_settings(list_settings(s), Vit::info.name);
   set_pixel_scale(folder, s.channels, from);
   from.classes = classes_of(config, s.classes);
   from.places = places_of(s, s.d_ff);

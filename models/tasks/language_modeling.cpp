@@ -69,7 +69,8 @@ class LanguageModeling final : public TextTask {
     return found;
   }
   int64_t validation_batch() const override {
-    return std::min(windows_at_once, (held_out() + context() - 1) / context());
+    const int64_t longest = std::max(held_out(), learned_sample().size());
+    return std::min(windows_at_once, (longest + context() - 1) / context());
   }
 
  private:

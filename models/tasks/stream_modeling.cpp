@@ -60,7 +60,9 @@ class StreamModeling final : public TextTask {
     found.figures.emplace_back("training_loss", *learned);
     return found;
   }
-  int64_t validation_batch() const override { return streams_of(validation()); }
+  int64_t validation_batch() const override {
+    return std::max(streams_of(validation()), streams_of(learned_sample()));
+  }
 
  private:
   // As how many parallel streams a text is judged.

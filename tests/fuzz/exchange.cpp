@@ -68,7 +68,8 @@ void read_config(const std::string& folder, std::string_view bytes) {
 REGISTER_FORMAT(hugging_face,
                 {.name = "hugging_face",
                  .readers = {"models/exchange/base/hugging_face.cpp", "models/exchange/base/exchange.cpp",
-                             "models/data/tokenizers/numbers.cpp", "examples/orrery/trained.cpp"},
+                             "models/exchange/vit.cpp", "models/data/tokenizers/numbers.cpp",
+                             "examples/orrery/trained.cpp"},
                  .read = read_config,
                  .memory_multiple = 256,
                  .memory_base = 1 << 26,
@@ -79,7 +80,8 @@ void read_index(const std::string& folder, std::string_view bytes) {
   static const std::string tensors = small_tensors(folder);
   put(folder + "/model.safetensors.index.json", bytes);
   put(folder + "/model-00001-of-00001.safetensors", tensors);
-  promise(!stored_tensors_of_folder(folder).empty(), "no tensors");
+  for (const StoredTensor& each : stored_tensors_of_folder(folder))
+    promise(!each.name.empty(), "a tensor without a name");
 }
 REGISTER_FORMAT(tensor_index, {.name = "tensor_index",
                                .readers = {"models/exchange/stored_tensors.cpp"},

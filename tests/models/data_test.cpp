@@ -80,7 +80,7 @@ TEST_CASE("tokenizers survive saving") {
     CHECK(restored->save() == saved);
   }
   CHECK(error_of([] { restore_tokenizer("{\"name\": \"words\"}"); }) ==
-        "tokenizer: no 'words'; there are byte, byte_pair, character, numbers, sentence_piece");
+        "tokenizer: no 'words'; there are byte, byte_pair, character, llama2c, numbers, sentence_piece");
   CHECK(error_of([] { restore_tokenizer("{"); }).starts_with("tokenizer: cannot be restored: "));
   CHECK(
       error_of([] { restore_tokenizer("{\"name\": \"character\"}"); }).starts_with("tokenizer: cannot be restored: "));
@@ -102,7 +102,7 @@ TEST_CASE("what a vocabulary lacks is named") {
   CHECK(error_of([&] { tokenizers().at("byte").make("")->decode(Tokens{256}); }) ==
         "tokenizer: 256 is no token; there are 0 to 255");
   CHECK(error_of([&] { tokenizers().at("charater"); }) ==
-        "tokenizer: no 'charater'; did you mean 'character'? there are byte, byte_pair, character, numbers, "
+        "tokenizer: no 'charater'; did you mean 'character'? there are byte, byte_pair, character, llama2c, numbers, "
         "sentence_piece");
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "engine/base/files.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
@@ -29,6 +30,11 @@ std::string file_of(const Pieces& pieces) {
     bytes += piece;
   }
   return bytes;
+}
+
+std::string written(const Folder& folder, const std::string& bytes) {
+  write_file_atomically(folder / "tokenizer.bin", bytes);
+  return folder / "tokenizer.bin";
 }
 
 // Control tokens, all bytes, and merges, of which " he" comes before "he" would.
@@ -80,7 +86,7 @@ std::vector<int32_t> encode(const Pieces& pieces, const std::string& text) {
 TEST_CASE("llama2c's tokenizer: the tokens are those of run.c's algorithm, and the text comes back") {
   const Folder folder;
   const Pieces pieces = small_pieces();
-  const auto tokenizer = make_tokenizer(folder.write("tokenizer.bin", file_of(pieces)), "");
+  const auto tokenizer = make_tokenizer(written(folder, file_of(pieces)), "");
   CHECK(tokenizer->size() == static_cast<int64_t>(pieces.size()));
   CHECK(tokenizer->begin() == 1);
   CHECK(tokenizer->end() == 2);
@@ -96,7 +102,7 @@ TEST_CASE("llama2c's tokenizer: a file that is damaged is refused") {
   const Folder folder;
   const std::string whole = file_of(small_pieces());
   const auto message = [&](const std::string& bytes) {
-    return error_of([&] { make_tokenizer(folder.write("tokenizer.bin", bytes), ""); });
+    return error_of([&] { make_tokenizer(written(folder, bytes), ""); });
   };
   CHECK(message(whole.substr(0, whole.size() - 1)).find("is damaged: it ends within a piece") != std::string::npos);
   CHECK(message(whole.substr(0, 4)).find("has 0 pieces") != std::string::npos);

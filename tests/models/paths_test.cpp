@@ -82,7 +82,7 @@ TEST_CASE("an optimizer and a checkpoint name the parts of a model as well, and 
   const auto optimizer = nn::make_optimizer(parse_spec("sgd"), flat);
   const Folder folder;
   const std::string tokenizer = "{}";
-  RunFolder(folder.path.string()).write({.step = 1, .tokenizer = tokenizer, .settings = {}}, written, *optimizer);
+  RunFolder(folder.path.string()).write({.step = 1, .tokenizer = tokenizer, .settings = {}}, written, optimizer.get());
   load_weights(latest_checkpoint(folder.path.string()), read);
   CHECK(read.second.path() == "second");
   CHECK(difference_by_cache(read) <= 1e-6);

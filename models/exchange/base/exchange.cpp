@@ -140,10 +140,11 @@ Registry<ExchangeFormat>& exchange_formats() {
   return all;
 }
 
-std::vector<std::pair<std::string, std::string>> imported_settings(const GptSettings& s) {
-  std::vector<std::pair<std::string, std::string>> all = list_settings(s);
-  all.emplace_back("model", Gpt::info.name);
-  return all;
+std::vector<std::pair<std::string, std::string>> imported_settings(
+    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model) {
+  of_model.emplace_back("model", model);
+  make_settings(of_model);
+  return of_model;
 }
 
 void set_tokenizer(ImportedModel& to, const std::string& path, int64_t vocabulary) {

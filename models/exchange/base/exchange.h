@@ -90,8 +90,10 @@ std::string export_model(const ExportedModel& what, const std::string& out, cons
 
 // ---- for formats
 
-// The settings of a run whose model is the decoder `s`.
-std::vector<std::pair<std::string, std::string>> imported_settings(const GptSettings& s);
+// The settings of a run whose model is of that class; an Error if one is out of its range, before anything is made of
+// it.
+std::vector<std::pair<std::string, std::string>> imported_settings(
+    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model);
 // The tokenizer at that path; one of numbers, with a note, if the path is empty or holds none that can be read here.
 void set_tokenizer(ImportedModel& to, const std::string& path, int64_t vocabulary);
 

@@ -63,6 +63,7 @@ Tensor part_of(const std::map<std::string, const StoredTensor*>& stored, const T
   const Tensor& x = found->second->tensor;
   check(x && is_floating(x.dtype()), "import: '", name, "' is of dtype ", found->second->dtype,
         "; weights are F32, F64, F16 or BF16");
+  check(range_of(*found->second).not_finite == 0, "import: '", name, "' holds numbers that are not finite");
   const Shape wanted = shape_of_part(place, part, whole);
   check(x.shape() == wanted, "import: '", name, "' has shape ", x.shape(), ", the model that is described wants ",
         wanted);
