@@ -42,8 +42,8 @@ class NotFinite : public Error {
 };
 
 // Writes the three files into a folder without them and compares what the disk holds then with what was meant;
-// state.files is filled here.  Without an optimizer it is none to resume.  NotFinite if a parameter, a buffer or a number
-// of the optimizer is not finite.
+// state.files is filled here.  Without an optimizer it is none to resume.  NotFinite if a parameter, a buffer or a
+// number of the optimizer is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
                       const nn::Optimizer* optimizer);
 // state.json alone, anew: the state as read_state gave it, with more known.

@@ -73,8 +73,8 @@ void check_cache(std::string_view name, const Pass& pass, bool causal) {
   check(!pass.lengths && !pass.document_ids, name, ": a cache holds whole sequences, without lengths and documents");
 }
 
-// `kept` (B, tokens, ...) with `more` behind it.  One sequence grows in `room`, which is doubled when it is full, so that
-// a token costs what it adds; a room that a copy of the cache shares is left to that copy.
+// `kept` (B, tokens, ...) with `more` behind it.  One sequence grows in `room`, which is doubled when it is full, so
+// that a token costs what it adds; a room that a copy of the cache shares is left to that copy.
 Tensor appended(const Tensor& kept, const Tensor& more, Tensor& room) {
   if (!kept) return more;
   if (kept.size(0) != 1 || recording()) return concatenate({kept, more}, 1);
