@@ -9,7 +9,7 @@
 
 #include "engine/base/registry.h"
 #include "models/data/algorithmic/base/problem.h"
-#include "models/data/images.h"
+#include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -101,8 +101,9 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
 
 CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers().at(name).description, {}, {}, {}}; }
 
-CatalogueEntry image_format(const std::string& name) {
-  return {name, {}, image_formats().at(name).description, {}, {}, {}};
+CatalogueEntry data(const std::string& name) {
+  const DataFormat& d = data_formats().at(name);
+  return {name, {}, d.description, {}, {}, {{"of", d.kind}}};
 }
 
 std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
@@ -178,7 +179,7 @@ const std::vector<FamilyForm>& forms() {
        "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
        [](Name n) { return registered(nn::schedules(), n); }},
       {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer, false},
-      {"image_format", "Image formats", "How a folder of images is laid out.", image_format, false},
+      {"data", "Data", "What `--data` may name; whatever it is, it is recognized by what lies there.", data, false},
       {"model", "Models", "Classes, each with its settings, and what it learns unless another `task` is named.", model,
        false},
       {"model_preset", "Presets of models", "Settings with a name, which further settings change.", model_preset,
@@ -201,7 +202,7 @@ std::vector<nn::Family> named_families() {
   for (const nn::Info& info : nn::attention_settings()) settings.emplace_back(info.name);
   add("attention_setting", std::move(settings));
   add("tokenizer", tokenizers().names());
-  add("image_format", image_formats().names());
+  add("data", data_formats().names());
   add("model", model_classes().names());
   add("model_preset", presets().names());
   add("task", tasks().names());

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/json.h"
 
@@ -77,8 +78,13 @@ Fingerprint ImageSet::fingerprint() const {
 }
 
 Registry<ImageFormat>& image_formats() {
-  static Registry<ImageFormat> all("image_format");
+  static Registry<ImageFormat> all("data");
   return all;
+}
+bool add_image_format(const ImageFormat& format) {
+  image_formats().add(format);
+  data_formats().add({format.name, format.description, "images"});
+  return true;
 }
 
 ImageSet read_images(const std::string& folder, const ImageOptions& options) {

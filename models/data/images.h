@@ -51,8 +51,9 @@ struct ImageFormat {
   ImageSet (*read)(const std::string& folder, const ImageOptions& options);
 };
 Registry<ImageFormat>& image_formats();
+bool add_image_format(const ImageFormat& format);  // to the catalogue of data as well
 #define REGISTER_IMAGE_FORMAT(id, ...) \
-  [[maybe_unused]] static const bool registered_image_format_##id = (image_formats().add(__VA_ARGS__), true)
+  [[maybe_unused]] static const bool registered_image_format_##id = add_image_format(__VA_ARGS__)
 
 // Whatever format the folder has.  Errors: an image that is broken, a class without an image to learn, a label beyond
 // the classes, no image for validation.

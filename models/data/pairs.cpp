@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "engine/base/check.h"
+#include "models/data/data_format.h"
 #include "models/data/gzip.h"
 
 namespace orrery::models {
@@ -55,6 +56,15 @@ std::vector<TextPair> read_columns(const PairFiles& files) {
 }
 
 int64_t length(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
+
+REGISTER_DATA_FORMAT(aligned_files, {"aligned_files",
+                                     "sentences, one a line, and their translations in a file of as many "
+                                     "lines: --data=FILE --translations=FILE",
+                                     "pairs"});
+REGISTER_DATA_FORMAT(columns, {"columns",
+                               "a file of columns with tabs between them: --source_column, --target_column, and "
+                               "--document_column, whose equal neighbours make a document",
+                               "pairs"});
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/data_format.h"
 #include "models/data/text_files.h"
 #include "models/json.h"
 
@@ -52,6 +53,11 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& path, co
   prepared.fingerprint.bytes += bytes;
   if (!description.is_null()) check_file(description, path, name, {bytes, one.digits()});
 }
+
+REGISTER_DATA_FORMAT(prepared, {"prepared",
+                                "what `orrery prepare` has made of a text: train.bin, val.bin, and tokens.json "
+                                "with the tokenizer and what the files must hold",
+                                "text"});
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/unicode.h"
 
@@ -32,6 +33,11 @@ void each_piece_of(std::string_view whole, const TextFiles::Take& take) {
     at += end;
   }
 }
+
+REGISTER_DATA_FORMAT(text, {"text",
+                            "a file in UTF-8, or a folder whose files, and those of the folders in it, are "
+                            "documents, in the order of their names; each packed with gzip or not",
+                            "text"});
 
 }  // namespace
 

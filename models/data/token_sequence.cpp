@@ -10,6 +10,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/data_format.h"
 
 namespace orrery::models {
 namespace {
@@ -24,6 +25,15 @@ struct Form {
   int64_t width;  // bytes of a token
 };
 constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
+
+REGISTER_DATA_FORMAT(nanogpt_tokens, {"nanogpt_tokens",
+                                      "nanoGPT's .bin: 16-bit tokens one after another; a folder of "
+                                      "train.bin and val.bin, or one file; with --tokenizer",
+                                      "text"});
+REGISTER_DATA_FORMAT(llm_c_tokens, {"llm_c_tokens",
+                                    "llm.c's .bin: a header of 256 numbers that says how many, then tokens "
+                                    "of 16 or 32 bits; with --tokenizer",
+                                    "text"});
 
 }  // namespace
 

@@ -1,0 +1,19 @@
+// What --data may name, for the catalogue: each is registered by the file that reads it.
+#pragma once
+
+#include <string>
+
+#include "engine/base/registry.h"
+
+namespace orrery::models {
+
+struct DataFormat {
+  std::string name, description;
+  std::string kind;  // of the data, as Task::kind says it: "text", "pairs", "images"
+};
+Registry<DataFormat>& data_formats();
+#define REGISTER_DATA_FORMAT(id, ...)                              \
+  [[maybe_unused]] static const bool registered_data_format_##id = \
+      (::orrery::models::data_formats().add(__VA_ARGS__), true)
+
+}  // namespace orrery::models
