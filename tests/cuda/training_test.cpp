@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
@@ -24,6 +25,10 @@ using orrery::testing::largest_difference;
 namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
+Assignments operator+(Assignments a, const Assignments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 // Runs of one model on different devices, each in a folder of its own.
 class Runs {
@@ -32,10 +37,10 @@ class Runs {
 
   Trainer begin(const std::string& name, const Assignments& more) const {
     Assignments all = common_;
-    all.insert(all.end(),
-               {{"data", text_}, {"out", folder_ / name}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}});
-    all.insert(all.end(), more.begin(), more.end());
-    return Trainer(make_settings(all));
+    const std::vector<Setting> of_task = make_settings(common_).task_settings.members();
+    if (find_setting(of_task, "data")) all.emplace_back("data", text_);  // what makes its own sequences has none
+    all.insert(all.end(), {{"out", folder_ / name}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}});
+    return Trainer(make_settings(all + more));
   }
   TrainingResult train(const std::string& name, const Assignments& more) const {
     Trainer trainer = begin(name, more);
@@ -171,4 +176,42 @@ TEST_CASE("text is generated on the device as on the CPU") {
   const std::vector<int32_t> on_cpu = generate(writer, start, sampling);
   nn::move(trainer.model(), Device::cuda);
   CHECK(generate(writer, start, sampling) == on_cpu);
+}
+
+TEST_CASE("every task and model trains on the device with the CPU's losses, and is validated there") {
+  if (no_card()) return;
+  const std::string tests = ORRERY_SOURCE_DIR "/tests/models/";
+  const Assignments small = {{"layers", "1"}, {"heads", "2"}, {"width", "16"}};
+  struct Learned {
+    Assignments common, own;  // own: after --data
+  };
+  const std::map<std::string, Learned> all = {
+      {"stream",
+       {{{"model", "stream"},
+         {"context", "12"},
+         {"memory", "24"},
+         {"batch", "2"},
+         {"attention", "softmax(span=adaptive_span(24, R=8))"},
+         {"losses.span_penalty", "1e-3"}},
+        small}},
+      {"algorithmic",
+       {{{"model", "gpt"}, {"task", "algorithmic"}, {"problem", "copy(length=4)"}, {"batch", "2"}}, small}},
+      {"vit", {{{"model", "vit-fashion"}, {"batch", "2"}}, small + Assignments{{"data", tests + "images/fashion"}}}},
+      {"resnet", {{{"model", "resnet"}, {"width", "4"}, {"batch", "4"}}, {{"data", tests + "images/shapes"}}}},
+      {"translation",
+       {{{"model", "translation-small"}},
+        small + Assignments{{"data", tests + "translation/bible.tsv"},
+                            {"source_column", "4"},
+                            {"target_column", "3"},
+                            {"tokenizer", "sentence_piece(vocabulary=200)"},
+                            {"batch_tokens", "200"}}}}};
+  for (const auto& [name, learned] : all) {
+    CAPTURE(name);
+    const Runs runs(learned.common + Assignments{{"steps", "3"}});
+    runs.train("cpu", learned.own);
+    const TrainingResult result = runs.train("cuda", learned.own + on_card);
+    CHECK(result.steps_done == 3);
+    CHECK(std::isfinite(result.validation_loss));
+    CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
+  }
 }
