@@ -12,12 +12,15 @@ namespace {
 
 struct PrepareSettings {
   models::Preparation to;
+  int64_t vocabulary = 0;
 
   template <class V>
   void visit(V& v) {
     v("input", to.input, "text, a file or a folder (UTF-8)");
     v("out", to.out, "folder for train.bin, val.bin and tokens.json");
     v("tokenizer", to.tokenizer, "character, byte, or the folder of one made elsewhere, such as GPT-2's");
+    v("vocabulary", vocabulary, "learn so many byte pairs from the input: --tokenizer='byte_pair(vocabulary=...)'",
+      zero_or(257, 1e6));
     v("validation_input", to.validation_input, "text for validation; none: the end of the input");
     v("validation_fraction", to.validation_fraction, "of the tokens, at their end, that is kept for validation",
       between(0, 0.9));
@@ -37,6 +40,11 @@ int prepare(const Arguments& arguments) {
   const std::vector<std::string> words = read_arguments("prepare", arguments, settings_of(s));
   check(words.empty(), "prepare: '", words.empty() ? "" : words[0],
         "' is not of the form --key=value; did you mean --input?");
+  if (s.vocabulary > 0) {
+    check(s.to.tokenizer == models::Preparation().tokenizer, "prepare: vocabulary=", s.vocabulary,
+          " learns byte pairs, and tokenizer=", s.to.tokenizer, " names another tokenizer; leave one of them out");
+    s.to.tokenizer = text("byte_pair(vocabulary=", s.vocabulary, ")");
+  }
   models::Prepared made;
   {
     Progress progress;

@@ -29,6 +29,18 @@ struct BytePairVocabulary {
 // Errors begin with `what`: a byte without a token, a token twice or empty, a merge of what are no tokens.
 std::unique_ptr<Tokenizer> make_byte_pairs(BytePairVocabulary vocabulary, std::string_view what);
 
+// A vocabulary learned from this text: all bytes, so many merges, and <|endoftext|>, the last token.  The same for the
+// same text.  An Error if the text has fewer pairs.
+struct BytePairSettings {
+  int64_t vocabulary = 8000;
+
+  template <class V>
+  void visit(V& v) {
+    v("vocabulary", vocabulary, "tokens: 256 bytes, merges, and <|endoftext|>", between(257, 1e6));
+  }
+};
+std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary);
+
 // Bytes as files write them, and back; an Error that begins with `what` if a character stands for no byte.
 std::string printable_bytes(std::string_view bytes);
 std::string bytes_of_printable(std::string_view printed, std::string_view what);

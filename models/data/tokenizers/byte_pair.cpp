@@ -185,13 +185,21 @@ bool reads(const std::string& path) {
          (file_exists(path + "/vocab.json") && file_exists(path + "/merges.txt"));
 }
 
+std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec) {
+  BytePairSettings settings;
+  read_settings(spec, settings);
+  return learn_byte_pairs(text, settings.vocabulary);
+}
+
 REGISTER_TOKENIZER(byte_pair,
                    {.name = "byte_pair",
-                    .description = "GPT-2's byte-level pairs, from a folder with tokenizer.json, or vocab.json and "
-                                   "merges.txt: --tokenizer=FOLDER",
+                    .description = "byte-level pairs as GPT-2's, learned from the text, byte_pair(vocabulary=8000), or "
+                                   "from a folder with tokenizer.json, or vocab.json and merges.txt: "
+                                   "--tokenizer=FOLDER",
                     .read = read,
                     .reads = reads,
-                    .restore = restore});
+                    .restore = restore,
+                    .train = learn});
 
 }  // namespace
 }  // namespace orrery::models
