@@ -1,11 +1,14 @@
 // Byte-level byte-pair encoding against Hugging Face's tokenizers, and what is refused.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "engine/base/files.h"
+#include "models/data/byte_pairs.h"
 #include "models/data/pieces.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"
@@ -134,4 +137,65 @@ TEST_CASE("byte pairs: what is no tokenizer is told from what is") {
   CHECK(error_of([&] { make_tokenizer("charater", ""); }).find("did you mean 'character'?") != std::string::npos);
   write_file_atomically(folder / "tokenizer.json", "{");
   CHECK(error_of([&] { tokenizer_at(folder / ""); }).find("the JSON ends too early") != std::string::npos);
+}
+
+namespace {
+
+// Sennrich et al. 2016, algorithm 1, as it stands: all pairs are counted anew after each merge.
+std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std::string& text, size_t wanted) {
+  std::map<std::vector<std::string>, int> words;
+  Pieces(gpt2_pattern).each(text, [&](std::string_view piece) {
+    std::vector<std::string> symbols;
+    for (const char c : piece) symbols.emplace_back(1, c);
+    ++words[symbols];
+  });
+  std::map<std::string, int> age;  // of a token
+  for (int byte = 0; byte < 256; ++byte) age.emplace(std::string(1, static_cast<char>(byte)), byte);
+  std::vector<std::pair<std::string, std::string>> merges;
+  while (age.size() < wanted) {
+    std::map<std::pair<std::string, std::string>, int> pairs;
+    for (const auto& [symbols, count] : words)
+      for (size_t i = 0; i + 1 < symbols.size(); ++i) pairs[{symbols[i], symbols[i + 1]}] += count;
+    const auto first = [&](const auto& a, const auto& b) {
+      if (a.second != b.second) return a.second > b.second;
+      return std::pair(age.at(a.first.first), age.at(a.first.second)) <
+             std::pair(age.at(b.first.first), age.at(b.first.second));
+    };
+    const auto best = *std::min_element(pairs.begin(), pairs.end(), first);
+    merges.push_back(best.first);
+    const std::string joined = best.first.first + best.first.second;
+    age.emplace(joined, static_cast<int>(age.size()));
+    std::map<std::vector<std::string>, int> merged;
+    for (auto [symbols, count] : words) {
+      for (size_t i = 0; i + 1 < symbols.size(); ++i)
+        if (symbols[i] == best.first.first && symbols[i + 1] == best.first.second)
+          symbols[i] = joined, symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      merged[symbols] += count;
+    }
+    words = std::move(merged);
+  }
+  return merges;
+}
+
+}  // namespace
+
+TEST_CASE("byte pairs: those that are learned are those of the algorithm as it stands") {
+  std::string text = read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt").substr(0, 6000);
+  text += " aaaa aaaaaaa aa abcabcabc bcbcabc    \n\n\n    \xff\xfe\xff\xfe caf\xc3\xa9 caf\xc3\xa9";
+  const auto tokenizer = learn_byte_pairs(text, 420);
+  CHECK(tokenizer->size() == 420);
+  CHECK(tokenizer->end_of_text() == 419);
+  const auto merges = merges_by_recounting(text, 419);
+  const nlohmann::json saved = nlohmann::json::parse(tokenizer->save());
+  REQUIRE(saved["merges"].size() == merges.size());
+  for (size_t i = 0; i < merges.size(); ++i)
+    CHECK(saved["merges"][i] == printable_bytes(merges[i].first) + " " + printable_bytes(merges[i].second));
+  std::string bytes;
+  for (int i = 0; i < 2000; ++i) bytes += static_cast<char>(i * i * 7 + i / 3);
+  CHECK(tokenizer->decode(tokenizer->encode(bytes)) == bytes);
+  CHECK(tokenizer->encode("a<|endoftext|>").back() == 419);
+  CHECK(make_tokenizer("byte_pair(vocabulary=420)", [&] { return text; })->save() == tokenizer->save());
+  CHECK(error_of([] { learn_byte_pairs("abab", 300); }) ==
+        "tokenizer: this text has pairs for a vocabulary of 258, not of 300; give a longer text, or "
+        "byte_pair(vocabulary=258)");
 }
