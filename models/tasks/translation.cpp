@@ -25,6 +25,7 @@ class Translation final : public Task {
     std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
     int64_t source_column = 1, target_column = 2, document_column = 0, batch_tokens = 3000, longest = 0;
     double validation_fraction = 0.05, label_smoothing = 0.1;
+    bool exchanged_sources = false;
 
     template <class V>
     void visit(V& v) {
@@ -47,6 +48,8 @@ class Translation final : public Task {
       v("longest", longest, "pairs with more tokens on a side are left out; 0: none", between(0, 16777216));
       v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
         fraction());
+      v("exchanged_sources", exchanged_sources,
+        "a validation gives each translation the source of another one: the loss shows what is read of sources at all");
     }
   };
 
@@ -73,6 +76,9 @@ class Translation final : public Task {
     learned_ = within(encode(learned, *tokenizer_, marks_), context, s.data);
     held_out_ =
         within(encode(held_out, *tokenizer_, marks_), context, s.validation_data.empty() ? s.data : s.validation_data);
+    if (s.exchanged_sources)  // of one as far away as can be: neighbours may tell one story
+      for (size_t i = 0, half = held_out_.size() / 2; i < half; ++i)
+        std::swap(held_out_[i].source, held_out_[i + half].source);
     int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
     if (vocabulary == 0) vocabulary = marks_.vocabulary;
     check(vocabulary >= marks_.vocabulary, "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",

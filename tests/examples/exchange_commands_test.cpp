@@ -86,6 +86,12 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   REQUIRE_MESSAGE(found.code == 0, found.err);
   CHECK(std::count(found.out.begin(), found.out.end(), '\n') >= 2);
   CHECK(std::regex_search(found.out + found.err, std::regex("BLEU *[=:]? *\\d")));
+  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run}),
+                exchanged = run_orrery({"evaluate", "--checkpoint=" + run, "--exchanged_sources=yes"});
+  REQUIRE_MESSAGE(judged.code == 0, judged.err);
+  REQUIRE_MESSAGE(exchanged.code == 0, exchanged.err);
+  CHECK(contains(judged.out, "nats, perplexity "));
+  CHECK(judged.out != exchanged.out);
   const std::string one = folder.write("one.txt", "In the beginning.\n");
   const Outcome unequal = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + one});
   CHECK(unequal.code == 1);
