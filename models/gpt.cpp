@@ -79,7 +79,7 @@ Gpt::Gpt(const GptSettings& settings)
   nn::name_paths(*this);
 }
 
-Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
+Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
         "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time) with at most ", settings_.context,
         " (the context) in time");
@@ -91,8 +91,14 @@ Tensor Gpt::forward(const Tensor& tokens, nn::Pass& pass) {
   x = embedding_dropout_(x, pass);
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens = after;
-  return nn::linear((*norm_)(x, pass), settings_.tied_head ? embedding_.weight.value : head_weight_.value,
-                    head_bias_.value);
+  return (*norm_)(x, pass);
+}
+Tensor Gpt::head(const Tensor& x) const {
+  return nn::linear(x, settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value);
+}
+Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) {
+  const Tensor last = last_of(states(tokens, pass));
+  return head(last.reshape(Shape{last.size(0), last.size(2)}));
 }
 
 void Gpt::visit(nn::Visitor& v) {

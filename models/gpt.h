@@ -89,13 +89,17 @@ class Gpt final : public LanguageModel {
   using Settings = GptSettings;
 
   explicit Gpt(const GptSettings& settings);
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
+  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return head(states(tokens, pass)); }
+  Tensor next(const Tensor& tokens, nn::Pass& pass) override;
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
   const GptSettings& settings() const { return settings_; }
 
  private:
+  Tensor states(const Tensor& tokens, nn::Pass& pass);  // all but the head, (B, T, width)
+  Tensor head(const Tensor& x) const;
+
   GptSettings settings_;
   nn::Embedding embedding_;
   BlockNumber embedding_scale_;  // of tokens and positions together

@@ -76,8 +76,7 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
     pass.cache = &cache;
     const auto read = static_cast<int64_t>(unread);
     const Tensor input = Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread));
-    const Tensor logits = model(input.to(device), pass);
-    const std::vector<double> last = logits[0][read - 1].to_vector();
+    const std::vector<double> last = model.next(input.to(device), pass).to_vector();
     check_finite(last);
     const int32_t next = draw(last, s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
     tokens.push_back(next);
