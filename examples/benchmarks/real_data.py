@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Trains the committed configurations on the real sets, three seeds each, and prints the figures of README's table.
+
+    python3 examples/benchmarks/real_data.py --orrery build/orrery --data DATA --out runs/real [RUN...] [--seeds 3]
+
+DATA holds the sets in folders: images/fashion-mnist (four .gz), images/cifar10 (binary files), translation/multi30k,
+translation/bible-kjv-luther1912 (train, valid, test .tsv.gz), text/novels and code/cpython-lib (train, valid .txt.gz);
+the heads of the configurations say where each comes from.  What has been run is not run again, so a second call goes
+on where the first was interrupted.  One row a seed, then the means; the last line reads "N passed, N failed".
+"""
+import argparse, gzip, json, math, pathlib, re, statistics, subprocess, sys, time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("runs", nargs="*")
+parser.add_argument("--orrery", required=True)
+parser.add_argument("--data", required=True, type=pathlib.Path)
+parser.add_argument("--out", default="runs/real", type=pathlib.Path)
+parser.add_argument("--seeds", type=int, default=3)
+args = parser.parse_args()
+configs = pathlib.Path(__file__).resolve().parent.parent / "configs"
+sets = {name: args.data / name for name in ("images/fashion-mnist", "images/cifar10", "translation/multi30k",
+                                            "translation/bible-kjv-luther1912", "text/novels", "code/cpython-lib")}
+
+
+def call(*words, log=None):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}\n{done.stdout[-2000:]}{done.stderr}")
+    if log:
+        log.write_text(done.stdout)
+    return done.stdout
+
+
+def figures_of(text):
+    """"validation loss 1.89, bits per character 2.7" as a dictionary."""
+    return {name.strip(): float(value) for name, value in re.findall(r"([a-z][a-z ]*?) (-?[\d.]+)(?:,|$|\n)", text)}
+
+
+def train(name, config, seed, *options):
+    """The figures of the run's last validation, and its units per second as the median over all steps."""
+    out = args.out / f"{name}-{seed}"
+    log = out.with_suffix(".log")
+    if not log.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        started = time.time()
+        resume = ["--resume=yes"] if any(out.glob("step_*")) else []
+        text = call(args.orrery, "train", f"--config={configs / config}.toml", f"--seed={seed}", f"--out={out}",
+                    *options, *resume)
+        log.write_text(text + f"\nseconds {time.time() - started:.0f}\n")
+    text = log.read_text()
+    found = figures_of([line for line in text.splitlines() if line.startswith("validation loss")][-1])
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines() if "milliseconds" in line]
+    rate = next(key for key in rows[0] if key.endswith("_per_second"))
+    found[rate.replace("_", " ")] = statistics.median(row[rate] for row in rows)
+    found["seconds"] = float(re.search(r"seconds (\d+)", text)[1])
+    return out, found
+
+
+def evaluate(out, *options):
+    text = call(args.orrery, "evaluate", f"--checkpoint={out}", *options)
+    return float(re.search(r"loss ([\d.]+) nats", text)[1])
+
+
+def bleu(out, folder, beam):
+    text = call(args.orrery, "translate", f"--checkpoint={out}", f"--input={folder}/test_2016_flickr.de.gz",
+                f"--reference={folder}/test_2016_flickr.en.gz", f"--beam={beam}")
+    return float(re.findall(r"BLEU ([\d.]+)", text)[-1])
+
+
+def fashion(seed):
+    return train("fashion", "vit-fashion", seed, f"--data={sets['images/fashion-mnist']}")[1]
+
+
+def cifar(normalization):
+    return lambda seed: train(f"cifar-{normalization}", "resnet-cifar", seed, f"--data={sets['images/cifar10']}",
+                              f"--normalization={normalization}")[1]
+
+
+def multi30k(seed):
+    folder = sets["translation/multi30k"]
+    out, found = train("multi30k", "multi30k", seed, f"--data={folder}/train.de.gz",
+                       f"--translations={folder}/train.en.gz", f"--validation_data={folder}/val.de.gz",
+                       f"--validation_translations={folder}/val.en.gz")
+    found["exchanged sources"] = evaluate(out, "--exchanged_sources=yes") - found["validation loss"]
+    return found | {"BLEU greedy": bleu(out, folder, 1), "BLEU beam 5": bleu(out, folder, 5)}
+
+
+def novels(kind):
+    def run(seed):
+        folder = sets["text/novels"]
+        return train(f"novels-{kind}", f"novels-{kind}", seed, f"--data={folder}/train.txt.gz",
+                     f"--validation_data={folder}/valid.txt.gz")[1]
+    return run
+
+
+def python_library(seed):
+    folder = sets["code/cpython-lib"]
+    train_text, valid_text = (gzip.open(folder / f"{part}.txt.gz").read() for part in ("train", "valid"))
+    out, found = train("python", "python-library", seed, f"--data={folder}/train.txt.gz",
+                       f"--validation_data={folder}/valid.txt.gz")
+    state = json.loads((sorted(out.glob("step_*"))[-1] / "state.json").read_text())
+    found["bits per byte"] = found["bits per character"] * len(valid_text.decode()) / len(valid_text)
+    found["below the bigram model"] = bigram_bits(train_text, valid_text) - found["bits per byte"]
+    found["tokens"] = len(state["tokenizer"]["tokens"])
+    return found
+
+
+def bigram_bits(train_text, valid_text):
+    """Bits per byte of b l2 c(ab)/c(a) + l1 c(b)/N + l0/256, with the best weights on a grid for the text judged."""
+    pairs, singles = {}, [0] * 256
+    for a, b in zip(train_text, train_text[1:]):
+        pairs[a, b] = pairs.get((a, b), 0) + 1
+    for a in train_text:
+        singles[a] += 1
+    judged = {}
+    for a, b in zip(valid_text, valid_text[1:]):
+        judged[a, b] = judged.get((a, b), 0) + 1
+    best = math.inf
+    for l2 in (0.9, 0.95, 0.98, 0.99, 0.995, 0.999):
+        l0, l1 = (1 - l2) * 0.01, (1 - l2) * 0.99
+        bits = -sum(n * math.log2(l2 * pairs.get(ab, 0) / max(1, singles[ab[0]]) + l1 * singles[ab[1]] / len(train_text)
+                                  + l0 / 256) for ab, n in judged.items())
+        best = min(best, bits / sum(judged.values()))
+    return best
+
+
+def bible(attention, *options):
+    def run(seed):
+        folder = sets["translation/bible-kjv-luther1912"]
+        out, found = train(f"bible-{attention}", "bible", seed, f"--data={folder}/train.tsv.gz",
+                           f"--validation_data={folder}/valid.tsv.gz", f"--attention={attention}", *options)
+        found["exchanged sources"] = evaluate(out, "--exchanged_sources=yes") - found["validation loss"]
+        return found | {"BLEU beam 5": bible_bleu(out, folder)}
+    return run
+
+
+def bible_bleu(out, folder):
+    """Of the test chapters, each a line."""
+    chapters = {}
+    for line in gzip.open(folder / "test.tsv.gz", "rt", encoding="utf-8"):
+        document, _, english, german = line.rstrip("\n").split("\t")
+        chapters.setdefault(document, []).append((german, english))
+    for side, name in enumerate(("de", "en")):
+        (args.out / f"chapters.{name}").write_text(
+            "\n".join(" ".join(verse[side] for verse in verses) for verses in chapters.values()) + "\n")
+    text = call(args.orrery, "translate", f"--checkpoint={out}", f"--input={args.out}/chapters.de",
+                f"--reference={args.out}/chapters.en", "--beam=5", "--batch=4")
+    return float(re.findall(r"BLEU ([\d.]+)", text)[-1])
+
+
+# What is run, and what the means must reach: (figure, least value).
+RUNS = {
+    "fashion": (fashion, [("accuracy", 0.863)]),
+    "cifar-batch": (cifar("batch"), [("accuracy", 0.69)]),
+    "cifar-dyt": (cifar("dyt"), [("accuracy", 0.477)]),
+    "multi30k": (multi30k, [("BLEU greedy", 29.9), ("exchanged sources", 0.5)]),
+    "novels-fixed": (novels("fixed"), []),
+    "novels-adaptive": (novels("adaptive"), []),
+    "novels-all-attention": (novels("all-attention"), []),
+    "python": (python_library, [("below the bigram model", 0.3)]),
+    "bible-softmax": (bible("softmax"), [("exchanged sources", 0.02)]),
+    "bible-relu_former": (bible("relu_former", "--losses.normalization_loss=0.01"), [("exchanged sources", 0.02)]),
+}
+
+
+def main():
+    passed = failed = 0
+    for name in args.runs or RUNS:
+        run, floors = RUNS[name]
+        seeds = [run(seed) for seed in range(1, args.seeds + 1)]
+        for seed, found in enumerate(seeds, 1):
+            print(f"{name} seed {seed}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()), flush=True)
+        means = {key: statistics.mean(found[key] for found in seeds) for key in seeds[0]}
+        print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()), flush=True)
+        for key, least in floors:
+            good = means[key] >= least
+            passed, failed = passed + good, failed + (not good)
+            print(f"{name}: {key} {means[key]:.4g}, at least {least}: {'passed' if good else 'FAILED'}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
