@@ -62,9 +62,9 @@ void check_chunks(std::string_view bytes, std::string_view name) {
   }
 }
 
-// A Huffman table of a JPEG has at most 256 symbols; versions of the decoder before 2.29 write beyond their table if its
-// counts add up to more.  Before the first scan one segment follows the other, by their lengths; after that every 0xff
-// with a number behind it is a marker.
+// A Huffman table of a JPEG has at most 256 symbols; versions of the decoder before 2.29 write beyond their table if
+// its counts add up to more.  Before the first scan one segment follows the other, by their lengths; after that every
+// 0xff with a number behind it is a marker.
 void check_huffman_tables(std::string_view bytes, std::string_view name) {
   constexpr size_t tables = 0xc4, image = 0xd8, scan = 0xda;
   const auto byte = [&](size_t i) { return i < bytes.size() ? size_t{static_cast<unsigned char>(bytes[i])} : 0; };
