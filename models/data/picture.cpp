@@ -62,6 +62,33 @@ void check_chunks(std::string_view bytes, std::string_view name) {
   }
 }
 
+// A Huffman table of a JPEG has at most 256 symbols; versions of the decoder before 2.29 write beyond their table if
+// its counts add up to more.  Before the first scan one segment follows the other, by their lengths; after that every
+// 0xff with a number behind it is a marker.
+void check_huffman_tables(std::string_view bytes, std::string_view name) {
+  constexpr size_t tables = 0xc4, image = 0xd8, scan = 0xda;
+  const auto byte = [&](size_t i) { return i < bytes.size() ? size_t{static_cast<unsigned char>(bytes[i])} : 0; };
+  const auto length_at = [&](size_t i) { return byte(i) << 8 | byte(i + 1); };
+  const auto check_tables = [&](size_t segment) {
+    const size_t end = segment + length_at(segment);
+    for (size_t at = segment + 2; at < end;) {
+      size_t symbols = 0;
+      for (size_t length = 1; length <= 16; ++length) symbols += byte(at + length);
+      check(symbols <= 256, name, ": it cannot be decoded: a Huffman table of ", symbols, " symbols; 256 are the most");
+      at += 17 + symbols;
+    }
+  };
+  bool in_scans = false;
+  for (size_t at = 0; at < bytes.size();) {
+    if (byte(at++) != 0xff) continue;
+    while (byte(at) == 0xff) ++at;
+    const size_t marker = byte(at++);
+    if (marker == tables) check_tables(at);
+    in_scans |= marker == scan;
+    if (!in_scans && marker != 0 && marker != image) at += length_at(at);
+  }
+}
+
 [[noreturn]] void cannot_decode(std::string_view name) {
   const char* const reason = stbi_failure_reason();
   fail(name, ": it cannot be decoded: ", reason ? reason : "it is no PNG or JPEG file");
@@ -80,6 +107,7 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   check(bytes.size() <= largest_file, name, " has ", bytes.size(), " bytes, more than the ", largest_file,
         " that are read");
   check_chunks(bytes, name);
+  if (bytes.starts_with('\xff')) check_huffman_tables(bytes, name);
   const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, found = 0;

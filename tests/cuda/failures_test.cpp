@@ -51,6 +51,7 @@ class SmallRun {
                           {"device", "cuda"},
                           {"graph", graph_ ? "yes" : "no"},
                           {"data", text_},
+                          {"training_loss_tokens", "0"},
                           {"out", out()},
                           {"resume", resume ? "yes" : "no"}});
   }

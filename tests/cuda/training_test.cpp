@@ -39,6 +39,8 @@ class Runs {
     Assignments all = common_;
     const std::vector<Setting> of_task = make_settings(common_).task_settings.members();
     if (find_setting(of_task, "data")) all.emplace_back("data", text_);  // what makes its own sequences has none
+    // Emulated, they take most of the time.
+    if (find_setting(of_task, "training_loss_tokens")) all.emplace_back("training_loss_tokens", "0");
     all.insert(all.end(), {{"out", folder_ / name}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}});
     return Trainer(make_settings(all + more));
   }

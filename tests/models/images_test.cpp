@@ -278,3 +278,14 @@ TEST_CASE("classes: their names come back from JSON, and what is none is refused
   for (const char* json : {"{}", "{\"classes\": 3}", "{\"classes\": []}", "{\"classes\": [1]}", "[", "null"})
     CHECK(contains(error_of([&] { restore_classes(json); }), "the names of the classes cannot be restored"));
 }
+
+TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are bytes is refused before it is decoded") {
+  const auto failure = [](const std::string& bytes) { return error_of([&] { decode_picture(bytes, 3, "a.jpg"); }); };
+  const std::string table = std::string("\xff\xc4\x00\x13\x00", 5) + std::string(16, '\x11');
+  const std::string refusal = "a.jpg: it cannot be decoded: a Huffman table of 272 symbols; 256 are the most";
+  CHECK(failure("\xff\xd8" + table) == refusal);
+  CHECK(failure("\xff\xff\xd8\xff\xff" + table.substr(1)) == refusal);
+  const std::string comment("\xff\xfe\x00\x17", 4);  // what stands in one is no table
+  CHECK(failure("\xff\xd8" + comment + table).find("Huffman") == std::string::npos);
+  CHECK(failure(std::string("\xff\xd8\xff\xda\x00\x02", 6) + "..." + table) == refusal);
+}
