@@ -133,7 +133,7 @@ TEST_CASE("byte pairs: what is no tokenizer is told from what is") {
         std::string::npos);
   CHECK(error_of([&] {
           tokenizer_at(folder / "absent");
-        }).find("is neither a name nor a file or folder; there are byte, character") != std::string::npos);
+        }).find("is neither a name nor a file or folder; there are byte, byte_pair, character") != std::string::npos);
   CHECK(error_of([&] { make_tokenizer("charater", ""); }).find("did you mean 'character'?") != std::string::npos);
   write_file_atomically(folder / "tokenizer.json", "{");
   CHECK(error_of([&] { tokenizer_at(folder / ""); }).find("the JSON ends too early") != std::string::npos);
@@ -166,7 +166,8 @@ std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std:
     const std::string joined = best.first.first + best.first.second;
     age.emplace(joined, static_cast<int>(age.size()));
     std::map<std::vector<std::string>, int> merged;
-    for (auto [symbols, count] : words) {
+    for (const auto& [before, count] : words) {
+      std::vector<std::string> symbols = before;
       for (size_t i = 0; i + 1 < symbols.size(); ++i)
         if (symbols[i] == best.first.first && symbols[i + 1] == best.first.second)
           symbols[i] = joined, symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
