@@ -71,7 +71,7 @@ TEST_CASE("bench: the models have the peer's parameters") {
 
 TEST_CASE("bench: several groups, an empty text, cases that only the peer has") {
   CHECK(bench({"rows", "attention", "gemm", "train", "--only", "rows/copy"}).size() == 1);
-  CHECK(bench({"rows", "train", "--only", "train/vit-s16"}).empty());
+  CHECK(bench({"rows", "train", "--only", "train/of_the_peer_alone"}).empty());
   const Outcome readable = run_orrery({"bench", "rows", "--only", "silu", "--seconds", "0.01"});
   CHECK(readable.code == 0);
   CHECK(contains(readable.out, "ms best"));
