@@ -39,10 +39,7 @@ std::string list_help(const Arguments& given);
 int list(const Arguments& arguments);
 std::string try_out_help(const Arguments& given);
 int try_out(const Arguments& arguments);
-// What optimizers, schedules, problems and settings of an attention do is never differentiated, or within the cases of
-// another family.
-bool has_derivative(const std::string& family);
-// Checks one name as gradcheck does and prints its tables.
+// Checks one name as gradcheck does and prints its tables; nothing, and true, if its family has no derivatives.
 bool passes_gradcheck(const std::string& family, const std::string& name);
 std::string bench_help(const Arguments& given);
 int bench(const Arguments& arguments);

@@ -37,10 +37,16 @@ struct Totals {
   std::vector<std::string> failed;
 };
 
+// What these families do is never differentiated, or within the cases of another family.
+bool has_derivative(const models::CatalogueFamily& family) {
+  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "problem"};
+  return family.formulas && !without.contains(family.name);
+}
+
 std::vector<Name> every_name() {
   std::vector<Name> all;
   for (const models::CatalogueFamily& family : models::catalogue())
-    if (has_derivative(family.name))
+    if (has_derivative(family))
       for (const models::CatalogueEntry& entry : family.entries) all.push_back({family.name, entry.name});
   return all;
 }
@@ -55,7 +61,7 @@ std::vector<Name> find_names(const std::string& word) {
       names.insert(names.end(), {entry.name, family.name + "/" + entry.name, family.name});
       known.insert(known.end(), names.begin(), names.end());
       if (std::find(names.begin(), names.end(), word) == names.end()) continue;
-      if (has_derivative(family.name)) found.push_back({family.name, entry.name});
+      if (has_derivative(family)) found.push_back({family.name, entry.name});
       without.push_back(family.name);
     }
   if (!found.empty()) return found;
@@ -141,17 +147,10 @@ void check_name(const Name& n, uint64_t seed, Device device, Totals& totals) {
 
 }  // namespace
 
-bool has_derivative(const std::string& name) {
-  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "problem"};
-  const std::vector<models::CatalogueFamily> all = models::catalogue();
-  return !without.contains(name) && std::any_of(all.begin(), all.end(), [&](const models::CatalogueFamily& family) {
-    return family.name == name && family.formulas;
-  });
-}
-
 bool passes_gradcheck(const std::string& family, const std::string& name) {
   Totals totals;
-  check_name({family, name}, 0, Device::cpu, totals);
+  for (const models::CatalogueFamily& each : models::catalogue())
+    if (each.name == family && has_derivative(each)) check_name({family, name}, 0, Device::cpu, totals);
   return totals.failed.empty();
 }
 

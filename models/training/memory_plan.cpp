@@ -62,7 +62,7 @@ Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameter
 
 int64_t layers_of(const TrainSettings& s) { return std::max<int64_t>(1, number_of(s, "layers", 1)); }
 // Of a model without the setting, the whole.
-TrainSettings with_layers(TrainSettings s, int64_t layers) {
+TrainSettings settings_with_layers(TrainSettings s, int64_t layers) {
   if (number_of(s, "layers", 0) > 0) setting_of<int64_t>(s.model_settings, "layers") = layers;
   return s;
 }
@@ -106,7 +106,7 @@ class Measurement {
  private:
   static std::unique_ptr<nn::Module> make(const TrainSettings& settings, int64_t layers) {
     const nn::ParameterCount untouched(largest_size);
-    return make_model(with_layers(settings, layers));
+    return make_model(settings_with_layers(settings, layers));
   }
   Tensor loss(std::span<const Tensor> batch, nn::Pass& pass) {
     Tensor total = task_.loss(*model_, batch, pass);
@@ -215,7 +215,7 @@ std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t m
   const auto count = [&](int64_t layers) -> std::optional<int64_t> {
     const nn::ParameterCount counted(most);
     try {
-      make_model(with_layers(settings, layers));
+      make_model(settings_with_layers(settings, layers));
     } catch (const Error&) {
       if (counted.exceeded()) return std::nullopt;
       throw;
@@ -255,7 +255,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     fail_to_fit(s, orrery::text("weights and gradients alone are more than ", most, " parameters"), plan.free);
   plan.parameters = *parameters, plan.weights = *parameters * weight, plan.gradients = *parameters * gradient;
 
-  const TrainSettings two = with_layers(s, std::min<int64_t>(2, layers_of(s)));
+  const TrainSettings two = settings_with_layers(s, std::min<int64_t>(2, layers_of(s)));
   const PoolLimit limit(free_memory(Device::cpu));
   try {
     measure(s, task, *count_parameters(two, most), plan);

@@ -343,11 +343,11 @@ std::vector<std::string> RunFolder::remove_old(int64_t keep, bool best) {
 }
 
 std::vector<std::string> RunFolder::remove_partial() {
-  return for_each_path(files_in(path_), [](const std::string& path) {
+  return for_each_path(files_in(path_), [this](const std::string& path) {
     const std::string name = name_of(path);
     if (is_partial_file(name, settings_name) || is_partial_file(name, metrics_name))
       return done(::unlink(path.c_str()), "remove", path);
-    if (is_proven(path, step_of(name)))  // a validation was being noted there
+    if (path == last_good_)  // a validation was being noted there
       for (const std::string& file : files_in(path))
         if (is_partial_file(name_of(file), state_name)) done(::unlink(file.c_str()), "remove", file);
     const int64_t step = step_of_partial(name);
