@@ -1,6 +1,8 @@
 // Tiles by OpenBLAS, one thread each.  This is the only file that includes OpenBLAS.
 #include <cblas.h>
 
+#include <algorithm>
+
 #include "engine/matmul/tile.h"
 
 namespace orrery::detail::matmul {
@@ -19,12 +21,41 @@ void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const dou
   cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
 }
 
+// y += M x or M^T x, M (rows, columns) as stored.
+void gemv(CBLAS_TRANSPOSE form, int rows, int columns, const float* m, int stride, const float* x, int step, float* y) {
+  cblas_sgemv(CblasRowMajor, form, rows, columns, 1, m, stride, x, step, 1, y, 1);
+}
+void gemv(CBLAS_TRANSPOSE form, int rows, int columns, const double* m, int stride, const double* x, int step,
+          double* y) {
+  cblas_dgemv(CblasRowMajor, form, rows, columns, 1, m, stride, x, step, 1, y, 1);
+}
+
+// A single row: for a product of matrices OpenBLAS would write all of B once more, side by side.
 template <class T>
-void multiply_tile(const Tile<T>& t, const Completion& completion, T*) {
+void multiply_row(const Tile<T>& t) {
+  if (!t.accumulate) std::fill_n(t.c, t.n, T(0));
+  const int n = static_cast<int>(t.n), k = static_cast<int>(t.k),
+            step = t.a.transposed ? static_cast<int>(t.a.stride) : 1;
+  if (t.b.transposed)
+    gemv(CblasNoTrans, n, k, t.b.data, static_cast<int>(t.b.stride), t.a.data, step, t.c);
+  else
+    gemv(CblasTrans, k, n, t.b.data, static_cast<int>(t.b.stride), t.a.data, step, t.c);
+}
+
+template <class T>
+void multiply_matrices(const Tile<T>& t) {
   const auto form = [](const Operand<T>& x) { return x.transposed ? CblasTrans : CblasNoTrans; };
   gemm(form(t.a), form(t.b), static_cast<int>(t.m), static_cast<int>(t.n), static_cast<int>(t.k), t.a.data,
        static_cast<int>(t.a.stride), t.b.data, static_cast<int>(t.b.stride), t.accumulate ? T(1) : T(0), t.c,
        static_cast<int>(t.stride));
+}
+
+template <class T>
+void multiply_tile(const Tile<T>& t, const Completion& completion, T*) {
+  if (t.m == 1 && t.k > 0)
+    multiply_row(t);
+  else
+    multiply_matrices(t);
   if (completion.block) completion.block(completion.object, 0, t.m, 0, t.n);
 }
 

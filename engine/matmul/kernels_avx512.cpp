@@ -185,6 +185,14 @@ void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int
     }
 }
 
+}  // namespace
+}  // namespace orrery::detail::matmul
+
+#include "engine/matmul/few_rows.h"
+
+namespace orrery::detail::matmul {
+namespace {
+
 // ---- blocks
 
 // One block of A, `rows` x `depth`, with all of B beside it.
@@ -212,15 +220,20 @@ template <class T>
 int64_t block_depth(int64_t k) {
   return even_piece(k, most_depth<T>, lanes<T>);
 }
-// A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.
+// A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.  One of few rows copies them.
 template <class T>
 int64_t workspace(int64_t m, int64_t, int64_t k) {
-  return block_depth<T>(k) * (panel_columns<T> + minimum(round_up(m, panel_rows), most_rows));
+  return maximum(block_depth<T>(k) * (panel_columns<T> + minimum(round_up(m, panel_rows), most_rows)), few_rows * k);
 }
 
 template <class T, class E>
 void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspace) {
   const int64_t rows = block_rows(t.m), depth = block_depth<T>(t.k);
+  if (t.m <= few_rows && t.b.transposed) {
+    multiply_tile_of_few_rows(t, depth, workspace);
+    if (completion.block) completion.block(completion.object, 0, t.m, 0, t.n);
+    return;
+  }
   const Source<E> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
   T *const right = workspace, *const left = right + depth * panel_columns<T>;
   for (int64_t row = 0; row < t.m; row += rows)

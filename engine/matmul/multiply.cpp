@@ -61,8 +61,8 @@ struct Grid {            // of the tiles of one part of C
 // (OpenBLAS: 10 %) slower than on 4 x 1, those of larger ones alike.  Then up to sixteen, while their sides stay above
 // 512.
 Grid choose_tiles(const Product& p, int64_t columns) {
-  // A tile is worth at least two million multiplications.
-  const int64_t wanted = std::clamp<int64_t>(p.m * columns * p.k >> 21, 1, 16) / p.batch;
+  // A tile is worth at least two million multiplications, or 64 thousand elements of B, for which few rows wait.
+  const int64_t wanted = std::clamp<int64_t>(std::max<int64_t>(p.m, 32) * columns * p.k >> 21, 1, 16) / p.batch;
   int64_t down = 1, across = 1;
   int64_t& along = p.m >= columns ? down : across;
   while (along < std::min<int64_t>(wanted, 4) && std::max(p.m, columns) / (2 * along) >= 32) along *= 2;

@@ -17,39 +17,52 @@ void check_finite(const std::vector<double>& logits) {
         "generate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
 }
 
-// How many of the weights, the largest first, make up the share top_p of their total; `total` becomes their sum.
-size_t nucleus(const std::vector<double>& weight, double top_p, double& total) {
-  const double wanted = top_p * total;
-  double sum = 0;
-  for (size_t i = 0; i < weight.size(); ++i)
-    if ((sum += weight[i]) >= wanted) {
-      total = sum;
-      return i + 1;
-    }
-  return weight.size();
-}
+// The tokens from the most likely on, sorted only as far as they are asked for: a vocabulary of 50 thousand sorted whole
+// takes a fifth of the time in which GPT-2 reads its weights.
+class Likeliest {
+  auto less_likely() const {
+    return [this](int32_t a, int32_t b) {
+      const double x = logits_[static_cast<size_t>(a)], y = logits_[static_cast<size_t>(b)];
+      return x != y ? x < y : a > b;
+    };
+  }
 
-// Draws from softmax(logits / temperature) over the `top_k` largest, and of those from top_p; a uniform number decides.
+ public:
+  explicit Likeliest(const std::vector<double>& logits) : logits_(logits), order_(logits.size()) {
+    std::iota(order_.begin(), order_.end(), 0);
+    std::make_heap(order_.begin(), order_.end(), less_likely());
+  }
+  int32_t operator[](size_t i) {
+    for (; sorted_ <= i; ++sorted_)
+      std::pop_heap(order_.begin(), order_.end() - static_cast<std::ptrdiff_t>(sorted_), less_likely());
+    return order_[order_.size() - 1 - i];
+  }
+
+ private:
+  const std::vector<double>& logits_;
+  std::vector<int32_t> order_;  // a heap, and behind it the likeliest, the first last
+  size_t sorted_ = 0;
+};
+
+// Draws from softmax(logits / temperature) over the `top_k` largest, and of those from the fewest that make up the share
+// top_p; a uniform number decides.
 int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
+  Likeliest token(logits);
+  if (s.temperature == 0) return token[0];
+  const double most = logits[static_cast<size_t>(token[0])];
+  const auto weight = [&](int32_t i) { return std::exp((logits[static_cast<size_t>(i)] - most) / s.temperature); };
   size_t kept = s.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(s.top_k)) : logits.size();
-  const auto likelier = [&](int32_t a, int32_t b) {
-    const double x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), likelier);
-  if (s.temperature == 0) return order[0];
-  std::vector<double> weight(kept);
   double total = 0;
-  for (size_t i = 0; i < kept; ++i)
-    total += weight[i] =
-        std::exp((logits[static_cast<size_t>(order[i])] - logits[static_cast<size_t>(order[0])]) / s.temperature);
-  if (s.top_p < 1) kept = nucleus(weight, s.top_p, total);
+  for (size_t i = 0; i < kept; ++i) total += weight(s.top_k > 0 ? token[i] : static_cast<int32_t>(i));
+  if (s.top_p < 1) {
+    const double wanted = s.top_p * total;
+    const size_t most_kept = kept;
+    for (kept = 0, total = 0; kept < most_kept && total < wanted; ++kept) total += weight(token[kept]);
+  }
   double left = uniform * total;
   for (size_t i = 0; i < kept; ++i)
-    if ((left -= weight[i]) < 0) return order[i];
-  return order[kept - 1];
+    if ((left -= weight(token[i])) < 0) return token[i];
+  return token[kept - 1];
 }
 
 }  // namespace

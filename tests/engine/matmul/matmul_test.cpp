@@ -104,7 +104,7 @@ struct Seen final : EpilogueFunction<float> {
 
 TEST_CASE("matmul: sizes about those of a panel, in all forms") {
   with_all_kernels([] {
-    for (const int64_t m : {1, 7, 8, 9, 17})
+    for (const int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17})
       for (const int64_t n : {1, 8, 15, 17, 24, 32, 47, 48, 49, 97})
         for (const int64_t k : {0, 1, 8, 17, 33}) check_forms({.m = m, .n = n, .k = k});
   });
@@ -119,6 +119,7 @@ TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
     check_forms({.m = 259, .n = 300, .k = 150});
     check_product<float>({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
     check_product<float>({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
+    for (const int64_t m : {1, 3}) check_forms({.m = m, .n = 1049, .k = 1100});  // several tiles and depths of few rows
   });
 }
 
@@ -233,21 +234,22 @@ TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty 
 
 TEST_CASE("matmul: NaN and infinity reach their row or column and no other") {
   with_all_kernels([] {
-    for (const bool transposed : {false, true}) {
-      const Product p{.m = 21, .n = 75, .k = 40, .transpose_a = transposed, .transpose_b = transposed};
-      Numbers<float> a(p.m * p.k, 1.f), b(p.k * p.n, 2.f);
-      a[transposed ? 3 * p.m + 20 : 20 * p.k + 3] = std::numeric_limits<float>::quiet_NaN();
-      b[transposed ? 74 * p.k + 5 : 5 * p.n + 74] = std::numeric_limits<float>::infinity();
-      const Numbers<float> c = multiplied(p, a, b, Numbers<float>(p.m * p.n));
-      int wrong = 0;
-      for (int64_t i = 0; i < p.m; ++i)
-        for (int64_t j = 0; j < p.n; ++j) {
-          const float value = c[i * p.n + j];
-          const bool right = i == 20 ? std::isnan(value) : j == 74 ? std::isinf(value) : value == 80;
-          wrong += !right;
-        }
-      CHECK(wrong == 0);
-    }
+    for (const int64_t last : {0, 2, 20})  // the last row: of one, few and many
+      for (const bool transposed : {false, true}) {
+        const Product p{.m = last + 1, .n = 75, .k = 40, .transpose_a = transposed, .transpose_b = transposed};
+        Numbers<float> a(p.m * p.k, 1.f), b(p.k * p.n, 2.f);
+        if (last > 0) a[transposed ? 3 * p.m + last : last * p.k + 3] = std::numeric_limits<float>::quiet_NaN();
+        b[transposed ? 74 * p.k + 5 : 5 * p.n + 74] = std::numeric_limits<float>::infinity();
+        const Numbers<float> nan(p.m * p.n, std::numeric_limits<float>::quiet_NaN()), c = multiplied(p, a, b, nan);
+        int wrong = 0;
+        for (int64_t i = 0; i < p.m; ++i)
+          for (int64_t j = 0; j < p.n; ++j) {
+            const float value = c[i * p.n + j];
+            const bool right = last > 0 && i == last ? std::isnan(value) : j == 74 ? std::isinf(value) : value == 80;
+            wrong += !right;
+          }
+        CHECK(wrong == 0);
+      }
   });
 }
 
@@ -287,6 +289,18 @@ TEST_CASE("matmul: an element's bits depend on its row, its column and the inner
   const Numbers<float> few = multiplied(corner, rows, columns, Numbers<float>(corner.m * corner.n));
   for (int64_t i = 0; i < corner.m; ++i)
     for (int64_t j = 0; j < corner.n; ++j) CHECK(few[i * corner.n + j] == all[(row + i) * p.n + column + j]);
+}
+
+TEST_CASE("matmul: the bits of a few rows of a layer are those of many") {
+  if (std::string(product_kernels()) != "avx512") return;
+  const Product p{.m = 20, .n = 100, .k = 900, .transpose_b = true};
+  const Numbers<float> a = irregular<float>(p.m * p.k, 1), b = irregular<float>(p.k * p.n, 2);
+  const Numbers<float> all = multiplied(p, a, b, Numbers<float>(p.m * p.n));
+  for (int64_t rows = 1; rows <= 5; ++rows) {
+    Product few = p;
+    few.m = rows;
+    CHECK(multiplied(few, a, b, Numbers<float>(rows * p.n)) == Numbers<float>(all.begin(), all.begin() + rows * p.n));
+  }
 }
 
 TEST_CASE("matmul: kernels that do not exist are named") {
