@@ -220,7 +220,7 @@ template <class T>
 int64_t block_depth(int64_t k) {
   return even_piece(k, most_depth<T>, lanes<T>);
 }
-// A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.  One of few rows copies them.
+// A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.  One of few rows copies A.
 template <class T>
 int64_t workspace(int64_t m, int64_t, int64_t k) {
   return maximum(block_depth<T>(k) * (panel_columns<T> + minimum(round_up(m, panel_rows), most_rows)), few_rows * k);

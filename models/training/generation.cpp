@@ -17,8 +17,8 @@ void check_finite(const std::vector<double>& logits) {
         "generate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
 }
 
-// The tokens from the most likely on, sorted only as far as they are asked for: a vocabulary of 50 thousand sorted whole
-// takes a fifth of the time in which GPT-2 reads its weights.
+// The tokens from the most likely on, sorted only as far as they are asked for: a vocabulary of 50 thousand sorted
+// whole takes a fifth of the time in which GPT-2 reads its weights.
 class Likeliest {
   auto less_likely() const {
     return [this](int32_t a, int32_t b) {
@@ -44,8 +44,8 @@ class Likeliest {
   size_t sorted_ = 0;
 };
 
-// Draws from softmax(logits / temperature) over the `top_k` largest, and of those from the fewest that make up the share
-// top_p; a uniform number decides.
+// Draws from softmax(logits / temperature) over the `top_k` largest, and of those from the fewest that make up the
+// share top_p; a uniform number decides.
 int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, double uniform) {
   Likeliest token(logits);
   if (s.temperature == 0) return token[0];
