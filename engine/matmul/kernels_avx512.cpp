@@ -72,11 +72,15 @@ struct Source {
   Source at(int64_t i, int64_t k) const { return {data + (across ? k * stride + i : i * stride + k), stride, across}; }
 };
 
-// Full panels, side by side: whole cache lines are read although a panel of A is half a line wide.
+// Full panels, side by side: whole cache lines are read although a panel of A is half a line wide.  The rows are far
+// apart in memory, more than the processor foresees.
 template <class T, class E, int size, int panels>
 void pack_across(const E* x, int64_t stride, int64_t depth, T* y) {
+  constexpr int64_t ahead = 32;
   for (int64_t k = 0; k < depth; ++k, x += stride, y += size)
     unrolled<panels>([&](auto p) __attribute__((always_inline)) {
+      for (int byte = 0; byte < size * int{sizeof(E)}; byte += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(x + ahead * stride + p * size) + byte);
       if constexpr (sizeof(E) == sizeof(T))
         __builtin_memcpy(y + p * depth * size, x + p * size, size * sizeof(T));
       else
@@ -94,7 +98,10 @@ void pack_down(const E* x, int64_t stride, int64_t count, int64_t depth, T* y) {
       constexpr int part = size < w ? size : w;
       Vector<T> block[w] = {};
       unrolled<part>([&](auto r) __attribute__((always_inline)) {
-        if (i + r < count) block[r] = load_widened(x + (i + r) * stride + k);
+        if (i + r < count) {
+          block[r] = load_widened(x + (i + r) * stride + k);
+          __builtin_prefetch(x + (i + r + size) * stride + k, 0, 2);
+        }
       });
       transpose<T>(block);
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
