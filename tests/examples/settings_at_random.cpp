@@ -52,14 +52,17 @@ class Draw {
     static const std::vector<Setting> known = settings_without_values<models::TrainSettings>();
     const bool alone = !mild_ && chance(0.02);
     for (const Setting& setting : known) {
-      static const std::vector<std::string> not_drawn = {"model", "task",   "data",   "validation_data", "out",
-                                                         "steps", "resume", "device", "profile"};
+      // Those of a resumed run fit no other.
+      static const std::vector<std::string> not_drawn = {"model",      "task",   "data",   "validation_data",
+                                                         "out",        "steps",  "resume", "from_previous",
+                                                         "other_text", "device", "profile"};
       if (setting.key.empty() || std::count(not_drawn.begin(), not_drawn.end(), setting.key)) continue;
       // With another number at its end this one is hours of work, which a user may want: it comes alone.
       const bool repeats = setting.key == "gradient_accumulation_steps";
       if (!mild_ && repeats != alone) continue;
       const bool name = std::holds_alternative<Spec*>(setting.value);
-      const bool seldom = setting.key == "graph" || setting.key.starts_with("losses.");  // most models refuse it
+      const bool seldom = setting.key == "graph" || setting.key == "init_from" || setting.key == "documents" ||
+                          setting.key.starts_with("losses.");  // most models refuse it
       if (alone || chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
     }
     all.emplace_back("data", text), all.emplace_back("out", out);
@@ -83,8 +86,17 @@ class Draw {
       return chance(0.5) ? x : "learned(" + x + ")";
     }
     if (std::holds_alternative<Spec*>(setting.value)) return spec(setting, depth);
-    if (!limits.words.empty() && (mild_ || chance(0.9))) return one_of(limits.words);
-    return "nonsense";
+    if (!mild_ && chance(0.1)) return "nonsense";
+    return limits.words.empty() ? free_text(setting.key) : one_of(limits.words);
+  }
+
+  std::string free_text(const std::string& key) {
+    static const std::map<std::string, std::vector<std::string>> known = {
+        {"tokenizer", {"character", "byte"}},
+        {"rate_factors", {"*.bias=2", "blocks.0.*=0.5, *.weight=0", "nothing=1"}},
+        {"decays", {"*.weight=no", "*norm*.weight=yes, head.*=no", "nothing=yes"}}};
+    const auto found = known.find(key);
+    return found == known.end() ? "nonsense" : one_of(found->second);
   }
 
   std::string number(const std::string& key, const Limits& limits, bool whole) {
