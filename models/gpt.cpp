@@ -96,10 +96,7 @@ Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
 Tensor Gpt::head(const Tensor& x) const {
   return nn::linear(x, settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value);
 }
-Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) {
-  const Tensor last = last_of(states(tokens, pass));
-  return head(last.reshape(Shape{last.size(0), last.size(2)}));
-}
+Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return head(last_of(states(tokens, pass))); }
 
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);

@@ -16,6 +16,6 @@ class LanguageModel : public nn::Module {
   nn::Cache make_cache() const { return {}; }  // for one batch of texts, under NoGrad
 };
 
-Tensor last_of(const Tensor& states);  // (B, T, C) -> (B, 1, C)
+Tensor last_of(const Tensor& states);  // (B, T, C) -> (B, C)
 
 }  // namespace orrery::models

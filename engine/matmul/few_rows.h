@@ -1,11 +1,13 @@
 // Tiles of at most four rows whose B is stored transposed, as a layer's weights are: a text that is written token by
 // token multiplies each weight once and waits for memory alone.  Packing would write and read B once more; here every
 // row of B goes from memory through the registers.  16 x 16 elements (8 x 8 of double) are turned round in registers,
-// so that a vector of sums holds 16 columns of C and each is taken in the order of the depth, as
-// kernels_avx512.cpp takes it: the same bits whatever the number of rows.
-//
-// Included by kernels_avx512.cpp alone, for its `Panels` of the same depth and its conversions.
+// so that a vector of sums holds 16 columns of C and each is taken in the order of the depth, in the pieces of
+// kernels_avx512.cpp: the same bits whatever the number of rows.
 #pragma once
+
+#include "engine/attention/vectors.h"
+#include "engine/matmul/tile.h"
+#include "engine/matmul/widened.h"
 
 namespace orrery::detail::matmul {
 namespace {
@@ -59,6 +61,7 @@ void multiply_few_rows(const T* a, const E* b, int64_t stride, int64_t columns, 
     }
 }
 
+// `piece`: the depth after which sums are added to C.  The workspace holds A, few_rows * k elements.
 template <class T, class E>
 void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t piece, T* workspace) {
   using Kernel = void (*)(const T*, const E*, int64_t, int64_t, int64_t, T*, int64_t, bool);

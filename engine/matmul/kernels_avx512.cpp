@@ -23,7 +23,9 @@
 // Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
 // its bits depend neither on the tile nor on its place in it.
 #include "engine/attention/vectors.h"
+#include "engine/matmul/few_rows.h"
 #include "engine/matmul/tile.h"
+#include "engine/matmul/widened.h"
 
 namespace orrery::detail::matmul {
 namespace {
@@ -44,23 +46,6 @@ int64_t even_piece(int64_t n, int64_t most, int64_t step) {
 }
 
 // ---- packing
-
-// Elements of bf16 are widened here, the upper halves of floats: with no function of bf16 itself, see vectors.h.
-template <class T>
-[[gnu::always_inline]] inline T widened(T x) {
-  return x;
-}
-template <class T>
-[[gnu::always_inline]] inline Vector<T> load_widened(const T* p) {
-  return load(p);
-}
-[[gnu::always_inline]] inline float widened(bf16 x) { return __builtin_bit_cast(float, uint32_t{x.bits} << 16); }
-[[gnu::always_inline]] inline Vector<float> load_widened(const bf16* p) {
-  typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
-  Halves halves;
-  __builtin_memcpy(&halves, p, sizeof halves);
-  return reinterpret_cast<Vector<float>>(__builtin_convertvector(halves, Bits<float>) << 16);
-}
 
 // One factor: element i of a panel at depth k is at data[k * stride + i] if the panel lies across the rows in memory,
 // else at data[i * stride + k].
@@ -191,14 +176,6 @@ void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int
       c[r * stride + i] = add ? c[r * stride + i] + sum : sum;
     }
 }
-
-}  // namespace
-}  // namespace orrery::detail::matmul
-
-#include "engine/matmul/few_rows.h"
-
-namespace orrery::detail::matmul {
-namespace {
 
 // ---- blocks
 

@@ -1,0 +1,30 @@
+// Elements as the kernels multiply them: those of bf16 are widened, the upper halves of floats.  With no function of
+// bf16 itself, which files of other instruction sets would share; see vectors.h.
+#pragma once
+
+#include "engine/attention/vectors.h"
+#include "engine/base/dtype.h"
+
+namespace orrery::detail::matmul {
+namespace {
+
+using namespace attention;  // vectors.h
+
+template <class T>
+[[gnu::always_inline]] inline T widened(T x) {
+  return x;
+}
+template <class T>
+[[gnu::always_inline]] inline Vector<T> load_widened(const T* p) {
+  return load(p);
+}
+[[gnu::always_inline]] inline float widened(bf16 x) { return __builtin_bit_cast(float, uint32_t{x.bits} << 16); }
+[[gnu::always_inline]] inline Vector<float> load_widened(const bf16* p) {
+  typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
+  Halves halves;
+  __builtin_memcpy(&halves, p, sizeof halves);
+  return reinterpret_cast<Vector<float>>(__builtin_convertvector(halves, Bits<float>) << 16);
+}
+
+}  // namespace
+}  // namespace orrery::detail::matmul
