@@ -48,7 +48,8 @@ std::vector<Word> words_of(const TextPieces& text) {
     size_t at = 0;
     for (size_t end; (end = waiting.find(end_of_text, at)) != std::string::npos; at = end + end_of_text.size())
       cut.each(std::string_view(waiting).substr(at, end - at), count);
-    at += cut.each_certain(std::string_view(waiting).substr(at), count);
+    const size_t certain = waiting.size() - std::min(waiting.size(), end_of_text.size() - 1);  // it may have begun
+    if (at < certain) at += cut.each_certain(std::string_view(waiting).substr(at, certain - at), count);
     waiting.erase(0, at);
   });
   cut.each(waiting, count);

@@ -10,6 +10,7 @@
 #include "engine/base/files.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/pieces.h"
+#include "models/data/text_files.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
@@ -199,4 +200,19 @@ TEST_CASE("byte pairs: those that are learned are those of the algorithm as it s
   CHECK(error_of([] { learn_byte_pairs("abab", 300); }) ==
         "tokenizer: this text has pairs for a vocabulary of 258, not of 300; give a longer text, or "
         "byte_pair(vocabulary=258)");
+}
+
+TEST_CASE("byte pairs: an end of text that a file's pieces break in two teaches no pairs") {
+  std::string text;
+  for (size_t end = TextFiles::piece_size - 5; end <= 3 * TextFiles::piece_size; end += TextFiles::piece_size) {
+    while (text.size() + 3 <= end) text += "ab ";
+    text.append(end - text.size(), ' ');
+    text += "<|endoftext|>";
+  }
+  const Folder folder;
+  write_file_atomically(folder / "text.txt", text);
+  const TextFiles files(folder / "text.txt");
+  const std::string refusal = error_of([&] { learn_byte_pairs(text, 5000); });
+  CHECK(refusal.find("this text has pairs for a vocabulary of") != std::string::npos);
+  CHECK(error_of([&] { learn_byte_pairs(files, 5000); }) == refusal);
 }
