@@ -22,13 +22,12 @@ sets = {name: args.data / name for name in ("images/fashion-mnist", "images/cifa
                                             "translation/bible-kjv-luther1912", "text/novels", "code/cpython-lib")}
 
 
-def call(*words, log=None):
+def call(*words):
+    """What a program writes to both outputs, its results first: translate tells its score beside its translations."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}\n{done.stdout[-2000:]}{done.stderr}")
-    if log:
-        log.write_text(done.stdout)
-    return done.stdout
+    return done.stdout + "\n" + done.stderr
 
 
 def figures_of(text):
@@ -135,16 +134,17 @@ def bible(attention, *options):
 
 
 def bible_bleu(out, folder):
-    """Of the test chapters, each a line."""
+    """Of the test chapters' passages of eight verses, as in the configuration, each a line."""
     chapters = {}
     for line in gzip.open(folder / "test.tsv.gz", "rt", encoding="utf-8"):
         document, _, english, german = line.rstrip("\n").split("\t")
         chapters.setdefault(document, []).append((german, english))
+    passages = [verses[i:i + 8] for verses in chapters.values() for i in range(0, len(verses), 8)]
     for side, name in enumerate(("de", "en")):
-        (args.out / f"chapters.{name}").write_text(
-            "\n".join(" ".join(verse[side] for verse in verses) for verses in chapters.values()) + "\n")
-    text = call(args.orrery, "translate", f"--checkpoint={out}", f"--input={args.out}/chapters.de",
-                f"--reference={args.out}/chapters.en", "--beam=5", "--batch=4")
+        out.with_suffix(f".{name}").write_text(
+            "\n".join(" ".join(verse[side] for verse in verses) for verses in passages) + "\n")
+    text = call(args.orrery, "translate", f"--checkpoint={out}", f"--input={out}.de", f"--reference={out}.en",
+                "--beam=5", "--batch=16")
     return float(re.findall(r"BLEU ([\d.]+)", text)[-1])
 
 

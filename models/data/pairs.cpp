@@ -39,16 +39,20 @@ std::vector<TextPair> read_columns(const PairFiles& files) {
   std::vector<TextPair> pairs;
   std::string document;
   size_t number = 0;
+  int64_t its_lines = 0;  // of the pair that is being read
   for (const std::string& line : lines_of(files.source)) {
     ++number;
     const auto column = [&](int64_t which) { return column_of(line, which, files.source, number); };
     const std::string source = column(files.source_column), target = column(files.target_column);
     const std::string its_document = files.document_column ? column(files.document_column) : "";
-    if (files.document_column && number > 1 && its_document == document) {
+    const bool full = files.document_lines && its_lines == files.document_lines;
+    if (files.document_column && number > 1 && its_document == document && !full) {
       pairs.back().first += " " + source;
       pairs.back().second += " " + target;
+      ++its_lines;
     } else {
       pairs.emplace_back(source, target);
+      its_lines = 1;
     }
     document = its_document;
   }
@@ -61,14 +65,18 @@ REGISTER_DATA_FORMAT(aligned_files, {"aligned_files",
                                      "sentences, one a line, and their translations in a file of as many "
                                      "lines: --data=FILE --translations=FILE",
                                      "pairs"});
-REGISTER_DATA_FORMAT(columns, {"columns",
-                               "a file of columns with tabs between them: --source_column, --target_column, and "
-                               "--document_column, whose equal neighbours make a document",
-                               "pairs"});
+REGISTER_DATA_FORMAT(columns,
+                     {"columns",
+                      "a file of columns with tabs between them: --source_column, --target_column, and "
+                      "--document_column, whose equal neighbours make a document, at most --document_lines of them a "
+                      "pair",
+                      "pairs"});
 
 }  // namespace
 
 std::vector<TextPair> read_pairs(const PairFiles& files) {
+  check(files.document_lines == 0 || files.document_column != 0, "pairs: document_lines ", files.document_lines,
+        " cuts documents, and none are told apart; say by which column with --document_column");
   if (files.target.empty()) return read_columns(files);
   check(files.document_column == 0, "pairs: documents are told apart by a column; ", files.source, " and ",
         files.target, " have none");

@@ -28,9 +28,11 @@ struct PairFiles {
   // Lines one after the other with the same text in this column are one document, joined by spaces; 0: each line is
   // a pair.
   int64_t document_column = 0;
+  int64_t document_lines = 0;  // at most so many of a document's lines are one pair, the next ones the next; 0: all
 };
 
-// Errors: a file that cannot be read or is empty, files of different numbers of lines, a line without a column.
+// Errors: a file that cannot be read or is empty, files of different numbers of lines, a line without a column, parts of
+// documents that nothing tells apart.
 std::vector<TextPair> read_pairs(const PairFiles& files);
 Fingerprint fingerprint_of(std::span<const TextPair> pairs);
 std::string text_of(std::span<const TextPair> pairs);  // all sources, then all targets, a line each

@@ -23,7 +23,8 @@ class Translation final : public Task {
                                     .description = "a sentence, or a document, in another language"};
   struct Settings {
     std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
-    int64_t source_column = 1, target_column = 2, document_column = 0, batch_tokens = 3000, longest = 0;
+    int64_t source_column = 1, target_column = 2, document_column = 0, document_lines = 0, batch_tokens = 3000,
+            longest = 0;
     double validation_fraction = 0.05, label_smoothing = 0.1;
     bool exchanged_sources = false;
 
@@ -38,6 +39,9 @@ class Translation final : public Task {
       v("document_column", document_column,
         "lines one after the other with the same words in this column are one document; 0: each line is a pair",
         between(0, 1000));
+      v("document_lines", document_lines,
+        "most lines of a document in one pair, as a passage; its further lines make the next ones; 0: all its lines",
+        between(0, 1000000));
       v("tokenizer", tokenizer,
         "of both languages: sentence_piece(vocabulary=8000), character, byte, or the path of one made elsewhere");
       v("validation_fraction|held_out", validation_fraction, "of the pairs, at their end, without validation_data",
@@ -147,7 +151,12 @@ class Translation final : public Task {
 
  private:
   PairFiles files(const std::string& source, const std::string& target) const {
-    return {source, target, settings_.source_column, settings_.target_column, settings_.document_column};
+    return {source,
+            target,
+            settings_.source_column,
+            settings_.target_column,
+            settings_.document_column,
+            settings_.document_lines};
   }
   // Without what the user leaves out.
   std::vector<Pair> within(std::vector<Pair> pairs, int64_t context, const std::string& file) const {

@@ -22,9 +22,13 @@ void read_columns(const std::string& folder, std::string_view bytes) {
   int64_t rows = 0;
   for (int64_t i = 0; i < batches.of_epoch(); ++i) rows += batches.at(i).sources.size(0);
   promise(rows == static_cast<int64_t>(lines.size()), "an epoch has other pairs than the file");
-  const size_t documents =
-      read_pairs({.source = path, .source_column = 2, .target_column = 3, .document_column = 1}).size();
-  promise(documents >= 1 && documents <= lines.size(), "more documents than lines");
+  const auto documents = [&](int64_t most_lines) {
+    const PairFiles files{
+        .source = path, .source_column = 2, .target_column = 3, .document_column = 1, .document_lines = most_lines};
+    return read_pairs(files).size();
+  };
+  promise(documents(0) >= 1 && documents(0) <= lines.size(), "more documents than lines");
+  promise(documents(1) == lines.size() && documents(2) >= documents(0), "passages do not make up their documents");
 }
 
 REGISTER_FORMAT(pairs, {.name = "pairs",

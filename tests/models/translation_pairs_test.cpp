@@ -52,6 +52,17 @@ TEST_CASE("pairs: aligned files and columns, lines or documents") {
   CHECK(columns(0) == std::vector<TextPair>{{"eins", "one"}, {"zwei", "two"}, {"drei", "three"}});
   CHECK(columns(1) == std::vector<TextPair>{{"eins zwei", "one two"}, {"drei", "three"}});
   CHECK(fingerprint_of(columns(0)).sha256 != fingerprint_of(columns(1)).sha256);
+  write_file_atomically(folder / "d", "D1\ta\tA\nD1\tb\tB\nD1\tc\tC\nD2\td\tD\nD2\te\tE\n");
+  const auto passages = [&](int64_t lines) {
+    return read_pairs({.source = folder / "d",
+                       .source_column = 2,
+                       .target_column = 3,
+                       .document_column = 1,
+                       .document_lines = lines});
+  };
+  CHECK(passages(0) == std::vector<TextPair>{{"a b c", "A B C"}, {"d e", "D E"}});
+  CHECK(passages(2) == std::vector<TextPair>{{"a b", "A B"}, {"c", "C"}, {"d e", "D E"}});
+  CHECK(passages(1).size() == 5);
   CHECK(text_of(columns(1)) == "eins zwei\ndrei\none two\nthree\n");
 }
 
@@ -69,6 +80,8 @@ TEST_CASE("pairs: what does not fit together is refused with the numbers") {
   CHECK(error_of([&] { read_pairs({.source = folder / "none"}); }) == "pairs: " + (folder / "none") + " is empty");
   CHECK(error_of([&] { read_pairs({.source = a, .target = a, .document_column = 1}); }).find("documents") !=
         std::string::npos);
+  CHECK(error_of([&] { read_pairs({.source = a, .document_lines = 2}); }) ==
+        "pairs: document_lines 2 cuts documents, and none are told apart; say by which column with --document_column");
   CHECK(error_of([] { PairBatches({}, marks, 10, 0); }) == "pairs: there are none to make batches of");
 }
 
