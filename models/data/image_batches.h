@@ -58,7 +58,8 @@ class ImageBatches {
   RandomKey key_;
 };
 
-// Images [first, first + count) as they are, normalized.
-ImageBatch images_in_order(const Images& images, const PixelScale& scale, int64_t first, int64_t count);
+// Images first, first + stride, ..., `count` of them, as they are, normalized.
+ImageBatch images_in_order(const Images& images, const PixelScale& scale, int64_t first, int64_t count,
+                           int64_t stride = 1);
 
 }  // namespace orrery::models

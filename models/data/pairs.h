@@ -31,8 +31,8 @@ struct PairFiles {
   int64_t document_lines = 0;  // at most so many of a document's lines are one pair, the next ones the next; 0: all
 };
 
-// Errors: a file that cannot be read or is empty, files of different numbers of lines, a line without a column, parts of
-// documents that nothing tells apart.
+// Errors: a file that cannot be read or is empty, files of different numbers of lines, a line without a column,
+// document_lines without a document_column.
 std::vector<TextPair> read_pairs(const PairFiles& files);
 Fingerprint fingerprint_of(std::span<const TextPair> pairs);
 std::string text_of(std::span<const TextPair> pairs);  // all sources, then all targets, a line each

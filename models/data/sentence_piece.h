@@ -17,6 +17,7 @@ struct SentencePieceSettings {
   std::string kind = "bpe";
   double coverage = 0.9995;
   bool byte_fallback = false;
+  int64_t most_bytes = 100'000'000;
 
   template <class V>
   void visit(V& v) {
@@ -26,6 +27,9 @@ struct SentencePieceSettings {
     v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
       between(0.5, 1));
     v("byte_fallback", byte_fallback, "an unknown character is written as its bytes");
+    v("most_bytes", most_bytes,
+      "of the text are learned from, because the library holds them all: of a longer one every k-th line",
+      between(1000, 2e9));
   }
 };
 

@@ -34,7 +34,7 @@ class ImageClassification final : public Task {
   struct Settings {
     std::string data, loss = "softmax";
     double validation_fraction = 0.1, label_smoothing = 0, mixup = 0;
-    int64_t crop_padding = 0;
+    int64_t training_loss_images = 512, crop_padding = 0;
     bool flip = false, skip_broken = false;
     std::vector<double> pixel_mean = {0.5}, pixel_std = {0.5};
 
@@ -44,6 +44,9 @@ class ImageClassification final : public Task {
       v("loss", loss, "softmax: one class of all; sigmoid: each class by itself", one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,
         "of each class that is kept for validation, if the data has no part for it", between(0.001, 0.9));
+      v("training_loss_images", training_loss_images,
+        "a validation tells beside its loss that of so many learned images, taken evenly from all, unchanged; 0: none",
+        between(0, 1e15));
       v("label_smoothing", label_smoothing, "fraction of each target that all classes divide; not in validation",
         fraction());
       v("mixup", mixup, "a of the Beta(a, a) that says how two images of a batch are mixed; 0: none", zero_or(0.01, 1));
@@ -78,25 +81,15 @@ class ImageClassification final : public Task {
     return loss_of(model(batch[0], pass), batch.subspan(1), pass.training);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const NoGrad guard;
-    const Device device = nn::device_of(model);
-    const int64_t count = set_.validation.count();
-    double total = 0;
-    int64_t right = 0;
-    for (int64_t first = 0, here = 0; first < count; first += here) {
-      if (stop && stop()) return std::nullopt;
-      here = std::min(validation_batch(), count - first);
-      const ImageBatch images = images_in_order(set_.validation, scale_, first, here);
-      std::vector<Tensor> tensors = tensors_of(images, false);
-      for (Tensor& x : tensors) x = x.to(device);
-      nn::Pass pass;
-      const Tensor logits = model(tensors[0], pass), found = argmax(logits).to(Device::cpu);
-      right += std::inner_product(images.labels.begin(), images.labels.end(), found.data<int32_t>(), int64_t{0},
-                                  std::plus<>(), std::equal_to<>());
-      total += loss_of(logits, std::span(tensors).subspan(1), false).item() * static_cast<double>(here);
-    }
-    return Validation{total / static_cast<double>(count),
-                      {{"accuracy", static_cast<double>(right) / static_cast<double>(count)}}};
+    const auto held_out = judge(model, set_.validation, set_.validation.count(), stop);
+    if (!held_out) return std::nullopt;
+    Validation found{held_out->loss, {{"accuracy", held_out->accuracy}}};
+    if (learned_sample() == 0) return found;
+    const auto learned = judge(model, set_.train, learned_sample(), stop);
+    if (!learned) return std::nullopt;
+    found.figures.emplace_back("training_loss", learned->loss);
+    found.figures.emplace_back("training_accuracy", learned->accuracy);
+    return found;
   }
 
   std::string kind() const override { return "images"; }
@@ -119,7 +112,7 @@ class ImageClassification final : public Task {
   int64_t work() const override { return set_.train.height * set_.train.width; }  // of a convolution
   int64_t validation_batch() const override {
     const int64_t fitting = std::clamp(validation_pixels / work(), fewest_at_once, most_at_once);
-    return std::min(fitting, set_.validation.count());
+    return std::min(fitting, std::max(set_.validation.count(), learned_sample()));
   }
   std::vector<Tensor> sample(int64_t batch, int64_t) const override {
     const Images& images = set_.train;
@@ -151,6 +144,33 @@ class ImageClassification final : public Task {
     check(classes >= known, "train: classes ", classes, " is too small for the data's ", known,
           "; leave it out or raise it");
     return classes;
+  }
+
+  int64_t learned_sample() const { return std::min(settings_.training_loss_images, set_.train.count()); }
+  struct Judged {
+    double loss, accuracy;  // the loss in nats
+  };
+  // By `count` images, which lie evenly among all of them: folders have one class after the other.
+  std::optional<Judged> judge(nn::Module& model, const Images& images, int64_t count,
+                              const std::function<bool()>& stop) const {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
+    const int64_t stride = images.count() / count;
+    double total = 0;
+    int64_t right = 0;
+    for (int64_t first = 0, here = 0; first < count; first += here) {
+      if (stop && stop()) return std::nullopt;
+      here = std::min(validation_batch(), count - first);
+      const ImageBatch some = images_in_order(images, scale_, first * stride, here, stride);
+      std::vector<Tensor> tensors = tensors_of(some, false);
+      for (Tensor& x : tensors) x = x.to(device);
+      nn::Pass pass;
+      const Tensor logits = model(tensors[0], pass), found = argmax(logits).to(Device::cpu);
+      right += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
+                                  std::plus<>(), std::equal_to<>());
+      total += loss_of(logits, std::span(tensors).subspan(1), false).item() * static_cast<double>(here);
+    }
+    return Judged{total / static_cast<double>(count), static_cast<double>(right) / static_cast<double>(count)};
   }
 
   // Of sigmoid: the pixels and q, (B, K).  Of softmax: the pixels and the labels, with mixup those of the other images

@@ -23,8 +23,8 @@ class Translation final : public Task {
                                     .description = "a sentence, or a document, in another language"};
   struct Settings {
     std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
-    int64_t source_column = 1, target_column = 2, document_column = 0, document_lines = 0, batch_tokens = 3000,
-            longest = 0;
+    int64_t source_column = 1, target_column = 2, document_column = 0, document_lines = 0, training_loss_pairs = 256,
+            batch_tokens = 3000, longest = 0;
     double validation_fraction = 0.05, label_smoothing = 0.1;
     bool exchanged_sources = false;
 
@@ -46,6 +46,10 @@ class Translation final : public Task {
         "of both languages: sentence_piece(vocabulary=8000), character, byte, or the path of one made elsewhere");
       v("validation_fraction|held_out", validation_fraction, "of the pairs, at their end, without validation_data",
         between(0.001, 0.9));
+      v("training_loss_pairs", training_loss_pairs,
+        "a validation tells beside its loss that of so many learned pairs, taken evenly from all, in the same mode; 0: "
+        "none",
+        between(0, 1e15));
       v("batch_tokens", batch_tokens,
         "of a micro-batch, sources and targets together: as many pairs as fit (`batch` is not used)",
         between(1, 16777216));
@@ -89,6 +93,9 @@ class Translation final : public Task {
           marks_.vocabulary, " tokens; leave it out or raise it");
     batches_ = std::make_unique<PairBatches>(learned_, marks_, s.batch_tokens, options.seed);
     validation_ = std::make_unique<PairBatches>(held_out_, marks_, s.batch_tokens, 0);
+    learned_sample_ = evenly(learned_, s.training_loss_pairs);
+    if (!learned_sample_.empty())
+      learned_in_sample_ = std::make_unique<PairBatches>(learned_sample_, marks_, s.batch_tokens, 0);
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -105,20 +112,14 @@ class Translation final : public Task {
     return mean * batch[5].to(mean.dtype());
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const NoGrad guard;
-    const Device device = nn::device_of(model);
-    double total = 0;
-    int64_t count = 0;
-    for (int64_t i = 0; i < validation_->of_epoch(); ++i) {
-      if (stop && stop()) return std::nullopt;
-      std::vector<Tensor> batch = tensors_of(validation_->at(i), 1);
-      for (Tensor& x : batch) x = x.to(device);
-      nn::Pass pass;
-      const int64_t targets = validation_->tokens_at(i).targets;
-      total += mean_loss(model, batch, pass, 0).item() * static_cast<double>(targets);
-      count += targets;
-    }
-    return Validation{.loss = total / static_cast<double>(count)};
+    const auto loss = judge(model, *validation_, stop);
+    if (!loss) return std::nullopt;
+    Validation found{.loss = *loss};
+    if (!learned_in_sample_) return found;
+    const auto learned = judge(model, *learned_in_sample_, stop);
+    if (!learned) return std::nullopt;
+    found.figures.emplace_back("training_loss", *learned);
+    return found;
   }
 
   std::string kind() const override { return "pairs"; }
@@ -141,7 +142,9 @@ class Translation final : public Task {
   int64_t bytes() const override { return (batches_->all_tokens() + validation_->all_tokens()) * 4; }
   int64_t length() const override { return std::max(batches_->longest(), validation_->longest()); }
   int64_t training_batch(int64_t) const override { return rows_of(*batches_); }
-  int64_t validation_batch() const override { return rows_of(*validation_); }
+  int64_t validation_batch() const override {
+    return std::max(rows_of(*validation_), learned_in_sample_ ? rows_of(*learned_in_sample_) : 0);
+  }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32),
                  lengths = Tensor::from(Shape{batch},
@@ -182,6 +185,28 @@ class Translation final : public Task {
     pass.lengths = batch[4];
     return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
   }
+  // The mean over the targets of all pairs; none if `stop` has said true.
+  std::optional<double> judge(nn::Module& model, const PairBatches& batches, const std::function<bool()>& stop) const {
+    const NoGrad guard;
+    const Device device = nn::device_of(model);
+    double total = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < batches.of_epoch(); ++i) {
+      if (stop && stop()) return std::nullopt;
+      std::vector<Tensor> batch = tensors_of(batches.at(i), 1);
+      for (Tensor& x : batch) x = x.to(device);
+      nn::Pass pass;
+      const int64_t targets = batches.tokens_at(i).targets;
+      total += mean_loss(model, batch, pass, 0).item() * static_cast<double>(targets);
+      count += targets;
+    }
+    return total / static_cast<double>(count);
+  }
+  static std::vector<Pair> evenly(const std::vector<Pair>& pairs, int64_t count) {
+    std::vector<Pair> some(static_cast<size_t>(std::min(count, static_cast<int64_t>(pairs.size()))));
+    for (size_t i = 0; i < some.size(); ++i) some[i] = pairs[i * (pairs.size() / some.size())];
+    return some;
+  }
   // Rows of the longest length that take as much as the largest batch.
   static int64_t rows_of(const PairBatches& batches) {
     return (batches.most_places() + batches.longest() - 1) / batches.longest();
@@ -192,8 +217,8 @@ class Translation final : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
   Fingerprint fingerprint_;
-  std::vector<Pair> learned_, held_out_;
-  std::unique_ptr<PairBatches> batches_, validation_;
+  std::vector<Pair> learned_, held_out_, learned_sample_;
+  std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // the last: none without such a sample
 };
 REGISTER_TASK(Translation);
 

@@ -79,13 +79,33 @@ TEST_CASE("images: a model learns them, and a validation tells the accuracy") {
   const Folder folder;
   const TrainingResult result =
       train(small_vit(folder / "a", {{"steps", "150"}, {"evaluate_every", "0"}, {"learning_rate", "1e-2"}}));
-  REQUIRE(result.figures.size() == 1);
+  REQUIRE(result.figures.size() == 3);  // and the training loss and accuracy
   CHECK(result.figures[0].first == "accuracy");
   CHECK(result.figures[0].second >= 0.25);  // of ten classes, after 60 images
   CHECK(result.validation_loss < 1.9);      // ln 10 is 2.3
   const nlohmann::json row = last_row(folder / "a/metrics.jsonl");
   CHECK(row["accuracy"] == doctest::Approx(result.figures[0].second));
   CHECK(row["validation_loss"] == doctest::Approx(result.validation_loss));
+}
+
+TEST_CASE("images: a validation judges learned images as it does held-out ones, all of them or an even part") {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "same");
+  for (const char* part : {"train", "t10k"})
+    for (const std::string kind : {"-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"})
+      write_file_atomically(folder / ("same/" + (part + kind)), read_file(scraps + "/fashion/train" + kind));
+  const auto judged = [&](const std::string& name, const std::string& count) {
+    const Assignments more = {{"data", folder / "same"}, {"training_loss_images", count}, {"mixup", "0.4"}};
+    return train(with(small_vit(folder / name), more));
+  };
+  const TrainingResult all = judged("all", "1000"), third = judged("third", "20"), none = judged("none", "0");
+  REQUIRE(all.figures.size() == 3);
+  CHECK(all.figures[1] == std::pair<std::string, double>("training_loss", all.validation_loss));
+  CHECK(all.figures[2] == std::pair<std::string, double>("training_accuracy", all.figures[0].second));
+  REQUIRE(third.figures.size() == 3);
+  CHECK(third.figures[1].second != all.figures[1].second);
+  CHECK(third.figures[1].second == doctest::Approx(all.figures[1].second).epsilon(0.3));
+  CHECK(none.figures.size() == 1);
 }
 
 TEST_CASE("images: the same bits for one and two threads, and after an interruption, with all augmentation") {

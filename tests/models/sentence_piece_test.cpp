@@ -57,6 +57,23 @@ TEST_CASE("sentence piece: pieces are learned from a text, the same each time") 
   CHECK(with_bytes->decode(with_bytes->encode("\xE4\xB8\xAD")) == "\xE4\xB8\xAD");
 }
 
+TEST_CASE("sentence piece: of a long text every k-th line is learned from") {
+  const Folder folder;
+  std::string text, third;
+  for (int i = 0; i < 600; ++i) {
+    const std::string line =
+        "line " + std::to_string(100 + i * i % 811) + " of " + std::string(1 + i % 3, 'q') + " letters\n";
+    text += line;
+    if (i % 3 == 0) third += line;
+  }
+  write_file_atomically(folder / "text", text), write_file_atomically(folder / "third", third);
+  const std::string setting = "sentence_piece(vocabulary=60)";
+  const std::string most = std::to_string(text.size() * 2 / 5);  // so that half of the lines are too many
+  const auto of_some = make_tokenizer("sentence_piece(vocabulary=60, most_bytes=" + most + ")", folder / "text");
+  CHECK(of_some->save() == make_tokenizer(setting, folder / "third")->save());
+  CHECK(of_some->save() != make_tokenizer(setting, folder / "text")->save());
+}
+
 TEST_CASE("sentence piece: what cannot be is refused") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);

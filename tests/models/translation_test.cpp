@@ -165,6 +165,21 @@ TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, an
   }
 }
 
+TEST_CASE("translation: a validation judges learned pairs as it does held-out ones, all of them or an even part") {
+  const Folder folder;
+  const auto judged = [&](const std::string& name, const std::string& count) {
+    return train(small_run(folder / name, {{"validation_data", bible}, {"training_loss_pairs", count}}));
+  };
+  const TrainingResult all = judged("all", "100000"), some = judged("some", "10"), none = judged("none", "0");
+  REQUIRE(all.figures.size() == 1);
+  CHECK(all.figures[0] == std::pair<std::string, double>("training_loss", all.validation_loss));
+  REQUIRE(some.figures.size() == 1);
+  CHECK(some.validation_loss == all.validation_loss);
+  CHECK(some.figures[0].second != all.figures[0].second);
+  CHECK(some.figures[0].second == doctest::Approx(all.figures[0].second).epsilon(0.2));
+  CHECK(none.figures.empty());
+}
+
 // The gradient of micro-batches of different lengths is that of the mean over all their tokens.
 TEST_CASE("translation: a step's loss is the mean over its tokens, however they are divided") {
   const TaskClass& of = tasks().at("translation");

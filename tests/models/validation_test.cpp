@@ -99,3 +99,21 @@ TEST_CASE("documents: packed they are judged and learned as each by itself") {
   const Run run;
   CHECK(contains(error_of([&] { run.train({{"documents", "yes"}}); }), "the tokenizer has no token that ends a text"));
 }
+
+TEST_CASE("documents: a run over packed ones goes on to the same bits") {
+  const Run parts("parts"), whole("whole"), one_text("one_text");
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "document " + std::to_string(i * i % 89) + " ends.<|endoftext|>";
+  write(parts.folder / "documents.txt", text);
+  const Assignments packed = {
+      {"data", parts.folder / "documents.txt"}, {"tokenizer", "byte_pair(vocabulary=270)"}, {"documents", "yes"}};
+  parts.train(packed), parts.resume(packed);
+  Assignments to_the_end = packed;
+  to_the_end.emplace_back("steps", "8");
+  whole.train(to_the_end);
+  to_the_end.emplace_back("documents", "no");
+  one_text.train(to_the_end);
+  const auto weights = [](const Run& run) { return read_file(run.checkpoint(8) + "/weights.safetensors"); };
+  CHECK(weights(parts) == weights(whole));
+  CHECK(weights(one_text) != weights(whole));
+}

@@ -118,22 +118,40 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
   const std::string text = text_member(parse_json(json, unreadable_tokenizer), "model", unreadable_tokenizer);
   return std::make_unique<SentencePiece>(bytes_of_base64(text, unreadable_tokenizer), unreadable_tokenizer);
 }
+// A text of at most so many bytes; of a longer one every k-th line, with the smallest k that should fit.
+std::string lines_evenly(const TextPieces& text, uint64_t most) {
+  uint64_t bytes = 0;
+  text.each([&](std::string_view piece, uint64_t) { bytes += piece.size(); });
+  const uint64_t k = (bytes + most - 1) / most;
+  std::string some;
+  uint64_t number = 0;  // of the line
+  bool full = false;
+  text.each([&](std::string_view piece, uint64_t) {
+    while (!piece.empty()) {
+      const size_t end = std::min(piece.find('\n'), piece.size() - 1) + 1;
+      full |= number % k == 0 && some.size() + end > most;
+      if (number % k == 0 && !full) some += piece.substr(0, end);
+      number += piece[end - 1] == '\n';
+      piece.remove_prefix(end);
+    }
+  });
+  return some;
+}
 std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec) {
-  std::string whole;  // the library keeps all of it, too
-  text.each([&](std::string_view piece, uint64_t) { whole += piece; });
   SentencePieceSettings settings;
   read_settings(spec, settings);
-  return train_sentence_piece(whole, settings);
+  return train_sentence_piece(lines_evenly(text, static_cast<uint64_t>(settings.most_bytes)), settings);
 }
 
-REGISTER_TOKENIZER(sentence_piece,
-                   {.name = "sentence_piece",
-                    .description = "pieces learned from the text, sentence_piece(vocabulary=8000, kind=bpe, "
-                                   "coverage=0.9995, byte_fallback=no), or those of a file .model: --tokenizer=FILE",
-                    .read = read,
-                    .reads = reads,
-                    .restore = restore,
-                    .train = train});
+REGISTER_TOKENIZER(
+    sentence_piece,
+    {.name = "sentence_piece",
+     .description = "pieces learned from the text, sentence_piece(vocabulary=8000, kind=bpe, "
+                    "coverage=0.9995, byte_fallback=no, most_bytes=1e8), or those of a file .model: --tokenizer=FILE",
+     .read = read,
+     .reads = reads,
+     .restore = restore,
+     .train = train});
 
 }  // namespace
 
