@@ -30,8 +30,9 @@ const BlockOptions& checked(const BlockOptions& o) {
   return o;
 }
 
-std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own) {
-  return nn::make_normalization(is_same(own) ? o.normalization : own, {o.width, o.normalization_bias, o.causal});
+std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own, bool of_attention) {
+  return nn::make_normalization(is_same(own) ? o.normalization : own,
+                                {o.width, o.normalization_bias, o.causal, of_attention});
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ Block::Block(const BlockOptions& o)
     : dropout_(checked(o).dropout),
       post_(o.norm_place == "post"),
       parallel_(o.parallel),
-      attention_{make_norm(o, o.attention_normalization),
+      attention_{make_norm(o, o.attention_normalization, true),
                  nn::make_attention(o.attention, {.width = o.width,
                                                   .heads = o.heads,
                                                   .key_heads = o.key_heads,
@@ -83,7 +84,7 @@ Block::Block(const BlockOptions& o)
     feed_forward_.layer.reset();
     return;
   }
-  if (!parallel_) feed_forward_.norm = make_norm(o, o.feed_forward_normalization);
+  if (!parallel_) feed_forward_.norm = make_norm(o, o.feed_forward_normalization, false);
 }
 
 Tensor Block::add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const {

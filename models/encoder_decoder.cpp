@@ -38,12 +38,13 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   stack.position = nn::make_position(
       s.position,
       {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder, .table_std = weights.table_std});
-  const auto norm = [&](const Spec& spec) {
-    return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder});
+  const auto norm = [&](const Spec& spec, bool of_attention) {
+    return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder, of_attention});
   };
-  const auto add = [&](const std::string& name, const Spec& own, std::unique_ptr<nn::Sublayer> layer) {
-    stack.steps.emplace_back(
-        name, std::make_unique<ResidualStep>(norm(own), std::move(layer), s.dropout, s.norm_place == "post"));
+  const auto add = [&](const std::string& name, std::unique_ptr<nn::Module> normalization,
+                       std::unique_ptr<nn::Sublayer> layer) {
+    stack.steps.emplace_back(name, std::make_unique<ResidualStep>(std::move(normalization), std::move(layer), s.dropout,
+                                                                  s.norm_place == "post"));
   };
   nn::AttentionLayerOptions own{.width = s.width,
                                 .heads = s.heads,
@@ -57,16 +58,17 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
   cross.causal = false, cross.position = nullptr, cross.memory_width = s.width;
   for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
     const std::string layer = std::to_string(i) + ".";
-    add(layer + "attention", s.attention_normalization,
+    add(layer + "attention", norm(s.attention_normalization, true),
         nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
     if (decoder)
-      add(layer + "cross_attention", s.attention_normalization, nn::make_attention(s.cross_attention, cross));
-    add(layer + "feed_forward", s.feed_forward_normalization,
+      add(layer + "cross_attention", norm(s.attention_normalization, true),
+          nn::make_attention(s.cross_attention, cross));
+    add(layer + "feed_forward", norm(s.feed_forward_normalization, false),
         nn::make_feed_forward(
             s.feed_forward,
             {.width = s.width, .d_ff = s.d_ff, .bias = s.bias, .layers = s.layers, .initial_weights = weights}));
   }
-  stack.norm = norm(s.final_normalization);
+  stack.norm = norm(s.final_normalization, false);
   return stack;
 }
 

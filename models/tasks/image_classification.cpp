@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "engine/autograd/autograd.h"
+#include "engine/base/ahead.h"
 #include "engine/ops/ops.h"
-#include "models/data/ahead.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
 #include "models/model.h"

@@ -9,11 +9,18 @@
 //   dweight = sum of g t,   dbias = sum of g      over batch and tokens
 // Kept: x.  From y it could not be had: where tanh is 1 to the last bit, x is lost, and dalpha needs it.
 //
-// alpha starts at 0.5.  Language models of width 1024 and less start it at 1; it falls with the width (at 4096: 0.8
-// before attention, 0.2 elsewhere), and they scale the embedding (embedding_scale=learned), because tanh(alpha x) does
-// not enlarge a small signal.  The bias is absent where normalizations have none (normalization_bias=no), as in LLaMA.
+// alpha starts at 0.5.  Language models start it by their width and by what follows, by_width=yes, as the paper lists:
+//   width                   1024   2048   4096   5120   8192
+//   of attention            1      1      0.8    0.6    0.2
+//   of feed-forward, last   1      0.5    0.2    0.15   0.05
+// Between two of them it lies on the line over log width, and beyond the ends it is as there.  They scale the embedding
+// too (embedding_scale=learned), because tanh(alpha x) does not enlarge a small signal.  The bias is absent where
+// normalizations have none (normalization_bias=no), as in LLaMA.
 //
 // The curve is nn/activations/tanh.cpp, the operation dynamic.cpp, its loops dynamic_kernels.h: DyT is dynamic(tanh).
+#include <array>
+#include <cmath>
+
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/dynamic.h"
@@ -25,13 +32,33 @@ Tensor reference(const Tensor& x, const Tensor& alpha, const Tensor& weight, con
   return weight * tanh(alpha * x) + bias;
 }
 
+struct Start {
+  double width, of_attention, other;
+};
+constexpr std::array<Start, 5> starts = {
+    {{1024, 1, 1}, {2048, 1, 0.5}, {4096, 0.8, 0.2}, {5120, 0.6, 0.15}, {8192, 0.2, 0.05}}};
+
+double start_by_width(const NormalizationOptions& o) {
+  const auto width = static_cast<double>(o.width);
+  const auto alpha = [&](const Start& s) { return o.of_attention ? s.of_attention : s.other; };
+  if (width <= starts.front().width) return alpha(starts.front());
+  for (size_t i = 1; i < starts.size(); ++i) {
+    const Start &below = starts[i - 1], &above = starts[i];
+    if (width < above.width)
+      return std::lerp(alpha(below), alpha(above), std::log(width / below.width) / std::log(above.width / below.width));
+  }
+  return alpha(starts.back());
+}
+
 class Dyt final : public DynamicNormalization {
  public:
   struct Settings {
     double alpha = 0.5;
+    bool by_width = false;
     template <class V>
     void visit(V& v) {
       v("alpha", alpha, "slope at zero, at the start", between(-1e6, 1e6));
+      v("by_width", by_width, "alpha starts as the paper lists it for language models of this width instead");
     }
   };
   static inline const Info info{.name = "dyt",
@@ -40,13 +67,13 @@ class Dyt final : public DynamicNormalization {
                                 .parameters = "alpha 0.5 (one number), weight 1, bias 0",
                                 .keeps = "x"};
 
-  Dyt(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec), options) {}
+  Dyt(const Spec& spec, const NormalizationOptions& options) : DynamicNormalization(read(spec, options), options) {}
 
  private:
-  static Form read(const Spec& spec) {
+  static Form read(const Spec& spec, const NormalizationOptions& options) {
     Settings settings;
     read_settings(spec, settings);
-    return {.activation = Activation("tanh"), .alpha = settings.alpha};
+    return {.activation = Activation("tanh"), .alpha = settings.by_width ? start_by_width(options) : settings.alpha};
   }
 };
 REGISTER_NORMALIZATION(Dyt);

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "engine/base/files.h"
-#include "models/data/ahead.h"
 #include "models/data/gzip.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
@@ -254,22 +253,6 @@ TEST_CASE("pixel scale: one number for all channels, or one for each") {
           PixelScale({0.1, 0.2}, {1}, 3);
         }) == "images: pixel_mean has 2 numbers; it needs one for all channels, or one for each of the 3");
   CHECK(contains(error_of([] { PixelScale({0.1}, {0}, 1); }), "pixel_std 0 must be above 0"));
-}
-
-TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
-  int made = 0;
-  Ahead<int, int> squares([&](const int& key) {
-    ++made;
-    check(key != 13, "13 is refused");
-    return key * key;
-  });
-  CHECK(squares.at(1, 2) == 1);
-  CHECK(squares.at(2, 3) == 4);
-  CHECK(squares.at(7, 13) == 49);
-  CHECK(error_of([&] { squares.at(13, 14); }) == "13 is refused");
-  CHECK(squares.at(14, 13) == 196);
-  CHECK(squares.at(3, 4) == 9);
-  CHECK(made >= 6);
 }
 
 TEST_CASE("classes: their names come back from JSON, and what is none is refused") {

@@ -74,3 +74,27 @@ TEST_CASE("every model has normalizations of its own for attention, feed-forward
     CHECK(found == expected);
   }
 }
+
+TEST_CASE("every model tells its normalizations which of them belong to an attention") {
+  // Of width 2,048 DyT starts at 1 there and at 1/2 elsewhere.
+  using Assignments = std::vector<std::pair<std::string, std::string>>;
+  for (Assignments settings : {Assignments{{"model", "gpt"}, {"vocabulary", "5"}},
+                               {{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "2"}},
+                               {{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "post"}},
+                               {{"model", "encoder_decoder"}, {"vocabulary", "5"}}}) {
+    settings.insert(
+        settings.end(),
+        {{"normalization", "dyt(by_width=yes)"}, {"layers", "1"}, {"width", "2048"}, {"heads", "2"}, {"d_ff", "1"}});
+    const auto model = make_model(make_settings(settings));
+    nn::initialize(*model, 1);
+    int seen = 0;
+    for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+      if (!p.path.ends_with("alpha")) continue;
+      CAPTURE(p.path);
+      const bool of_attention = p.path.find("attention") != std::string::npos;
+      CHECK(p.parameter->value.item() == (of_attention ? 1 : 0.5));
+      ++seen;
+    }
+    CHECK(seen >= 2);
+  }
+}

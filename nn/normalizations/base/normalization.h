@@ -9,9 +9,10 @@ namespace orrery::nn {
 class Activation;
 
 struct NormalizationOptions {
-  int64_t width;        // size of the last axis
-  bool bias = true;     // where the normalization has one
-  bool causal = false;  // no token may see a later one
+  int64_t width;              // size of the last axis
+  bool bias = true;           // where the normalization has one
+  bool causal = false;        // no token may see a later one
+  bool of_attention = false;  // it belongs to an attention, not to a feed-forward or the end of a model
 };
 
 using NormalizationEntry = Entry<Module, const NormalizationOptions&>;

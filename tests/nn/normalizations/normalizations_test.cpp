@@ -144,6 +144,20 @@ TEST_CASE("the ablations of DyT: hardtanh, sigmoid, identity, fixed alpha, no af
 }
 
 TEST_CASE("alpha, shift, weight and bias of DyT and Derf do not decay, and start where the papers say") {
+  const auto start = [](int64_t width, bool of_attention) {
+    const auto dyt =
+        make_normalization(parse_spec("dyt(by_width=yes)"), {.width = width, .of_attention = of_attention});
+    initialize(*dyt, 1);
+    return parameter(*dyt, "alpha").item();
+  };
+  const std::vector<std::tuple<int64_t, double, double>> listed = {
+      {64, 1, 1},        {1024, 1, 1},      {2048, 1, 0.5},   {4096, 0.8, 0.2},
+      {5120, 0.6, 0.15}, {8192, 0.2, 0.05}, {9000, 0.2, 0.05}};
+  for (const auto& [width, of_attention, other] : listed) {
+    CHECK(start(width, true) == doctest::Approx(of_attention).epsilon(1e-7));
+    CHECK(start(width, false) == doctest::Approx(other).epsilon(1e-7));
+  }
+  CHECK(start(2896, false) == doctest::Approx(0.35).epsilon(1e-3));  // half of the way from 2,048 to 4,096
   const auto derf = make("derf", 3);
   for (const NamedParameter& p : parameters_of(*derf)) CHECK(!p.parameter->decay);
   CHECK(parameter(*derf, "alpha").item() == 0.5);

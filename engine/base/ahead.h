@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-namespace orrery::models {
+namespace orrery {
 
 template <class Key, class Value>
 class Ahead {
@@ -35,4 +35,4 @@ class Ahead {
   Key made_for_ = {};
 };
 
-}  // namespace orrery::models
+}  // namespace orrery
