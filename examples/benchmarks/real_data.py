@@ -5,10 +5,12 @@
 
 DATA holds the sets in folders: images/fashion-mnist (four .gz), images/cifar10 (binary files), translation/multi30k,
 translation/bible-kjv-luther1912 (train, valid, test .tsv.gz), text/novels and code/cpython-lib (train, valid .txt.gz);
-the heads of the configurations say where each comes from.  What has been run is not run again, so a second call goes
-on where the first was interrupted.  One row a seed, then the means; the last line reads "N passed, N failed".
+the heads of the configurations say where each comes from.  The figures of each seed are kept in real_data.json beside
+this script, with the hash of the configuration; what stands there is not run again, and an interrupted run is resumed.
+`--fresh` forgets them.  Several calls may run side by side, `--threads=1` each: the figures but the minutes are the
+same.  One row a seed, then the means; the last line reads "N passed, N failed".
 """
-import argparse, gzip, json, math, pathlib, re, statistics, subprocess, sys, time
+import argparse, fcntl, gzip, hashlib, json, math, pathlib, re, statistics, subprocess, sys, time, tomllib
 
 parser = argparse.ArgumentParser()
 parser.add_argument("runs", nargs="*")
@@ -16,7 +18,10 @@ parser.add_argument("--orrery", required=True)
 parser.add_argument("--data", required=True, type=pathlib.Path)
 parser.add_argument("--out", default="runs/real", type=pathlib.Path)
 parser.add_argument("--seeds", default=[1, 2, 3], type=lambda text: [int(seed) for seed in text.split(",")])
+parser.add_argument("--threads", type=int, default=0)
+parser.add_argument("--fresh", action="store_true")
 args = parser.parse_args()
+kept = pathlib.Path(__file__).resolve().with_suffix(".json")
 configs = pathlib.Path(__file__).resolve().parent.parent / "configs"
 sets = {name: args.data / name for name in ("images/fashion-mnist", "images/cifar10", "translation/multi30k",
                                             "translation/bible-kjv-luther1912", "text/novels", "code/cpython-lib")}
@@ -36,7 +41,7 @@ def figures_of(text):
 
 
 def train(name, config, seed, *options):
-    """The figures of the run's last validation, and its units per second as the median over all steps."""
+    """The figures of the run's last validation, and its minutes."""
     out = args.out / f"{name}-{seed}"
     log = out.with_suffix(".log")
     if not log.exists():
@@ -44,25 +49,23 @@ def train(name, config, seed, *options):
         started = time.time()
         resume = ["--resume=yes"] if any(out.glob("step_*")) else []
         text = call(args.orrery, "train", f"--config={configs / config}.toml", f"--seed={seed}", f"--out={out}",
-                    *options, *resume)
+                    f"--threads={args.threads}", *options, *resume)
         log.write_text(text + f"\nseconds {time.time() - started:.0f}\n")
     text = log.read_text()
     found = figures_of([line for line in text.splitlines() if line.startswith("validation loss")][-1])
-    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines() if "milliseconds" in line]
-    rate = next(key for key in rows[0] if key.endswith("_per_second"))
-    found[rate.replace("_", " ")] = statistics.median(row[rate] for row in rows)
-    found["seconds"] = float(re.search(r"seconds (\d+)", text)[1])
+    if args.threads == 0:
+        found["minutes"] = float(re.search(r"seconds (\d+)", text)[1]) / 60
     return out, found
 
 
 def evaluate(out, *options):
-    text = call(args.orrery, "evaluate", f"--checkpoint={out}", *options)
+    text = call(args.orrery, "evaluate", f"--checkpoint={out}", f"--threads={args.threads}", *options)
     return float(re.search(r"loss ([\d.]+) nats", text)[1])
 
 
 def bleu(out, folder, beam):
     text = call(args.orrery, "translate", f"--checkpoint={out}", f"--input={folder}/test_2016_flickr.de.gz",
-                f"--reference={folder}/test_2016_flickr.en.gz", f"--beam={beam}")
+                f"--reference={folder}/test_2016_flickr.en.gz", f"--beam={beam}", f"--threads={args.threads}")
     return float(re.findall(r"BLEU ([\d.]+)", text)[-1])
 
 
@@ -145,38 +148,64 @@ def bible_bleu(out, folder):
         out.with_suffix(f".{name}").write_text(
             "\n".join(" ".join(verse[side] for verse in verses) for verses in passages) + "\n")
     text = call(args.orrery, "translate", f"--checkpoint={out}", f"--input={out}.de", f"--reference={out}.en",
-                "--beam=1")
+                "--beam=1", f"--threads={args.threads}")
     return float(re.findall(r"BLEU ([\d.]+)", text)[-1])
+
+
+def figures(name, run, config, seed):
+    """Of a run and a seed: those that are kept, if they are of this configuration, or new ones, which are kept then."""
+    settings = tomllib.loads((configs / f"{config}.toml").read_text())
+    head = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    with open(kept, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        file.seek(0)
+        known = json.loads(file.read() or "{}").get(name, {})
+    if not args.fresh and known.get("configuration") == head and str(seed) in known["seeds"]:
+        return known["seeds"][str(seed)]
+    found = run(seed)
+    with open(kept, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        everything = json.loads(file.read() or "{}")
+        of_run = everything.get(name, {})
+        if of_run.get("configuration") != head:
+            of_run = {"configuration": head, "seeds": {}}
+        of_run["seeds"][str(seed)] = found
+        everything[name] = of_run
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(everything, indent=1, sort_keys=True) + "\n")
+    return found
 
 
 # By how many of the seeds' standard deviations of the validation loss it rises where each translation has the source of
 # another: what is read of sources at all.
 of_spread = "exchanged sources, in spreads"
-# What is run, and where the means must lie: (figure, least, most).
+# What is run, by which configuration, and where the means must lie: (figure, least, most).
 RUNS = {
-    "fashion": (fashion, [("accuracy", 0.863, 1)]),
-    "cifar-batch": (cifar("batch"), [("accuracy", 0.69, 1)]),
-    "cifar-dyt": (cifar("dyt"), [("accuracy", 0.477, 0.537)]),
-    "multi30k": (multi30k, [("BLEU greedy", 29.9, 100), ("beam 5 over greedy", 0, 100), (of_spread, 10, math.inf)]),
-    "novels-fixed": (novels("fixed"), []),
-    "novels-adaptive": (novels("adaptive"), []),
-    "novels-all-attention": (novels("all-attention"), []),
-    "python": (python_library, [("below the bigram model", 0.3, 8)]),
-    "bible-softmax": (bible("softmax"), [(of_spread, 3, math.inf)]),
-    "bible-relu_former": (bible("relu_former", "--losses.normalization_loss=0.01"), [(of_spread, 3, math.inf)]),
+    "fashion": (fashion, "vit-fashion", [("accuracy", 0.863, 1)]),
+    "cifar-batch": (cifar("batch"), "resnet-cifar", [("accuracy", 0.69, 1)]),
+    "cifar-dyt": (cifar("dyt"), "resnet-cifar", [("accuracy", 0.477, 0.537)]),
+    "multi30k": (multi30k, "multi30k",
+                 [("BLEU greedy", 29.9, 100), ("beam 5 over greedy", 0, 100), (of_spread, 10, math.inf)]),
+    "novels-fixed": (novels("fixed"), "novels-fixed", []),
+    "novels-adaptive": (novels("adaptive"), "novels-adaptive", []),
+    "novels-all-attention": (novels("all-attention"), "novels-all-attention", []),
+    "python": (python_library, "python-library", [("below the bigram model", 0.3, 8)]),
+    "bible-softmax": (bible("softmax"), "bible", [(of_spread, 3, math.inf)]),
+    "bible-relu_former": (bible("relu_former", "--losses.normalization_loss=0.01"), "bible", [(of_spread, 3, math.inf)]),
 }
 
 
 def main():
     passed = failed = 0
     for name in args.runs or RUNS:
-        run, bounds = RUNS[name]
+        run, config, bounds = RUNS[name]
         seeds = []
         for seed in args.seeds:
-            found = run(seed)
+            found = figures(name, run, config, seed)
             seeds.append(found)
             print(f"{name} seed {seed}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()), flush=True)
-        means = {key: statistics.mean(found[key] for found in seeds) for key in seeds[0]}
+        means = {key: statistics.mean(found[key] for found in seeds) for key in seeds[0] if all(key in f for f in seeds)}
         if "exchanged sources" in means:
             if len(seeds) < 2:
                 bounds = [bound for bound in bounds if bound[0] != of_spread]
