@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+
 #include "engine/ops/ops.h"
 #include "tests/support/errors.h"
 
@@ -9,7 +11,7 @@ using namespace orrery;
 using orrery::testing::error_of;
 
 TEST_CASE("ahead: gives what the key says, whether it was expected or not, and errors where they are asked for") {
-  int made = 0;
+  std::atomic<int> made = 0;  // by two threads
   Ahead<int, int> squares([&](const int& key) {
     ++made;
     check(key != 13, "13 is refused");
