@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
@@ -93,7 +94,7 @@ Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
         settings_.context, " (the context) in time");
   nn::Embedding& embedding = stack.embedding ? *stack.embedding : *encoder_.embedding;
   Tensor x = embedding_scale_.times(embedding(tokens, pass));
-  x = stack.dropout((*stack.position)(x, pass), pass);
+  x = hook(&stack == &encoder_ ? "encoder" : "decoder", "embedding", stack.dropout((*stack.position)(x, pass), pass));
   for (const auto& [name, step] : stack.steps) x = (*step)(x, pass);
   return (*stack.norm)(x, pass);
 }
@@ -114,7 +115,7 @@ Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
         "NoGrad");
   const Tensor x = run(decoder_, targets, pass);
   if (pass.cache) pass.cache->tokens += targets.size(1);
-  return nn::linear(x, head_.value ? head_.value : target_embedding().weight.value);
+  return hook(path(), "logits", nn::linear(x, head_.value ? head_.value : target_embedding().weight.value));
 }
 
 void EncoderDecoder::visit(nn::Visitor& v, const std::string& name, Stack& stack) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 #include "nn/layers/linear.h"
 
@@ -88,13 +89,14 @@ Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
         " come, but the context is ", settings_.context, "; begin a new cache with the last of them");
   check(!pass.cache || !recording(), "gpt: a cache keeps no history to differentiate through; run under NoGrad");
   Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
-  x = embedding_dropout_(x, pass);
+  x = hook(path(), "embedding", embedding_dropout_(x, pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens = after;
   return (*norm_)(x, pass);
 }
 Tensor Gpt::head(const Tensor& x) const {
-  return nn::linear(x, settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value);
+  const Tensor& weight = settings_.tied_head ? embedding_.weight.value : head_weight_.value;
+  return hook(path(), "logits", nn::linear(x, weight, head_bias_.value));
 }
 Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return head(last_of(states(tokens, pass))); }
 

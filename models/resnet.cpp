@@ -1,5 +1,6 @@
 #include "models/resnet.h"
 
+#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/vision/pooling.h"
@@ -75,7 +76,7 @@ Tensor Resnet::forward(const Tensor& pixels, nn::Pass& pass) {
         "; they must be (batch, height, width, ", settings_.channels, ")");
   Tensor x = activation_((*norm_)(first_(pixels.to(first_.weight.value.dtype()), pass), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
-  return head_(nn::global_average_pool(x), pass);
+  return hook(path(), "logits", head_(nn::global_average_pool(x), pass));
 }
 
 void Resnet::visit(nn::Visitor& v) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/autograd/hooks.h"
+
 namespace orrery::models {
 namespace {
 
@@ -72,10 +74,10 @@ Tensor StreamModel::forward(const Tensor& tokens, nn::Pass& pass) {
         "; they must be (batch, time)");
   check(!pass.cache || pass.cache->of_states || !recording(),
         "stream: a cache of keys keeps no history to differentiate through; use one of states, or run under NoGrad");
-  Tensor x = embedding_dropout_(embedding_(tokens, pass), pass);
+  Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_(tokens, pass), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens += tokens.size(1);
-  return head_(norm_ ? (*norm_)(x, pass) : x, pass);
+  return hook(path(), "logits", head_(norm_ ? (*norm_)(x, pass) : x, pass));
 }
 
 void StreamModel::visit(nn::Visitor& v) {

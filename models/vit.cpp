@@ -1,5 +1,6 @@
 #include "models/vit.h"
 
+#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 
 namespace orrery::models {
@@ -77,11 +78,11 @@ Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
         shape, "; they must be (batch, ", s.image_size, ", ", s.image_size, ", ", s.channels, ")");
   Tensor x = patches_(pixels.to(patches_.weight.value.dtype()), pass);
   if (class_token_.value) x = concatenate({broadcast_to(class_token_.value, Shape{shape[0], 1, s.width}), x}, 1);
-  x = embedding_dropout_((*position_)(x, pass), pass);
+  x = hook(path(), "embedding", embedding_dropout_((*position_)(x, pass), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   x = (*norm_)(x, pass);
   const Tensor read = class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{shape[0], s.width}) : mean(x, {1});
-  return head_(read, pass);
+  return hook(path(), "logits", head_(read, pass));
 }
 
 void Vit::visit(nn::Visitor& v) {

@@ -38,6 +38,8 @@ struct AttentionOptions {
   double soft_cap = 0, ramp = 0;  // R of the span
   double dropout = 0;             // fraction of the weights that is set to zero
   LateKey random_key{};
+  // Whose scores these are, for hooks (nn/attentions/base/fused.h); no name: nobody is shown them.
+  std::string_view hooked_path = {}, hooked_name = {};
 };
 
 // How a score becomes a weight: w = F(s), or without functions softmax.

@@ -1,5 +1,7 @@
 #include "engine/autograd/hooks.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,48 +11,85 @@
 namespace orrery {
 namespace {
 
-thread_local Hooks* active = nullptr;
+thread_local std::vector<Hooks*> active;
 
 std::string full_name(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : text(path, ".", name);
 }
+bool fits_pattern(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
 
 }  // namespace
 
-Hooks::Hooks(std::vector<std::string> names, Observer observer)
-    : names_(std::move(names)), observer_(std::move(observer)) {
-  check(active == nullptr, "hooks: others are active on this thread; end them first");
-  active = this;
+Hooks::Hooks(std::vector<std::string> patterns, Observer observer)
+    : patterns_(std::move(patterns)), observer_(std::move(observer)) {
+  active.push_back(this);
 }
-Hooks::~Hooks() { active = nullptr; }
+Hooks::Hooks(std::vector<std::string> patterns, Replace replacement)
+    : patterns_(std::move(patterns)), replacement_(std::move(replacement)) {
+  orrery::check(!patterns_.empty(), "hooks: a replacement is of named values; give their names or a pattern");
+  active.push_back(this);
+}
+Hooks::~Hooks() { std::erase(active, this); }
+
+bool Hooks::fits(const std::string& name) const {
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [&](const std::string& pattern) { return fits_pattern(pattern, name); });
+}
 
 void Hooks::check_seen() const {
   const std::vector<std::string> candidates(seen_.begin(), seen_.end());
-  for (const std::string& name : names_) {
-    if (seen_.contains(name)) continue;
-    const std::string near = nearest(name, candidates);
-    fail("hooks: '", name, "' never arose", near.empty() ? "" : text("; did you mean '", near, "'?"), " There were ",
+  for (const std::string& pattern : patterns_) {
+    if (std::any_of(candidates.begin(), candidates.end(),
+                    [&](const std::string& name) { return fits_pattern(pattern, name); }))
+      continue;
+    const std::string near = nearest(pattern, candidates);
+    fail("hooks: '", pattern, "' never arose", near.empty() ? "" : text("; did you mean '", near, "'?"), " There were ",
          join(candidates));
   }
 }
 
-Tensor hook(std::string_view path, std::string_view name, const Tensor& x) {
-  if (!active) return x;
-  const std::string full = full_name(path, name);
-  active->seen_.insert(full);
-  const std::vector<std::string>& names = active->names_;
-  if (names.empty() || std::find(names.begin(), names.end(), full) != names.end()) {
+Tensor Hooks::show(const std::string& name, const Tensor& value) {
+  seen_.insert(name);
+  if (!patterns_.empty() && !fits(name)) return value;
+  if (observer_) {
     const NoGrad guard;  // looking leaves no trace in the graph
-    active->observer_(full, x.detach());
+    observer_(name, value.detach());
+    return value;
   }
-  return x;
+  const Tensor other = replacement_.with(name, value);
+  if (!other) return value;
+  orrery::check(other.shape() == value.shape() && other.dtype() == value.dtype() && other.device() == value.device(),
+                "hooks: what replaces ", name, " is ", orrery::name(other.dtype()), " ", other.shape(), " on ",
+                other.device(), "; it was ", orrery::name(value.dtype()), " ", value.shape(), " on ", value.device());
+  return other;
+}
+
+Tensor hook(std::string_view path, std::string_view name, const Tensor& x) {
+  if (active.empty()) return x;
+  const std::string full = full_name(path, name);
+  Tensor value = x;
+  for (Hooks* hooks : active) value = hooks->show(full, value);
+  return value;
 }
 
 bool is_hooked(std::string_view path, std::string_view name) {
-  if (!active) return false;
+  if (active.empty()) return false;
   const std::string full = full_name(path, name);
-  active->seen_.insert(full);  // it could have been computed: a name to suggest
-  return std::find(active->names_.begin(), active->names_.end(), full) != active->names_.end();
+  bool any = false;
+  for (Hooks* hooks : active) {
+    hooks->seen_.insert(full);  // it could have been computed: a name to suggest
+    any |= hooks->fits(full);
+  }
+  return any;
+}
+
+bool is_replaced(std::string_view path, std::string_view name) {
+  const auto replaces = [&](const Hooks* hooks) {
+    return hooks->replacement_.with && hooks->fits(full_name(path, name));
+  };
+  return std::any_of(active.begin(), active.end(), replaces);
 }
 
 }  // namespace orrery

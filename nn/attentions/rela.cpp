@@ -48,7 +48,9 @@ class Rela final : public AttentionLayer {
 
  private:
   Tensor read(const AttentionInputs& r, const AttentionOptions& o, Pass&) override {
-    const Tensor read = attention(r, o, relu_).output;
+    return finish(attention(r, o, relu_).output);
+  }
+  Tensor finish(const Tensor& read) override {
     const Tensor a = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
     const Tensor y = rms_norm(a, gain_.value, epsilon_);
     return (opening_.value ? sigmoid_.gate(a * opening_.value, y) : y).reshape(read.shape());

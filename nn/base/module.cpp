@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
 #include "engine/base/check.h"
 
 namespace orrery::nn {
@@ -76,6 +77,9 @@ void Visitor::operator()(std::string_view name, Module& child) {
   path_ = outer;
 }
 
+Tensor Module::operator()(const Tensor& x, Pass& pass) {
+  return with_path([&] { return hook(path_, "output", forward(hook(path_, "input", x), pass)); });
+}
 Tensor Module::with_path(const std::function<Tensor()>& f) const {
   try {
     return f();

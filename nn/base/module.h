@@ -122,10 +122,9 @@ class Module {
   // for the same micro-batch (engine/autograd/recompute.h), which pass.key tells.
   virtual void after_step() {}
 
-  // forward, with this module's path put before the message of an error.
-  Tensor operator()(const Tensor& x, Pass& pass) {
-    return with_path([&] { return forward(x, pass); });
-  }
+  // forward, with this module's path put before the message of an error; shows input and output to hooks
+  // (engine/autograd/hooks.h).
+  Tensor operator()(const Tensor& x, Pass& pass);
   const std::string& path() const { return path_; }
   // The path as a key of what is this module's alone, such as its entry of a cache: an Error if name_paths has never
   // reached the module, because then every other one has the same.

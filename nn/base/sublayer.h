@@ -13,10 +13,9 @@ class Sublayer : public Module {
   // Whether forward_onto gives the residual back, whatever x is: a block then spares what leads to x.
   virtual bool adds_nothing() const { return false; }
   Tensor forward(const Tensor& x, Pass& pass) final { return forward_onto(x, {}, pass); }
-  // forward_onto, with this module's path put before the message of an error.
-  Tensor onto(const Tensor& x, const Tensor& residual, Pass& pass) {
-    return with_path([&] { return forward_onto(x, residual, pass); });
-  }
+  // forward_onto, with this module's path put before the message of an error; shows input and output to hooks.  Who
+  // asks for the output has it made alone, and the residual added by itself.
+  Tensor onto(const Tensor& x, const Tensor& residual, Pass& pass);
 };
 
 }  // namespace orrery::nn

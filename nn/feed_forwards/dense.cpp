@@ -12,6 +12,7 @@
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/conversions.h"
 #include "nn/feed_forwards/base/epilogue.h"
+#include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
 #include "nn/layers/linear.h"
 
@@ -126,8 +127,8 @@ class Dense final : public SlotReader {
         output_(o.d_ff, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(o.d_ff, o.width, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
-    return dense_feed_forward(x, function_, input_.weight.value, input_.bias.value, output_.weight.value,
-                              output_.bias.value, residual);
+    return read_dense(*this, x, function_,
+                      {input_.weight.value, input_.bias.value, output_.weight.value, output_.bias.value}, residual);
   }
   void visit(Visitor& v) override {
     v("input", input_);

@@ -18,6 +18,7 @@
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
 #include "nn/layers/linear.h"
 
@@ -159,10 +160,14 @@ class Gated final : public Sublayer {
         output_(d_ff_, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(d_ff_, o.width, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {
+    const auto halves = [&] { return linear_split(x, input_.weight.value, input_.bias.value, {d_ff_, d_ff_}); };
+    const Tensor hidden = hooked_hidden(
+        path(), [&] { return halves()[0]; }, [&](const Tensor& z) { return function_(z) * halves()[1]; });
+    if (hidden) return linear(hidden, output_.weight.value, output_.bias.value, residual);
     if (!function_.has_parameters())
       return gated_feed_forward(x, function_.activation(), input_.weight.value, input_.bias.value, output_.weight.value,
                                 output_.bias.value, residual);
-    const std::vector<Tensor> z = linear_split(x, input_.weight.value, input_.bias.value, {d_ff_, d_ff_});
+    const std::vector<Tensor> z = halves();
     return linear(function_(z[0]) * z[1], output_.weight.value, output_.bias.value, residual);
   }
   void visit(Visitor& v) override {

@@ -18,11 +18,10 @@
 // divide by epsilon instead of normalizing.  So epsilon is 1e-12 here; it could be larger with larger values, but those
 // would take relatively smaller steps.
 #include "nn/feed_forwards/base/conversions.h"
+#include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
 
-#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
-#include "nn/attentions/base/slots.h"
 #include "nn/base/gradient_case.h"
 #include "nn/normalizations/base/normalization.h"
 
@@ -118,11 +117,9 @@ class Memory final : public SlotReader {
   }
   Tensor read(const Tensor& x, const Tensor& residual) {
     if (function_)
-      return dense_feed_forward(x, *function_, key_.value, key_bias_.value, transpose(value_.value), value_bias_.value,
-                                residual);
-    const SlotKeysAndValues slots{as_slots(key_.value), as_slots(value_.value)};
-    show_slot_weights(path(), x, slots, {.scale = scale_});
-    const Tensor y = read_slots(x, slots, {.scale = scale_});
+      return read_dense(*this, x, *function_, {key_.value, key_bias_.value, transpose(value_.value), value_bias_.value},
+                        residual);
+    const Tensor y = read_hooked_slots(path(), x, {as_slots(key_.value), as_slots(value_.value)}, {.scale = scale_});
     return residual ? y + residual : y;
   }
 

@@ -15,12 +15,12 @@
 // the whole all-attention layer; without them heads do not mix.
 #include <cmath>
 
-#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/slots.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/conversions.h"
 #include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/feed_forwards/base/hidden.h"
 #include "nn/layers/linear.h"
 
 namespace orrery::nn {
@@ -68,8 +68,7 @@ class Persistent final : public SlotReader {
                                    .dropout = pass.training ? dropout_ : 0,
                                    .random_key = pass.training && dropout_ > 0 ? random_key(pass) : LateKey{}};
     const Tensor query = query_ ? (*query_)(x, pass) : x;
-    show_slot_weights(path(), query, slots_.use(), options);
-    const Tensor y = read_slots(query, slots_.use(), options);
+    const Tensor y = read_hooked_slots(path(), query, slots_.use(), options);
     if (output_) return linear(y, output_->weight.value, output_->bias.value, residual);
     return residual ? y + residual : y;
   }

@@ -5,6 +5,7 @@
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/fused.h"
 #include "nn/attentions/base/slots.h"
 #include "nn/attentions/base/span.h"
 #include "nn/base/spec_family.h"
@@ -284,34 +285,69 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Pass
   return o;
 }
 
-Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
-  if (!slots_ || !slots_->split()) return read(r, o, pass);
-  AttentionInputs context = r, slots{.query = r.query, .slot_key = r.slot_key, .slot_value = r.slot_value};
-  context.slot_key = context.slot_value = {};
-  slots.key = Tensor::empty_like(r.key, r.key.shape().with(1, 0));
-  slots.value = Tensor::empty_like(r.value, r.value.shape().with(1, 0));
+// What is read by itself: all keys at once, or with split slots the context and the slots as the only keys.
+std::vector<AttentionLayer::Part> AttentionLayer::parts_of(const AttentionInputs& r, const AttentionOptions& o) const {
+  Part context{r, o};
+  context.options.hooked_path = path(), context.options.hooked_name = "scores";
+  if (!slots_ || !slots_->split()) return {context};
+  context.inputs.slot_key = context.inputs.slot_value = {};
+  const AttentionInputs slots{.query = r.query,
+                              .key = Tensor::empty_like(r.key, r.key.shape().with(1, 0)),
+                              .value = Tensor::empty_like(r.value, r.value.shape().with(1, 0)),
+                              .slot_key = r.slot_key,
+                              .slot_value = r.slot_value};
   const AttentionOptions of_slots{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
                                   .scale = o.scale,
                                   .soft_cap = o.soft_cap,
                                   .dropout = o.dropout,
-                                  .random_key = o.random_key.derive("slots")};
-  return read(context, o, pass) + read(slots, of_slots, pass);
+                                  .random_key = o.random_key.derive("slots"),
+                                  .hooked_path = path(),
+                                  .hooked_name = "slot_scores"};
+  return {context, {slots, of_slots}};
 }
 
-// The weights and the numbers about their rows, as far as somebody watches them.
-void AttentionLayer::show_weights(const AttentionInputs& r, const AttentionOptions& o) {
-  const auto watched = [&](const char* name) { return is_hooked(path(), name); };
-  const bool rows_watched =
-      watched("row_sum") || watched("row_entropy") || watched("row_zero_share") || watched("row_maximum");
-  if (!rows_watched && !watched("weights")) return;
-  const NoGrad guard;
-  const Tensor w = weights(r, o);
-  if (!w) return;
-  hook(path(), "weights", w);
-  if (!rows_watched) return;
+// The weights of each part, shown side by side, or what is put in their place; none if the rule has no weights.
+std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<Part>& parts) {
+  std::vector<Tensor> all;
+  for (const Part& part : parts) all.push_back(weights(part.inputs, part.options));
+  if (!all[0]) return {};
+  const int64_t keys = all[0].size(3);
+  const Tensor shown = hook(path(), "weights", all.size() == 1 ? all[0] : concatenate(all, 3));
+  if (all.size() == 1) return {shown};
+  return {slice(shown, 3, 0, keys), slice(shown, 3, keys, shown.size(3))};
+}
+
+void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const AttentionOptions& o) const {
   const AttentionOutput rows = row_statistics(w, attention_mask(r, o));
   hook(path(), "row_sum", rows.sum), hook(path(), "row_entropy", rows.entropy);
   hook(path(), "row_zero_share", rows.zero_share), hook(path(), "row_maximum", rows.maximum);
+}
+
+Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
+  const std::vector<Part> parts = parts_of(r, o);
+  bool scores = false, looked_at = false;
+  for (const Part& part : parts) scores |= is_hooked(path(), part.options.hooked_name);
+  const bool rows = is_hooked(path(), "row_sum") | is_hooked(path(), "row_entropy") |
+                    is_hooked(path(), "row_zero_share") | is_hooked(path(), "row_maximum");
+  looked_at = is_hooked(path(), "weights") || scores || rows;
+  bool replaced = is_replaced(path(), "weights");
+  for (const Part& part : parts) replaced |= is_replaced(path(), part.options.hooked_name);
+  std::vector<Tensor> w;
+  if (looked_at) {
+    std::optional<NoGrad> guard;
+    if (!replaced) guard.emplace();
+    w = hooked_weights(parts);
+    const NoGrad no_history;
+    if (rows && !w.empty()) show_rows(w.size() == 1 ? w[0] : concatenate(w, 3), r, o);
+  }
+  check(!replaced || !w.empty(), name_, ": it has no weights that something could be put in the place of");
+  Tensor all;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& [inputs, options] = parts[i];
+    const Tensor y = replaced ? finish(read_values(w[i], inputs, options)) : read(inputs, options, pass);
+    all = all ? all + y : y;
+  }
+  return all;
 }
 
 Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass) {
@@ -334,7 +370,6 @@ Tensor AttentionLayer::read_heads(AttentionInputs r, const Tensor& x, Pass& pass
     continue_from_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
   add_terms(x, r, pass);
   const AttentionOptions o = options_of(r, pass);
-  show_weights(r, o);
   const Tensor read = hook(path(), "read", read_all(r, o, pass));
   const Tensor y = read.reshape(Shape{read.size(0), read.size(1), read.size(2) * read.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;

@@ -83,6 +83,8 @@ class AttentionLayer : public Sublayer {
   virtual Tensor read(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass) = 0;
   // (B, H, Tq, Tk + N), for those who watch; an undefined tensor if the rule has no weights.
   virtual Tensor weights(const AttentionInputs& inputs, const AttentionOptions& options) = 0;
+  // What the rule makes of sum_j w_ij v_j, (B, Tq, H, Dv), as the last part of `read`.
+  virtual Tensor finish(const Tensor& sums) { return sums; }
   int64_t heads() const { return options_.heads; }
   int64_t head_size() const { return head_size_; }
 
@@ -94,7 +96,13 @@ class AttentionLayer : public Sublayer {
   void go_on_with_stream(const Tensor& x, AttentionInputs& inputs, Pass& pass);
   void add_terms(const Tensor& x, AttentionInputs& inputs, Pass& pass) const;
   AttentionOptions options_of(const AttentionInputs& inputs, const Pass& pass) const;
-  void show_weights(const AttentionInputs& inputs, const AttentionOptions& options);
+  struct Part {
+    AttentionInputs inputs;
+    AttentionOptions options;
+  };
+  std::vector<Part> parts_of(const AttentionInputs& inputs, const AttentionOptions& options) const;
+  std::vector<Tensor> hooked_weights(const std::vector<Part>& parts);
+  void show_rows(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options) const;
   Tensor read_all(const AttentionInputs& inputs, const AttentionOptions& options, Pass& pass);
 
   std::string name_;

@@ -18,7 +18,7 @@ AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions&
 // ---- the same by simple operations, which store (B, H, Tq, Tk) arrays: for references, for those who look at weights,
 // and for attentions whose row rule has no fused path
 
-// (B, H, Tq, Tk + N), 0 where masked
+// (B, H, Tq, Tk + N), 0 where masked; shown to hooks under the name that the options say
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
 // 1 where a key or slot is visible to a query, else 0, as for a key with m = 0.  (B or 1, H or 1, Tq, Tk + N), not
 // differentiable.

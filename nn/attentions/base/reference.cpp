@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
 #include "engine/base/check.h"
 #include "engine/base/dispatch.h"
 #include "engine/base/random.h"
@@ -171,7 +172,8 @@ Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
     const Tensor b = index_select(transpose(r.relative_bias), distances(r, o, r.relative_bias.size(1) - 1));
     s = s + of_distance(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, r.key.size(1)}));
   }
-  return o.soft_cap > 0 ? tanh(s / o.soft_cap) * o.soft_cap : s;
+  if (o.soft_cap > 0) s = tanh(s / o.soft_cap) * o.soft_cap;
+  return o.hooked_name.empty() ? s : hook(o.hooked_path, o.hooked_name, s);
 }
 
 Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {

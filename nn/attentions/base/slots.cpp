@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
 
 namespace orrery::nn {
@@ -73,8 +72,6 @@ void Slots::visit(Visitor& v) {
   v("value", value_);
 }
 
-namespace {
-
 AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
   check_same_kind("read_slots", x, slots.key);
   const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
@@ -89,24 +86,12 @@ AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots) {
           .slot_value = slots.value};
 }
 
-AttentionOptions without_places(AttentionOptions options) {
-  options.mask.causal = false;
-  return options;
-}
-
-}  // namespace
-
 Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
                   const std::optional<Activation>& function) {
-  const Tensor o = attention(slots_alone(x, slots), without_places(options), function).output;
+  AttentionOptions without_places = options;
+  without_places.mask.causal = false;
+  const Tensor o = attention(slots_alone(x, slots), without_places, function).output;
   return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
-}
-
-void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
-                       const AttentionOptions& options) {
-  if (!is_hooked(path, "weights")) return;
-  const NoGrad guard;
-  hook(path, "weights", attention_weights(slots_alone(x, slots), without_places(options), {}));
 }
 
 }  // namespace orrery::nn

@@ -42,8 +42,7 @@ class Slots final : public Module {
 // slots.  Of the options scale, soft_cap and dropout have a meaning here.
 Tensor read_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
                   const std::optional<Activation>& function = {});
-// Shows the weights of that, (B, Hk, T, N) for x (B, T, Hk D), to who watches path.weights.
-void show_slot_weights(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
-                       const AttentionOptions& options);
+// What attention gets for that: the tokens ask, and there is no context.
+AttentionInputs slots_alone(const Tensor& x, const SlotKeysAndValues& slots);
 
 }  // namespace orrery::nn

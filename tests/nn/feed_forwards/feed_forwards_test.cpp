@@ -215,7 +215,7 @@ TEST_CASE("the weights of slots can be watched") {
     const Tensor x = random_tensor({2, 3, 5}, 1);
     Pass pass;
     Tensor seen;
-    const Hooks hooks({"weights"}, [&](const std::string&, const Tensor& w) { seen = w; });
+    const Hooks hooks({"hidden"}, [&](const std::string&, const Tensor& w) { seen = w; });
     const Tensor y = (*layer)(x, pass);
     REQUIRE(seen.defined());
     CHECK(seen.shape() == Shape{2, 1, 3, 7});

@@ -1,0 +1,47 @@
+#include "nn/feed_forwards/base/hidden.h"
+
+#include <optional>
+
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/fused.h"
+#include "nn/layers/linear.h"
+
+namespace orrery::nn {
+
+Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& before,
+                     const std::function<Tensor(const Tensor& z)>& after) {
+  const bool z_asked = is_hooked(path, "hidden_before"), a_asked = is_hooked(path, "hidden");
+  if (!z_asked && !a_asked) return {};
+  const bool replaced = is_replaced(path, "hidden_before") || is_replaced(path, "hidden");
+  std::optional<NoGrad> guard;
+  if (!replaced) guard.emplace();
+  const Tensor a = hook(path, "hidden", after(hook(path, "hidden_before", before())));
+  return replaced ? a : Tensor();
+}
+
+Tensor read_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
+                  const Tensor& residual) {
+  const Tensor hidden = hooked_hidden(
+      layer.path(), [&] { return linear(x, w.input, w.input_bias); }, [&](const Tensor& z) { return function(z); });
+  if (hidden) return linear(hidden, w.output, w.output_bias, residual);
+  return dense_feed_forward(x, function, w.input, w.input_bias, w.output, w.output_bias, residual);
+}
+
+Tensor read_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,
+                         const AttentionOptions& options) {
+  const AttentionInputs alone = slots_alone(x, slots);
+  AttentionOptions o = options;
+  o.mask.causal = false;
+  const Tensor weights = hooked_hidden(
+      path, [&] { return attention_scores(alone, o); },
+      [](const Tensor& s) {
+        const Tensor e = exp(s - max(s, -1, true).detach());
+        return e / sum(e, {-1}, true);
+      });
+  return weights ? read_values(weights, alone, o).reshape(x.shape().with(-1, slots.value.size(1) * slots.value.size(2)))
+                 : read_slots(x, slots, options);
+}
+
+}  // namespace orrery::nn
