@@ -87,7 +87,8 @@ int layer_of(const std::string& path) {  // of the narrowest folder
 // Inside models: block, gpt and their like with data, then training, then what reads and writes runs: inspection and
 // exchange.
 int models_rank(const std::string& path) {
-  const bool of_runs = path.starts_with("models/inspection/") || path.starts_with("models/exchange/");
+  const bool of_runs = path.starts_with("models/inspection/") || path.starts_with("models/exchange/") ||
+                       path.starts_with("models/study/");
   return of_runs ? 2 : path.starts_with("models/training/") ? 1 : 0;
 }
 
@@ -118,7 +119,7 @@ Strings include_offences(const Files& files) {
       };
       if (layer >= 0 && layer_of(header) > layer) offence("layers only look down");
       if (file.below("models") && models_rank(header) > models_rank(file.path))
-        offence("models, training, inspection and exchange");
+        offence("models, training, then inspection, exchange and study");
       for (const Owner& owner : owners)
         if (std::regex_search(header, owner.header) && !std::regex_search(file.path, owner.users)) offence(owner.rule);
     }

@@ -18,6 +18,7 @@ namespace {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
+      {"sweep", "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},
@@ -50,8 +51,10 @@ std::vector<std::string> without_plugins(int count, char** words) {
     if (word == key) {
       check(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
       load_plugin(words[++i]);
+      loaded_plugins().push_back(words[i]);
     } else if (word.starts_with(key + "=")) {
       load_plugin(word.substr(key.size() + 1));
+      loaded_plugins().push_back(word.substr(key.size() + 1));
     } else {
       rest.push_back(word);
     }
@@ -100,6 +103,11 @@ int run(int count, char** words) {
 }
 
 }  // namespace
+
+std::vector<std::string>& loaded_plugins() {
+  static std::vector<std::string> all;
+  return all;
+}
 
 }  // namespace orrery::program
 

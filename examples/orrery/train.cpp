@@ -10,69 +10,12 @@
 #include "examples/orrery/profile_table.h"
 #include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
-#include "models/settings_file.h"
+#include "examples/orrery/train_settings.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 
 namespace orrery::program {
 namespace {
-
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
-std::string value_of(const Assignments& assignments, const std::string& key, std::string otherwise) {
-  for (const auto& [given, value] : assignments)
-    if (given == key) otherwise = value;
-  return otherwise;
-}
-
-// The last value of a key in a file of settings or on the command line, which counts later; `otherwise` if none has it.
-std::string last_value(const ParsedArguments& parsed, const std::string& key, std::string otherwise) {
-  for (const auto& [given, value] : parsed.assignments)
-    if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
-  return value_of(parsed.assignments, key, otherwise);
-}
-
-ParsedArguments parse(const Arguments& arguments, models::TrainSettings known) {
-  return parse_arguments("train", arguments, settings_of(known));
-}
-
-// What a run that begins with another's weights takes over: its model, that model's settings, and its dtype.
-Assignments inherited(const ParsedArguments& parsed) {
-  const std::string from = last_value(parsed, "init_from", "");
-  if (from.empty()) return {};
-  const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
-  const models::TrainSettings known = models::make_settings(its);
-  const std::vector<Setting> model = known.model_settings.members();
-  Assignments taken;
-  for (const auto& [key, value] : its)
-    if (key == "model" || key == "dtype" || find_setting(model, key)) taken.emplace_back(key, value);
-  return taken;
-}
-
-// The defaults of the model and the task that are named, which decide what keys there are.
-models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
-  for (const auto& [key, value] : parsed.assignments)
-    check(key != "config" || !value.empty(),
-          "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
-  const std::string otherwise = value_of(inherited(parsed), "model", models::TrainSettings().model);
-  return models::TrainSettings(last_value(parsed, "model", otherwise), last_value(parsed, "task", ""));
-}
-
-// Files first, whatever their place among the arguments; then the keys in the order given.
-models::TrainSettings read_train_settings(const Arguments& arguments) {
-  models::TrainSettings known = settings_of_model(parse(arguments, models::TrainSettings()));
-  const ParsedArguments parsed = parse(arguments, known);
-  check(parsed.words.empty(), "train: '", parsed.words.empty() ? "" : parsed.words[0],
-        "' is not of the form --key=value; orrery train --help lists the keys");
-  Assignments assignments = inherited(parsed);
-  for (const auto& [key, value] : parsed.assignments)
-    if (key == "config")
-      for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))
-        assignments.push_back(std::move(assignment));
-  for (const auto& assignment : parsed.assignments)
-    if (assignment.first != "config") assignments.push_back(assignment);
-  return models::make_settings(assignments);
-}
 
 void print_settings(const models::TrainSettings& settings) {
   constexpr size_t columns = 100;
@@ -121,7 +64,7 @@ void print_files(const models::TrainSettings& settings, const std::string& check
 }  // namespace
 
 std::string train_help(const Arguments& given) {
-  models::TrainSettings settings = settings_of_model(parse(given, models::TrainSettings()));
+  models::TrainSettings settings = known_train_settings("train", given);
   return "Arguments are --key=value; files of them (--config) count first, later keys win.  The names of nanoGPT are "
          "read too.\n"
          "  --config=FILE.toml  settings from a file, in the same words\n" +
@@ -130,7 +73,7 @@ std::string train_help(const Arguments& given) {
 }
 
 int train(const Arguments& arguments) {
-  models::Trainer trainer(read_train_settings(arguments));
+  models::Trainer trainer(read_train_settings("train", arguments));
   const models::TrainSettings& settings = trainer.settings();
   const models::Task& task = trainer.task();
   print_settings(settings);

@@ -1,0 +1,340 @@
+// orrery sweep: every combination of settings is trained, and they are compared seed by seed.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <map>
+
+#include "engine/base/files.h"
+#include "engine/base/version.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/outside.h"
+#include "examples/orrery/run_pool.h"
+#include "examples/orrery/table.h"
+#include "examples/orrery/train_settings.h"
+#include "models/study/combinations.h"
+#include "models/study/statistics.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Assignments;
+using models::Outcome;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t most_without_yes = 1000;
+
+struct SweepSettings {
+  std::string out = "runs/sweep", runs = "runs/pool", against, metric = "validation_loss";
+  int64_t jobs = 0;
+  bool fresh = false, yes = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("out", out, "folder for the tables: runs.csv, a line a run, and table.csv, a line a combination");
+    v("runs", runs, "folder of all runs, which other sweeps share: one that has been trained is not trained again");
+    v("against", against, "the row that the others are compared with: its number, or its text; none: the first");
+    v("metric", metric, "the figure that is compared: validation_loss, bits_per_character, accuracy, ...");
+    v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each", between(0, 1024));
+    v("fresh", fresh, "train again what has been trained");
+    v("yes", yes, "also more than 1,000 runs");
+  }
+};
+
+// A combination of all varied settings but the seed, with a run for each seed.
+struct Row {
+  std::string label;
+  std::map<std::string, std::string> key_of_seed;
+};
+
+struct Sweep {
+  SweepSettings settings;
+  std::vector<std::string> varied;
+  std::vector<Row> rows;
+  std::vector<PooledRun> runs;
+  std::map<std::string, std::pair<std::string, std::string>> named;  // of each key, its row's label and its seed
+};
+
+Sweep read_sweep(const Arguments& arguments) {
+  Sweep sweep;
+  Arguments words = arguments;
+  if (!words.empty() && !words[0].starts_with("--")) words[0] = "--config=" + words[0];
+  const std::vector<Setting> own = settings_of(sweep.settings);
+  // The model and the task, which say what keys there are, may be lists too: then the first ones say it.
+  Arguments firsts;
+  for (const std::string& word : words) {
+    const bool names_keys =
+        word.starts_with("--model=") || word.starts_with("--task=") || word.starts_with("--config=");
+    firsts.push_back(names_keys ? models::expand_braces(word)[0] : word);
+  }
+  models::TrainSettings known = known_train_settings("sweep", firsts);
+  std::vector<Setting> all = settings_of(known);
+  all.insert(all.end(), own.begin(), own.end());
+  const ParsedArguments parsed = parse_arguments("sweep", words, all);
+  check(parsed.words.empty(), "sweep: '", parsed.words.empty() ? "" : parsed.words[0],
+        "' is not of the form --key=value; a file of settings comes first, or with --config");
+  Assignments given;
+  for (const auto& [key, value] : parsed.assignments) {
+    if (find_setting(own, key))
+      set_setting(std::span<const Setting>(own), "sweep", key, value);
+    else
+      given.emplace_back(key, value);
+  }
+  sweep.varied = models::varied_keys(given);
+  const std::vector<Assignments> combined = models::combinations(given);
+  check(combined.size() <= most_without_yes || sweep.settings.yes, "sweep: these are ", combined.size(),
+        " runs, more than 1,000; train them with --yes");
+  for (const Assignments& each : combined) {
+    Arguments of_run;
+    std::string label;
+    for (const auto& [key, value] : each) {
+      of_run.push_back("--" + key + "=" + value);
+      const bool shown =
+          key != "seed" && std::find(sweep.varied.begin(), sweep.varied.end(), key) != sweep.varied.end();
+      if (shown) label += (label.empty() ? "" : " ") + key + "=" + value;
+    }
+    if (label.empty()) label = "all";
+    PooledRun run{"", read_train_settings("sweep", of_run)};
+    run.key = models::run_key(run.settings);
+    const std::string seed = std::to_string(run.settings.seed);
+    auto row = std::find_if(sweep.rows.begin(), sweep.rows.end(), [&](const Row& r) { return r.label == label; });
+    if (row == sweep.rows.end()) row = sweep.rows.insert(sweep.rows.end(), {label, {}});
+    row->key_of_seed[seed] = run.key;
+    sweep.named.try_emplace(run.key, label, seed);
+    sweep.runs.push_back(std::move(run));
+  }
+  return sweep;
+}
+
+size_t reference_row(const Sweep& sweep) {
+  const std::string& against = sweep.settings.against;
+  if (against.empty()) return 0;
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < sweep.rows.size(); ++i) {
+    if (sweep.rows[i].label == against || std::to_string(i + 1) == against) return i;
+    labels.push_back(sweep.rows[i].label);
+  }
+  fail("sweep: no row is called '", against, "'; there are ", join(labels), ", or their numbers from 1");
+}
+
+using Outcomes = std::map<std::string, Outcome>;
+
+std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {
+  const auto found = outcomes.find(key);
+  if (found == outcomes.end() || found->second.kind != Outcome::Kind::done) return {};
+  const auto value = found->second.figures.find(metric);
+  if (value == found->second.figures.end()) return {};
+  return value->second;
+}
+
+struct Summary {
+  std::vector<double> figures, differences;
+  size_t diverged = 0, failed = 0, missing = 0;
+};
+Summary summary_of(const Sweep& sweep, const Row& row, const Row& reference, const Outcomes& outcomes) {
+  Summary all;
+  for (const auto& [seed, key] : row.key_of_seed) {
+    const auto found = outcomes.find(key);
+    if (found == outcomes.end()) {
+      ++all.missing;
+      continue;
+    }
+    all.diverged += found->second.kind == Outcome::Kind::diverged;
+    all.failed += found->second.kind == Outcome::Kind::failed;
+    const std::optional<double> own = figure(outcomes, key, sweep.settings.metric);
+    if (!own) continue;
+    all.figures.push_back(*own);
+    const auto other = reference.key_of_seed.find(seed);
+    if (other == reference.key_of_seed.end()) continue;
+    if (const auto its = figure(outcomes, other->second, sweep.settings.metric)) all.differences.push_back(*own - *its);
+  }
+  return all;
+}
+
+std::string signed_number(double x) { return (x < 0 ? "" : "+") + fixed(x, 4); }
+
+std::string state_of(const Summary& s) {
+  std::string all;
+  const auto add = [&](size_t count, const char* what) {
+    if (count) all += (all.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+  };
+  add(s.diverged, "diverged"), add(s.failed, "failed"), add(s.missing, "to come");
+  return all;
+}
+
+std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
+  const size_t chosen = reference_row(sweep);
+  Table table({"", "", in_words(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
+  for (size_t i = 0; i < sweep.rows.size(); ++i) {
+    const Summary s = summary_of(sweep, sweep.rows[i], sweep.rows[chosen], outcomes);
+    std::vector<std::string> cells = {
+        std::to_string(i + 1), sweep.rows[i].label, "-", std::to_string(s.figures.size()), "", "", state_of(s)};
+    if (!s.figures.empty()) {
+      const models::Spread spread = models::spread_of(s.figures);
+      cells[2] = fixed(spread.mean, 4) + (s.figures.size() > 1 ? " +- " + fixed(spread.deviation, 4) : "");
+    }
+    if (i == chosen) cells[4] = "compared with";
+    if (i != chosen && !s.differences.empty()) cells[4] = signed_number(models::spread_of(s.differences).mean);
+    const auto interval = models::confidence_interval(s.differences);
+    if (i != chosen && interval) cells[5] = signed_number(interval->low) + " " + signed_number(interval->high);
+    table.add(cells);
+  }
+  return table.print();
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+std::string csv_line(const std::vector<std::string>& fields) {
+  std::string line;
+  for (const std::string& each : fields) line += (line.empty() ? "" : ",") + csv_field(each);
+  return line + "\n";
+}
+
+std::string runs_csv(const Sweep& sweep, const Outcomes& outcomes) {
+  std::vector<std::string> names;
+  for (const auto& [key, outcome] : outcomes)
+    for (const auto& [name, value] : outcome.figures)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::vector<std::string> header = {"row", "seed", "run", "outcome", "step", "seconds", "why"};
+  header.insert(header.end(), names.begin(), names.end());
+  std::string all = csv_line(header);
+  for (const Row& row : sweep.rows)
+    for (const auto& [seed, key] : row.key_of_seed) {
+      const auto found = outcomes.find(key);
+      if (found == outcomes.end()) continue;
+      const Outcome& o = found->second;
+      std::vector<std::string> fields = {row.label,           seed, key, name(o.kind), std::to_string(o.step),
+                                         fixed(o.seconds, 1), o.why};
+      for (const std::string& each : names)
+        fields.push_back(o.figures.contains(each) ? print_number(o.figures.at(each)) : "");
+      all += csv_line(fields);
+    }
+  return all;
+}
+
+std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
+  std::string all = csv_line({"row", "seeds", "mean", "deviation", "difference", "low", "high", "diverged", "failed"});
+  const Row& chosen = sweep.rows[reference_row(sweep)];
+  for (const Row& row : sweep.rows) {
+    const Summary s = summary_of(sweep, row, chosen, outcomes);
+    std::vector<std::string> fields = {row.label,
+                                       std::to_string(s.figures.size()),
+                                       "",
+                                       "",
+                                       "",
+                                       "",
+                                       "",
+                                       std::to_string(s.diverged),
+                                       std::to_string(s.failed)};
+    if (!s.figures.empty()) {
+      const models::Spread spread = models::spread_of(s.figures);
+      fields[2] = print_number(spread.mean), fields[3] = print_number(spread.deviation);
+    }
+    if (&row != &chosen && !s.differences.empty()) fields[4] = print_number(models::spread_of(s.differences).mean);
+    if (const auto interval = models::confidence_interval(s.differences); interval && &row != &chosen)
+      fields[5] = print_number(interval->low), fields[6] = print_number(interval->high);
+    all += csv_line(fields);
+  }
+  return all;
+}
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  const std::string rest = std::to_string(whole % 60);
+  return std::to_string(whole / 60) + ":" + (rest.size() < 2 ? "0" : "") + rest;
+}
+
+// The table as it fills: drawn again in its place on a terminal, a line a run in a pipe.
+class Screen {
+ public:
+  Screen(const Sweep& sweep, size_t runs) : sweep_(sweep), runs_(runs), terminal_(::isatty(1) == 1) {}
+
+  void ended(const PooledRun& run, const Outcome& outcome, const Outcomes& outcomes) {
+    trained_ += Clock::now() - began_ > std::chrono::milliseconds(500);
+    if (!terminal_) {
+      const auto& [label, seed] = sweep_.named.at(run.key);
+      std::string said = outcome.why;
+      if (outcome.kind == Outcome::Kind::done && outcome.figures.contains(sweep_.settings.metric))
+        said = in_words(sweep_.settings.metric) + " " + fixed(outcome.figures.at(sweep_.settings.metric), 4);
+      std::cout << outcomes.size() << " of " << runs_ << "  " << label << " seed=" << seed << ": " << said
+                << left(outcomes.size()) << std::endl;
+      return;
+    }
+    draw(outcomes);
+  }
+  void draw(const Outcomes& outcomes) {
+    const std::string table = table_text(sweep_, outcomes);
+    if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
+    std::cout << table << outcomes.size() << " of " << runs_ << " runs" << left(outcomes.size()) << std::endl;
+    lines_ = std::count(table.begin(), table.end(), '\n') + 1;
+  }
+  bool drawn() const { return lines_ > 0; }
+
+ private:
+  std::string left(size_t done) const {
+    if (trained_ == 0 || done == runs_) return "";
+    const double so_far = std::chrono::duration<double>(Clock::now() - began_).count();
+    return ", " + clock_text(so_far / static_cast<double>(trained_) * static_cast<double>(runs_ - done)) + " left";
+  }
+
+  const Sweep& sweep_;
+  size_t runs_, trained_ = 0;
+  bool terminal_;
+  std::ptrdiff_t lines_ = 0;
+  Clock::time_point began_ = Clock::now();
+};
+
+}  // namespace
+
+std::string sweep_help(const Arguments&) {
+  SweepSettings settings;
+  return "orrery sweep [CONFIG.toml] --KEY=VALUE ...: the keys are those of orrery train.  A key with several values "
+         "is\n"
+         "varied, and every combination is trained: values in braces, in quotes that keep them from the shell\n"
+         "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or a key\n"
+         "that is given several times.\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' "
+         "'--seed={0..2}' --steps=400";
+}
+
+int sweep(const Arguments& arguments) {
+  const Sweep sweep = read_sweep(arguments);
+  reference_row(sweep);  // a wrong one is told before any training
+  make_folders(sweep.settings.out);
+  std::cout << sweep.rows.size() << " rows, " << sweep.named.size() << " runs\n" << std::flush;
+  Outcomes outcomes;
+  Screen screen(sweep, sweep.named.size());
+  const StopSignals signals;
+  PoolEvents events;
+  events.ended = [&](const PooledRun& run, const Outcome& outcome) {
+    outcomes[run.key] = outcome;
+    screen.ended(run, outcome, outcomes);
+  };
+  events.stop = [&] { return signals.received() != 0; };
+  const PoolOptions options{sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
+  const bool complete = train_pool(sweep.runs, options, events);
+  if (!screen.drawn()) std::cout << table_text(sweep, outcomes);
+  for (const auto& [key, outcome] : outcomes)
+    if (outcome.version != build().version)
+      std::cout << "warning: " << key << " was trained by orrery " << outcome.version << ", this is " << build().version
+                << "; --fresh trains it again\n";
+  for (const auto& [key, outcome] : outcomes)
+    if (!outcome.why.empty())
+      std::cout << sweep.named.at(key).first << " seed=" << sweep.named.at(key).second << ": " << outcome.why << "\n";
+  write_file_atomically(sweep.settings.out + "/runs.csv", runs_csv(sweep, outcomes));
+  write_file_atomically(sweep.settings.out + "/table.csv", table_csv(sweep, outcomes));
+  std::cout << "files:\n  " << sweep.settings.out << "/table.csv\n  " << sweep.settings.out << "/runs.csv\n";
+  if (complete) return 0;
+  std::cout << "stopped after " << outcomes.size() << " of " << sweep.named.size() << " runs; the same command goes on"
+            << std::endl;
+  return 128 + signals.received();
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,113 @@
+#include "models/study/combinations.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/base/check.h"
+#include "engine/base/config.h"
+
+namespace orrery::models {
+namespace {
+
+// The place of the brace that closes the one at `open`, and the commas between their parts.
+struct Braces {
+  size_t close;
+  std::vector<size_t> commas;
+};
+Braces braces_at(const std::string& text, size_t open) {
+  Braces found{std::string::npos, {}};
+  int braces = 0, brackets = 0;
+  for (size_t i = open; i < text.size(); ++i) {
+    if (text[i] == '(') ++brackets;
+    if (text[i] == ')') --brackets;
+    if (text[i] == '{') ++braces;
+    if (text[i] == ',' && braces == 1 && brackets == 0) found.commas.push_back(i);
+    if (text[i] == '}' && --braces == 0) {
+      found.close = i;
+      return found;
+    }
+  }
+  fail("sweep: '", text, "' opens a brace that is not closed");
+}
+
+// "0..4": the numbers from the one to the other.
+std::optional<std::vector<std::string>> range_in(const std::string& part, size_t most) {
+  const size_t dots = part.find("..");
+  const auto digits = [](const std::string& s) {
+    return !s.empty() && s.size() < 18 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (dots == std::string::npos || !digits(part.substr(0, dots)) || !digits(part.substr(dots + 2))) return {};
+  const int64_t first = std::stoll(part.substr(0, dots)), last = std::stoll(part.substr(dots + 2));
+  const int64_t step = first <= last ? 1 : -1;
+  check(static_cast<size_t>((last - first) * step) < most, "sweep: {", part, "} has more than ", most, " values");
+  std::vector<std::string> all;
+  for (int64_t i = first; i != last + step; i += step) all.push_back(std::to_string(i));
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_braces(const std::string& text, size_t most) {
+  const size_t open = text.find('{');
+  const size_t stray = text.find('}');
+  check(stray == std::string::npos || open < stray, "sweep: '", text, "' closes a brace that was not opened");
+  if (open == std::string::npos) return {text};
+  Braces braces = braces_at(text, open);
+  braces.commas.push_back(braces.close);
+  check(braces.close > open + 1, "sweep: '", text, "' has a pair of braces with nothing in it");
+  std::vector<std::string> parts;
+  size_t begin = open + 1;
+  for (const size_t end : braces.commas) {
+    const std::string part = text.substr(begin, end - begin);
+    const auto range = braces.commas.size() == 1 ? range_in(part, most) : std::nullopt;
+    const std::vector<std::string> its = range ? *range : expand_braces(part, most);
+    parts.insert(parts.end(), its.begin(), its.end());
+    begin = end + 1;
+  }
+  std::vector<std::string> all;
+  const std::vector<std::string> rest = expand_braces(text.substr(braces.close + 1), most);
+  check(parts.size() <= most / rest.size(), "sweep: '", text, "' has more than ", most, " values");
+  for (const std::string& part : parts)
+    for (const std::string& end : rest) all.push_back(text.substr(0, open) + part + end);
+  return all;
+}
+
+namespace {
+
+std::vector<std::pair<std::string, std::vector<std::string>>> lists_of(const Assignments& given, size_t most) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> lists;
+  for (const auto& [key, text] : given) {
+    auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& known) { return known.first == key; });
+    if (list == lists.end()) list = lists.insert(lists.end(), {key, {}});
+    for (std::string& value : expand_braces(text, most))
+      if (std::find(list->second.begin(), list->second.end(), value) == list->second.end())
+        list->second.push_back(std::move(value));
+  }
+  return lists;
+}
+
+}  // namespace
+
+std::vector<Assignments> combinations(const Assignments& given, size_t most) {
+  std::vector<Assignments> all = {{}};
+  for (const auto& [key, values] : lists_of(given, most)) {
+    check(all.size() <= most / values.size(), "sweep: there are more than ", most, " combinations");
+    std::vector<Assignments> longer;
+    for (const Assignments& begun : all)
+      for (const std::string& value : values) {
+        longer.push_back(begun);
+        longer.back().emplace_back(key, value);
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::vector<std::string> varied_keys(const Assignments& given) {
+  std::vector<std::string> keys;
+  for (const auto& [key, values] : lists_of(given, 100'000))
+    if (values.size() > 1) keys.push_back(key);
+  return keys;
+}
+
+}  // namespace orrery::models

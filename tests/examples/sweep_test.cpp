@@ -1,0 +1,154 @@
+// orrery sweep: every combination once, its tables, what fails, and going on after an interruption.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+namespace {
+
+Words sweep_of(const Folder& folder, const Words& more) {
+  return Words{"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
+               "--runs=" + (folder / "pool")} +
+         tiny + more;
+}
+std::vector<std::vector<std::string>> csv(const std::string& path) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream in(read_file(path));
+  for (std::string line; std::getline(in, line);) {
+    rows.emplace_back(1);
+    bool quoted = false;
+    for (const char c : line) {
+      if (c == '"') quoted = !quoted;
+      if (c == ',' && !quoted) rows.back().emplace_back();
+      if (c != '"' && (c != ',' || quoted)) rows.back().back() += c;
+    }
+  }
+  return rows;
+}
+double validation_in(const std::string& metrics) {
+  std::istringstream in(read_file(metrics));
+  double loss = NAN;
+  for (std::string line; std::getline(in, line);)
+    if (const auto row = nlohmann::json::parse(line); row.contains("validation_loss")) loss = row["validation_loss"];
+  return loss;
+}
+std::map<std::string, fs::file_time_type> written_runs(const std::string& pool) {
+  std::map<std::string, fs::file_time_type> all;
+  for (const auto& entry : fs::directory_iterator(pool))
+    if (entry.is_directory()) all[entry.path().filename()] = fs::last_write_time(entry.path() / "metrics.jsonl");
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("sweep: every combination, its table, and the same again without training anything") {
+  const Folder folder;
+  const Words words =
+      sweep_of(folder, {"--attention={softmax,pointwise(relu, alpha=1)}", "--seed={1..3}", "--normalization=layer"});
+  const Outcome first = run_orrery(words);
+  INFO(first.out, first.err);
+  REQUIRE(first.code == 0);
+  CHECK(contains(first.out, "2 rows, 6 runs\n"));
+  CHECK(contains(first.out, "6 of 6  attention="));
+  CHECK(contains(first.out, "compared with"));
+  CHECK(first.out.find('\x1b') == std::string::npos);
+  const auto runs = written_runs(folder / "pool");
+  CHECK(runs.size() == 6);
+
+  // The tables, from the logs of the runs.
+  const auto each = csv(folder / "sweep/runs.csv"), table = csv(folder / "sweep/table.csv");
+  REQUIRE(each.size() == 7);
+  REQUIRE(table.size() == 3);
+  std::map<std::string, std::vector<double>> losses;
+  for (size_t i = 1; i < each.size(); ++i)
+    losses[each[i][0]].push_back(validation_in(folder / ("pool/" + each[i][2] + "/metrics.jsonl")));
+  const std::vector<double>&a = losses.at("attention=softmax"), &b = losses.at("attention=pointwise(relu, alpha=1)");
+  const double d[] = {b[0] - a[0], b[1] - a[1], b[2] - a[2]}, mean = (d[0] + d[1] + d[2]) / 3;
+  const double deviation =
+      std::sqrt(((d[0] - mean) * (d[0] - mean) + (d[1] - mean) * (d[1] - mean) + (d[2] - mean) * (d[2] - mean)) / 2);
+  CHECK(table[1][0] == "attention=softmax");
+  CHECK(std::stod(table[1][2]) == doctest::Approx((a[0] + a[1] + a[2]) / 3).epsilon(1e-12));
+  CHECK(std::stod(table[2][4]) == doctest::Approx(mean).epsilon(1e-9));
+  CHECK(std::stod(table[2][5]) == doctest::Approx(mean - 4.302653 * deviation / std::sqrt(3)).epsilon(1e-6));
+  CHECK(std::stod(table[2][6]) == doctest::Approx(mean + 4.302653 * deviation / std::sqrt(3)).epsilon(1e-6));
+
+  // Another sweep that shares runs trains the others alone; a key given several times is a list too.
+  const Outcome second = run_orrery(
+      sweep_of(folder, {"--attention=softmax", "--attention=rela", "--seed={1..2}", "--normalization=layer"}));
+  INFO(second.out, second.err);
+  REQUIRE(second.code == 0);
+  auto more = written_runs(folder / "pool");
+  CHECK(more.size() == 8);
+  for (const auto& [run, time] : runs) CHECK(more.at(run) == time);
+  // By name, the other way round.
+  const Outcome against = run_orrery(words + Words{"--against=attention=pointwise(relu, alpha=1)"});
+  CHECK(std::stod(csv(folder / "sweep/table.csv")[1][4]) == doctest::Approx(-mean).epsilon(1e-9));
+  CHECK(written_runs(folder / "pool") == more);
+}
+
+TEST_CASE("sweep: the runs are those that train makes, to the bit") {
+  const Folder folder;
+  REQUIRE(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
+  REQUIRE(
+      run_orrery(Words{"train", "--data=" + (folder / "text.txt"), "--out=" + (folder / "alone"), "--seed=2"} + tiny)
+          .code == 0);
+  const std::string key = csv(folder / "sweep/runs.csv")[2][2];
+  CHECK(read_file(folder / ("pool/" + key + "/step_000004/weights.safetensors")) ==
+        read_file(folder / "alone/step_000004/weights.safetensors"));
+}
+
+TEST_CASE("sweep: a run that fails is a row that says so, and is tried again") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--position={learned,relative(4)}", "--attention={softmax,gau}", "--heads=2"});
+  const Outcome outcome = run_orrery(words);
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.out, "1 failed"));
+  CHECK(contains(outcome.out, "gau: "));  // the sentence of the run
+  CHECK(csv(folder / "sweep/runs.csv").size() == 5);
+  CHECK(contains(run_orrery(words).out, "1 failed"));
+}
+
+TEST_CASE("sweep: interrupted, it goes on with what is missing") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text());
+  const std::string command =
+      "$ORRERY sweep --data=" + text + " --out=" + (folder / "sweep") + " --runs=" + (folder / "pool") +
+      " --layers=1 --heads=2 --width=16 --context=8 --batch=2 --steps=3000" + " '--seed={1..3}' --jobs=1";
+  const Outcome stopped =
+      run_shell(command + " & pid=$!; for i in $(seq 200); do sleep 0.05; [ $(ls " + (folder / "pool") +
+                "/*.json 2>/dev/null | wc -l) -ge 1 ] && break; done; kill -TERM $pid; wait $pid");
+  INFO(stopped.out, stopped.err);
+  CHECK(stopped.code == 128 + 15);
+  CHECK(contains(stopped.out, "the same command goes on"));
+  const auto before = written_runs(folder / "pool");
+  const Outcome rest = run_shell(command);
+  INFO(rest.out, rest.err);
+  CHECK(rest.code == 0);
+  CHECK(contains(rest.out, "3 of 3"));
+  const std::string done = csv(folder / "sweep/runs.csv")[1][2];
+  CHECK(written_runs(folder / "pool").at(done) == before.at(done));
+}
+
+TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
+  const Folder folder;
+  const auto refusal = [&](const Words& more) {
+    const Outcome outcome = run_orrery(sweep_of(folder, more));
+    CHECK(outcome.code == 1);
+    CHECK(!fs::exists(folder / "pool"));
+    return outcome.err;
+  };
+  CHECK(contains(refusal({"--seed={0..4"}), "sweep: '{0..4' opens a brace that is not closed"));
+  CHECK(contains(refusal({"--seed={0..1000}"}), "sweep: these are 1001 runs, more than 1,000; train them with --yes"));
+  CHECK(contains(refusal({"--attntion={softmax,rela}"}), "did you mean 'attention'?"));
+  CHECK(contains(refusal({"--against=7", "--seed={1,2}"}), "sweep: no row is called '7'; there are all"));
+}

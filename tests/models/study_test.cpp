@@ -1,0 +1,123 @@
+// What studies stand on: combinations of settings, Student's t, keys of runs, and what became of them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "models/study/combinations.h"
+#include "models/study/runs.h"
+#include "models/study/statistics.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+TEST_CASE("study: braces are what a shell makes of them") {
+  using Values = std::vector<std::string>;
+  CHECK(expand_braces("relu") == Values{"relu"});
+  CHECK(expand_braces("{a,b}") == Values{"a", "b"});
+  CHECK(expand_braces("{0..3}") == Values{"0", "1", "2", "3"});
+  CHECK(expand_braces("{2..0}") == Values{"2", "1", "0"});
+  CHECK(expand_braces("x{1,2}y{a,b}") == Values{"x1ya", "x1yb", "x2ya", "x2yb"});
+  CHECK(expand_braces("relu{,6}") == Values{"relu", "relu6"});
+  CHECK(expand_braces("{a{1,2},b}") == Values{"a1", "a2", "b"});
+  CHECK(expand_braces("{softmax,pointwise(relu, alpha=1)}") == Values{"softmax", "pointwise(relu, alpha=1)"});
+  CHECK(expand_braces("dyt(alpha={1,2})") == Values{"dyt(alpha=1)", "dyt(alpha=2)"});
+  CHECK(error_of([] { expand_braces("{a,b"); }) == "sweep: '{a,b' opens a brace that is not closed");
+  CHECK(error_of([] { expand_braces("a,b}"); }) == "sweep: 'a,b}' closes a brace that was not opened");
+  CHECK(error_of([] { expand_braces("x{}"); }) == "sweep: 'x{}' has a pair of braces with nothing in it");
+  CHECK(error_of([] { expand_braces("{0..99}", 50); }) == "sweep: {0..99} has more than 50 values");
+  CHECK(error_of([] { expand_braces("{0..9}{0..9}", 50); }) == "sweep: '{0..9}{0..9}' has more than 50 values");
+}
+
+TEST_CASE("study: every combination, the first key slowest; a key may come several times") {
+  const models::Assignments given = {{"a", "{1,2}"}, {"b", "x"}, {"c", "p"}, {"c", "q"}, {"c", "p"}};
+  const std::vector<models::Assignments> all = combinations(given);
+  REQUIRE(all.size() == 4);
+  CHECK(all[1] == models::Assignments{{"a", "1"}, {"b", "x"}, {"c", "q"}});
+  CHECK(all[2] == models::Assignments{{"a", "2"}, {"b", "x"}, {"c", "p"}});
+  CHECK(varied_keys(given) == std::vector<std::string>{"a", "c"});
+  CHECK(error_of([&] { combinations(given, 3); }) == "sweep: there are more than 3 combinations");
+}
+
+TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what they make of it") {
+  // Abramowitz and Stegun, table 26.10, two-sided 0.95 and 0.99
+  const std::vector<std::tuple<int, double, double>> table = {
+      {1, 12.706, 63.657}, {2, 4.303, 9.925},  {3, 3.182, 5.841},  {4, 2.776, 4.604},  {5, 2.571, 4.032},
+      {9, 2.262, 3.250},   {10, 2.228, 3.169}, {29, 2.045, 2.756}, {30, 2.042, 2.750}, {120, 1.980, 2.617}};
+  for (const auto& [degrees, at_95, at_99] : table) {
+    CAPTURE(degrees);
+    CHECK(std::abs(student_quantile(0.95, degrees) - at_95) <= 6e-4);
+    CHECK(std::abs(student_quantile(0.99, degrees) - at_99) <= 6e-4);
+  }
+  const std::vector<double> x = {1, 2, 4};
+  const Spread spread = spread_of(x);
+  CHECK(spread.mean == doctest::Approx(7.0 / 3));
+  CHECK(spread.deviation == doctest::Approx(std::sqrt(7.0 / 3)));
+  const Interval interval = confidence_interval(x).value();
+  CHECK(interval.high - interval.mean == doctest::Approx(4.302653 * std::sqrt(7.0 / 9)).epsilon(1e-6));
+  CHECK(interval.mean - interval.low == doctest::Approx(interval.high - interval.mean));
+  CHECK(!confidence_interval(std::vector<double>{3}));
+  CHECK(error_of([] { spread_of({}); }) == "statistics: there are no figures");
+}
+
+TEST_CASE("study: a run is known by its numbers' causes, not by where it is and how often it is saved") {
+  const Run run;
+  const auto key = [&](const Assignments& more) { return run_key(run.settings(more)); };
+  const std::string usual = key({});
+  CHECK(usual.size() == 16);
+  for (const Assignments& same : std::vector<Assignments>{{{"out", run.folder / "other"}},
+                                                          {{"threads", "1"}},
+                                                          {{"checkpoint_every", "1"}, {"keep_checkpoints", "0"}},
+                                                          {{"attention", "softmax(soft_cap=0)"}},
+                                                          {{"resume", "yes"}}})
+    CHECK(key(same) == usual);
+  for (const Assignments& other : std::vector<Assignments>{{{"seed", "2"}}, {{"steps", "7"}}, {{"attention", "rela"}}})
+    CHECK(key(other) != usual);
+  const std::string copy = run.folder / "copy.txt";
+  write(copy, read_file(run.text));
+  CHECK(key({{"data", copy}}) == usual);
+  write(copy, read_file(run.text) + "one more line\n");
+  CHECK(key({{"data", copy}}) != usual);
+}
+
+TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
+  const Folder folder;
+  const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
+  const auto rows = [&](int count, int lost_at, double last) {
+    std::string all;
+    for (int step = 1; step <= count; ++step) {
+      const bool lost = lost_at > 0 && step >= lost_at;
+      all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::to_string(lost ? last : 4 - 0.01 * step) +
+             ",\"gradient_norm\":" + (step == lost_at ? "1e10" : "0.5") + ",\"milliseconds\":10}\n";
+    }
+    return all;
+  };
+  const std::string validation = "{\"step\":100,\"validation_loss\":2.5,\"accuracy\":0.25}\n";
+  write(metrics, rows(100, 0, 0) + validation);
+  const auto done = outcome_of(metrics);
+  CHECK(name(done.kind) == "done");
+  CHECK(done.step == 100);
+  CHECK(done.seconds == doctest::Approx(1));
+  CHECK(done.figures == std::map<std::string, double>{{"validation_loss", 2.5}, {"accuracy", 0.25}});
+  write(metrics, rows(100, 60, 5) + validation);
+  const auto lost = outcome_of(metrics);
+  CHECK(name(lost.kind) == "diverged");
+  CHECK(lost.step == 60);
+  CHECK(contains(lost.why, "diverged at step 60, where the gradients' norm was " + print_number(1e10)));
+  write(metrics, rows(100, 60, 1) + validation);  // it came back
+  CHECK(name(outcome_of(metrics).kind) == "done");
+  write(metrics, rows(10, 0, 0));
+  CHECK(outcome_of(metrics).why == "it ended after step 10 without a validation");
+  for (const auto& each : {done, lost}) {
+    write_outcome(file, each);
+    const auto again = read_outcome(file).value();
+    CHECK(again.kind == each.kind);
+    CHECK(again.figures == each.figures);
+    CHECK(again.why == each.why);
+    CHECK(again.version == each.version);
+  }
+  CHECK(!read_outcome(folder / "none.json"));
+  write(file, "{\"outcome\": \"lucky\", \"step\": 1, \"seconds\": 1}");
+  CHECK(contains(error_of([&] { read_outcome(file); }), "'outcome' is lucky; it must be done, diverged or failed"));
+}
