@@ -11,6 +11,7 @@
 #include "models/data/algorithmic/base/problem.h"
 #include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
+#include "models/figures/base/figure.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "nn/activations/base/activation.h"
@@ -123,6 +124,11 @@ CatalogueEntry task(const std::string& name) {
   return {name, {}, t.description, {}, list_settings(t.settings), {}};
 }
 
+CatalogueEntry figure(const std::string& name) {
+  const Figure& f = figures().at(name);
+  return {name, {}, f.description, {}, {}, {{"usual", f.usual ? "yes" : "no"}}};
+}
+
 CatalogueEntry model_preset(const std::string& name) {
   const Preset& p = presets().at(name);
   CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
@@ -187,6 +193,7 @@ const std::vector<FamilyForm>& forms() {
       {"problem", "Problems",
        "What the task `algorithmic` learns: sequences made on the fly, with the loss on the answers.",
        [](Name n) { return registered(problems(), n); }},
+      {"figure", "Figures", "What `--figures` may name: the log gets it every `figures_every` steps.", figure, false},
       {"task", "Tasks", "What a batch is, which loss is learned from, and what a validation says.", task, false},
   };
   return all;
@@ -205,6 +212,7 @@ std::vector<nn::Family> named_families() {
   add("data", data_formats().names());
   add("model", model_classes().names());
   add("model_preset", presets().names());
+  add("figure", figures().names());
   add("task", tasks().names());
   return all;
 }

@@ -14,9 +14,10 @@
 //   every module            input, output
 //   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, and
 //                           weights (B, H, Tq, Tk + N), with split slots slot_scores apart; read (B, T, H, D); of each
-//                           row of weights, (B, H, T), row_sum row_entropy row_zero_share row_maximum
-//                           (nn/diagnostics/diagnostics.h makes numbers of them)
-//   its span                span, in parts of the longest
+//                           row of weights, (B, H, T), row_sum row_entropy row_zero_share row_maximum, no numbers where
+//                           a query sees nothing (nn/diagnostics/diagnostics.h makes numbers of them)
+//   its span                span, z + 1 in tokens (nn/attentions/base/span.h)
+//   a dynamic normalization saturation, the share of its inputs with |alpha x| > 2
 //   a feed-forward          hidden_before and hidden, before and after its function: (B, T, N), of slots that softmax
 //                           reads (B, H, T, N)
 //   a sublayer of a block   residual, the stream after it has been added

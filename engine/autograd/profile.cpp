@@ -6,7 +6,7 @@ namespace orrery {
 namespace {
 bool profiling = false;
 Profile table;
-thread_local double open_flops = 0;
+thread_local double open_flops = 0, all_flops = 0;
 thread_local double inner_seconds = 0;  // of the calls inside the open span: a row counts its own time only
 }  // namespace
 
@@ -19,8 +19,10 @@ Profile stop_profile() {
   return std::move(table);
 }
 void count_flops(double flops) {
+  all_flops += flops;
   if (profiling) open_flops += flops;
 }
+double flops_counted() { return all_flops; }
 
 ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
   if (!active_) return;

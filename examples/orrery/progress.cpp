@@ -45,7 +45,8 @@ std::string step_line(const models::StepReport& r, bool narrow) {
          fixed(r.loss, 4) + gap + (narrow ? "|g| " : "gradient ") + wide(fixed(r.gradient_norm, 3), 6) + gap + "lr " +
          scientific(r.learning_rate) + gap + wide(fixed(r.milliseconds, 1), 6) + " ms" + gap +
          wide(grouped(rounded(r.units_per_second)), 7) + " " + (narrow && r.unit == "tokens" ? "tok" : r.unit) + "/s" +
-         gap + wide(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB" + gap + time_text(r.seconds_left) +
+         gap + "MFU " + (std::isnan(r.used) ? "n/a" : fixed(100 * r.used, 1) + " %") + gap +
+         wide(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB" + gap + time_text(r.seconds_left) +
          (narrow ? "" : " left");
 }
 

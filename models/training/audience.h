@@ -23,6 +23,7 @@ struct StepReport {  // after each update
   double units_per_second;  // of this step; evaluation and checkpoints are not counted
   int64_t memory;           // bytes, the most that tensors have held
   double seconds_left;
+  double used;  // part of the machine's peak, from 0 to 1; no number if that is unknown
 };
 
 // All optional.  One that throws ends the run: what was learned is saved first, then the exception goes on.

@@ -46,7 +46,9 @@ struct TrainSettings {
   LossWeights losses;
   double grad_clip = 1;
   int64_t seed = 1337, threads = 0;
-  int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
+  int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2, figures_every = 100;
+  std::string figures = "usual";
+  double peak_tflops = 0;
   bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
        from_previous = false, other_text = false, profile = false;
 
@@ -94,6 +96,12 @@ struct TrainSettings {
     v("graph", graph, "on a GPU: record a step once and replay it, which saves small models the time of launching");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
+    v("figures", figures,
+      "of its parts that the log gets: usual, all, none, or names from `orrery list figures`, with commas");
+    v("figures_every", figures_every, "steps between two such rows; 0: never", between(0, 1e9));
+    v("peak_tflops", peak_tflops,
+      "10^12 operations a second that the machine could do, for the share that is used (MFU); 0: unknown",
+      zero_or(1e-6, 1e6));
     v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all",
       between(0, 1e6));
     v("keep_best", keep_best,

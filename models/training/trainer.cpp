@@ -1,6 +1,7 @@
 #include "models/training/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine/autograd/autograd.h"
@@ -33,6 +34,7 @@ void check_settings(const TrainSettings& s) {
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   TrainSettings& s = settings_;
   check_settings(s);
+  wanted_figures_ = figures_called(s.figures);
   device_ = parse_device(s.device);
   set_product_precision(parse_product_precision(s.precision));
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
@@ -152,9 +154,14 @@ void Trainer::send_batch(int64_t micro_batch) {
   }
 }
 
+bool Trainer::tells_figures_of(int64_t step) const {
+  const int64_t every = settings_.figures_every;
+  return every > 0 && !wanted_figures_.empty() && (step == 1 || step % every == 0);
+}
+
 void Trainer::queue_step() {
   const TrainSettings& s = settings_;
-  const auto began = Clock::now();
+  auto began = Clock::now();
   auto* const numbers = numbers_->begin<int32_t>();
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
     send_batch(micro);
@@ -163,14 +170,27 @@ void Trainer::queue_step() {
   numbers_->send();
   const double learning_rate = schedule_->learning_rate(step_);
   optimizer_->request(learning_rate, s.grad_clip);
+  FigureRow figures;
+  const bool tells_figures = tells_figures_of(step_ + 1);
+  if (tells_figures) {
+    std::vector<Tensor> batch;
+    for (const HostToDevice& each : batches_[0]) batch.push_back(each.tensor());
+    const auto before = Clock::now();
+    look(figures, wanted_figures_, *task_, *model_, batch, carried_.empty() ? nullptr : &carried_[0]);
+    began += Clock::now() - before;  // no part of the step's time
+  }
+  const double flops = flops_counted();
   // The first step is done as it comes: what is made once, on first use, shall not be part of the recording.
   if (s.graph && step_ > first_step_ && !recorded_) {
     release_cached(device_);  // the recording has its own memory
     recorded_ = std::make_unique<Graph>([&] { do_step(); });
   }
   recorded_ ? recorded_->replay() : do_step();
+  if (flops_counted() > flops) step_flops_ = flops_counted() - flops;
   ++step_;
-  in_flight_.push_back({step_, learning_rate, began, optimizer_->fetch_outcome(), losses_read_->fetch()});
+  const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();
+  if (tells_figures) look(figures, wanted_figures_, *parameters_);
+  in_flight_.push_back({step_, learning_rate, began, outcome, losses, std::move(figures)});
 }
 
 void Trainer::report(Audience& audience) {
@@ -192,11 +212,16 @@ void Trainer::report(Audience& audience) {
   std::vector<std::pair<std::string, double>> row = {
       {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
-  row.insert(row.end(), {{"milliseconds", seconds * 1e3}, {task_->unit() + "_per_second", units / seconds}});
+  row.insert(row.end(), {{"milliseconds", seconds * 1e3},
+                         {task_->unit() + "_per_second", units / seconds},
+                         {"multiply_adds", step_flops_ / 2}});
+  const double used = s.peak_tflops > 0 ? step_flops_ / seconds / (s.peak_tflops * 1e12) : NAN;
+  if (s.peak_tflops > 0) row.emplace_back("mfu", used);
+  row.insert(row.end(), done.figures.begin(), done.figures.end());
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
   audience.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, task_->unit(), units / seconds,
-                 memory_use(device_).peak, left},
+                 memory_use(device_).peak, left, used},
                 row);
 }
 

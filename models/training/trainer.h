@@ -10,6 +10,7 @@
 
 #include "engine/autograd/profile.h"
 #include "engine/tensor/staging.h"
+#include "models/figures/base/figure.h"
 #include "models/tasks/base/task.h"
 #include "models/training/audience.h"
 #include "models/training/memory_plan.h"
@@ -52,11 +53,13 @@ class Trainer {
     double learning_rate;
     Clock::time_point began;
     size_t outcome, losses;  // tickets
+    FigureRow figures;
   };
   void make_inputs();
   void resume(const std::string& checkpoint, const CheckpointState& state);
   void send_batch(int64_t micro_batch);
   void queue_step();
+  bool tells_figures_of(int64_t step) const;
   void do_step();  // what the device does in a step, the same each time: it can be recorded
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
   // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
@@ -76,6 +79,8 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;      // above 0, by name
+  std::vector<const Figure*> wanted_figures_;       // that the log gets every so many steps
+  double step_flops_ = 0;                           // of the last step that was not replayed
   std::vector<std::vector<HostToDevice>> batches_;  // of each micro-batch, the task's tensors
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
   std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams

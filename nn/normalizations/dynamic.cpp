@@ -9,10 +9,12 @@
 // depend on the sizes only, then over the channels in f64.
 #include "nn/normalizations/base/dynamic.h"
 
+#include "engine/autograd/hooks.h"
 #include "engine/autograd/parameter_gradient.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/diagnostics/diagnostics.h"
 
 namespace orrery::nn {
 namespace {
@@ -135,6 +137,8 @@ DynamicNormalization::DynamicNormalization(const Form& form, const Normalization
 }
 Tensor DynamicNormalization::forward(const Tensor& x, Pass&) {
   const Tensor alpha = alpha_.value ? alpha_.value : Tensor::full_like(x, Shape{1}, fixed_alpha_);
+  if (is_hooked(path(), "saturation"))
+    hook(path(), "saturation", Tensor::full({1}, saturation_share(x, alpha.to_vector()[0])));
   return dynamic_norm(x, activation_, alpha, shift_.value, weight_.value, bias_.value);
 }
 void DynamicNormalization::visit(Visitor& v) {

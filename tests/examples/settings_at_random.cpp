@@ -93,6 +93,7 @@ class Draw {
   std::string free_text(const std::string& key) {
     static const std::map<std::string, std::vector<std::string>> known = {
         {"tokenizer", {"character", "byte"}},
+        {"figures", {"usual", "all", "none", "entropy, residual_rms"}},
         {"rate_factors", {"*.bias=2", "blocks.0.*=0.5, *.weight=0", "nothing=1"}},
         {"decays", {"*.weight=no", "*norm*.weight=yes, head.*=no", "nothing=yes"}}};
     const auto found = known.find(key);

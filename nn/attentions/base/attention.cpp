@@ -318,9 +318,12 @@ std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<Part>& part
 }
 
 void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const AttentionOptions& o) const {
-  const AttentionOutput rows = row_statistics(w, attention_mask(r, o));
-  hook(path(), "row_sum", rows.sum), hook(path(), "row_entropy", rows.entropy);
-  hook(path(), "row_zero_share", rows.zero_share), hook(path(), "row_maximum", rows.maximum);
+  const Tensor visible = attention_mask(r, o);
+  const AttentionOutput rows = row_statistics(w, visible);
+  const Tensor some = sum(visible, {-1}), none = Tensor::full_like(w, {1}, NAN);
+  const auto show = [&](const char* name, const Tensor& x) { hook(path(), name, where(some, x, none)); };
+  show("row_sum", rows.sum), show("row_entropy", rows.entropy);
+  show("row_zero_share", rows.zero_share), show("row_maximum", rows.maximum);
 }
 
 Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {

@@ -1,0 +1,108 @@
+#include "models/figures/base/figure.h"
+
+#include <cmath>
+
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
+#include "nn/losses/base/loss.h"
+
+namespace orrery::models {
+namespace {
+
+class Modules final : public nn::Visitor {
+ public:
+  explicit Modules(nn::Module& root) { root.visit(*this); }
+  nn::Module* find(const std::string& path) const {
+    const auto found = by_path_.find(path);
+    return found == by_path_.end() ? nullptr : found->second;
+  }
+
+ protected:
+  void module(const std::string& path, nn::Module& module) override { by_path_[path] = &module; }
+
+ private:
+  std::map<std::string, nn::Module*> by_path_;
+};
+
+}  // namespace
+
+Registry<Figure>& figures() {
+  static Registry<Figure> all("figure");
+  return all;
+}
+
+std::vector<const Figure*> figures_called(const std::string& names) {
+  std::vector<const Figure*> chosen;
+  const bool all = names == "all", usual = names == "usual";
+  if (names == "none") return chosen;
+  if (all || usual) {
+    for (const std::string& name : figures().names())
+      if (const Figure& figure = figures().at(name); all || figure.usual) chosen.push_back(&figure);
+    return chosen;
+  }
+  for (size_t at = 0; at <= names.size();) {
+    const size_t end = std::min(names.find(',', at), names.size());
+    std::string name = names.substr(at, end - at);
+    while (name.starts_with(' ')) name.erase(0, 1);
+    while (name.ends_with(' ')) name.pop_back();
+    chosen.push_back(&figures().at(name));
+    at = end + 1;
+  }
+  return chosen;
+}
+
+void look(FigureRow& row, std::span<const Figure* const> figures, const Task& task, nn::Module& model,
+          std::span<const Tensor> batch, const nn::Cache* carried) {
+  std::vector<std::string> patterns;
+  bool wants_losses = false;
+  for (const Figure* figure : figures) {
+    if (!figure->watches.empty()) patterns.push_back("*." + figure->watches);
+    wants_losses |= figure->of_pass != nullptr;
+  }
+  if (patterns.empty() && !wants_losses) return;
+  const Modules modules(model);
+  const NoGrad no_gradient;
+  nn::Cache before;
+  nn::Pass pass;
+  if (carried) before = *carried, pass.cache = &before;
+  if (wants_losses)
+    for (const auto& [name, loss] : nn::losses())
+      if (!loss.weight_of.empty()) pass.wanted_losses.insert(name);
+  std::optional<Hooks> hooks;  // no patterns would watch everything
+  if (!patterns.empty())
+    hooks.emplace(patterns, [&](const std::string& name, const Tensor& value) {
+      const size_t dot = name.rfind('.');
+      nn::Module* const module = modules.find(name.substr(0, dot));
+      for (const Figure* figure : figures)
+        if (module && figure->watches == name.substr(dot + 1)) figure->of_value(row, *module, value);
+    });
+  task.loss(model, batch, pass);
+  for (const Figure* figure : figures)
+    if (figure->of_pass) figure->of_pass(row, pass);
+}
+
+void look(FigureRow& row, std::span<const Figure* const> figures, const nn::FlatParameters& parameters) {
+  for (const Figure* figure : figures)
+    if (figure->of_parameters) figure->of_parameters(row, parameters);
+}
+
+void tell(FigureRow& row, const std::string& name, const std::string& path, double value) {
+  row[name + "/" + path] = value;
+}
+void tell_each(FigureRow& row, const std::string& name, const std::string& path, const std::vector<double>& values) {
+  for (size_t i = 0; i < values.size(); ++i) tell(row, name, path + "." + std::to_string(i), values[i]);
+}
+
+std::vector<double> means_of_heads(const Tensor& rows) {
+  const int64_t heads = rows.size(1), length = rows.size(2);
+  const std::vector<double> all = rows.to_vector();
+  std::vector<double> sums(static_cast<size_t>(heads)), counts(static_cast<size_t>(heads));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t head = i / static_cast<size_t>(length) % static_cast<size_t>(heads);
+    if (!std::isnan(all[i])) sums[head] += all[i], counts[head] += 1;
+  }
+  for (size_t head = 0; head < sums.size(); ++head) sums[head] /= counts[head];
+  return sums;
+}
+
+}  // namespace orrery::models

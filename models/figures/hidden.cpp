@@ -1,0 +1,27 @@
+// Feed-forwards as memories: how sparse their hidden values are, and how many slots no token of a batch opens.
+#include "engine/ops/ops.h"
+#include "models/figures/base/figure.h"
+#include "nn/diagnostics/diagnostics.h"
+
+namespace orrery::models {
+namespace {
+
+REGISTER_FIGURE(hidden_zeros, {.name = "hidden_zeros",
+                               .description = "share of exact zeros among the hidden values of a feed-forward",
+                               .watches = "hidden",
+                               .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
+                                 tell(row, "hidden_zeros", layer.path(), nn::zero_share(hidden));
+                               }});
+
+// hidden (..., N) as positions x N: a unit is dead if all of its values are exact zeros.
+REGISTER_FIGURE(dead_units, {.name = "dead_units",
+                             .description = "share of the hidden units that are zero for every token of a batch",
+                             .watches = "hidden",
+                             .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
+                               const int64_t units = hidden.size(-1);
+                               const Tensor flat = hidden.reshape(Shape{hidden.numel() / units, units});
+                               tell(row, "dead_units", layer.path(), nn::zero_share(max(absolute(flat), 0)));
+                             }});
+
+}  // namespace
+}  // namespace orrery::models

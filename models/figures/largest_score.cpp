@@ -1,0 +1,20 @@
+// Without normalization nothing but training holds scores down; the largest tells when they run away.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/ops.h"
+#include "models/figures/base/figure.h"
+
+namespace orrery::models {
+namespace {
+
+REGISTER_FIGURE(largest_score, {.name = "largest_score",
+                                .description = "largest |score| of an attention, masked ones left out",
+                                .watches = "scores",
+                                .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& scores) {
+                                  const Tensor all = absolute(scores).reshape(Shape{1, scores.numel()});
+                                  tell(row, "largest_score", attention.path(), max(all, 1).to_vector().at(0));
+                                }});
+
+}  // namespace
+}  // namespace orrery::models

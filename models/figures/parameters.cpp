@@ -1,0 +1,40 @@
+// Learned numbers that are looked at one by one: alpha of DyT, slopes, temperatures, exponents, gains.
+#include <cmath>
+
+#include "models/figures/base/figure.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t most = 64;  // as many heads as anybody has
+
+// What is neither a weight nor a bias, and not a span, which has a figure of its own.  log_gamma is told as gamma.
+void tell_parameters(FigureRow& row, const nn::FlatParameters& parameters) {
+  const std::string logarithm = "log_";
+  for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
+    const size_t dot = segment.path.rfind('.');
+    std::string name = segment.path.substr(dot + 1);
+    const std::string path = dot == std::string::npos ? "" : segment.path.substr(0, dot);
+    if (segment.end - segment.begin > most || name == "weight" || name == "bias" ||
+        segment.parameter->rate_group == "spans")
+      continue;
+    std::vector<double> values = segment.parameter->value.to_vector();
+    if (name.starts_with(logarithm)) {
+      name.erase(0, logarithm.size());
+      for (double& value : values) value = std::exp(value);
+    }
+    if (values.size() == 1)
+      tell(row, name, path, values[0]);
+    else
+      tell_each(row, name, path, values);
+  }
+}
+
+REGISTER_FIGURE(parameters,
+                {.name = "parameters",
+                 .description = "learned numbers that are no weights or biases, by their names: alpha, slope, ...",
+                 .usual = true,
+                 .of_parameters = tell_parameters});
+
+}  // namespace
+}  // namespace orrery::models
