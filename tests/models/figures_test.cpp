@@ -1,0 +1,256 @@
+// What a run logs of its parts: each figure against a plain computation, and no bit of the run is another.
+#include "models/figures/base/figure.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/autograd/hooks.h"
+#include "engine/autograd/profile.h"
+#include "engine/base/files.h"
+#include "engine/ops/ops.h"
+#include "models/model.h"
+#include "models/training/trainer.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+#include "tests/support/random_tensors.h"
+#include "tests/support/small_text.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::Folder;
+using orrery::testing::write_small_text;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+Assignments with(Assignments all, const Assignments& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+Assignments small_run(const Folder& folder, const std::string& out, const Assignments& more = {}) {
+  return with({{"data", write_small_text(folder)},
+               {"out", folder / out},
+               {"steps", "6"},
+               {"layers", "2"},
+               {"heads", "2"},
+               {"width", "16"},
+               {"context", "12"},
+               {"batch", "3"},
+               {"gradient_accumulation_steps", "2"},
+               {"warmup_steps", "2"},
+               {"dropout", "0.1"},
+               {"evaluate_every", "0"},
+               {"figures", "all"},
+               {"figures_every", "2"}},
+              more);
+}
+const Assignments stream = {{"model", "stream"},
+                            {"memory", "40"},
+                            {"attention", "softmax(span=adaptive_span(40, R=8), persistent=4)"},
+                            {"losses.span_penalty", "1e-4"}};
+const Assignments translation = {{"model", "encoder_decoder"},
+                                 {"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
+                                 {"source_column", "4"},
+                                 {"target_column", "3"},
+                                 {"tokenizer", "sentence_piece(vocabulary=150)"},
+                                 {"validation_fraction", "0.1"},
+                                 {"batch_tokens", "500"},
+                                 {"context", "256"}};
+
+void train(const Assignments& settings) { Trainer(make_settings(settings)).run(); }
+std::vector<nlohmann::json> rows_of(const std::string& run) {
+  std::vector<nlohmann::json> rows;
+  std::istringstream in(read_file(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+bool tells(const nlohmann::json& row, const std::string& figure) {
+  for (const auto& [key, value] : row.items())
+    if (key.starts_with(figure + "/")) return true;
+  return false;
+}
+
+// A model of these settings, freshly initialized, with a batch, and what the figures say of it.
+struct Looked {
+  Folder folder;
+  std::unique_ptr<nn::Module> model;
+  std::unique_ptr<Task> task;
+  std::vector<Tensor> batch;
+  FigureRow row;
+
+  Looked(const std::string& names, const Assignments& more) {
+    TrainSettings s = make_settings(small_run(folder, "run", more));
+    task = tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch = s.batch, .seed = 7});
+    model = make_model(s);
+    nn::initialize(*model, 5);
+    batch = task->batch(0, 0);
+    look(row, figures_called(names), *task, *model, batch, nullptr);
+  }
+  std::map<std::string, Tensor> shown(const std::vector<std::string>& patterns) {
+    std::map<std::string, Tensor> all;
+    const Hooks hooks(patterns, [&](const std::string& name, const Tensor& value) { all[name] = value; });
+    nn::Pass pass;
+    task->loss(*model, batch, pass);
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("figures: a run has the same bits with all of them and with none, whatever it learns") {
+  for (const Assignments& kind : {Assignments{}, stream, translation}) {
+    const Folder folder;
+    train(small_run(folder, "all", kind));
+    train(small_run(folder, "none", with(kind, {{"figures", "none"}})));
+    for (const char* file : {"/step_000006/weights.safetensors", "/step_000006/optimizer.safetensors"})
+      CHECK(read_file(folder / ("all" + std::string(file))) == read_file(folder / ("none" + std::string(file))));
+    const std::vector<nlohmann::json> all = rows_of(folder / "all"), none = rows_of(folder / "none");
+    REQUIRE(all.size() == none.size());
+    for (size_t i = 0; i + 1 < all.size(); ++i) {
+      CHECK(all[i]["loss"] == none[i]["loss"]);
+      CHECK(all[i]["multiply_adds"] == none[i]["multiply_adds"]);
+      CHECK(tells(all[i], "gradient_norm") == (i == 0 || i % 2 == 1));  // steps 1, 2, 4 and 6
+      CHECK(!tells(none[i], "gradient_norm"));
+    }
+  }
+}
+
+TEST_CASE("figures: every one is told of some small model") {
+  std::set<std::string> told;
+  const Assignments forms[] = {
+      {{"normalization", "dyt"}, {"feed_forward", "dense(relu)"}, {"attention", "relu_former"}},
+      stream,
+  };
+  for (const Assignments& form : forms) {
+    const Folder folder;
+    train(small_run(folder, "run", form));
+    const nlohmann::json row = rows_of(folder / "run").at(0);
+    for (const std::string& name : figures().names())
+      for (const auto& [key, value] : row.items())
+        if (key.starts_with((name == "losses" ? "loss" : name == "parameters" ? "alpha" : name) + "/")) {
+          told.insert(name);
+          CHECK_MESSAGE(value.is_number(), key, " is no number");
+        }
+  }
+  for (const std::string& name : figures().names()) CHECK_MESSAGE(told.contains(name), name, " is never told");
+}
+
+TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, and sizes those of what is shown") {
+  for (const char* attention : {"softmax", "pointwise(relu)", "softmax(persistent=3)"}) {
+    CAPTURE(attention);
+    Looked looked("entropy, attention_zeros, row_sum, largest_score, residual_rms", {{"attention", attention}});
+    const auto shown = looked.shown({"*.weights", "*.scores", "*.residual"});
+    for (const std::string path : {"blocks.0.attention", "blocks.1.attention"}) {
+      const Tensor w = shown.at(path + ".weights");
+      const int64_t heads = w.size(1), length = w.size(2), keys = w.size(3), slots = keys - length;
+      for (int64_t h = 0; h < heads; ++h) {
+        double entropy = 0, sum = 0, zeros = 0;
+        for (int64_t b = 0; b < w.size(0); ++b)
+          for (int64_t t = 0; t < length; ++t) {
+            double total = 0, none = 0, spread = 0;
+            std::vector<double> row;
+            for (int64_t j = 0; j < keys; ++j)
+              if (j <= t || j >= length) row.push_back(w[b][h][t][j].item());
+            for (const double x : row) total += x, none += x == 0;
+            for (const double x : row)
+              if (x > 0) spread -= x / total * std::log(x / total);
+            entropy += spread, sum += total, zeros += none / static_cast<double>(t + 1 + slots);
+          }
+        const auto rows = static_cast<double>(w.size(0) * length);
+        const std::string place = path + "." + std::to_string(h);
+        CHECK(looked.row.at("entropy/" + place) == doctest::Approx(entropy / rows).epsilon(1e-6));
+        CHECK(looked.row.at("row_sum/" + place) == doctest::Approx(sum / rows).epsilon(1e-6));
+        CHECK(looked.row.at("attention_zeros/" + place) == doctest::Approx(zeros / rows).epsilon(1e-6));
+      }
+      double largest = 0, squares = 0;
+      for (const double x : shown.at(path + ".scores").to_vector()) largest = std::max(largest, std::abs(x));
+      CHECK(looked.row.at("largest_score/" + path) == doctest::Approx(largest));
+      const Tensor residual = shown.at(path + ".residual");
+      for (const double x : residual.to_vector()) squares += x * x;
+      CHECK(looked.row.at("residual_rms/" + path) ==
+            doctest::Approx(std::sqrt(squares / static_cast<double>(residual.numel()))).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("figures: padding counts for nothing") {
+  const Looked looked("entropy", translation);
+  CHECK(looked.row.size() == 12);  // two heads of two attentions in the decoder's two blocks, of one in the encoder's
+  for (const auto& [key, value] : looked.row) CHECK_MESSAGE(std::isfinite(value), key);
+  // Of two sentences the shorter alone has the entropies that it adds to the mean of both.
+  const Tensor rows = Tensor::from({2, 1, 2}, std::vector<double>{1, 2, 3, NAN}, Dtype::f64);
+  CHECK(means_of_heads(rows) == std::vector<double>{2});
+}
+
+TEST_CASE(
+    "figures: hidden units that no token opens are dead, and a dynamic normalization is saturated where it is flat") {
+  Looked looked("dead_units, hidden_zeros", {{"feed_forward", "dense(relu)"}, {"bias", "yes"}});
+  const Tensor hidden = looked.shown({"*.hidden"}).at("blocks.1.feed_forward.hidden");
+  const std::vector<double> values = hidden.to_vector();
+  const auto units = static_cast<size_t>(hidden.size(-1));
+  double zeros = 0, dead = 0;
+  for (size_t unit = 0; unit < units; ++unit) {
+    bool open = false;
+    for (size_t i = unit; i < values.size(); i += units) zeros += values[i] == 0, open |= values[i] != 0;
+    dead += !open;
+  }
+  CHECK(looked.row.at("hidden_zeros/blocks.1.feed_forward") ==
+        doctest::Approx(zeros / static_cast<double>(values.size())));
+  CHECK(looked.row.at("dead_units/blocks.1.feed_forward") == doctest::Approx(dead / static_cast<double>(units)));
+  CHECK(zeros > 0);
+
+  Looked saturated("saturation", {{"normalization", "dyt(alpha=30)"}, {"initial_std", "0.5"}});
+  const Tensor x = saturated.shown({"*.input"}).at("blocks.1.attention_norm.input");
+  double flat = 0;
+  for (const double each : x.to_vector()) flat += std::abs(30 * each) > 2;
+  const double share = saturated.row.at("saturation/blocks.1.attention_norm");
+  CHECK(share == doctest::Approx(flat / static_cast<double>(x.numel())));
+  CHECK(share > 0.1);
+}
+
+TEST_CASE("figures: gradient norms of the parts add up to that of the whole, and learned numbers have their names") {
+  const Folder folder;
+  train(small_run(folder, "run", {{"normalization", "dyt"}, {"attention", "softmax(temperature=learned(2))"}}));
+  const nlohmann::json row = rows_of(folder / "run").at(5);
+  double squares = 0;
+  for (const auto& [key, value] : row.items())
+    if (key.starts_with("gradient_norm/")) squares += value.get<double>() * value.get<double>();
+  CHECK(std::sqrt(squares) == doctest::Approx(row["gradient_norm"].get<double>()).epsilon(1e-9));
+  for (const char* key :
+       {"gradient_norm/blocks.0.attention", "gradient_norm/blocks.1.feed_forward", "gradient_norm/token_embedding",
+        "alpha/blocks.0.attention_norm", "alpha/norm", "temperature/blocks.1.attention.1"})
+    CHECK_MESSAGE(row.contains(key), key);
+  CHECK(std::abs(row["alpha/norm"].get<double>() - 0.5) < 0.1);
+}
+
+TEST_CASE("figures: the multiply-adds of a step are those of its products, forward and backward") {
+  // A network without attention: products alone, each three times (its result, and two gradients).
+  const Folder folder;
+  const Assignments plain = {
+      {"layers", "1"}, {"batch", "3"}, {"gradient_accumulation_steps", "1"}, {"vocabulary", "0"}};
+  train(small_run(folder, "one", plain));
+  train(small_run(folder, "two", with(plain, {{"gradient_accumulation_steps", "2"}, {"peak_tflops", "0.5"}})));
+  const nlohmann::json one = rows_of(folder / "one").at(3), two = rows_of(folder / "two").at(3);
+  CHECK(two["multiply_adds"].get<double>() == 2 * one["multiply_adds"].get<double>());
+  CHECK(!one.contains("mfu"));
+  CHECK(two["mfu"].get<double>() ==
+        doctest::Approx(2 * two["multiply_adds"].get<double>() / (two["milliseconds"].get<double>() * 1e-3 * 0.5e12)));
+  const double before = flops_counted();
+  matmul(Tensor::full({3, 5}, 1), Tensor::full({5, 7}, 1));
+  CHECK(flops_counted() - before == 2 * 3 * 5 * 7);
+}
+
+TEST_CASE("figures: a name that there is not is refused before the folder is made") {
+  const Folder folder;
+  const std::string sentence = error_of([&] { train(small_run(folder, "run", {{"figures", "entropies"}})); });
+  CHECK(sentence.find("no 'entropies'; did you mean 'entropy'?") != std::string::npos);
+  CHECK(!file_exists(folder / "run"));
+  CHECK(figures_called("none").empty());
+  CHECK(figures_called("all").size() == figures().names().size());
+  CHECK(figures_called("entropy,span").size() == 2);
+}
