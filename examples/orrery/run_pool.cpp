@@ -161,10 +161,10 @@ class Pool {
   }
 
   Outcome judge(const PooledRun& run, bool success, int status) const {
-    const std::string metrics = path(run.key, "/metrics.jsonl");
     Outcome outcome;
     outcome.version = build().version;
-    if (file_exists(metrics)) outcome = models::outcome_of(metrics);
+    const std::string folder = path(run.key, "");
+    if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
     if (success) return outcome;
     if (outcome.kind != Outcome::Kind::diverged) outcome.kind = Outcome::Kind::failed;
     outcome.why = complaint_in(path(run.key, ".log"));

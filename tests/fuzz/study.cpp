@@ -1,6 +1,7 @@
 // What studies keep and are told: outcomes of runs, the rows they come of, and values in braces.
 #include "models/study/runs.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/check.h"
@@ -59,7 +60,10 @@ REGISTER_FORMAT(outcome, {.name = "outcome",
 void read_rows(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
   put(path, bytes);
-  const Outcome outcome = orrery::models::outcome_of(path);
+  const std::vector<orrery::models::LogRow> rows = orrery::models::read_run_log(folder);
+  promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
+          "a row is lost, or made up");
+  const Outcome outcome = orrery::models::outcome_of(rows);
   promise(outcome.kind == Outcome::Kind::done || !outcome.why.empty(), "it does not say why the run is not done");
   promise(outcome.kind != Outcome::Kind::done || outcome.figures.contains("validation_loss"),
           "a run without a validation is done");
@@ -68,7 +72,7 @@ void read_rows(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(run_rows, {.name = "run_rows",
-                           .readers = {"models/study/runs.cpp", "models/json.cpp"},
+                           .readers = {"models/study/run_log.cpp", "models/study/runs.cpp", "models/json.cpp"},
                            .read = read_rows,
                            .memory_multiple = 256,
                            .memory_base = 1 << 20,
