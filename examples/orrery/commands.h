@@ -24,6 +24,8 @@ std::string sweep_help(const Arguments& given);
 int sweep(const Arguments& arguments);
 std::string compare_help(const Arguments& given);
 int compare(const Arguments& arguments);
+std::string metrics_help(const Arguments& given);
+int metrics(const Arguments& arguments);
 std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
 std::string evaluate_help(const Arguments& given);
