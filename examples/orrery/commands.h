@@ -26,6 +26,8 @@ std::string compare_help(const Arguments& given);
 int compare(const Arguments& arguments);
 std::string metrics_help(const Arguments& given);
 int metrics(const Arguments& arguments);
+std::string verify_resume_help(const Arguments& given);
+int verify_resume(const Arguments& arguments);
 std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
 std::string evaluate_help(const Arguments& given);
