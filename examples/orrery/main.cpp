@@ -19,6 +19,10 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
       {"sweep", "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
+      {"compare", "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
+      {"metrics", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
+      {"verify_resume", "train on with and without an interruption, and compare every byte", verify_resume_help,
+       verify_resume},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},

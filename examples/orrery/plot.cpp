@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/base/check.h"
 #include "examples/orrery/table.h"
 
 namespace orrery::program {
@@ -72,6 +73,73 @@ std::string plot(const std::vector<Curve>& curves, double low, double high, int 
   std::string all;
   for (const std::string& row : rows) all += row + "\n";
   return all;
+}
+
+namespace {
+
+char mark(size_t number) {
+  return number < 9 ? static_cast<char>('1' + number) : static_cast<char>('a' + (number - 9) % 26);
+}
+
+// What each column shows of a series; NaN: nothing.
+std::vector<double> in_columns(const Series& series, double low, double high, size_t columns) {
+  std::vector<double> sums(columns), counts(columns), shown(columns, NAN);
+  for (const auto& [x, y] : series.points) {
+    if (!std::isfinite(y)) continue;
+    const double place = high > low ? (x - low) / (high - low) : 0;
+    const auto column = static_cast<size_t>(std::lround(place * static_cast<double>(columns - 1)));
+    sums[column] += y, counts[column] += 1;
+  }
+  std::ptrdiff_t before = -1;
+  for (size_t c = 0; c < columns; ++c) {
+    if (counts[c] == 0) continue;
+    shown[c] = sums[c] / counts[c];
+    for (size_t between = before < 0 ? c : static_cast<size_t>(before) + 1; between < c; ++between) {
+      const auto from = static_cast<size_t>(before);
+      const double share = static_cast<double>(between - from) / static_cast<double>(c - from);
+      shown[between] = shown[from] + share * (shown[c] - shown[from]);
+    }
+    before = static_cast<std::ptrdiff_t>(c);
+  }
+  return shown;
+}
+
+}  // namespace
+
+std::string plot_together(const std::string& title, const std::vector<Series>& series, int columns, int lines) {
+  double low = INFINITY, high = -INFINITY, bottom = INFINITY, top = -INFINITY;
+  for (const Series& each : series)
+    for (const auto& [x, y] : each.points) low = std::min(low, x), high = std::max(high, x);
+  std::vector<std::vector<double>> shown;
+  for (const Series& each : series) {
+    shown.push_back(in_columns(each, low, high, static_cast<size_t>(columns)));
+    for (const double y : shown.back())
+      if (std::isfinite(y)) bottom = std::min(bottom, y), top = std::max(top, y);
+  }
+  if (bottom > top) return title + ": no finite numbers\n";
+  std::vector<std::string> rows(static_cast<size_t>(lines), std::string(static_cast<size_t>(columns), ' '));
+  for (size_t number = 0; number < shown.size(); ++number)
+    for (size_t c = 0; c < shown[number].size(); ++c) {
+      const double y = shown[number][c];
+      if (!std::isfinite(y)) continue;
+      const double place = top > bottom ? (top - y) / (top - bottom) : 0.5;
+      char& cell = rows[static_cast<size_t>(std::lround(place * (lines - 1)))][c];
+      cell = cell == ' ' ? mark(number) : '*';
+    }
+  const std::string high_label = text(top), low_label = text(bottom);
+  const size_t margin = std::max(high_label.size(), low_label.size());
+  std::string all = title + "\n";
+  for (size_t line = 0; line < rows.size(); ++line) {
+    const std::string row = padded(line == 0                 ? high_label
+                                   : line + 1 == rows.size() ? low_label
+                                                             : "",
+                                   margin) +
+                            " " + rows[line];
+    all += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  const std::string left = fixed(low, 0), right = fixed(high, 0);
+  return all + std::string(margin + 1, ' ') + left +
+         padded(right, static_cast<size_t>(columns) - std::min(left.size(), static_cast<size_t>(columns))) + "\n";
 }
 
 }  // namespace orrery::program

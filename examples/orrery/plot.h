@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orrery::program {
@@ -15,5 +16,14 @@ struct Curve {
 // Each curve in a panel of its own, side by side, over [low, high], in dots of two by four to a character, with the
 // axes' ends written at them.  Values that are not finite leave gaps.
 std::string plot(const std::vector<Curve>& curves, double low, double high, int columns = 40, int lines = 12);
+
+struct Series {
+  std::vector<std::pair<double, double>> points;  // x and y; x rises
+};
+// All in one panel, on top of each other, each in the character of its number from 1 (then a to z); * where several
+// are.  A column shows the mean of the points that fall into it, or what lies between its neighbours on a straight
+// line; values that are not finite are left out.  The vertical axis is as long as what is shown.
+std::string plot_together(const std::string& title, const std::vector<Series>& series, int columns = 72,
+                          int lines = 14);
 
 }  // namespace orrery::program

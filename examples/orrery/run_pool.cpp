@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,18 +13,15 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/base/version.h"
-#include "examples/orrery/commands.h"
+#include "examples/orrery/child.h"
 #include "models/settings_file.h"
 #include "models/training/run_folder.h"
-
-extern char** environ;
 
 namespace orrery::program {
 namespace {
@@ -52,15 +48,6 @@ struct Running {
   const PooledRun* run;
   std::unique_ptr<Claim> claim;
 };
-
-// The sentence with which the program ended.
-std::string complaint_in(const std::string& log) {
-  std::istringstream in(file_exists(log) ? read_file(log) : "");
-  std::string last;
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("orrery: ")) last = line.substr(8);
-  return last;
-}
 
 class Pool {
  public:
@@ -120,27 +107,7 @@ class Pool {
     settings.resume = models::holds_checkpoints(folder);
     const std::string file = path(run.key, ".toml"), log = path(run.key, ".log");
     models::write_settings_file(file, list_settings(settings));
-    std::vector<std::string> words = {"orrery", "train", "--config=" + file};
-    for (const std::string& plugin : loaded_plugins()) words.insert(words.begin() + 1, "--plugin=" + plugin);
-    std::vector<char*> raw;
-    for (std::string& word : words) raw.push_back(word.data());
-    raw.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    ::posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    constexpr int its_claim = 3;
-    ::posix_spawn_file_actions_adddup2(&actions, claim.descriptor(), its_claim);
-    posix_spawnattr_t own_group;  // a Ctrl-C is for this program, which passes it on
-    ::posix_spawnattr_init(&own_group);
-    ::posix_spawnattr_setflags(&own_group, POSIX_SPAWN_SETPGROUP);
-    pid_t process = 0;
-    const int error = ::posix_spawn(&process, "/proc/self/exe", &actions, &own_group, raw.data(), environ);
-    ::posix_spawnattr_destroy(&own_group);
-    ::posix_spawn_file_actions_destroy(&actions);
-    check(error == 0, "sweep: cannot begin a run: ", std::strerror(error));
-    return process;
+    return begin_child("sweep", {"train", "--config=" + file}, log, claim.descriptor());
   }
 
   void collect() {
@@ -161,10 +128,10 @@ class Pool {
   }
 
   Outcome judge(const PooledRun& run, bool success, int status) const {
-    const std::string metrics = path(run.key, "/metrics.jsonl");
     Outcome outcome;
     outcome.version = build().version;
-    if (file_exists(metrics)) outcome = models::outcome_of(metrics);
+    const std::string folder = path(run.key, "");
+    if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
     if (success) return outcome;
     if (outcome.kind != Outcome::Kind::diverged) outcome.kind = Outcome::Kind::failed;
     outcome.why = complaint_in(path(run.key, ".log"));

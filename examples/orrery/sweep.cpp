@@ -10,6 +10,7 @@
 #include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/csv.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/run_pool.h"
 #include "examples/orrery/table.h"
@@ -182,18 +183,6 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
     table.add(cells);
   }
   return table.print();
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-std::string csv_line(const std::vector<std::string>& fields) {
-  std::string line;
-  for (const std::string& each : fields) line += (line.empty() ? "" : ",") + csv_field(each);
-  return line + "\n";
 }
 
 std::string runs_csv(const Sweep& sweep, const Outcomes& outcomes) {

@@ -1,6 +1,7 @@
 #include "examples/orrery/trained.h"
 
 #include "engine/base/files.h"
+#include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
 
@@ -38,16 +39,9 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
 
 }  // namespace
 
-// A run that goes on meanwhile may remove the checkpoint that is being read: then it has written a newer one.
 Trained read_trained(const std::string& command, const std::string& folder) {
-  for (int attempt = 1;; ++attempt) {
-    const std::string checkpoint = find_checkpoint(command, folder);
-    try {
-      return read_checkpoint(command, checkpoint);
-    } catch (const Error&) {
-      if (attempt == 10 || folder_exists(checkpoint)) throw;
-    }
-  }
+  return models::read_newest([&] { return find_checkpoint(command, folder); },
+                             [&](const std::string& checkpoint) { return read_checkpoint(command, checkpoint); });
 }
 
 }  // namespace orrery::program

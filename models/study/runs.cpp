@@ -4,7 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "engine/base/files.h"
@@ -75,24 +74,23 @@ std::string name(Outcome::Kind kind) {
   return kind == Outcome::Kind::done ? "done" : kind == Outcome::Kind::diverged ? "diverged" : "failed";
 }
 
-Outcome outcome_of(const std::string& metrics_file) {
+Outcome outcome_of(std::span<const LogRow> log) {
   Outcome outcome;
   outcome.kind = Outcome::Kind::done, outcome.version = build().version;
-  std::istringstream in(read_file(metrics_file));
   std::vector<Row> rows;
-  for (std::string line; std::getline(in, line);) {
-    const Json row = parse_json(line, metrics_file);
+  for (const LogRow& row : log) {
     const auto number = [&](const char* key) {
-      return row.contains(key) && row[key].is_number() ? row[key].get<double>() : NAN;
+      const auto found = row.figures.find(key);
+      return found == row.figures.end() ? NAN : found->second;
     };
-    outcome.step = std::max(outcome.step, whole_number_member(row, "step", metrics_file));
-    if (row.contains("loss")) {
-      rows.push_back({whole_number_member(row, "step", metrics_file), number("loss"), number("gradient_norm")});
+    outcome.step = std::max(outcome.step, row.step);
+    if (row.figures.contains("loss")) {
+      rows.push_back({row.step, number("loss"), number("gradient_norm")});
       outcome.seconds += std::isfinite(number("milliseconds")) ? number("milliseconds") / 1000 : 0;
-    } else if (row.contains("validation_loss")) {
+    } else if (row.figures.contains("validation_loss")) {
       outcome.figures.clear();
-      for (const auto& [key, value] : row.items())
-        if (key != "step" && value.is_number()) outcome.figures[key] = value.get<double>();
+      for (const auto& [key, value] : row.figures)
+        if (std::isfinite(value)) outcome.figures[key] = value;
     }
   }
   if (const auto step = divergence(rows)) {

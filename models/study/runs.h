@@ -8,8 +8,10 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "models/study/run_log.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {
@@ -29,11 +31,11 @@ struct Outcome {
 };
 std::string name(Outcome::Kind kind);
 
-// What metrics.jsonl of a run that has ended says.  A run diverged if its loss or gradients were not finite, or if the
+// What the rows of a run that has ended say.  A run diverged if its loss or gradients were not finite, or if the
 // norm of the gradients rose beyond 1,000 times the median of the steps before and the last loss (the mean of the last
 // tenth of the steps) lies above the first tenth's: AdamW bounds a run that is lost, and it ends at the loss of a guess
 // by frequency.
-Outcome outcome_of(const std::string& metrics_file);
+Outcome outcome_of(std::span<const LogRow> log);
 
 void write_outcome(const std::string& path, const Outcome& outcome);
 std::optional<Outcome> read_outcome(const std::string& path);  // none if there is no such file

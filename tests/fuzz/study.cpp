@@ -1,11 +1,15 @@
-// What studies keep and are told: outcomes of runs, the rows they come of, and values in braces.
+// What studies keep and are told: outcomes of runs, the rows they come of, files that are compared, values in braces.
 #include "models/study/runs.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/study/combinations.h"
+#include "models/study/resume_check.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -59,7 +63,10 @@ REGISTER_FORMAT(outcome, {.name = "outcome",
 void read_rows(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
   put(path, bytes);
-  const Outcome outcome = orrery::models::outcome_of(path);
+  const std::vector<orrery::models::LogRow> rows = orrery::models::read_run_log(folder);
+  promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
+          "a row is lost, or made up");
+  const Outcome outcome = orrery::models::outcome_of(rows);
   promise(outcome.kind == Outcome::Kind::done || !outcome.why.empty(), "it does not say why the run is not done");
   promise(outcome.kind != Outcome::Kind::done || outcome.figures.contains("validation_loss"),
           "a run without a validation is done");
@@ -68,11 +75,35 @@ void read_rows(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(run_rows, {.name = "run_rows",
-                           .readers = {"models/study/runs.cpp", "models/json.cpp"},
+                           .readers = {"models/study/run_log.cpp", "models/study/runs.cpp", "models/json.cpp"},
                            .read = read_rows,
                            .memory_multiple = 256,
                            .memory_base = 1 << 20,
                            .words = json_words});
+
+// A checkpoint beside one whose files are all these bytes: what differs is told, or that they cannot be read.
+void compare_files(const std::string& folder, std::string_view bytes) {
+  const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})"
+                             "  ";
+  const std::string tensors = std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header +
+                              std::string("\0\0\x80\x3f\0\0\0\x40", 8);
+  const std::map<std::string, std::string> files = {{"weights.safetensors", tensors},
+                                                    {"state.json", R"({"step":4,"files":{"a":{"bytes":8}}})"}};
+  for (const char* name : {"/one", "/two"}) std::filesystem::create_directory(folder + name);
+  for (const auto& [name, content] : files) put(folder + "/one/" + name, content), put(folder + "/two/" + name, bytes);
+  for (const auto& file : orrery::models::compare_checkpoints(folder + "/one", folder + "/two"))
+    promise(file.difference.empty() == (files.at(file.name) == bytes),
+            "what differs is taken for the same, or not told");
+}
+
+REGISTER_FORMAT(compared_files,
+                {.name = "compared_files",
+                 .readers = {"models/study/resume_check.cpp", "models/json.cpp", "engine/tensor/safetensors.cpp"},
+                 .read = compare_files,
+                 .memory_multiple = 256,
+                 .memory_base = 1 << 20,
+                 .words = {"{", "}", ",", "\"a\":", "\"step\":4", "\"bytes\":8", "\"dtype\":\"F32\"", "\"shape\":[2]",
+                           "\"data_offsets\":[0,8]", "null", "1e300"}});
 
 void read_braces(const std::string&, std::string_view bytes) {
   const std::string given(bytes);

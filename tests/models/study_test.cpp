@@ -1,9 +1,11 @@
-// What studies stand on: combinations of settings, Student's t, keys of runs, and what became of them.
+// What studies stand on: combinations of settings, Student's t, keys of runs, their logs, and what became of them.
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "models/study/combinations.h"
+#include "models/study/figures.h"
+#include "models/study/run_log.h"
 #include "models/study/runs.h"
 #include "models/study/statistics.h"
 #include "tests/support/small_run.h"
@@ -95,20 +97,20 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   };
   const std::string validation = "{\"step\":100,\"validation_loss\":2.5,\"accuracy\":0.25}\n";
   write(metrics, rows(100, 0, 0) + validation);
-  const auto done = outcome_of(metrics);
+  const auto done = outcome_of(read_run_log(folder.path));
   CHECK(name(done.kind) == "done");
   CHECK(done.step == 100);
   CHECK(done.seconds == doctest::Approx(1));
   CHECK(done.figures == std::map<std::string, double>{{"validation_loss", 2.5}, {"accuracy", 0.25}});
   write(metrics, rows(100, 60, 5) + validation);
-  const auto lost = outcome_of(metrics);
+  const auto lost = outcome_of(read_run_log(folder.path));
   CHECK(name(lost.kind) == "diverged");
   CHECK(lost.step == 60);
   CHECK(contains(lost.why, "diverged at step 60, where the gradients' norm was " + print_number(1e10)));
   write(metrics, rows(100, 60, 1) + validation);  // it came back
-  CHECK(name(outcome_of(metrics).kind) == "done");
+  CHECK(name(outcome_of(read_run_log(folder.path)).kind) == "done");
   write(metrics, rows(10, 0, 0));
-  CHECK(outcome_of(metrics).why == "it ended after step 10 without a validation");
+  CHECK(outcome_of(read_run_log(folder.path)).why == "it ended after step 10 without a validation");
   for (const auto& each : {done, lost}) {
     write_outcome(file, each);
     const auto again = read_outcome(file).value();
@@ -120,4 +122,37 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(!read_outcome(folder / "none.json"));
   write(file, "{\"outcome\": \"lucky\", \"step\": 1, \"seconds\": 1}");
   CHECK(contains(error_of([&] { read_outcome(file); }), "'outcome' is lucky; it must be done, diverged or failed"));
+}
+
+TEST_CASE("study: the rows of a run's log, whatever their figures, but for one that is still being written") {
+  const Folder folder;
+  const std::string log = folder / "metrics.jsonl";
+  write(log,
+        "{\"step\":1,\"loss\":2.5,\"entropy/blocks.0.attention.1\":3,\"tokens_per_second\":7}\n"
+        "{\"step\":1,\"validation_loss\":null,\"note\":\"text\"}\n"
+        "{\"step\":2,\"loss\":2");
+  const std::vector<LogRow> rows = read_run_log(folder.path);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].step == 1);
+  CHECK(rows[0].figures ==
+        std::map<std::string, double>{{"loss", 2.5}, {"entropy/blocks.0.attention.1", 3}, {"tokens_per_second", 7}});
+  REQUIRE(rows[1].figures.size() == 1);
+  CHECK(std::isnan(rows[1].figures.at("validation_loss")));
+  write(log, "{\"step\":1,\"loss\":2}\n{\"loss\":2}\n");
+  CHECK(error_of([&] { read_run_log(folder.path); }) == log + ", row 2: 'step' is missing");
+
+  const std::vector<std::string> names = figure_names(rows);
+  CHECK(names ==
+        std::vector<std::string>{"entropy/blocks.0.attention.1", "loss", "tokens_per_second", "validation_loss"});
+  const auto fitting = [&](const std::string& patterns) { return fitting_figures("metrics", names, patterns); };
+  CHECK(fitting("") == names);
+  CHECK(fitting("*loss, entropy/*") ==
+        std::vector<std::string>{"entropy/blocks.0.attention.1", "loss", "validation_loss"});
+  CHECK(error_of([&] { fitting("loss,los"); }) == "metrics: no figure fits 'los'; did you mean 'loss'?");
+  CHECK(error_of([&] { fitting("q*"); }) ==
+        "metrics: no figure fits 'q*'; there are entropy/blocks.0.attention.1, "
+        "loss, tokens_per_second, validation_loss");
+  CHECK(tells_time("tokens_per_second"));
+  CHECK(tells_time("milliseconds"));
+  CHECK(!tells_time("loss"));
 }

@@ -1,0 +1,93 @@
+// orrery metrics: what a run has noted, for other programs.
+#include <cmath>
+#include <iostream>
+
+#include "engine/base/files.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/csv.h"
+#include "examples/orrery/table.h"
+#include "models/exchange/tensorboard.h"
+#include "models/study/figures.h"
+#include "models/study/run_files.h"
+
+namespace orrery::program {
+namespace {
+
+using models::LogRow;
+
+// TensorBoard takes what has "tfevents" in its name.
+constexpr const char* event_file = "events.out.tfevents.0.orrery";
+
+struct MetricsSettings {
+  std::string format = "csv", out, figures;
+
+  template <class V>
+  void visit(V& v) {
+    v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
+    v("out", out,
+      text("csv: a file; none: the standard output.  tensorboard: a folder, for ", event_file, "; none: the run's"));
+    v("figures", figures, "which: PATTERN, ..., with * for any characters, as in 'loss,gradient_norm*'; none: all");
+  }
+};
+
+std::string csv_of(const std::vector<LogRow>& rows, const std::vector<std::string>& figures) {
+  std::vector<std::string> header = {"step"};
+  header.insert(header.end(), figures.begin(), figures.end());
+  std::string all = csv_line(header);
+  for (const LogRow& row : rows) {
+    std::vector<std::string> fields = {std::to_string(row.step)};
+    for (const std::string& name : figures) {
+      const auto found = row.figures.find(name);
+      fields.push_back(found == row.figures.end()  ? ""
+                       : std::isnan(found->second) ? "nan"
+                                                   : print_number(found->second));
+    }
+    all += csv_line(fields);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string metrics_help(const Arguments&) {
+  MetricsSettings settings;
+  return "orrery metrics RUN: the rows of its metrics.jsonl.  As CSV there is a column for each figure that ever "
+         "comes,\n"
+         "step first, and a row for each row, of steps and of validations, with numbers that read back as they were;\n"
+         "what a row does not have is empty, what is not finite is nan.  For TensorBoard the figures' names are the "
+         "tags,\n"
+         "numbers are rounded to f32, and the wall time is the seconds that the steps have taken, so that the same "
+         "rows\n"
+         "give the same bytes.\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery metrics runs/mine --format=tensorboard && tensorboard --logdir=runs";
+}
+
+int metrics(const Arguments& arguments) {
+  MetricsSettings s;
+  const std::vector<std::string> words = read_arguments("metrics", arguments, settings_of(s));
+  check(words.size() == 1, "metrics: ", words.size(), " runs are given; give one, as in orrery metrics runs/mine");
+  const std::string& run = words[0];
+  models::check_is_run("metrics", run);
+  check(file_exists(run + "/metrics.jsonl"), "metrics: ", run, " has no metrics.jsonl; it has not been trained here");
+  const std::vector<LogRow> rows = models::read_run_log(run);
+  const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(rows), s.figures);
+  const bool csv = s.format == "csv";
+  if (csv && s.out.empty()) {
+    std::cout << csv_of(rows, figures) << std::flush;
+    return 0;
+  }
+  std::string path = s.out;
+  if (!csv) {
+    const std::string folder = s.out.empty() ? run : s.out;
+    make_folders(folder);
+    path = folder + "/" + event_file;
+  }
+  write_file_atomically(path, csv ? csv_of(rows, figures) : models::tensorboard_events(rows, figures));
+  std::cout << path << ": " << grouped(static_cast<int64_t>(rows.size())) << (rows.size() == 1 ? " row, " : " rows, ")
+            << figures.size() << (figures.size() == 1 ? " figure" : " figures") << std::endl;
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,117 @@
+#include "models/study/comparison.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "models/study/figures.h"
+
+namespace orrery::models {
+namespace {
+
+using Steps = std::map<int64_t, std::map<std::string, double>>;  // a validation's row stands beside that of its step
+
+Steps by_step(std::span<const LogRow> rows) {
+  Steps steps;
+  for (const LogRow& row : rows)
+    for (const auto& [name, value] : row.figures) steps[row.step][name] = value;
+  return steps;
+}
+
+using Values = std::vector<std::optional<std::string>>;
+bool all_same(const Values& values) {
+  return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values[0]; });
+}
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+ParameterDifference difference_of(const std::string& name, const Tensor& first, const Tensor& second) {
+  const Tensor a = first.to(Dtype::f64), b = second.to(Dtype::f64);
+  const double *const x = a.data<double>(), *const y = b.data<double>();
+  double squares = 0, square_differences = 0, largest = 0;
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    const double d = x[i] - y[i];
+    squares += x[i] * x[i], square_differences += d * d;
+    if (!(std::abs(d) <= largest)) largest = std::abs(d);  // NaN stays
+  }
+  const double infinite = std::numeric_limits<double>::infinity();
+  const double relative = squares != 0 ? std::sqrt(square_differences / squares) : largest == 0 ? 0 : infinite;
+  return {name, relative, largest};
+}
+
+}  // namespace
+
+std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> runs) {
+  std::vector<DifferingSetting> all, as_written;  // the same keys
+  const auto add = [&](std::vector<DifferingSetting>& to, size_t run, const TrainSettings& settings) {
+    for (auto& [key, value] : list_settings(settings)) {
+      auto found = std::find_if(to.begin(), to.end(), [&](const auto& known) { return known.key == key; });
+      if (found == to.end()) found = to.insert(to.end(), {key, Values(runs.size())});
+      found->values[run] = std::move(value);
+    }
+  };
+  for (size_t run = 0; run < runs.size(); ++run) {
+    const TrainSettings settings = from_the_beginning(runs[run]);
+    add(all, run, resolved(settings)), add(as_written, run, settings);
+  }
+  std::vector<DifferingSetting> differing;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].key != "out" && !all_same(all[i].values))
+      differing.push_back(all_same(as_written[i].values) ? all[i] : as_written[i]);
+  return differing;
+}
+
+LogComparison compare_logs(std::span<const LogRow> first, std::span<const LogRow> second) {
+  const Steps ours = by_step(first), others = by_step(second);
+  LogComparison comparison;
+  for (const auto& [step, figures] : ours) {
+    const auto found = others.find(step);
+    if (found == others.end()) continue;
+    ++comparison.steps, comparison.last = step;
+    if (comparison.parting >= 0) continue;
+    for (const auto& [name, value] : figures) {
+      const auto its = found->second.find(name);
+      if (tells_time(name) || its == found->second.end() || same_bits(value, its->second)) continue;
+      comparison.parting = step;
+      comparison.figures.push_back({name, value, its->second});
+    }
+  }
+  std::stable_partition(comparison.figures.begin(), comparison.figures.end(),
+                        [](const PartingFigure& figure) { return figure.name.find('/') == std::string::npos; });
+  return comparison;
+}
+
+ParameterComparison compare_parameters(std::span<const NamedTensor> first, std::span<const NamedTensor> second) {
+  std::map<std::string, const Tensor*> others;
+  for (const NamedTensor& each : second) others[each.name] = &each.tensor;
+  ParameterComparison all;
+  for (const auto& [name, tensor] : first) {
+    const auto found = others.find(name);
+    if (found == others.end()) {
+      all.first_alone.push_back(name);
+      continue;
+    }
+    const Tensor& other = *found->second;
+    others.erase(found);
+    if (tensor.shape() != other.shape()) {
+      all.other_shape.push_back(text(name, " ", tensor.shape(), " and ", other.shape()));
+      continue;
+    }
+    const ParameterDifference difference = difference_of(name, tensor, other);
+    if (difference.largest == 0)
+      all.same.push_back(name);
+    else
+      all.differing.push_back(difference);
+  }
+  for (const auto& [name, tensor] : others) all.second_alone.push_back(name);
+  std::stable_sort(all.differing.begin(), all.differing.end(), [](const auto& a, const auto& b) {
+    if (std::isnan(a.relative) || std::isnan(b.relative)) return std::isnan(a.relative) && !std::isnan(b.relative);
+    return a.relative > b.relative;
+  });
+  return all;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,55 @@
+#include "models/study/figures.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/check.h"
+#include "engine/base/registry.h"
+
+namespace orrery::models {
+namespace {
+
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const size_t first = list.find_first_not_of(' ', begin), last = list.find_last_not_of(' ', end - 1);
+    if (first < end) parts.push_back(list.substr(first, last - first + 1));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<std::string> figure_names(std::span<const LogRow> rows) {
+  std::set<std::string> names;
+  for (const LogRow& row : rows)
+    for (const auto& [name, value] : row.figures) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
+                                         const std::string& patterns) {
+  const std::vector<std::string> asked = parts_of(patterns);
+  if (asked.empty()) return names;
+  std::set<std::string> fitting;
+  for (const std::string& pattern : asked) {
+    bool fits = false;
+    for (const std::string& name : names)
+      if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) fits = true, fitting.insert(name);
+    if (fits) continue;
+    const std::string meant = nearest(pattern, names);
+    fail(command, ": no figure fits '", pattern, "'; ",
+         !meant.empty() ? "did you mean '" + meant + "'?" : "there are " + join(names));
+  }
+  return {fitting.begin(), fitting.end()};
+}
+
+bool tells_time(const std::string& figure) {
+  return figure.starts_with("milliseconds") || figure.ends_with("_per_second");
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,36 @@
+#include "models/study/run_files.h"
+
+#include "models/settings_file.h"
+#include "models/training/metrics.h"
+#include "models/training/run_folder.h"
+
+namespace orrery::models {
+namespace {
+
+bool has_settings(const std::string& folder) {
+  const std::string path = folder + "/settings.toml";
+  return file_exists(path) && is_written_settings_file(path);
+}
+
+}  // namespace
+
+void check_is_run(const std::string& command, const std::string& folder) {
+  check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
+  const std::string metrics = folder + "/metrics.jsonl";
+  check(has_settings(folder) || (file_exists(metrics) && is_metrics_file(metrics)) || holds_checkpoints(folder),
+        command, ": ", folder, " is no run: it has neither settings.toml nor metrics.jsonl of one, nor a checkpoint");
+}
+
+TrainSettings settings_in_file(const std::string& path) {
+  const auto word = [&](const char* key) { return value_in_settings_file(path, key); };
+  TrainSettings known(word("model").value_or(TrainSettings().model), word("task").value_or(""));
+  return make_settings(read_settings_file(path, settings_of(known)));
+}
+
+TrainSettings settings_of_run(const std::string& run_folder) {
+  if (has_settings(run_folder)) return settings_in_file(run_folder + "/settings.toml");
+  return read_newest([&] { return checkpoint_at(run_folder); },
+                     [](const std::string& checkpoint) { return make_settings(read_state(checkpoint).settings); });
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,32 @@
+// What a run has left in its folder, for commands that look at runs.
+#pragma once
+
+#include <string>
+
+#include "engine/base/files.h"
+#include "models/training/settings.h"
+
+namespace orrery::models {
+
+// An Error that begins with `command` unless the folder is a run's: it holds settings.toml or metrics.jsonl of a run,
+// or a checkpoint.
+void check_is_run(const std::string& command, const std::string& folder);
+
+TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run has written it
+TrainSettings settings_of_run(const std::string& run_folder);  // without that file those of the last checkpoint
+
+// read(find()), where find names a checkpoint.  A run that goes on meanwhile may remove what is being read: then it has
+// written a newer one.
+template <class Find, class Read>
+auto read_newest(const Find& find, const Read& read) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string checkpoint = find();
+    try {
+      return read(checkpoint);
+    } catch (const Error&) {
+      if (attempt == 10 || folder_exists(checkpoint)) throw;
+    }
+  }
+}
+
+}  // namespace orrery::models

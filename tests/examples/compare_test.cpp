@@ -1,0 +1,161 @@
+// orrery compare: runs that differ in settings, numbers and parameters, and runs that do not.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "engine/tensor/safetensors.h"
+#include "models/study/comparison.h"
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+namespace {
+
+std::string train(const Folder& folder, const std::string& name, const Words& more = {}) {
+  const std::string run = folder / name;
+  const Outcome trained =
+      run_orrery(Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + run} + tiny + more);
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  return run;
+}
+std::string compared(const Words& words) {
+  const Outcome outcome = run_orrery(Words{"compare"} + words);
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  return outcome.out;
+}
+bool finds(const std::string& text, const std::string& pattern) { return std::regex_search(text, std::regex(pattern)); }
+
+}  // namespace
+
+TEST_CASE("compare: the same run twice differs in nothing") {
+  const Folder folder;
+  const std::string out = compared({train(folder, "a"), train(folder, "b", {"--checkpoint_every=0"})});
+  INFO(out);
+  CHECK(finds(out, "settings that differ:\n +1 +2\n  checkpoint_every  500  0\n\n"));
+  CHECK(contains(out, "numbers of 1 and 2: the same in all 4 steps that both have noted, the last of them step 4\n"));
+  CHECK(finds(out, "parameters of 1 and 2, of step 4 and 4: 0 differ, \\d+ are the same\n"));
+  CHECK(contains(out, "loss by step\n"));
+  CHECK(!contains(out, "alone"));
+}
+
+TEST_CASE("compare: where numbers part, what differs most, and what only one has") {
+  const Folder folder;
+  const std::string a = train(folder, "a", {"--evaluate_every=2"}),
+                    b = train(folder, "b", {"--evaluate_every=2", "--learning_rate=0.01"}),
+                    c = train(folder, "c", {"--layers=2", "--context=6", "--steps=2", "--label_smoothing=0.1"});
+  const std::string out = compared({a, b, c});
+  INFO(out);
+  CHECK(finds(out, "  2  [^\n]*/b  4 of 4 steps\n  3  [^\n]*/c  2 of 2 steps\n"));
+  CHECK(finds(out, "  layers +1 +1 +2\n"));
+  CHECK(finds(out, "  learning_rate +0.001 +0.01 +0.001\n"));
+  CHECK(!contains(out, "  width"));
+  CHECK(!contains(out, "  out "));
+  CHECK(contains(out, "validation_loss by step\n"));
+  CHECK(finds(out, "the last validation:\n +1 +2 +3\n  step +4 +4 +2\n"));
+  CHECK(finds(out, "  validation_loss( +\\d+\\.\\d{4}){3}\n"));
+  // Both begin with the same weights and batches: the first step has another rate alone.
+  CHECK(finds(out, "numbers of 1 and 2: they part at step 1\n +1 +2\n  learning_rate +\\S+ +\\S+\n\n"));
+  CHECK(finds(out, "numbers of 1 and 3: they part at step 1\n"));
+  CHECK(finds(out, "parameters of 1 and 2, of step 4 and 4: \\d+ differ, 0 are the same\n"));
+  CHECK(finds(out, "parameters of 1 and 3, of step 4 and 2: "));
+  CHECK(contains(out, "  in 3 alone:\n    blocks.1."));
+  CHECK(finds(out, "  of another shape:\n    position_embedding.weight \\(8, 16\\) and \\(6, 16\\)\n"));
+  CHECK(!contains(out, "in 1 alone"));
+
+  const std::string few = compared({a, b, "--parameters=2", "--figures=gradient_*"}),
+                    all = compared({a, b, "--parameters=0"});
+  INFO(few, all);
+  CHECK(contains(few, "gradient_norm by step\n"));
+  CHECK(!contains(few, "loss by step"));
+  CHECK(finds(few, "\\|\n[^\n]+\n[^\n]+\n  and \\d+ that differ less; --parameters=0 shows all\n"));
+  CHECK(!contains(all, "that differ less"));
+  // What is the same when it is complete does not differ; what differs is told as it was written.
+  const std::string written = compared({a, train(folder, "d", {"--attention=softmax(soft_cap=0)"}),
+                                        train(folder, "e", {"--attention=pointwise(relu)"})});
+  INFO(written);
+  CHECK(finds(written, "  attention +softmax +softmax\\(soft_cap=0\\) +pointwise\\(relu\\)\n"));
+  CHECK(!contains(compared({a, folder / "d"}), "  attention  "));
+}
+
+TEST_CASE("compare: a run at work is compared as far as it is, and what is not there is said") {
+  const Folder folder;
+  const std::string a = train(folder, "a"), b = folder / "b";
+  fs::create_directory(b);
+  fs::copy(a + "/settings.toml", b + "/settings.toml");
+  std::string rows = read_file(a + "/metrics.jsonl");
+  const size_t third = rows.find("{\"step\":3");
+  folder.write("b/metrics.jsonl", rows.substr(0, third + 12));
+  const std::string out = compared({a, b});
+  INFO(out);
+  CHECK(finds(out, "/b  2 of 4 steps\n"));
+  CHECK(contains(out, "settings: the same\n"));
+  CHECK(contains(out, "the same in all 2 steps that both have noted, the last of them step 2\n"));
+  CHECK(contains(out, "parameters of 1 and 2: " + b + " has no checkpoint, they are not compared\n"));
+  fs::remove(b + "/metrics.jsonl");
+  CHECK(contains(compared({b, a}), "numbers of 1 and 2: " + b + " has no metrics.jsonl, they are not compared\n"));
+  fs::remove(a + "/settings.toml");  // its checkpoint knows them
+  CHECK(contains(compared({a, b}), "settings: the same\n"));
+}
+
+TEST_CASE("compare: what makes no sense is refused") {
+  const Folder folder;
+  const std::string a = train(folder, "a");
+  const auto refusal = [&](const Words& words) {
+    const Outcome outcome = run_orrery(Words{"compare"} + words);
+    CHECK(outcome.code == 1);
+    return outcome.err;
+  };
+  CHECK(contains(refusal({a}), "compare: 1 run is given; give two or more, as in orrery compare runs/a runs/b"));
+  CHECK(contains(refusal({a, folder / "none"}), "compare: there is no folder " + (folder / "none")));
+  CHECK(
+      contains(refusal({folder.path(), a}), "compare: " + folder.path() + " is no run: it has neither settings.toml"));
+  CHECK(contains(refusal({a, a, "--figures=los"}), "compare: no figure fits 'los'; did you mean 'loss'?"));
+  CHECK(contains(refusal({a, a, "--parameter=3"}), "did you mean 'parameters'?"));
+  const std::string weights = a + "/step_000004/weights.safetensors";
+  std::string bytes = read_file(weights);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  folder.write("a/step_000004/weights.safetensors", bytes);
+  CHECK(contains(refusal({a, a}), weights + " is damaged"));
+}
+
+TEST_CASE("compare: differences of parameters and of numbers are what they say") {
+  using orrery::Shape;
+  using orrery::Tensor;
+  using namespace orrery::models;
+  using Tensors = std::vector<orrery::NamedTensor>;
+  const auto of = [](std::vector<double> x) { return Tensor::from(Shape{static_cast<int64_t>(x.size())}, x); };
+  const ParameterComparison found =
+      compare_parameters(Tensors{{"zero", of({0, 0})}, {"a", of({3, 4})}, {"b", of({1, 0})}, {"same", of({1})}},
+                         Tensors{{"b", of({1, 2})}, {"a", of({3, 4.5})}, {"zero", of({0, 1})}, {"same", of({1})}});
+  REQUIRE(found.differing.size() == 3);
+  CHECK(found.differing[0].name == "zero");
+  CHECK(std::isinf(found.differing[0].relative));
+  CHECK(found.differing[1].name == "b");
+  CHECK(found.differing[1].relative == 2);
+  CHECK(found.differing[1].largest == 2);
+  CHECK(found.differing[2].relative == doctest::Approx(0.1));
+  CHECK(found.differing[2].largest == 0.5);
+  CHECK(found.same == Words{"same"});
+
+  using Rows = std::vector<LogRow>;
+  const Rows rows = {{1, {{"loss", 2}, {"milliseconds", 3}}},
+                     {2, {{"loss", NAN}, {"tokens_per_second", 3}}},
+                     {3, {{"loss", 1}, {"alpha/blocks.0", 1}, {"a/b", 5}}}};
+  Rows other = {{2, {{"loss", NAN}, {"tokens_per_second", 4}}},
+                {3, {{"loss", std::nextafter(1.0, 2)}, {"alpha/blocks.0", 2}, {"a/b", 5}, {"more", 1}}},
+                {4, {{"loss", 1}}}};
+  const LogComparison parting = compare_logs(rows, other);
+  CHECK(parting.steps == 2);
+  CHECK(parting.last == 3);
+  CHECK(parting.parting == 3);
+  REQUIRE(parting.figures.size() == 2);
+  CHECK(parting.figures[0].name == "loss");  // before those of parts
+  CHECK(parting.figures[1].name == "alpha/blocks.0");
+  CHECK(parting.figures[1].second == 2);
+  other.pop_back();
+  other[1].figures["loss"] = 1, other[1].figures["alpha/blocks.0"] = 1;
+  CHECK(compare_logs(rows, other).parting == -1);
+}
