@@ -9,7 +9,7 @@
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/study/comparison.h"
-#include "models/study/figures.h"
+#include "models/study/figure_names.h"
 #include "models/study/run_files.h"
 #include "models/training/run_folder.h"
 

@@ -8,7 +8,7 @@
 #include "examples/orrery/csv.h"
 #include "examples/orrery/table.h"
 #include "models/exchange/tensorboard.h"
-#include "models/study/figures.h"
+#include "models/study/figure_names.h"
 #include "models/study/run_files.h"
 
 namespace orrery::program {

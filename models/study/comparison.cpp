@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/study/figures.h"
+#include "models/study/figure_names.h"
 
 namespace orrery::models {
 namespace {

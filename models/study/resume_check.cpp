@@ -11,7 +11,7 @@
 #include "engine/base/files.h"
 #include "engine/tensor/safetensors.h"
 #include "models/json.h"
-#include "models/study/figures.h"
+#include "models/study/figure_names.h"
 
 namespace orrery::models {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "models/study/combinations.h"
-#include "models/study/figures.h"
+#include "models/study/figure_names.h"
 #include "models/study/run_log.h"
 #include "models/study/runs.h"
 #include "models/study/statistics.h"

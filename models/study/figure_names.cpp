@@ -1,4 +1,4 @@
-#include "models/study/figures.h"
+#include "models/study/figure_names.h"
 
 #include <fnmatch.h>
 
@@ -49,7 +49,7 @@ std::vector<std::string> fitting_figures(const std::string& command, const std::
 }
 
 bool tells_time(const std::string& figure) {
-  return figure.starts_with("milliseconds") || figure.ends_with("_per_second");
+  return figure == "mfu" || figure.starts_with("milliseconds") || figure.ends_with("_per_second");
 }
 
 }  // namespace orrery::models
