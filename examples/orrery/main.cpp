@@ -19,6 +19,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
       {"sweep", "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
+      {"replay", "show again where a run met a value that is not finite", replay_help, replay},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},

@@ -48,7 +48,7 @@ struct TrainSettings {
   int64_t seed = 1337, threads = 0;
   int64_t evaluate_every = 500, checkpoint_every = 500, keep_checkpoints = 2;
   bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
-       from_previous = false, other_text = false, profile = false;
+       from_previous = false, other_text = false, nan_guard = false, profile = false;
 
   // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -106,6 +106,8 @@ struct TrainSettings {
       "with resume: where the last checkpoint is damaged, set it aside as "
       "step_....damaged and go on from the one before it");
     v("other_text", other_text, "with resume: go on with another text than the run has learned so far");
+    v("nan_guard", nan_guard,
+      "stop at the first value that is not finite, name it, and keep the step for `orrery replay`");
     v("profile", profile, "print a table of the operations at the end");
   }
 };

@@ -25,6 +25,11 @@ void check_settings(const TrainSettings& s) {
   check(s.steps <= most / s.gradient_accumulation_steps, "train: steps ", s.steps, " with gradient_accumulation_steps ",
         s.gradient_accumulation_steps, " are more than ", most,
         " micro-batches, which have numbers of 32 bits; lower one of the two");
+  check(!s.nan_guard || !s.graph,
+        "train: --nan_guard=yes looks at each operation's result, and a replayed step has no operations; leave --graph "
+        "out");
+  check(!s.nan_guard || !s.profile,
+        "train: the time of --nan_guard=yes would count as that of the operations; use --profile without it");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
 }
 
@@ -152,7 +157,7 @@ void Trainer::send_batch(int64_t micro_batch) {
   }
 }
 
-void Trainer::queue_step() {
+void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const TrainSettings& s = settings_;
   const auto began = Clock::now();
   auto* const numbers = numbers_->begin<int32_t>();
@@ -168,7 +173,10 @@ void Trainer::queue_step() {
     release_cached(device_);  // the recording has its own memory
     recorded_ = std::make_unique<Graph>([&] { do_step(); });
   }
-  recorded_ ? recorded_->replay() : do_step();
+  if (s.nan_guard)
+    do_guarded_step(each);
+  else
+    recorded_ ? recorded_->replay() : do_step();
   ++step_;
   in_flight_.push_back({step_, learning_rate, began, optimizer_->fetch_outcome(), losses_read_->fetch()});
 }
