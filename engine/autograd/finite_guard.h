@@ -4,8 +4,9 @@
 //   loss(model, batch).backward();          // throws NotFiniteFound: operation, module, tensor and numbers
 //
 // Looked at are the results of every operation, the gradients that its backward returns, and sums of gradients that
-// meet.  What an operation calls within itself is its own business.  Looking changes no bit.  On a GPU each result is
-// copied to the host for it, and no graph can be recorded meanwhile.
+// meet.  What an operation calls within itself is its own business, and what a module sums up without one, such as
+// statistics of a batch, is seen where an operation reads it.  Looking changes no bit.  On a GPU each result is copied
+// to the host for it, and no graph can be recorded meanwhile.
 //
 // One exception: minus infinity may stand in a result if it stood in what was read, as in the scores that
 // `where(mask, scores, minus infinity)` hides: what masks is a constant, and was put there on purpose.  A NaN or plus

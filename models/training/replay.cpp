@@ -94,6 +94,10 @@ void write_replay(const std::string& folder, const Finding& finding, const Check
   place.remove_partial();
   place.remove_all();
   place.write(state, model, &optimizer);
+  write_finding(folder, finding);
+}
+
+void write_finding(const std::string& folder, const Finding& finding) {
   const LookedAt& call = finding.call;
   const Json json = {{"format", finding_format},    {"version", build().version},
                      {"step", finding.step},        {"during", finding.validating ? "validation" : "step"},

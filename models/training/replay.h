@@ -29,6 +29,8 @@ std::string replay_folder_at(const std::string& folder);
 // Replaces what an earlier step has left there.
 void write_replay(const std::string& folder, const Finding& finding, const CheckpointState& state, nn::Module& model,
                   const nn::Optimizer& optimizer);
+// found.json alone, in a folder that is there.
+void write_finding(const std::string& folder, const Finding& finding);
 // Of the folder of a replay.  Errors begin with the file.
 Finding read_finding(const std::string& folder);
 

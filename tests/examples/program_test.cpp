@@ -114,7 +114,7 @@ TEST_CASE("program: --version names what it was built from") {
 
 TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 1") {
   check_error({"tran"},
-              "no command 'tran'; did you mean 'train'? there are train, sweep, prepare, evaluate, generate, translate, "
+              "no command 'tran'; did you mean 'train'? there are train, sweep, replay, prepare, evaluate, generate, translate, "
               "import, export, show, "
               "classify, gradcheck");
   check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
