@@ -121,9 +121,10 @@ std::string replay_help(const Arguments& given) {
   models::TrainSettings of_run = known.folder.empty() ? models::TrainSettings() : settings_of_replay(known);
   return "Arguments: the folder of a run that --nan_guard=yes has stopped (or of its replay), and\n" +
          describe(settings_of(settings)) +
-         "\nThe state before the step lies in RUN/replay, so the same settings make the same bits.  Settings of train\n"
-         "show what would have become of it with others; these are the run's:\n" +
-         describe(settings_of(of_run)) +
+         "\nThe state before the step lies in RUN/replay, so the same settings make the same bits.  Those of train "
+         "show\n"
+         "what would have become of it with others; their defaults are the run's" +
+         (known.folder.empty() ? ", which orrery replay RUN --help shows:\n" : ":\n") + describe(settings_of(of_run)) +
          "\nThe exit code is 0 if a value that is not finite is found again, and 1 if not." +
          "\nExample: orrery replay runs/latest --learning_rate=1e-4";
 }

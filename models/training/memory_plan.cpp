@@ -272,6 +272,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     fail_to_fit(s,
                 orrery::text("parameters ", plan.parameters, ", weights, gradients and moments need ",
                              in_megabytes(static_cast<double>(plan.weights + plan.gradients + plan.moments)),
+                             plan.guard > 0 ? ", their copies for nan_guard " : "",
+                             plan.guard > 0 ? in_megabytes(static_cast<double>(plan.guard)) : "",
                              " and activations about ", in_megabytes(static_cast<double>(plan.activations))),
                 plan.free);
   return plan;

@@ -19,7 +19,7 @@ Words diverging(const Folder& folder, const Words& more = {}) {
 }
 std::string line_with(const std::string& text, const std::string& part) {
   const size_t at = text.find(part), begin = text.rfind('\n', at) + 1;
-  return at == std::string::npos ? "" : text.substr(begin, text.find('\n', at) - begin);
+  return at == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
 }
 
 }  // namespace
@@ -83,6 +83,8 @@ TEST_CASE("replay: what there is no replay of, and settings that it does not kno
   CHECK(contains(error({}), "replay: give the folder of a run that --nan_guard=yes has stopped"));
   CHECK(contains(error({folder / "none"}), "holds no found.json; a run with --nan_guard=yes leaves one"));
   REQUIRE(run_orrery(diverging(folder)).code == 1);
+  const Outcome of_run = run_orrery({"replay", folder / "run", "--help"});
+  CHECK(contains(line_with(of_run.out, "\n  --learning_rate "), "1e30"));
   CHECK(contains(error({folder / "run", "--learnin_rate=1"}), "did you mean 'learning_rate'?"));
   CHECK(contains(error({folder / "run", folder / "run"}), "replay: 2 folders are given; give one"));
   CHECK(contains(error({folder / "run", "--width=32"}), "has width=16, not 32"));
@@ -93,8 +95,9 @@ TEST_CASE("replay: what there is no replay of, and settings that it does not kno
 
   const Outcome help = run_orrery({"replay", "--help"});
   CHECK(help.code == 0);
-  for (const char* word : {"the folder of a run that --nan_guard=yes has stopped", "--calls=8",
-                           "--learning_rate=", "The exit code is 0 if", "Example: orrery replay "})
-    CHECK_MESSAGE(contains(help.out, word), word);
-  CHECK(contains(run_orrery({"train", "--help"}).out, "--nan_guard=no"));
+  for (const char* word : {"the folder of a run that --nan_guard=yes has stopped", "\n  --calls ",
+                           "their defaults are the run's, which orrery replay RUN --help shows:",
+                           "\n  --learning_rate ", "The exit code is 0 if", "Example: orrery replay "})
+    CHECK_MESSAGE(contains(help.out, word), std::string(word));
+  CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --nan_guard "));
 }
