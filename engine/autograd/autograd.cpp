@@ -4,6 +4,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "engine/autograd/finite_guard.h"
 #include "engine/ops/ops.h"
 
 namespace orrery {
@@ -85,6 +86,7 @@ Node::~Node() {
 }
 
 void detail::connect(std::shared_ptr<Node> node, std::span<const Tensor> outputs) {
+  if (FiniteGuard* const guard = FiniteGuard::active()) guard->remember(*node);
   for (size_t i = 0; i < outputs.size(); ++i) {
     outputs[i].body()->requires_grad = true;
     outputs[i].body()->edge = {node, static_cast<int>(i), nullptr};
@@ -95,6 +97,7 @@ void detail::check_fresh(const char* name, std::span<const Tensor* const> inputs
     for (const Tensor* x : inputs)
       if (y && y.body() == x->body())
         fail(name, ": forward returned its input itself; return x.detach(), which shares the numbers");
+  if (FiniteGuard* const guard = FiniteGuard::active()) guard->look_at_forward(name, inputs, outputs);
 }
 void detail::fail_without_backward(const char* name) {
   fail(name, ": has no backward, and an input wants a gradient; detach() it or run under NoGrad");
@@ -110,9 +113,19 @@ namespace {
 
 class Backward {
  public:
+  Backward() {
+    if (guard_) guard_->enter_backward();
+  }
+  ~Backward() {
+    if (guard_) guard_->leave_backward();
+  }
+  Backward(const Backward&) = delete;
   void deliver(const Edge& to, const Tensor& g) {
     if (!g || !to) return;
-    if (to.leaf) return deliver_to_leaf(*to.leaf, g);
+    if (to.leaf) {
+      if (deliver_to_leaf(*to.leaf, g) && guard_) guard_->look_at_sum(to, to.leaf->gradient);
+      return;
+    }
     auto [found, fresh] = pending_.try_emplace(to.node.get());
     std::vector<Tensor>& slots = found->second;
     if (fresh) {
@@ -121,7 +134,9 @@ class Backward {
       std::push_heap(heap_.begin(), heap_.end(), older);
     }
     Tensor& slot = slots[static_cast<size_t>(to.output)];
-    slot = slot ? sum(slot, g) : g;
+    const bool first = !slot;
+    slot = first ? g : sum(slot, g);
+    if (guard_ && !first) guard_->look_at_sum(to, slot);
   }
   void run() {
     while (!heap_.empty()) {
@@ -131,6 +146,7 @@ class Backward {
       std::vector<Tensor> dy = std::move(pending_.extract(node.get()).mapped());
       if (node->freed)
         fail("backward: the graph of ", node->name, " has been freed by an earlier backward; run forward again");
+      std::vector<Tensor> read = guard_ ? dy : std::vector<Tensor>();  // backward may move from dy
       std::vector<Tensor> gradients;
       {
         ProfileSpan span(node->name, "backward");
@@ -138,7 +154,8 @@ class Backward {
         gradients = node->backward(dy);
         span.count(gradients);
       }
-      dy.clear();
+      if (guard_) guard_->look_at_backward(*node, node->saved.edges(), read, gradients);
+      dy.clear(), read.clear();
       node->saved.release();
       node->freed = true;
       const std::vector<Edge>& inputs = node->saved.edges();
@@ -154,10 +171,11 @@ class Backward {
     add_in_place(a, b);
     return a;
   }
-  static void deliver_to_leaf(TensorBody& leaf, const Tensor& g) {
+  // Whether it was added to another.
+  static bool deliver_to_leaf(TensorBody& leaf, const Tensor& g) {
     if (g.shape() != leaf.shape)
       fail("backward: a gradient of shape ", g.shape(), " arrived at a tensor of shape ", leaf.shape);
-    if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return;  // written there by the operation
+    if (leaf.gradient_at_home && leaf.gradient.body() == g.body()) return false;  // written there by the operation
     const bool empty = !leaf.gradient || leaf.stale;
     if (leaf.gradient_at_home) {
       empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g.to(leaf.gradient.dtype()));
@@ -165,10 +183,12 @@ class Backward {
       leaf.gradient = empty ? g : sum(leaf.gradient, g);
     }
     leaf.stale = false;
+    return !empty;
   }
 
   std::unordered_map<Node*, std::vector<Tensor>> pending_;
   std::vector<std::shared_ptr<Node>> heap_;  // the youngest call first
+  FiniteGuard* const guard_ = FiniteGuard::active();
 };
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "engine/autograd/profile.h"
 
+#include "engine/autograd/finite_guard.h"
 #include "engine/base/check.h"
 
 namespace orrery {
 namespace {
 bool profiling = false;
 Profile table;
+thread_local int open_calls = 0;
 thread_local double open_flops = 0, all_flops = 0;
 thread_local double inner_seconds = 0;  // of the calls inside the open span: a row counts its own time only
 }  // namespace
@@ -24,7 +26,10 @@ void count_flops(double flops) {
 }
 double flops_counted() { return all_flops; }
 
+int open_operations() { return open_calls; }
+
 ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
+  ++open_calls;
   if (!active_) return;
   synchronize();  // a span counts the time of its own kernels
   total_ = &table[{operation, direction}];
@@ -33,6 +38,7 @@ ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current
   start_ = std::chrono::steady_clock::now();
 }
 ProfileSpan::~ProfileSpan() {
+  --open_calls;
   if (!active_) return;
   try {
     synchronize();

@@ -23,6 +23,7 @@ const std::vector<Command>& commands() {
       {"metrics", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
       {"verify_resume", "train on with and without an interruption, and compare every byte", verify_resume_help,
        verify_resume},
+      {"replay", "show again where a run met a value that is not finite", replay_help, replay},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},

@@ -7,6 +7,7 @@
 #include "engine/base/files.h"
 #include "engine/base/hash.h"
 #include "engine/base/version.h"
+#include "engine/tensor/finite.h"
 #include "engine/tensor/safetensors.h"
 #include "models/json.h"
 
@@ -43,25 +44,10 @@ std::vector<NamedTensor> on_cpu(std::vector<NamedTensor> tensors) {
   return tensors;
 }
 
-template <class T>
-bool all_finite(const Tensor& x) {
-  const T* const numbers = x.data<T>();
-  return std::all_of(numbers, numbers + x.numel(), [](T number) { return std::isfinite(static_cast<float>(number)); });
-}
-template <>
-bool all_finite<double>(const Tensor& x) {
-  const double* const numbers = x.data<double>();
-  return std::all_of(numbers, numbers + x.numel(), [](double number) { return std::isfinite(number); });
-}
 // The name of the first tensor with an infinity or a NaN; empty: there is none.
 std::string first_not_finite(const std::vector<NamedTensor>& on_cpu) {
-  for (const auto& [name, x] : on_cpu) {
-    const bool finite = x.dtype() == Dtype::f32    ? all_finite<float>(x)
-                        : x.dtype() == Dtype::f64  ? all_finite<double>(x)
-                        : x.dtype() == Dtype::bf16 ? all_finite<bf16>(x)
-                                                   : true;
-    if (!finite) return name;
-  }
+  for (const auto& [name, x] : on_cpu)
+    if (!all_finite(x)) return name;
   return {};
 }
 

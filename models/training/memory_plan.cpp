@@ -202,11 +202,11 @@ class PoolLimit {  // what is measured may fail, but not take the machine down
 
 }  // namespace
 
-int64_t MemoryPlan::total() const { return weights + gradients + moments + activations + data + program; }
+int64_t MemoryPlan::total() const { return weights + gradients + moments + guard + activations + data + program; }
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
-  std::vector<std::pair<std::string, int64_t>> all = {{"weights", weights},   {"gradients", gradients},
-                                                      {"optimizer", moments}, {"activations", activations},
-                                                      {"data", data},         {"program", program}};
+  std::vector<std::pair<std::string, int64_t>> all = {
+      {"weights", weights},         {"gradients", gradients}, {"optimizer", moments}, {"nan guard", guard},
+      {"activations", activations}, {"data", data},           {"program", program}};
   std::erase_if(all, [](const auto& kind) { return kind.second == 0; });
   return all;
 }
@@ -265,12 +265,15 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   }
   reset_peak(Device::cpu);
   release_cached(Device::cpu);
-  const double certain = static_cast<double>(plan.weights + plan.gradients + plan.moments) +
+  if (s.nan_guard) plan.guard = plan.weights + plan.moments;
+  const double certain = static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.guard) +
                          static_cast<double>(plan.activations) * certain_share;
   if (certain > static_cast<double>(plan.free))
     fail_to_fit(s,
                 orrery::text("parameters ", plan.parameters, ", weights, gradients and moments need ",
                              in_megabytes(static_cast<double>(plan.weights + plan.gradients + plan.moments)),
+                             plan.guard > 0 ? ", their copies for nan_guard " : "",
+                             plan.guard > 0 ? in_megabytes(static_cast<double>(plan.guard)) : "",
                              " and activations about ", in_megabytes(static_cast<double>(plan.activations))),
                 plan.free);
   return plan;

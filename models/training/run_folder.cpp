@@ -194,6 +194,13 @@ std::string free_name(const std::string& path, const std::string& end) {
   return name;
 }
 
+void remove_if_ours(const std::string& checkpoint) {
+  if (!is_proven(checkpoint, step_of(name_of(checkpoint))) || !holds_only_ours(checkpoint)) return;
+  const std::string partial = free_name(checkpoint, ".partial");
+  rename_file(checkpoint, partial);
+  remove_files_of(partial);
+}
+
 std::string set_aside(const std::string& checkpoint) {
   const std::string aside = free_name(checkpoint, ".damaged");
   rename_file(checkpoint, aside);
@@ -247,15 +254,26 @@ void RunFolder::check_free() const {
 }
 
 std::string RunFolder::checkpoint_to_resume(bool from_previous) {
-  if (!from_previous) return last_good_ = latest_checkpoint(path_);
+  return doubtful_ = last_good_ = find_to_resume(from_previous);
+}
+
+std::string RunFolder::find_to_resume(bool from_previous) {
+  if (!from_previous) return latest_checkpoint(path_);
   const std::vector<std::string> checkpoints = checkpoints_in(path_);
   const std::string whole = first_whole(checkpoints, false);
-  if (whole.empty()) return last_good_ = latest_checkpoint(path_);  // says what is damaged
+  if (whole.empty()) return latest_checkpoint(path_);  // says what is damaged
   for (const std::string& damaged : checkpoints) {
     if (damaged == whole) break;
     set_aside(damaged);
   }
-  return last_good_ = whole;
+  return whole;
+}
+
+std::string RunFolder::before_doubtful() const {
+  std::vector<std::string> checkpoints = checkpoints_in(path_);
+  const auto doubtful = std::find(checkpoints.begin(), checkpoints.end(), doubtful_);
+  checkpoints.erase(checkpoints.begin(), doubtful == checkpoints.end() ? doubtful : doubtful + 1);
+  return first_whole(checkpoints, false);
 }
 
 std::string RunFolder::write(const CheckpointState& state, nn::Module& model, const nn::Optimizer* optimizer) {
@@ -292,6 +310,7 @@ std::string RunFolder::write(const CheckpointState& state, nn::Module& model, co
 }
 
 bool RunFolder::prove() {
+  doubtful_.clear();
   if (unproven_.empty()) return false;
   last_good_ = std::exchange(unproven_, "");
   return true;
@@ -334,13 +353,11 @@ std::vector<std::string> RunFolder::remove_old(int64_t keep, bool best) {
       kept += ours || is_whole(path);
       return;
     }
-    if (path == judged_best) return;
-    if (!is_proven(path, step_of(name_of(path))) || !holds_only_ours(path)) return;
-    const std::string partial = free_name(path, ".partial");
-    rename_file(path, partial);
-    remove_files_of(partial);
+    if (path != judged_best) remove_if_ours(path);
   });
 }
+
+std::vector<std::string> RunFolder::remove_all() { return for_each_path(checkpoints_in(path_), remove_if_ours); }
 
 std::vector<std::string> RunFolder::remove_partial() {
   return for_each_path(files_in(path_), [this](const std::string& path) {

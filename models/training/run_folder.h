@@ -5,6 +5,7 @@
 //   step_000050/                        a checkpoint (checkpoint.h), complete from the moment it has this name
 //   step_000060.partial/                one that is being written or removed, or was when the program was killed
 //   step_000040.damaged/                one that --from_previous=yes has set aside
+//   replay/                             what --nan_guard=yes has found (replay.h); no checkpoint of the run
 //   .orrery.lock                        while a run goes on: the number of its process
 //
 // A folder counts as a checkpoint if it is named so and holds a file of a checkpoint.  It is removed only if its
@@ -52,6 +53,10 @@ class RunFolder {
   bool prove();
   // The checkpoint that was resumed was written before the validation that its step owed: it is noted there.
   void record_validation(double loss);
+  // The checkpoint that was resumed, until something is proven: it may have been written just before its weights would
+  // have shown that they predict nothing finite.  Empty: none.
+  const std::string& doubtful() const { return doubtful_; }
+  std::string before_doubtful() const;  // the newest whole one that is older; empty: none
   // The newest checkpoint that was resumed or proven; empty: none.
   const std::string& last_good() const { return last_good_; }
   // Renames what was written and not proven; returns the new path, empty if there was nothing or it cannot be renamed.
@@ -62,14 +67,16 @@ class RunFolder {
   // stay, and with `best` that of the lowest validation loss.
   std::vector<std::string> remove_old(int64_t keep, bool best = false);
   bool is_best(double validation_loss) const;  // lower than that of every checkpoint here
+  std::vector<std::string> remove_all();       // checkpoints that are proven to be ours, whole or not
   std::vector<std::string> remove_partial();   // what a killed run has left of what it was writing or removing
 
  private:
+  std::string find_to_resume(bool from_previous);
   bool is_whole(const std::string& checkpoint);
 
   std::string path_;
   FolderLock lock_;
-  std::string last_good_, unproven_;
+  std::string last_good_, unproven_, doubtful_;
   std::set<std::string> whole_;  // checkpoints whose files have been compared with their hashes
 };
 

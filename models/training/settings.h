@@ -50,7 +50,7 @@ struct TrainSettings {
   std::string figures = "usual";
   double peak_tflops = 0;
   bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
-       from_previous = false, other_text = false, profile = false;
+       from_previous = false, other_text = false, nan_guard = false, profile = false;
 
   // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -114,6 +114,8 @@ struct TrainSettings {
       "with resume: where the last checkpoint is damaged, set it aside as "
       "step_....damaged and go on from the one before it");
     v("other_text", other_text, "with resume: go on with another text than the run has learned so far");
+    v("nan_guard", nan_guard,
+      "stop at the first value that is not finite, name it, and keep the step for `orrery replay`");
     v("profile", profile, "print a table of the operations at the end");
   }
 };

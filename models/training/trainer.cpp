@@ -26,6 +26,11 @@ void check_settings(const TrainSettings& s) {
   check(s.steps <= most / s.gradient_accumulation_steps, "train: steps ", s.steps, " with gradient_accumulation_steps ",
         s.gradient_accumulation_steps, " are more than ", most,
         " micro-batches, which have numbers of 32 bits; lower one of the two");
+  check(!s.nan_guard || !s.graph,
+        "train: --nan_guard=yes looks at each operation's result, and a replayed step has no operations; leave --graph "
+        "out");
+  check(!s.nan_guard || !s.profile,
+        "train: the time of --nan_guard=yes would count as that of the operations; use --profile without it");
   check(!s.graph || !s.profile, "train: a replayed step has no operations to time; use --profile without --graph");
 }
 
@@ -159,7 +164,7 @@ bool Trainer::tells_figures_of(int64_t step) const {
   return every > 0 && !wanted_figures_.empty() && (step == 1 || step % every == 0);
 }
 
-void Trainer::queue_step() {
+void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const TrainSettings& s = settings_;
   auto began = Clock::now();
   auto* const numbers = numbers_->begin<int32_t>();
@@ -185,7 +190,10 @@ void Trainer::queue_step() {
     release_cached(device_);  // the recording has its own memory
     recorded_ = std::make_unique<Graph>([&] { do_step(); });
   }
-  recorded_ ? recorded_->replay() : do_step();
+  if (s.nan_guard)
+    do_guarded_step(each);
+  else
+    recorded_ ? recorded_->replay() : do_step();
   if (flops_counted() > flops) step_flops_ = flops_counted() - flops;
   ++step_;
   const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();

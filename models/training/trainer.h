@@ -6,14 +6,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "engine/autograd/finite_guard.h"
 #include "engine/autograd/profile.h"
 #include "engine/tensor/staging.h"
 #include "models/figures/base/figure.h"
 #include "models/tasks/base/task.h"
 #include "models/training/audience.h"
 #include "models/training/memory_plan.h"
+#include "models/training/replay.h"
 #include "models/training/run_folder.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
@@ -40,6 +43,10 @@ class Trainer {
 
   TrainingResult run(const TrainingEvents& events = {});
 
+  // The next step, or a validation, under a guard, which tells `each` of every operation: what was not finite, if
+  // anything was.  Nothing is written.
+  std::optional<Finding> replay(bool validating, const FiniteGuard::Observer& each = {});
+
   nn::Module& model() { return *model_; }
   const TrainSettings& settings() const { return settings_; }
   int64_t steps_done() const { return step_; }
@@ -58,16 +65,21 @@ class Trainer {
   void make_inputs();
   void resume(const std::string& checkpoint, const CheckpointState& state);
   void send_batch(int64_t micro_batch);
-  void queue_step();
   bool tells_figures_of(int64_t step) const;
+  void queue_step(const FiniteGuard::Observer& each = {});  // with nan_guard: of operations
+  // What throws NotFiniteFound has changed nothing.
+  void do_guarded_step(const FiniteGuard::Observer& each);
+  FiniteGuard::Names names_of_parameters() const;
   void do_step();  // what the device does in a step, the same each time: it can be recorded
   Tensor with_extra_losses(const Tensor& loss, const nn::Pass& pass, double fraction) const;
   // Waits for the oldest step and tells its numbers.  An Error if the device skipped it.
   void report(Audience& audience);
   void validate(Audience& audience);
+  CheckpointState state() const;
   std::string save(Audience& audience);
   void remove_old_checkpoints(Audience& audience);
   [[noreturn]] void fail_not_finite(const std::string& what);
+  [[noreturn]] void fail_found(const Finding& finding);
 
   TrainSettings settings_;
   std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there

@@ -11,8 +11,13 @@ double seconds_between(auto from, auto to) { return std::chrono::duration<double
 
 }  // namespace
 
-// A checkpoint whose weights led there is no good one.
+// A checkpoint whose weights led there is no good one.  One that was resumed may be another run's good one with other
+// settings, so it is named and stays.
 void Trainer::fail_not_finite(const std::string& what) {
+  if (const std::string& resumed = folder_->doubtful(), before = folder_->before_doubtful(); !resumed.empty())
+    fail("train: ", what, "; the weights of ", resumed, ", from which the run was resumed, lead there; ",
+         before.empty() ? "there is no checkpoint before it" : "the checkpoint before it is " + before,
+         "; try a lower --learning_rate or --grad_clip=1");
   const std::string aside = folder_->set_aside_unproven(), &last = folder_->last_good();
   fail("train: ", what, "; ",
        aside.empty() ? "" : "the weights of the last checkpoint led there, it is set aside as " + aside + "; ",
@@ -22,8 +27,28 @@ void Trainer::fail_not_finite(const std::string& what) {
        "; try a lower --learning_rate or --grad_clip=1");
 }
 
+// Before the update nothing was changed, and the update was undone: the state is the one that the step began with.
+void Trainer::fail_found(const Finding& finding) {
+  if (finding.call.direction == "update") folder_->prove();  // loss and gradients were finite
+  std::string what = sentence(finding);
+  try {
+    write_replay(replay_folder(settings_.out), finding, state(), *model_, *optimizer_);
+    what += "; orrery replay " + settings_.out + " shows it again";
+  } catch (const Error& error) {
+    what += orrery::text("; it cannot be shown again: ", error.what());
+  }
+  fail_not_finite(what);
+}
+
 void Trainer::validate(Audience& audience) {
-  const auto found = task_->validate(*model_, [&] { return audience.wants_end(); });
+  std::optional<Validation> found;
+  try {
+    std::optional<FiniteGuard> guard;
+    if (settings_.nan_guard) guard.emplace(names_of_parameters());
+    found = task_->validate(*model_, [&] { return audience.wants_end(); });
+  } catch (const NotFiniteFound& problem) {
+    fail_found({.step = step_, .validating = true, .call = problem.what_was_found()});
+  }
   if (!found) return;
   if (!std::isfinite(found->loss))
     fail_not_finite(orrery::text("the validation loss is not finite since step ", step_));
@@ -35,18 +60,21 @@ void Trainer::remove_old_checkpoints(Audience& audience) {
   audience.warnings(folder_->remove_old(settings_.keep_checkpoints, settings_.keep_best));
 }
 
+CheckpointState Trainer::state() const {
+  return {.step = step_,
+          .tokenizer = task_->tokenizer(),
+          .settings = list_settings(resolved(from_the_beginning(settings_))),
+          .validation_loss = validation_loss_,
+          .validated = validated_,
+          .text = task_->fingerprint(),
+          .position = carried_.empty() ? 0 : carried_[0].tokens,
+          .carried = carried_};
+}
+
 std::string Trainer::save(Audience& audience) {
-  const CheckpointState state{.step = step_,
-                              .tokenizer = task_->tokenizer(),
-                              .settings = list_settings(resolved(from_the_beginning(settings_))),
-                              .validation_loss = validation_loss_,
-                              .validated = validated_,
-                              .text = task_->fingerprint(),
-                              .position = carried_.empty() ? 0 : carried_[0].tokens,
-                              .carried = carried_};
   std::string path;
   try {
-    path = folder_->write(state, *model_, settings_.save_optimizer ? optimizer_.get() : nullptr);
+    path = folder_->write(state(), *model_, settings_.save_optimizer ? optimizer_.get() : nullptr);
   } catch (const NotFinite& problem) {
     fail_not_finite(orrery::text("the weights, or the optimizer's numbers, are not finite since step ", step_, " (",
                                  problem.what(), ")"));
@@ -77,17 +105,24 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     result.stopped = audience.wants_end();
     if (validated_ == step_) folder_->record_validation(validation_loss_);
   }
-  if (validated_ == step_) remove_old_checkpoints(audience);  // it was killed when only this was left to do
+  if (validated_ == step_) {
+    folder_->prove();
+    remove_old_checkpoints(audience);  // it was killed when only this was left to do
+  }
   const auto start = Clock::now();
   first_step_ = step_, stepping_ = 0, reported_ = start;
   // A GPU is given its next step before the host asks what came of the last one.
-  const size_t ahead = device_ == Device::cuda ? 1 : 0;
+  const size_t ahead = device_ == Device::cuda && !s.nan_guard ? 1 : 0;
   const auto report_until = [&](size_t left) {
     while (in_flight_.size() > left) report(audience);
   };
   if (s.profile) start_profile();
   while (step_ < s.steps && !result.stopped) {
-    queue_step();
+    try {
+      queue_step();
+    } catch (const NotFiniteFound& problem) {
+      fail_found({.step = step_ + 1, .call = problem.what_was_found()});
+    }
     report_until(ahead);
     result.stopped = audience.wants_end();
     const bool last = step_ == s.steps;

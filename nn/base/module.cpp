@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/autograd/autograd.h"
+#include "engine/autograd/finite_guard.h"
 #include "engine/autograd/hooks.h"
 #include "engine/base/check.h"
 
@@ -81,9 +82,12 @@ Tensor Module::operator()(const Tensor& x, Pass& pass) {
   return with_path([&] { return hook(path_, "output", forward(hook(path_, "input", x), pass)); });
 }
 Tensor Module::with_path(const std::function<Tensor()>& f) const {
+  const InModule running(path_);
   try {
     return f();
   } catch (const ModuleError&) {
+    throw;
+  } catch (const NotFiniteFound&) {  // it names the module itself
     throw;
   } catch (const Error& error) {
     throw ModuleError(path_.empty() ? error.what() : path_ + ": " + error.what());

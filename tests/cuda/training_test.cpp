@@ -5,12 +5,14 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/base/files.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/checkpoint.h"
 #include "models/training/generation.h"
+#include "models/training/replay.h"
 #include "models/training/trainer.h"
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/folder.h"
@@ -44,6 +46,7 @@ class Runs {
     all.insert(all.end(), {{"out", folder_ / name}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}});
     return Trainer(make_settings(all + more));
   }
+  const Folder& folder() const { return folder_; }
   TrainingResult train(const std::string& name, const Assignments& more) const {
     Trainer trainer = begin(name, more);
     return trainer.run();
@@ -165,6 +168,39 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
                  "train: the loss is not finite at step 5 (loss nan, gradient norm nan); no checkpoint had been"));
   const Tensor after = nn::parameters_of(trainer.model())[0].parameter->value;
   for (const int64_t row : {1, 2}) CHECK(largest_difference(before[row], after[row]) == 0);
+}
+
+TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an update, and changes no bit") {
+  if (no_card()) return;
+  const Runs runs({{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch", "2"}, {"steps", "3"}});
+  const Assignments guard = {{"nan_guard", "yes"}}, far = {{"learning_rate", "1e30"}, {"warmup_steps", "0"}};
+  const auto found = [&](const std::string& name, const Assignments& settings) {
+    const std::string message = error_of([&] { runs.train(name, guard + far + settings); });
+    INFO(message);
+    CHECK(contains(message, "train: a value is not finite at step "));
+    return read_finding(replay_folder(runs.folder() / name));
+  };
+  const Finding on_cpu = found("cpu", {}), on_device = found("cuda", on_card);
+  CHECK(on_device.step == on_cpu.step);
+  CHECK(on_device.call.operation == on_cpu.call.operation);
+  CHECK(on_device.call.module == on_cpu.call.module);
+  CHECK(on_device.call.made[0].facts.shape == on_cpu.call.made[0].facts.shape);
+
+  const Finding update = found("update", on_card + Assignments{{"rate_factors", "*=1e9"}});
+  CHECK(update.step == 1);
+  CHECK(update.call.direction == "update");
+  Trainer again =
+      runs.begin("update/replay", guard + far + on_card + Assignments{{"rate_factors", "*=1e9"}, {"resume", "yes"}});
+  const std::optional<Finding> shown = again.replay(false);
+  REQUIRE(shown.has_value());
+  CHECK(shown->call == update.call);
+
+  const TrainingResult plain = runs.train("plain", on_card), guarded = runs.train("guarded", on_card + guard);
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
+    CHECK(runs.file(plain.checkpoint, name) == runs.file(guarded.checkpoint, name));
+  CHECK(runs.metrics("plain") == runs.metrics("guarded"));
+  CHECK(contains(error_of([&] { runs.train("graph", guard + replayed); }),
+                 "a replayed step has no operations; leave --graph out"));
 }
 
 TEST_CASE("text is generated on the device as on the CPU") {

@@ -1,0 +1,115 @@
+#include "engine/tensor/finite.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "engine/base/dispatch.h"
+#include "engine/base/parallel.h"
+
+namespace orrery {
+namespace {
+
+Tensor on_host(const Tensor& x) {
+  if (x.device() == Device::cpu) return x;
+  const Tensor copy = Tensor::empty(x.shape(), x.dtype(), Device::cpu);
+  copy.copy_from(x);
+  return copy;
+}
+
+// Infinities and NaN are the numbers whose exponent has all its bits.
+template <class T>
+struct Form;
+template <>
+struct Form<float> {
+  using Bits = uint32_t;
+  static constexpr Bits exponent = 0x7f800000;
+};
+template <>
+struct Form<double> {
+  using Bits = uint64_t;
+  static constexpr Bits exponent = 0x7ff0000000000000;
+};
+template <>
+struct Form<bf16> {
+  using Bits = uint16_t;
+  static constexpr Bits exponent = 0x7f80;
+};
+
+template <class T>
+bool finite_range(const T* x, int64_t n) {
+  using F = Form<T>;
+  typename F::Bits worst = 0;  // no branch within: the loop is one over vectors
+  for (int64_t i = 0; i < n; ++i)
+    worst = std::max<typename F::Bits>(worst, std::bit_cast<typename F::Bits>(x[i]) & F::exponent);
+  return worst != F::exponent;
+}
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+}  // namespace
+
+bool all_finite(const Tensor& given) {
+  if (!is_floating(given.dtype()) || given.numel() == 0) return true;
+  const Tensor x = on_host(given);
+  return dispatch(x.dtype(), "all_finite", [&]<class T>() {
+    const T* const numbers = x.data<T>();
+    std::atomic<bool> finite = true;
+    parallel_for(x.numel(), int64_t{1} << 16, [&](int64_t begin, int64_t end) {
+      if (!finite_range(numbers + begin, end - begin)) finite.store(false, std::memory_order_relaxed);
+    });
+    return finite.load();
+  });
+}
+
+bool NumberFacts::operator==(const NumberFacts& o) const {
+  return shape == o.shape && dtype == o.dtype && nan == o.nan && plus_infinity == o.plus_infinity &&
+         minus_infinity == o.minus_infinity && first == o.first && same(smallest, o.smallest) &&
+         same(largest, o.largest);
+}
+
+NumberFacts facts_of(const Tensor& given) {
+  NumberFacts facts{.shape = given.shape(), .dtype = given.dtype()};
+  facts.smallest = std::numeric_limits<double>::infinity(), facts.largest = -facts.smallest;
+  const Tensor x = on_host(given);
+  dispatch_any(x.dtype(), "facts_of", [&]<class T>() {
+    const T* const numbers = x.data<T>();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const auto number = static_cast<double>(static_cast<Arithmetic<T>>(numbers[i]));
+      if (std::isfinite(number)) {
+        facts.smallest = std::min(facts.smallest, number), facts.largest = std::max(facts.largest, number);
+        continue;
+      }
+      if (facts.first < 0) facts.first = i;
+      ++(std::isnan(number) ? facts.nan : number > 0 ? facts.plus_infinity : facts.minus_infinity);
+    }
+  });
+  if (facts.not_finite() == x.numel()) facts.smallest = facts.largest = std::numeric_limits<double>::quiet_NaN();
+  return facts;
+}
+
+std::string place_text(const Shape& shape, int64_t element) {
+  std::vector<int64_t> places(static_cast<size_t>(shape.rank()));
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    places[static_cast<size_t>(axis)] = element % shape[axis];
+    element /= shape[axis];
+  }
+  std::string all;
+  for (const int64_t place : places) all += (all.empty() ? "" : ", ") + std::to_string(place);
+  return "(" + all + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const NumberFacts& f) {
+  out << name(f.dtype) << " " << f.shape;
+  if (f.first < 0) return out << " between " << f.smallest << " and " << f.largest;
+  out << " holds " << f.nan << " NaN, " << f.plus_infinity << " inf and " << f.minus_infinity << " -inf, the first at "
+      << place_text(f.shape, f.first);
+  const int64_t finite = f.shape.numel() - f.not_finite();
+  if (finite == 0) return out << "; no other number is in it";
+  return out << "; the other " << finite << " lie between " << f.smallest << " and " << f.largest;
+}
+
+}  // namespace orrery

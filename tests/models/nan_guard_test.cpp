@@ -1,0 +1,264 @@
+// --nan_guard=yes: what it finds in runs of every task, what it leaves for a replay, and that it changes nothing else.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "engine/base/files.h"
+#include "engine/ops/ops.h"
+#include "models/model.h"
+#include "models/training/replay.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string data_of_tests = ORRERY_SOURCE_DIR "/tests/models/";
+const Assignments diverging = {{"learning_rate", "1e30"}, {"warmup_steps", "0"},     {"grad_clip", "0"},
+                               {"schedule", "constant"},  {"checkpoint_every", "1"}, {"steps", "9"}};
+
+struct Kind {  // of task
+  std::string name;
+  Assignments settings;
+};
+const std::vector<Kind> kinds = {
+    {"language", {}},
+    {"bf16", {{"dtype", "bf16"}}},
+    {"streams",
+     {{"model", "stream"},
+      {"memory", "16"},
+      {"gradient_accumulation_steps", "2"},
+      {"dropout", "0.1"},
+      {"attention", "softmax(span=adaptive_span(16, R=4))"}}},
+    {"images", {{"model", "vit"}, {"patch", "7"}, {"data", data_of_tests + "images/fashion"}, {"flip", "yes"}}},
+    {"batch statistics",
+     {{"model", "resnet"}, {"width", "4"}, {"data", data_of_tests + "images/shapes"}, {"batch", "4"}}},
+    {"pairs",
+     {{"model", "encoder_decoder"},
+      {"data", data_of_tests + "translation/bible.tsv"},
+      {"source_column", "4"},
+      {"target_column", "3"},
+      {"tokenizer", "sentence_piece(vocabulary=150)"},
+      {"batch_tokens", "300"},
+      {"context", "256"}}},
+    {"problems", {{"task", "algorithmic"}, {"problem", "copy(length=4)"}, {"context", "12"}}}};
+
+// The settings of a run of that kind: those that its model does not have are left out.
+TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignments& more) {
+  Assignments all = {{"data", run.text}, {"out", run.out}, {"layers", "2"}, {"heads", "2"},         {"width", "8"},
+                     {"batch", "2"},     {"context", "8"}, {"steps", "4"},  {"evaluate_every", "0"}};
+  all.insert(all.end(), kind.settings.begin(), kind.settings.end());
+  all.insert(all.end(), more.begin(), more.end());
+  std::string model = "gpt", task;
+  for (const auto& [key, value] : all) {
+    if (key == "model") model = value;
+    if (key == "task") task = value;
+  }
+  TrainSettings known(model, task);
+  const std::vector<Setting> members = settings_of(known);
+  std::erase_if(all, [&](const auto& each) { return !find_setting(members, each.first); });
+  all.insert(all.begin(), {"model", model});
+  return make_settings(all);
+}
+TrainSettings replayed(TrainSettings settings) {
+  settings.out = replay_folder(settings.out), settings.resume = true;
+  return settings;
+}
+std::map<std::string, std::string> contents_of(const std::string& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) all[entry.path().string()] = read_file(entry.path().string());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("nan guard: in every task a step that diverges is named, kept, and shown again number for number") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    const Run run;
+    Assignments with_guard = diverging;
+    with_guard.emplace_back("nan_guard", "yes");
+    const TrainSettings settings = settings_of_kind(run, kind, with_guard);
+    const std::string message = error_of([&] { Trainer(settings).run(); });
+    INFO(message);
+    REQUIRE(contains(message, "train: a value is not finite "));
+    CHECK(contains(message, "; orrery replay " + run.out + " shows it again"));
+    CHECK(contains(message, " is set aside as " + run.out + "/step_"));
+
+    const Finding found = read_finding(replay_folder(run.out));
+    CHECK(contains(message, sentence(found)));
+    CHECK(found.step >= 2);
+    CHECK(found.call.made[found.call.found].facts.not_finite() > 0);
+    // It arose there.  The sums of a batch are no operation, so they are seen where one reads them.
+    if (kind.name != "batch statistics")
+      for (const LookedAt::Value& value : found.call.read) CHECK(value.facts.not_finite() == 0);
+
+    const auto before = contents_of(run.out);
+    {
+      Trainer again(replayed(settings));
+      CHECK(again.steps_done() + (found.validating ? 0 : 1) == found.step);
+      const std::optional<Finding> shown = again.replay(found.validating);
+      REQUIRE(shown.has_value());
+      CHECK(shown->call == found.call);
+      CHECK(sentence(*shown) == sentence(found));
+      const std::optional<Finding> twice = again.replay(found.validating);  // and the trainer is as it was
+      REQUIRE(twice.has_value());
+      CHECK(twice->call == found.call);
+    }
+    CHECK(contents_of(run.out) == before);
+  }
+}
+
+TEST_CASE("nan guard: in every task it changes no bit of a run that is well, and finds nothing there") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    const Run plain, guarded;
+    const TrainingResult one = Trainer(settings_of_kind(plain, kind, {})).run(),
+                         other = Trainer(settings_of_kind(guarded, kind, {{"nan_guard", "yes"}})).run();
+    for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
+      CHECK(read_file(one.checkpoint + file) == read_file(other.checkpoint + file));
+    CHECK(one.validation_loss == other.validation_loss);
+    CHECK(!fs::exists(replay_folder(guarded.out)));
+  }
+}
+
+TEST_CASE("nan guard: the first overflow is found in the very attention and score function that makes it") {
+  const Run run;
+  // exp of scores that begin at some hundreds is beyond f32 in the first step, and nothing was written before.
+  const std::string message = error_of([&] {
+    run.train({{"nan_guard", "yes"}, {"attention", "pointwise(exp, scale=1e6)"}, {"initial_std", "1"}});
+  });
+  INFO(message);
+  CHECK(contains(message, "train: a value is not finite at step 1: forward of "));
+  CHECK(contains(message, " in blocks.0.attention: output"));
+  CHECK(contains(message, "; no checkpoint had been written; try a lower"));
+  const Finding found = read_finding(replay_folder(run.out));
+  CHECK(found.call.module == "blocks.0.attention");
+  CHECK(latest_checkpoint(replay_folder(run.out)) == replay_folder(run.out) + "/step_000000");
+  CHECK(!holds_checkpoints(run.out));
+}
+
+TEST_CASE("nan guard: an update that overflows is undone, and the parameter is named") {
+  const Run run;
+  // A learning rate of 1e39 is beyond f32, whatever the gradients are.
+  const Assignments settings = {{"nan_guard", "yes"},      {"learning_rate", "1e30"}, {"warmup_steps", "0"},
+                                {"rate_factors", "*=1e9"}, {"optimizer", "sgd"},      {"checkpoint_every", "1"}};
+  run.train({{"nan_guard", "yes"}, {"steps", "3"}, {"optimizer", "sgd"}});
+  const std::string good = latest_checkpoint(run.out), before = read_file(good + "/weights.safetensors");
+  Assignments more = settings;
+  more.emplace_back("resume", "yes"), more.emplace_back("steps", "9");
+  const std::string message = error_of([&] { run.train(more); });
+  INFO(message);
+  CHECK(contains(message, "train: a value is not finite at step 4: update of sgd in "));
+  CHECK(contains(message, "; the last good checkpoint is " + good + ";"));
+  const Finding found = read_finding(replay_folder(run.out));
+  CHECK(found.call.direction == "update");
+  CHECK(found.call.read.at(0).name == found.call.made.at(0).name + ", before");
+  CHECK(found.call.read.at(0).facts.not_finite() == 0);
+  CHECK(read_file(good + "/weights.safetensors") == before);
+  CHECK(read_file(replay_folder(run.out) + "/step_000003/weights.safetensors") == before);
+  Trainer again(replayed(run.settings(more)));
+  CHECK(again.replay(false)->call == found.call);
+}
+
+TEST_CASE("nan guard: good checkpoints stay, resuming takes them, and a later finding replaces the earlier") {
+  const Run run;
+  run.train({{"steps", "4"}});
+  const auto good = contents_of(run.checkpoint(4));
+  Assignments settings = {{"nan_guard", "yes"},      {"resume", "yes"},     {"keep_checkpoints", "1"},
+                          {"learning_rate", "1e30"}, {"warmup_steps", "0"}, {"steps", "9"},
+                          {"keep_best", "no"}};
+  const auto fail_once = [&] { return error_of([&] { run.train(settings); }); };
+  const std::string message = fail_once();
+  INFO(message);
+  CHECK(contains(message, "train: a value is not finite at step 6: "));
+  CHECK(contains(message, "; the last good checkpoint is " + run.checkpoint(4) + ";"));
+  CHECK(latest_checkpoint(run.out) == run.checkpoint(4));
+  CHECK(contents_of(run.checkpoint(4)) == good);
+  CHECK(names_in(replay_folder(run.out)) == std::set<std::string>{"found.json", "step_000005"});
+
+  CHECK(fail_once() == message);
+  CHECK(names_in(replay_folder(run.out)) == std::set<std::string>{"found.json", "step_000005"});
+  write(replay_folder(run.out) + "/step_000005/mine.txt", "not yours");
+  fail_once();
+  CHECK(fs::exists(replay_folder(run.out) + "/step_000005/mine.txt"));
+  fs::remove_all(replay_folder(run.out) + "/step_000005");
+  settings.emplace_back("learning_rate", "1e-3");
+  CHECK(fail_once() == "no error");
+}
+
+TEST_CASE("nan guard: a replay that cannot be written costs neither the sentence nor a checkpoint") {
+  const Run run;
+  run.train({{"steps", "4"}});
+  write(replay_folder(run.out), "a file where the folder would be");
+  const std::string message = error_of([&] {
+    run.train(
+        {{"nan_guard", "yes"}, {"resume", "yes"}, {"learning_rate", "1e30"}, {"warmup_steps", "0"}, {"steps", "9"}});
+  });
+  INFO(message);
+  CHECK(contains(message, "train: a value is not finite at step 6: "));
+  CHECK(contains(message, "; it cannot be shown again: "));
+  CHECK(contains(message, "; the last good checkpoint is " + run.checkpoint(4) + ";"));
+}
+
+TEST_CASE("nan guard: a validation is looked at as well") {
+  const Run run;
+  Trainer trainer(run.settings({{"nan_guard", "yes"}, {"evaluate_every", "3"}}));
+  TrainingEvents events;
+  events.step = [&](const StepReport& report) {  // weights that are finite and predict nothing that is
+    if (report.step != 3) return;
+    for (const nn::NamedParameter& p : nn::parameters_of(trainer.model()))
+      if (p.path.ends_with("attention.output.weight") || p.path.find("feed_forward") != std::string::npos)
+        p.parameter->value.copy_from(Tensor::full(p.parameter->value.shape(), 3e38));
+  };
+  const std::string message = error_of([&] { trainer.run(events); });
+  INFO(message);
+  CHECK(contains(message, "train: a value is not finite in the validation after step 3: forward of "));
+  const Finding found = read_finding(replay_folder(run.out));
+  CHECK(found.validating);
+  Trainer again(replayed(run.settings({{"evaluate_every", "3"}})));
+  CHECK(again.steps_done() == 3);
+  const std::optional<Finding> shown = again.replay(true);
+  REQUIRE(shown.has_value());
+  CHECK(shown->call == found.call);
+}
+
+TEST_CASE("nan guard: what it does not go with is refused") {
+  const Run run;
+  const auto message = [&](const Assignments& more) { return error_of([&] { run.train(more); }); };
+  CHECK(contains(message({{"nan_guard", "yes"}, {"profile", "yes"}}), "use --profile without it"));
+  CHECK(
+      contains(error_of([&] { replay_folder_at(run.out); }), "holds no found.json; a run with --nan_guard=yes leaves"));
+  CHECK(Trainer(run.settings({{"nan_guard", "yes"}})).memory_plan().guard > 0);
+}
+
+TEST_CASE(
+    "a run that is resumed from weights which lead to nothing finite says so, and which checkpoint is before it") {
+  const Run run;
+  // Stopped after step 4, before anything has shown what its weights predict.
+  int64_t seen = 0;
+  TrainingEvents events;
+  events.step = [&](const StepReport& report) { seen = report.step; };
+  events.stop = [&] { return seen == 4; };
+  run.train({{"steps", "9"}, {"keep_checkpoints", "0"}}, events);
+  Trainer other(run.settings({{"resume", "yes"}, {"steps", "9"}, {"keep_checkpoints", "0"}}));
+  for (const nn::NamedParameter& p : nn::parameters_of(other.model()))
+    p.parameter->value.copy_from(Tensor::full(p.parameter->value.shape(), 3e38));
+  const auto before = contents_of(run.checkpoint(4));
+  const std::string message = error_of([&] { other.run(); });
+  INFO(message);
+  CHECK(contains(message, "train: the loss is not finite at step 5 "));
+  CHECK(contains(message, "; the weights of " + run.checkpoint(4) +
+                              ", from which the run was resumed, lead there; the "
+                              "checkpoint before it is " +
+                              run.checkpoint(2) + ";"));
+  CHECK(contents_of(run.checkpoint(4)) == before);
+}
