@@ -17,7 +17,8 @@ std::vector<std::string> figure_names(std::span<const LogRow> rows);  // of all 
 std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
                                          const std::string& patterns);
 
-// Whether a figure says how long something took, which is another time in each run: milliseconds, tokens_per_second, mfu.
+// Whether a figure says how long something took, which is another time in each run: milliseconds, tokens_per_second,
+// mfu.
 bool tells_time(const std::string& figure);
 
 }  // namespace orrery::models

@@ -22,7 +22,7 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
                                 "--steps=60", "--optimizer=sgd(momentum=0.9)", "--learning_rate=0.1", "--flip"}));
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   CHECK(contains(trained.out, "images: 8 images to learn, 4 for validation"));
-  CHECK(std::regex_search(trained.out, std::regex("images/s +\\d+ MB")));
+  CHECK(std::regex_search(trained.out, std::regex("images/s +MFU n/a +\\d+ MB")));
   CHECK(std::regex_search(last_line(trained.out), std::regex("validation loss \\d\\.\\d+, accuracy [01]\\.\\d{4}")));
   const Outcome found =
       run_orrery({"classify", "--checkpoint=" + (folder / "run"), "--top=2", shapes, scraps + "/large.png"});

@@ -45,7 +45,7 @@ TEST_CASE("train: settings, steps, files and the validation loss, in plain lines
                           std::regex("model: [\\d,]+ parameters; text: 900 tokens to learn, 100 for validation")));
   CHECK(std::regex_search(
       outcome.out, std::regex("step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
-                              "  +[\\d,]+ tokens/s  +\\d+ MB  \\d+:\\d\\d left\n")));
+                              "  +[\\d,]+ tokens/s  MFU n/a  +\\d+ MB  \\d+:\\d\\d left\n")));
   CHECK(outcome.out.find('\r') == std::string::npos);
   CHECK(outcome.out.find('\x1b') == std::string::npos);
   CHECK(contains(outcome.out, "checkpoint: " + (folder / "run/step_000004") + "\n"));

@@ -246,7 +246,7 @@ TEST_CASE("stream: parameters as the papers count them") {
   }
   const int64_t with = presets().at("stream-char-small").parameters,
                 without = presets().at("stream-char-all-attention").parameters;
-  // Six layers of 256 slots have what four with feed-forwards have, but for normalizations (two a layer, one) and spans.
+  // 6 layers of 256 slots have what 4 with feed-forwards have, but for spans and normalizations, two a layer and one.
   CHECK(with - without == 4 * 4 * 128 - 6 * 2 * 128 - 2 * 4);
   CHECK(with - presets().at("stream-char-fixed").parameters == 4 * 4);  // a span of each head
 }
