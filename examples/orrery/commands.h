@@ -22,6 +22,8 @@ std::string train_help(const Arguments& given);
 int train(const Arguments& arguments);
 std::string sweep_help(const Arguments& given);
 int sweep(const Arguments& arguments);
+std::string report_help(const Arguments& given);
+int report(const Arguments& arguments);
 std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
 std::string evaluate_help(const Arguments& given);
