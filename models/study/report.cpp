@@ -207,7 +207,7 @@ void add_commands(Json& sections, std::span<const ReportedRun> runs) {
     if (task == "translation") item("translate with it", {"translate", checkpoint, "--input=FILE"});
     if (task == "image_classification") item("classify with it", {"classify", checkpoint, "FILE.png"});
     if (task == "language_modeling" || task == "stream_modeling")
-      item("write with it", {"generate", checkpoint, "--prompt=KING", "--tokens=300"});
+      item("write with it", {"generate", checkpoint, "--tokens=300"});
     item("judge it by held-out data", {"evaluate", checkpoint});
   }
   sections.push_back(report_section("Commands", "text", "Commands that repeat it", "", {{"items", items}}));

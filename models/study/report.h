@@ -1,15 +1,15 @@
 // A report is a list of sections, pure data, which the page's script draws (examples/orrery/report).  A section is
 //   {"group": "Curves", "kind": "curves", "title": "gradient norm", "text": "...", "data": {...}}
 // Sections of one group stand under one heading; `text` is what is said beside the picture.  Kinds and their data:
-//   figures   {"items": [{"name", "value", "note"}]}                                   numbers that stand alone
+//   figures   {"items": [{"name", "value", "note"}]}          numbers that stand alone
 //   curves    report_curves.h
-//   table     {"columns": [{"name", "align": "left" or "right"}], "rows": [[text...]], "marked": [row numbers]}   a long one begins
-//                                                                                  with those that are marked
-//   text      {"items": [{"name", "text", "wrap": bool, "copy": bool}], "side": bool}  long ones page by page; with
-//                                                                                  side they stand beside one another
+//   table     {"columns": [{"name", "align": "left" or "right"}], "rows": [[text...]], "marked": [row numbers]}
+//                                                         a long one begins with those that are marked
+//   text      {"items": [{"name", "text", "wrap": bool, "copy": bool}], "side": bool}
+//                                                         long ones page by page; with side beside one another
 //   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool, "figure": "weight"}
 //   matrices  {"rows", "columns", "signed", "figure", "down": "layer", "across": "head", "shape": [R, C],
-//              "maps": [{"name": "layer 0, head 3", "values": packed}]}                R C maps, row by row
+//              "maps": [{"name": "layer 0, head 3", "values": packed}]}     R C maps, row by row
 //   bars      {"figure", "rows": [{"name", "value", "low", "high", "note"}]}           low and high, or null
 //   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "facts", "source"}]}
 // packed: what packed_values makes of numbers, rows after one another.

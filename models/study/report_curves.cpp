@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/config.h"
 #include "models/study/report.h"
 
 namespace orrery::models {
@@ -95,7 +96,7 @@ Json short_number(double x) {
   if (x == std::floor(x) && std::abs(x) < 1e15) return static_cast<int64_t>(x);
   char digits[32];
   std::snprintf(digits, sizeof digits, "%.7g", x);
-  return std::strtod(digits, nullptr);
+  return parse_number("report", digits);
 }
 
 }  // namespace

@@ -10,8 +10,6 @@
 
 namespace orrery::models {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;  // keys and values
-
 struct ReportedRun {
   std::string folder, name;  // as it was given; the last part of that
   std::vector<LogRow> log;

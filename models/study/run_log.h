@@ -15,7 +15,7 @@ struct LogRow {
 
 // Rows of `folder`/metrics.jsonl, in order.  A last line without an end, which a run is writing, is left out.  Errors
 // name file and line:
-//   runs/a/metrics.jsonl:12: 'step' must be a whole number
+//   runs/a/metrics.jsonl:12: 'step' must be a whole number below 2^63
 std::vector<LogRow> read_run_log(const std::string& folder);
 
 }  // namespace orrery::models

@@ -19,15 +19,40 @@ function scaleOf(maps, signed) {
   return low < high ? {low, high} : {low: low - .5, high: high + .5};
 }
 
+// With roots the colour goes by the square root of the share of the scale: small weights become visible beside large ones.
 function paint(canvas, map, rows, columns, scale, colours) {
   if (canvas.width !== columns || canvas.height !== rows) canvas.width = columns, canvas.height = rows;
   const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), {codes} = map;
-  const factor = (map.high - map.low) / largestCode / (scale.high - scale.low) * 255;
-  const offset = (map.low - scale.low) / (scale.high - scale.low) * 255 + .5;
-  for (let i = 0; i < codes.length; ++i)
-    pixels[i] = codes[i] === notFinite ? colours[256] : colours[Math.max(0, Math.min(255, codes[i] * factor + offset | 0))];
+  const factor = (map.high - map.low) / largestCode / (scale.high - scale.low), offset = (map.low - scale.low) / (scale.high - scale.low);
+  for (let i = 0; i < codes.length; ++i) {
+    let share = Math.max(0, Math.min(1, codes[i] * factor + offset));
+    if (scale.roots) share = Math.sqrt(share);
+    pixels[i] = colours[codes[i] === notFinite ? 256 : share * 255 + .5 | 0];
+  }
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
+// Whether nearly all values lie in the lowest tenth of the scale.
+function wantsRoots(maps, scale) {
+  let low = 0, all = 0;
+  for (const map of maps)
+    for (let i = 0; i < map.codes.length; i += 37, ++all)
+      low += valueAt(map, i) - scale.low < .1 * (scale.high - scale.low);
+  return low > .9 * all;
+}
+// Buttons above maps; `change` draws them again.
+function mapControls(choices, change) {
+  return element("div", {class: "controls"}, ...choices.map(({name, title, on, set}) => {
+    const button = element("button", {type: "button", title, "aria-pressed": String(on)}, name);
+    button.addEventListener("click", () => {
+      on = !on;
+      button.setAttribute("aria-pressed", String(on));
+      set(on);
+      change();
+    });
+    return button;
+  }));
+}
+const rootsTitle = "colours by the square root, so that small values show";
 
 function scaleBar(signed) {
   const canvas = element("canvas", {width: 256, height: 1, "aria-hidden": "true"});
@@ -36,7 +61,7 @@ function scaleBar(signed) {
     const image = new ImageData(256, 1);
     new Uint32Array(image.data.buffer).set(mapColours(signed).subarray(0, 256));
     canvas.getContext("2d").putImageData(image, 0, 0);
-    low.textContent = numberText(scale.low), high.textContent = `${numberText(scale.high)}  ${figure}`;
+    low.textContent = numberText(scale.low), high.textContent = `${numberText(scale.high)}  ${figure}${scale.roots ? ", by roots" : ""}`;
   }};
 }
 
@@ -134,8 +159,10 @@ const redrawMaps = [];  // of all maps, when the theme changes
 
 function renderMatrix(section, head, body) {
   const {rows, columns, signed, figure} = section.data, map = unpacked(section.data.values), scale = scaleOf([map], signed);
+  scale.roots = !signed && wantsRoots([map], scale);
   const view = new MapView(rows, columns, figure, section.title), bar = scaleBar(signed);
   const draw = () => { view.show(map, scale, mapColours(signed)), bar.show(scale, figure); };
+  if (!signed) head.append(mapControls([{name: "roots", title: rootsTitle, on: scale.roots, set: (on) => { scale.roots = on; }}], draw));
   body.append(view.element, bar.bar);
   redrawMaps.push(draw);
   inPieces(draw);
@@ -145,7 +172,8 @@ function renderMatrices(section, head, body) {
   const {rows, columns, signed, figure, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
   const maps = new Array(packed.length), bar = scaleBar(signed);
   const caption = element("h3"), view = new MapView(rows, columns, figure, section.title);
-  let chosen = 0, scale = null, colours = mapColours(signed);
+  let chosen = 0, common = null, colours = mapColours(signed), own = false, roots = null;
+  const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed) : common), roots});
   const thumbs = element("div", {class: "thumbs", role: "radiogroup", "aria-label": `${section.title}: ${down} and ${across}`});
   thumbs.style.gridTemplateColumns = `max-content repeat(${C}, minmax(0, 1fr))`;
   thumbs.append(element("span", {class: "axis"}, ""));
@@ -157,7 +185,9 @@ function renderMatrices(section, head, body) {
       button.tabIndex = k === i ? 0 : -1;
     });
     caption.textContent = packed[i].name;
-    if (scale && maps[i]) view.show(maps[i], scale, colours, packed[i].name);
+    if (!common) return;
+    view.show(maps[i], scaleAt(i), colours, packed[i].name);
+    bar.show(scaleAt(i), figure);
   };
   const buttons = packed.map((map, i) => element("button", {
     type: "button", role: "radio", "aria-checked": "false", "aria-label": map.name, tabindex: -1, onclick: () => choose(i),
@@ -178,11 +208,17 @@ function renderMatrices(section, head, body) {
     element("div", {}, element("div", {class: "head"}, caption), view.element, bar.bar)));
   const draw = () => {
     colours = mapColours(signed);
-    scale = scaleOf(maps, signed);
-    bar.show(scale, figure);
-    buttons.forEach((button, i) => inPieces(() => paint(button.firstChild, maps[i], rows.length, columns.length, scale, colours)));
+    buttons.forEach((button, i) => inPieces(() => paint(button.firstChild, maps[i], rows.length, columns.length, scaleAt(i), colours)));
     inPieces(() => choose(chosen));
   };
   packed.forEach((each, i) => inPieces(() => { maps[i] = unpacked(each.values); }));
-  inPieces(() => { draw(), redrawMaps.push(draw); });
+  inPieces(() => {
+    common = scaleOf(maps, signed);
+    roots = !signed && wantsRoots(maps, common);
+    const choices = [{name: "own scales", title: "each map by its own least and largest value", on: false, set: (on) => { own = on; }}];
+    if (!signed) choices.push({name: "roots", title: rootsTitle, on: roots, set: (on) => { roots = on; }});
+    head.append(mapControls(choices, draw));
+    draw();
+    redrawMaps.push(draw);
+  });
 }
