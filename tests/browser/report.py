@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """The pages of `orrery report` in headless Chromium, from file://.
 
-    python3 tests/browser/report.py PROGRAM [FOLDER]
+    /usr/bin/python3 tests/browser/report.py PROGRAM [FOLDER]
 
-Trains small runs and a sweep with PROGRAM, makes their pages, and one of synthetic maps, and looks at what a browser makes
-of them: errors, every row of metrics.jsonl in its chart, pointer and keys, contrast in both themes, widths 400 and 1600,
-frames.  With FOLDER, pictures of all pages stay there.  Needs Debian's chromium, chromium-driver and python3-selenium.
+Trains small runs and a sweep with PROGRAM, makes their pages, and one of synthetic maps, and looks at what a browser
+makes of them: errors, every row of metrics.jsonl in its chart, pointer and keys, contrast in both themes, widths 400
+and 1600, frames.  With FOLDER, pictures of all pages stay there.  Needs Debian's chromium, chromium-driver and
+python3-selenium.
 The last line reads "N passed, N failed".
 """
-import base64, csv, json, math, os, struct, subprocess, sys, tempfile
+
+import base64, csv, json, math, os, shutil, struct, subprocess, sys, tempfile
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -31,9 +33,22 @@ def orrery(program, *words):
 
 
 def small_run(program, folder, *more):
-    orrery(program, "train", "--data=examples/data/tinyshakespeare.txt", "--layers=1", "--heads=2", "--width=16", "--context=16",
-           "--batch=2", "--warmup_steps=10", "--evaluate_every=20", "--validation_tokens=2000", "--training_loss_tokens=2000",
-           "--out=" + folder, *more)
+    orrery(
+        program,
+        "train",
+        "--data=examples/data/tinyshakespeare.txt",
+        "--layers=1",
+        "--heads=2",
+        "--width=16",
+        "--context=16",
+        "--batch=2",
+        "--warmup_steps=10",
+        "--evaluate_every=20",
+        "--validation_tokens=2000",
+        "--training_loss_tokens=2000",
+        "--out=" + folder,
+        *more,
+    )
 
 
 def rows_of(folder):
@@ -43,10 +58,17 @@ def rows_of(folder):
 
 def browser():
     options = webdriver.ChromeOptions()
-    for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"]:
+    options.binary_location = shutil.which("chromium")
+    for argument in [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--hide-scrollbars",
+    ]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+    return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
 
 
 class Page:
@@ -54,8 +76,10 @@ class Page:
         self.driver, self.path = driver, path
 
     def open(self, width=1600, dark=False):
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                                    {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         self.driver.get("file://" + self.path)
@@ -69,7 +93,7 @@ class Page:
 
     def wait(self, script):  # true as soon as the expression is
         try:
-            WebDriverWait(self.driver, 10, .05).until(lambda driver: driver.execute_script("return " + script))
+            WebDriverWait(self.driver, 10, 0.05).until(lambda driver: driver.execute_script("return " + script))
             return True
         except Exception:
             return False
@@ -100,8 +124,10 @@ class Page:
     def picture(self, path):
         height = self.run("return document.documentElement.scrollHeight")
         width = self.run("return document.documentElement.clientWidth")
-        shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {
-            "captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}})
+        shot = self.driver.execute_cdp_cmd(
+            "Page.captureScreenshot",
+            {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}},
+        )
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))
 
@@ -152,17 +178,27 @@ def check_everywhere(page, name, pictures):
             what = f"{name} at width {width}, {'dark' if dark else 'light'}"
             errors = page.driver.get_log("browser")
             check(not errors, f"{what}: {errors}")
-            check(page.run("return document.documentElement.scrollWidth") <= width, f"{what}: it is wider than the window")
+            check(
+                page.run("return document.documentElement.scrollWidth") <= width,
+                f"{what}: it is wider than the window",
+            )
             count, low = page.run(contrast)
             check(count > 50 and not low, f"{what}: of {count} texts these have little contrast: {low}")
-            check(page.run("return document.documentElement.dataset.theme") == ("dark" if dark else "light"), f"{what}: theme")
-            outside = page.run("""return [...document.querySelectorAll('.plot svg, .map canvas, .bars, h1, h2, h3')].filter((e) => {
-                const b = e.getBoundingClientRect(); return b.right > innerWidth + 1 || b.left < -1; }).length""")
+            check(
+                page.run("return document.documentElement.dataset.theme") == ("dark" if dark else "light"),
+                f"{what}: theme",
+            )
+            outside = page.run(
+                """return [...document.querySelectorAll('.plot svg, .map canvas, .bars, h1, h2, h3')].filter((e) => {
+                const b = e.getBoundingClientRect(); return b.right > innerWidth + 1 || b.left < -1; }).length"""
+            )
             check(outside == 0, f"{what}: {outside} pieces lie outside of the window")
             if pictures:
                 page.picture(f"{pictures}/{name}_{width}_{'dark' if dark else 'light'}.png")
-    unnamed = page.run("""return [...document.querySelectorAll('svg[role], canvas[role], button, input, nav, [role=region]')].filter((e) =>
-        !(e.getAttribute('aria-label') || e.innerText || e.closest('label')?.innerText || '').trim()).length""")
+    unnamed = page.run(
+        """return [...document.querySelectorAll('svg[role], canvas[role], button, input, nav, [role=region]')].filter((e) =>
+        !(e.getAttribute('aria-label') || e.innerText || e.closest('label')?.innerText || '').trim()).length"""
+    )
     check(unnamed == 0, f"{name}: {unnamed} controls without a name")
     requests = page.run("return performance.getEntriesByType('resource').length")
     check(requests == 0, f"{name}: it asks for {requests} files")
@@ -175,14 +211,23 @@ def check_charts(page, folders):
             for key in row:
                 if key != "step":
                     counted[(run, key)] = counted.get((run, key), 0) + 1
-    drawn = page.run("return [...document.querySelectorAll('path.line')].map((p) => [Number(p.dataset.run), p.dataset.key, Number(p.dataset.rows), p.getAttribute('d').length])")
-    check({(run, key): rows for run, key, rows, length in drawn} == counted, f"charts have {drawn}, the logs {counted}")
+    drawn = page.run(
+        "return [...document.querySelectorAll('path.line')].map((p) => [Number(p.dataset.run), p.dataset.key, Number(p.dataset.rows), p.getAttribute('d').length])"
+    )
+    check(
+        {(run, key): rows for run, key, rows, length in drawn} == counted, f"charts have {drawn}, the logs {counted}"
+    )
     check(all(length > 5 for *_, length in drawn), "a line has nothing to draw")
-    series = page.run("""return JSON.parse(document.getElementById('report').textContent).sections.filter((s) => s.kind === 'curves')
-        .flatMap((s) => s.data.series.map((x) => [x.run, x.key, x.steps, x.values]))""")
+    series = page.run(
+        """return JSON.parse(document.getElementById('report').textContent).sections.filter((s) => s.kind === 'curves')
+        .flatMap((s) => s.data.series.map((x) => [x.run, x.key, x.steps, x.values]))"""
+    )
     for run, key, steps, values in series:
         logged = {row["step"]: row[key] for row in rows_of(folders[run]) if key in row}
-        same = all(logged[step] is None and value is None or abs(logged[step] - value) <= 1e-6 * abs(value) for step, value in zip(steps, values))
+        same = all(
+            logged[step] is None and value is None or abs(logged[step] - value) <= 1e-6 * abs(value)
+            for step, value in zip(steps, values)
+        )
         check(same and len(steps) == len(values), f"{key} of run {run}: a value differs from the log")
     return len(drawn)
 
@@ -196,13 +241,19 @@ def check_reading(page, folder):
     check(page.wait("!document.getElementById('tip').hidden"), "the pointer shows no values")
     tip = page.tip()
     step = int(tip.split("\n")[0].split()[1].replace(",", ""))
-    check(number_text(float(f"{losses[step]:.7g}")) in tip, f"the tip says '{tip}', the log {losses[step]} at step {step}")
+    check(
+        number_text(float(f"{losses[step]:.7g}")) in tip,
+        f"the tip says '{tip}', the log {losses[step]} at step {step}",
+    )
 
     page.run("arguments[0].focus()", chart)
     last = max(losses)
     keys = lambda *k: ActionChains(page.driver).send_keys(*k).perform()
     keys(Keys.END)
-    check(f"step {number_text(last)}: {number_text(float(f'{losses[last]:.7g}'))}" in page.spoken(), f"End says '{page.spoken()}'")
+    check(
+        f"step {number_text(last)}: {number_text(float(f'{losses[last]:.7g}'))}" in page.spoken(),
+        f"End says '{page.spoken()}'",
+    )
     keys(Keys.ARROW_LEFT)
     check(f"step {number_text(last - 1)}:" in page.spoken(), f"an arrow says '{page.spoken()}'")
     keys(Keys.HOME)
@@ -216,16 +267,25 @@ def check_reading(page, folder):
     keys("0")
     check(page.wait(f"{button}.hidden"), "0 does not show all")
     keys("l")
-    check(page.wait("document.querySelector(\"section[aria-label='loss'] .controls button:last-child\").getAttribute('aria-pressed') === 'true'"),
-          "L is not logarithmic")
+    check(
+        page.wait(
+            "document.querySelector(\"section[aria-label='loss'] .controls button:last-child\").getAttribute('aria-pressed') === 'true'"
+        ),
+        "L is not logarithmic",
+    )
     keys("l")
     ActionChains(page.driver).move_to_element(chart).click_and_hold().move_by_offset(120, 0).release().perform()
     check(page.wait(f"!{button}.hidden"), "dragging does not zoom")
     ActionChains(page.driver).double_click(chart).perform()
     check(page.wait(f"{button}.hidden"), "a double click does not show all")
     before = page.run("return scrollY")
-    ActionChains(page.driver).scroll_from_origin(webdriver.common.actions.wheel_input.ScrollOrigin.from_element(chart), 0, -200).perform()
-    check(page.wait(f"!{button}.hidden") and page.run("return scrollY") == before, "the wheel does not zoom a chart that has the focus")
+    ActionChains(page.driver).scroll_from_origin(
+        webdriver.common.actions.wheel_input.ScrollOrigin.from_element(chart), 0, -200
+    ).perform()
+    check(
+        page.wait(f"!{button}.hidden") and page.run("return scrollY") == before,
+        "the wheel does not zoom a chart that has the focus",
+    )
 
     path = "document.querySelector(\"section[aria-label='loss'] path.line\").getAttribute('d')"
     rough = page.run("return " + path)
@@ -246,13 +306,20 @@ def packed(values):
     finite = [x for x in values if math.isfinite(x)]
     low, high = min(finite), max(finite)
     codes = [round((x - low) / (high - low) * 65534) if math.isfinite(x) else 65535 for x in values]
-    return {"low": low, "high": high, "count": len(values), "base64": base64.b64encode(struct.pack(f"<{len(codes)}H", *codes)).decode()}
+    return {
+        "low": low,
+        "high": high,
+        "count": len(values),
+        "base64": base64.b64encode(struct.pack(f"<{len(codes)}H", *codes)).decode(),
+    }
 
 
 def with_data(page, data, path):  # the same page with other data
-    begin = page.index('<script type="application/json" id="report">') + len('<script type="application/json" id="report">')
+    begin = page.index('<script type="application/json" id="report">') + len(
+        '<script type="application/json" id="report">'
+    )
     with open(path, "w") as file:
-        file.write(page[:begin] + json.dumps(data).replace("<", "\\u003c") + page[page.index("</script>", begin):])
+        file.write(page[:begin] + json.dumps(data).replace("<", "\\u003c") + page[page.index("</script>", begin) :])
     return path
 
 
@@ -262,7 +329,10 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
         for head in range(4):
             period, reach, values = 3 + 5 * head + layer, 4 + 12 * layer, []
             for i in range(n):
-                row = [math.exp(-(i - k) / reach) * (1 + math.cos((i - k) * 2 * math.pi / period)) + 1e-3 if k <= i else 0 for k in range(n)]
+                row = [
+                    math.exp(-(i - k) / reach) * (1 + math.cos((i - k) * 2 * math.pi / period)) + 1e-3 if k <= i else 0
+                    for k in range(n)
+                ]
                 total = sum(row)
                 values += [x / total for x in row]
             maps.append({"name": f"layer {layer}, head {head}", "values": packed(values)})
@@ -271,15 +341,51 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
     signed[5] = math.nan
     long_text = "\n".join(f"line {i} of a text that is long enough to need pages" for i in range(400))
     section = lambda kind, title, data: {"group": "Maps", "kind": kind, "title": title, "text": "", "data": data}
-    return {"title": "synthetic", "made": "now", "version": "0", "sections": [
-        section("matrices", "attention", {"rows": tokens, "columns": tokens, "signed": False, "figure": "weight", "down": "layer",
-                                          "across": "head", "shape": [4, 4], "maps": maps}),
-        section("matrix", "causes", {"rows": [f"block {r}" for r in range(8)], "columns": [f"token {c}" for c in range(12)],
-                                     "signed": True, "figure": "effect", "values": packed(signed)}),
-        section("text", "long", {"items": [{"name": "long", "text": long_text + "</script><b>", "wrap": True}]}),
-        section("bars", "differences", {"figure": "difference", "rows": [{"name": "first", "value": 0, "low": None, "high": None, "note": "compared with"},
-                {"name": "second", "value": -.2, "low": -.3, "high": -.1, "note": ""}, {"name": "third", "value": .05, "low": -.1, "high": .2, "note": ""}]}),
-    ]}, signed
+    return {
+        "title": "synthetic",
+        "made": "now",
+        "version": "0",
+        "sections": [
+            section(
+                "matrices",
+                "attention",
+                {
+                    "rows": tokens,
+                    "columns": tokens,
+                    "signed": False,
+                    "figure": "weight",
+                    "down": "layer",
+                    "across": "head",
+                    "shape": [4, 4],
+                    "maps": maps,
+                },
+            ),
+            section(
+                "matrix",
+                "causes",
+                {
+                    "rows": [f"block {r}" for r in range(8)],
+                    "columns": [f"token {c}" for c in range(12)],
+                    "signed": True,
+                    "figure": "effect",
+                    "values": packed(signed),
+                },
+            ),
+            section("text", "long", {"items": [{"name": "long", "text": long_text + "</script><b>", "wrap": True}]}),
+            section(
+                "bars",
+                "differences",
+                {
+                    "figure": "difference",
+                    "rows": [
+                        {"name": "first", "value": 0, "low": None, "high": None, "note": "compared with"},
+                        {"name": "second", "value": -0.2, "low": -0.3, "high": -0.1, "note": ""},
+                        {"name": "third", "value": 0.05, "low": -0.1, "high": 0.2, "note": ""},
+                    ],
+                },
+            ),
+        ],
+    }, signed
 
 
 frames = """
@@ -305,13 +411,23 @@ def check_maps(driver, page, path, pictures):
     # From the load on: a page that paints 16 maps of 65,536 cells must not stop.
     worst = []
     for attempt in range(3):  # another program of this machine may take a frame; ours would take it every time
-        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
-            window.stops = []; new PerformanceObserver((list) => list.getEntries().forEach((e) => stops.push(e.duration))).observe({type: 'longtask', buffered: true});"""})
+        driver.execute_cdp_cmd(
+            "Page.addScriptToEvaluateOnNewDocument",
+            {
+                "source": """
+            window.stops = []; new PerformanceObserver((list) => list.getEntries().forEach((e) => stops.push(e.duration))).observe({type: 'longtask', buffered: true});"""
+            },
+        )
         maps.open()
-        check(maps.wait("[...document.querySelectorAll('.thumbs canvas')].every((c) => c.width === 256)"), "a map of 16 is not painted")
+        check(
+            maps.wait("[...document.querySelectorAll('.thumbs canvas')].every((c) => c.width === 256)"),
+            "a map of 16 is not painted",
+        )
         times = driver.execute_async_script(frames)
         worst.append(max(times))
-        print(f"4 x 4 heads over 256 tokens: {len(times)} frames, longest {max(times):.1f} ms, tasks above 50 ms since the load: {maps.run('return stops')}")
+        print(
+            f"4 x 4 heads over 256 tokens: {len(times)} frames, longest {max(times):.1f} ms, tasks above 50 ms since the load: {maps.run('return stops')}"
+        )
     check(min(worst) <= 50, f"frames of {worst} ms")
 
     canvas = maps.find("section[aria-label='causes'] canvas[role]")
@@ -321,8 +437,11 @@ def check_maps(driver, page, path, pictures):
     said = maps.spoken()
     row, column = 2, 1
     value = signed[row * 12 + column]
-    rank = 1 + sum(x > value for x in signed[row * 12:row * 12 + 12])
-    check(f"row block {row}, column token {column}:" in said and f"rank {rank} of 12" in said, f"a cell says '{said}', not rank {rank}")
+    rank = 1 + sum(x > value for x in signed[row * 12 : row * 12 + 12])
+    check(
+        f"row block {row}, column token {column}:" in said and f"rank {rank} of 12" in said,
+        f"a cell says '{said}', not rank {rank}",
+    )
     number = float(said.split(": ")[1].split(",")[0].replace("−", "-"))
     check(abs(number - value) < 1e-3, f"a cell says {number}, it is {value}")
     ends = maps.run("return document.querySelector(\"section[aria-label='causes'] .scale\").innerText")
@@ -338,7 +457,11 @@ def check_maps(driver, page, path, pictures):
     maps.show(buttons[1])
     first = maps.run("return document.querySelector('figure pre').textContent")
     buttons[1].click()
-    check(maps.run("return document.querySelector('figure pre').textContent") != first and "page 2 of" in maps.find(".pages").text, "pages do not turn")
+    check(
+        maps.run("return document.querySelector('figure pre').textContent") != first
+        and "page 2 of" in maps.find(".pages").text,
+        "pages do not turn",
+    )
 
 
 def main():
@@ -350,13 +473,35 @@ def main():
         a, b, sweep = (os.path.join(folder, name) for name in ("first", "second", "sweep"))
         small_run(program, a, "--steps=200")
         small_run(program, b, "--steps=100", "--attention=softmax(span=adaptive_span(16))", "--learning_rate=3e-3")
-        with open(b + "/metrics.jsonl", "a") as log:  # figures of parts, one that is not finite, and a row that is being written
+        with open(
+            b + "/metrics.jsonl", "a"
+        ) as log:  # figures of parts, one that is not finite, and a row that is being written
             for step in range(101, 161):
-                parts = {f"entropy/blocks.{i}.attention.{k}": 2 + math.sin(step / 9 + i + k) for i in range(4) for k in range(4)}
+                parts = {
+                    f"entropy/blocks.{i}.attention.{k}": 2 + math.sin(step / 9 + i + k)
+                    for i in range(4)
+                    for k in range(4)
+                }
                 log.write(json.dumps({"step": step, "loss": None if step == 130 else 2.5, **parts}) + "\n")
-        small = ["--layers=1", "--heads=2", "--width=16", "--context=16", "--batch=2", "--steps=20", "--validation_tokens=2000"]
-        orrery(program, "sweep", "--data=examples/data/tinyshakespeare.txt", *small, "--attention={softmax,pointwise(relu)}", "--seed={0..2}",
-               "--out=" + sweep, "--runs=" + os.path.join(folder, "pool"))
+        small = [
+            "--layers=1",
+            "--heads=2",
+            "--width=16",
+            "--context=16",
+            "--batch=2",
+            "--steps=20",
+            "--validation_tokens=2000",
+        ]
+        orrery(
+            program,
+            "sweep",
+            "--data=examples/data/tinyshakespeare.txt",
+            *small,
+            "--attention={softmax,pointwise(relu)}",
+            "--seed={0..2}",
+            "--out=" + sweep,
+            "--runs=" + os.path.join(folder, "pool"),
+        )
         pages = {}
         for name, folders in {"run": [a], "runs": [a, b], "sweep": [sweep]}.items():
             pages[name] = os.path.join(folder, name + ".html")
@@ -367,14 +512,21 @@ def main():
         try:
             for name, path in pages.items():
                 check_everywhere(Page(driver, path), name, pictures)
-            print(check_charts(Page(driver, pages["run"]).open(), [a]), "lines of one run,",
-                  check_charts(Page(driver, pages["runs"]).open(), [a, b]), "of two, all with every row of their logs")
+            print(
+                check_charts(Page(driver, pages["run"]).open(), [a]),
+                "lines of one run,",
+                check_charts(Page(driver, pages["runs"]).open(), [a, b]),
+                "of two, all with every row of their logs",
+            )
             check_reading(Page(driver, pages["run"]), a)
             page = Page(driver, pages["sweep"]).open()
             with open(sweep + "/table.csv") as file:
                 table = list(csv.DictReader(file))
             bars = page.run("return [...document.querySelectorAll('.bar[role=listitem]')].map((b) => b.innerText)")
-            check(len(bars) == len(table) and f"{abs(float(table[1]['difference'])):.4f}"[:5] in bars[1], f"bars {bars}, table {table}")
+            check(
+                len(bars) == len(table) and f"{abs(float(table[1]['difference'])):.4f}"[:5] in bars[1],
+                f"bars {bars}, table {table}",
+            )
             with open(pages["run"]) as file:
                 check_maps(driver, file.read(), os.path.join(folder, "maps.html"), pictures)
         finally:

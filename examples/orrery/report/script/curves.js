@@ -2,56 +2,8 @@
 
 const allCharts = [];
 let smoothing = .9;  // the weight of a neighbour, of the next one its square, and so on
-const dashes = ["", "7 4", "2 4", "9 4 2 4"];
+const dashes = ['', '7 4', '2 4', '9 4 2 4'];
 const few = 40;  // points, and less are drawn as dots and not smoothed
-
-// Positions of about `count` round numbers from low to high.
-function roundTicks(low, high, count) {
-  const power = 10 ** Math.floor(Math.log10((high - low) / count)), misses = (step) => Math.abs((high - low) / step - count);
-  const step = [1, 2, 5, 10, 20].map((factor) => factor * power).reduce((best, each) => (misses(each) < misses(best) ? each : best));
-  const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i <= high / step + 1e-9; ++i) ticks.push(Number((i * step).toPrecision(12)));
-  return ticks;
-}
-function logTicks(low, high, count) {
-  const first = Math.floor(low), last = Math.ceil(high), every = Math.max(1, Math.ceil((last - first) / count));
-  const factors = high - low < .8 ? [1, 1.5, 2, 3, 4, 5, 6, 7, 8] : high - low < 2 ? [1, 2, 5] : [1];
-  const ticks = [];
-  for (let power = first; power <= last; power += every)
-    for (const factor of factors) {
-      const value = factor * 10 ** power;
-      if (Math.log10(value) >= low - 1e-9 && Math.log10(value) <= high + 1e-9) ticks.push(value);
-    }
-  return ticks.length >= 2 ? ticks : roundTicks(10 ** low, 10 ** high, count);
-}
-
-// An exponential mean of the points on both sides, so that a fall does not come late; its weights add up to 1 everywhere.
-// What is smooth already, such as a learning rate, stays as it is.
-function smoothed(values, weight) {
-  weight = Math.min(weight, 1 - 30 / values.length);  // of a short run fewer neighbours, or its bends were lost
-  if (weight <= 0 || values.length <= few || isSmooth(values)) return values;
-  const sums = new Float64Array(values.length), weights = new Float64Array(values.length);
-  const add = (order) => {
-    let sum = 0, total = 0;
-    for (const i of order) {
-      sums[i] += weight * sum, weights[i] += weight * total;  // those before, without the point itself
-      sum *= weight, total *= weight;
-      if (values[i] !== null) sum += values[i], total += 1;
-    }
-  };
-  const forth = values.map((x, i) => i);
-  add(forth), add(forth.reverse());
-  return values.map((x, i) => (x === null ? null : (sums[i] + x) / (weights[i] + 1)));
-}
-function isSmooth(values) {
-  let bends = 0, low = Infinity, high = -Infinity;
-  for (let i = 1; i + 1 < values.length; ++i) {
-    if (values[i] === null) return false;
-    low = Math.min(low, values[i]), high = Math.max(high, values[i]);
-    bends += Math.abs(values[i] - (values[i - 1] + values[i + 1]) / 2);
-  }
-  return bends / values.length <= .002 * (high - low);
-}
 
 class Chart {
   constructor(data, title, wide) {
@@ -59,14 +11,21 @@ class Chart {
     // Of several runs each has a colour, and what it logs a dash; but places, which are many, keep their colours.
     const names = [...new Set(data.series.map((s) => s.name))];
     const groups = [...new Set(data.series.map((s) => data.runs[s.run].group))];
-    const several = groups.length > 1, byRun = several && names.length <= dashes.length;
-    this.keys = byRun ? groups : names;  // what has a colour
+    const among = new Set(data.series.map((s) => s.run)).size, several = groups.length > 1,
+          byRun = several && names.length <= dashes.length;
+    this.keys = byRun ? groups : names;   // what has a colour
     this.names = byRun ? names : groups;  // what has a dash
     this.series = data.series.map((s) => {
       const {name, group} = data.runs[s.run], named = names.length > 1 ? `${s.name}, ${name}` : name;
       const [key, other] = byRun ? [group, s.name] : [s.name, group];
-      return {...s, hidden: false, label: data.runs.length > 1 ? named : s.name, colour: this.keys.indexOf(key), other,
-        dash: dashes[this.names.indexOf(other) % dashes.length]};
+      return {
+        ...s,
+        hidden: false,
+        label: among > 1 ? named : s.name,
+        colour: this.keys.indexOf(key),
+        other,
+        dash: dashes[this.names.indexOf(other) % dashes.length]
+      };
     });
     this.log = false, this.range = null, this.hover = null, this.active = this.longest(), this.faded = null;
     const steps = this.series.flatMap((s) => [s.steps[0], s.steps[s.steps.length - 1]]);
@@ -77,82 +36,107 @@ class Chart {
     allCharts.push(this);
   }
 
-  longest() { return this.series.reduce((best, s, i) => (s.steps.length > this.series[best].steps.length ? i : best), 0); }
+  longest() {
+    return this.series.reduce((best, s, i) => (s.steps.length > this.series[best].steps.length ? i : best), 0);
+  }
 
   build() {
-    this.plot = element("div", {class: "plot"});
-    this.svg = drawn("svg", {
-      tabindex: 0, role: "application", "aria-roledescription": "chart", height: this.height,
-      "aria-label": `${this.title} over steps, ${this.series.length} ${this.series.length === 1 ? "line" : "lines"}. ` +
-        "Arrow keys read values, up and down change the line, plus and minus zoom, 0 shows all, L is the logarithmic scale.",
+    this.plot = element('div', {class: 'plot'});
+    this.svg = drawn('svg', {
+      tabindex: 0,
+      role: 'application',
+      'aria-roledescription': 'chart',
+      height: this.height,
+      'aria-label': `${this.title} over steps, ${this.series.length} ${this.series.length === 1 ? 'line' : 'lines'}. ` +
+          'Arrow keys read values, up and down change the line, plus and minus zoom, 0 shows all, ' +
+          'L is the logarithmic scale.',
     });
-    this.back = drawn("g"), this.lines = drawn("g"), this.front = drawn("g");
+    this.back = drawn('g'), this.lines = drawn('g'), this.front = drawn('g');
     this.svg.append(this.back, this.lines, this.front);
     this.plot.append(this.svg);
-    this.logButton = element("button", {type: "button", "aria-pressed": "false", title: "logarithmic scale", onclick: () => this.toggleLog()}, "log");
-    this.allButton = element("button", {type: "button", title: "show all steps", onclick: () => this.zoomTo(null), hidden: true}, "all");
-    this.controls = element("div", {class: "controls"}, this.allButton, this.logButton);
-    this.legend = element("div", {class: "legend", role: "group", "aria-label": "Lines"});
+    this.logButton = element(
+        'button',
+        {type: 'button', 'aria-pressed': 'false', title: 'logarithmic scale', onclick: () => this.toggleLog()}, 'log');
+    this.allButton = element(
+        'button', {type: 'button', title: 'show all steps', onclick: () => this.zoomTo(null), hidden: true}, 'all');
+    this.controls = element('div', {class: 'controls'}, this.allButton, this.logButton);
+    this.legend = element('div', {class: 'legend', role: 'group', 'aria-label': 'Lines'});
     if (this.keys.length > 1 || this.names.length > 1) this.buildLegend();
-    this.numbers = element("details", {class: "numbers"}, element("summary", {}, "as numbers"));
-    this.numbers.addEventListener("toggle", () => this.fillNumbers(), {once: true});
-    this.whole_element = element("div", {}, this.legend, this.plot, this.numbers);
+    this.numbers = element('details', {class: 'numbers'}, element('summary', {}, 'as numbers'));
+    this.numbers.addEventListener('toggle', () => this.fillNumbers(), {once: true});
+    this.whole_element = element('div', {}, this.legend, this.plot, this.numbers);
     const svg = this.svg;
-    svg.addEventListener("pointermove", (event) => this.moved(event));
-    svg.addEventListener("pointerdown", (event) => this.pressed(event));
-    svg.addEventListener("pointerup", (event) => this.released(event));
-    svg.addEventListener("pointercancel", () => this.drop());
-    svg.addEventListener("pointerleave", () => { if (!this.drag) this.leave(); });
-    svg.addEventListener("dblclick", () => this.zoomTo(null));
-    svg.addEventListener("wheel", (event) => this.wheel(event), {passive: false});
-    svg.addEventListener("keydown", (event) => this.key(event));
-    svg.addEventListener("blur", () => this.leave());
+    svg.addEventListener('pointermove', (event) => this.moved(event));
+    svg.addEventListener('pointerdown', (event) => this.pressed(event));
+    svg.addEventListener('pointerup', (event) => this.released(event));
+    svg.addEventListener('pointercancel', () => this.drop());
+    svg.addEventListener('pointerleave', () => {
+      if (!this.drag) this.leave();
+    });
+    svg.addEventListener('dblclick', () => this.zoomTo(null));
+    svg.addEventListener('wheel', (event) => this.wheel(event), {passive: false});
+    svg.addEventListener('keydown', (event) => this.key(event));
+    svg.addEventListener('blur', () => this.leave());
     this.seen = false;
-    whenSeen(this.plot, () => { this.seen = true; this.draw(); }, this.redraw);
+    whenSeen(this.plot, () => {
+      this.seen = true;
+      this.draw();
+    }, this.redraw);
   }
 
   sample(colour, dash) {
-    const line = drawn("line", {x1: 0, x2: 18, y1: 4, y2: 4, "stroke-width": 2.5, "stroke-dasharray": dash});
+    const line = drawn('line', {x1: 0, x2: 18, y1: 4, y2: 4, 'stroke-width': 2.5, 'stroke-dasharray': dash});
     line.style.stroke = colour;
-    return drawn("svg", {viewBox: "0 0 18 8", "aria-hidden": "true"}, line);
+    return drawn('svg', {viewBox: '0 0 18 8', 'aria-hidden': 'true'}, line);
   }
   buildLegend() {
     const entry = (text, picture, belongs) => {
-      const button = element("button", {type: "button", "aria-pressed": "true"}, picture, text);
-      button.addEventListener("click", () => {
-        const hidden = button.getAttribute("aria-pressed") === "true";
-        button.setAttribute("aria-pressed", String(!hidden));
-        this.series.filter(belongs).forEach((s) => { s.hidden = hidden; });
+      const button = element('button', {type: 'button', 'aria-pressed': 'true'}, picture, text);
+      button.addEventListener('click', () => {
+        const hidden = button.getAttribute('aria-pressed') === 'true';
+        button.setAttribute('aria-pressed', String(!hidden));
+        this.series.filter(belongs).forEach((s) => {
+          s.hidden = hidden;
+        });
         if (this.series[this.active].hidden) this.active = Math.max(0, this.series.findIndex((s) => !s.hidden));
         this.redraw();
       });
-      const fade = (on) => () => { this.faded = on ? (s) => !belongs(s) : null; this.redraw(); };
-      button.addEventListener("pointerenter", fade(true));
-      button.addEventListener("pointerleave", fade(false));
+      const fade = (on) => () => {
+        this.faded = on ? (s) => !belongs(s) : null;
+        this.redraw();
+      };
+      button.addEventListener('pointerenter', fade(true));
+      button.addEventListener('pointerleave', fade(false));
       return button;
     };
     this.legend.replaceChildren();
     if (this.keys.length > 1)
-      this.keys.forEach((key, i) => this.legend.append(
-        entry(key, this.sample(lineColour(i, this.keys.length), ""), (s) => s.colour === i)));
+      this.keys.forEach(
+          (key, i) =>
+              this.legend.append(entry(key, this.sample(lineColour(i, this.keys.length), ''), (s) => s.colour === i)));
     if (this.names.length > 1)
-      this.names.forEach((name, i) => this.legend.append(
-        entry(name, this.sample("currentColor", dashes[i % dashes.length]), (s) => s.other === name)));
+      this.names.forEach(
+          (name, i) => this.legend.append(
+              entry(name, this.sample('currentColor', dashes[i % dashes.length]), (s) => s.other === name)));
   }
   themed() {
-    if (this.legend.childElementCount) this.buildLegend(), this.series.forEach((s) => { s.hidden = false; });
+    if (this.legend.childElementCount)
+      this.buildLegend(), this.series.forEach((s) => {
+        s.hidden = false;
+      });
     if (this.seen) this.redraw();
   }
 
   fillNumbers() {
-    const head = ["", "rows", "first", "lowest", "at step", "last"];
+    const head = ['', 'rows', 'first', 'lowest', 'at step', 'last'];
     const rows = this.series.map((s) => {
       const finite = s.values.map((x, i) => [x, s.steps[i]]).filter(([x]) => x !== null);
       const least = finite.reduce((a, b) => (b[0] < a[0] ? b : a), [Infinity, 0]), end = finite[finite.length - 1];
-      const cells = finite.length ? [finite[0][0], least[0], least[1], end[0]].map(numberText) : ["", "", "", ""];
+      const cells = finite.length ? [finite[0][0], least[0], least[1], end[0]].map(numberText) : ['', '', '', ''];
       return [s.label, numberText(s.rows), ...cells];
     });
-    this.numbers.append(dataTable(head.map((name, i) => ({name, align: i ? "right" : "left"})), rows, [], "The lines as numbers"));
+    this.numbers.append(
+        dataTable(head.map((name, i) => ({name, align: i ? 'right' : 'left'})), rows, [], 'The lines as numbers'));
   }
 
   // Drawing.
@@ -196,19 +180,28 @@ class Chart {
   // A path with at most the least and the largest of each column of pixels.
   path(s, values, at) {
     const [from, to] = this.inRange(s);
-    let path = "", pen = "M", column = null, low = 0, high = 0, last = 0;
+    let path = '', pen = 'M', column = null, low = 0, high = 0, last = 0;
     const flush = () => {
       if (column === null) return;
-      if (low !== high) path += `${pen}${column} ${low.toFixed(1)}L${column} ${high.toFixed(1)}L${column} ${last.toFixed(1)}`;
-      else path += `${pen}${column} ${last.toFixed(1)}`;
-      pen = "L", column = null;
+      if (low !== high)
+        path += `${pen}${column} ${low.toFixed(1)}L${column} ${high.toFixed(1)}L${column} ${last.toFixed(1)}`;
+      else
+        path += `${pen}${column} ${last.toFixed(1)}`;
+      pen = 'L', column = null;
     };
     const dense = to - from > 2 * (at.right - at.left);
     for (let i = from; i < to; ++i) {
-      if (!this.drawable(values[i])) { flush(); pen = "M"; continue; }
+      if (!this.drawable(values[i])) {
+        flush();
+        pen = 'M';
+        continue;
+      }
       const y = Math.max(at.top - 40, Math.min(at.bottom + 40, at.y(values[i])));
       const x = dense ? Math.round(at.x(s.steps[i])) : Number(at.x(s.steps[i]).toFixed(1));
-      if (x === column) { low = Math.min(low, y), high = Math.max(high, y), last = y; continue; }
+      if (x === column) {
+        low = Math.min(low, y), high = Math.max(high, y), last = y;
+        continue;
+      }
       flush();
       column = x, low = high = last = y;
     }
@@ -218,30 +211,47 @@ class Chart {
   draw() {
     for (const s of this.series) s.shown = smoothed(s.values, smoothing);
     const at = this.at = this.place(), clip = `clip${allCharts.indexOf(this)}`;
-    this.svg.setAttribute("viewBox", `0 0 ${at.width} ${this.height}`);
-    this.back.replaceChildren(drawn("clipPath", {id: clip}, drawn("rect",
-      {x: at.left - 4, y: at.top - 4, width: Math.max(0, at.right - at.left + 8), height: at.bottom - at.top + 8})));
+    this.svg.setAttribute('viewBox', `0 0 ${at.width} ${this.height}`);
+    this.back.replaceChildren(drawn('clipPath', {id: clip}, drawn('rect', {
+                                      x: at.left - 4,
+                                      y: at.top - 4,
+                                      width: Math.max(0, at.right - at.left + 8),
+                                      height: at.bottom - at.top + 8
+                                    })));
     for (const tick of at.ticks) {
       const y = Math.round(at.y(tick)) + .5;
       if (y < at.top - 1 || y > at.bottom + 1) continue;
-      this.back.append(drawn("line", {class: "grid", x1: at.left, x2: at.right, y1: y, y2: y}),
-        drawn("text", {x: at.left - 8, y: y + 4, "text-anchor": "end"}, tickText(tick)));
+      this.back.append(
+          drawn('line', {class: 'grid', x1: at.left, x2: at.right, y1: y, y2: y}),
+          drawn('text', {x: at.left - 8, y: y + 4, 'text-anchor': 'end'}, tickText(tick)));
     }
-    const steps = roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90))).filter(Number.isInteger);
+    const steps =
+        roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90))).filter(Number.isInteger);
     for (const step of steps) {
-      const x = at.x(step), anchor = x > at.right - 18 ? "end" : x < at.left + 12 ? "start" : "middle";
-      this.back.append(drawn("text", {x: anchor === "end" ? at.right : x, y: this.height - 6, "text-anchor": anchor}, tickText(step)));
+      const x = at.x(step), anchor = x > at.right - 18 ? 'end' : x < at.left + 12 ? 'start' : 'middle';
+      this.back.append(drawn(
+          'text', {x: anchor === 'end' ? at.right : x, y: this.height - 6, 'text-anchor': anchor}, tickText(step)));
     }
-    this.back.append(drawn("text", {x: at.left - 8, y: this.height - 6, "text-anchor": "end"}, "step"));
-    if (this.above) this.back.append(drawn("text", {x: at.right, y: at.top + 4, "text-anchor": "end"}, `${this.above} above`));
-    this.lines.setAttribute("clip-path", `url(#${clip})`);
+    this.back.append(drawn('text', {x: at.left - 8, y: this.height - 6, 'text-anchor': 'end'}, 'step'));
+    if (this.above)
+      this.back.append(drawn('text', {x: at.right, y: at.top + 4, 'text-anchor': 'end'}, `${this.above} above`));
+    this.lines.setAttribute('clip-path', `url(#${clip})`);
     this.lines.replaceChildren();
     for (const s of this.series) {
       if (s.hidden) continue;
-      const colour = lineColour(s.colour, this.keys.length), faded = this.faded && this.faded(s) ? " faded" : "";
-      if (s.shown !== s.values) this.add(drawn("path", {class: "raw" + faded, d: this.path(s, s.values, at)}), colour);
-      this.add(drawn("path", {class: "line" + faded, d: this.path(s, s.shown, at), "stroke-dasharray": s.dash, "data-key": s.key,
-        "data-run": s.run, "data-rows": s.rows, "data-points": s.values.length}), colour);
+      const colour = lineColour(s.colour, this.keys.length), faded = this.faded && this.faded(s) ? ' faded' : '';
+      if (s.shown !== s.values) this.add(drawn('path', {class: 'raw' + faded, d: this.path(s, s.values, at)}), colour);
+      this.add(
+          drawn('path', {
+            class: 'line' + faded,
+            d: this.path(s, s.shown, at),
+            'stroke-dasharray': s.dash,
+            'data-key': s.key,
+            'data-run': s.run,
+            'data-rows': s.rows,
+            'data-points': s.values.length
+          }),
+          colour);
       if (s.values.length <= few) this.addDots(s, at, colour, faded);
     }
     this.drawHover();
@@ -253,7 +263,8 @@ class Chart {
   addDots(s, at, colour, faded) {
     s.steps.forEach((step, i) => {
       if (!this.drawable(s.values[i]) || step < at.x0 || step > at.x1) return;
-      const dot = drawn("circle", {cx: at.x(step).toFixed(1), cy: at.y(s.values[i]).toFixed(1), r: 2.5, class: faded.trim()});
+      const dot =
+          drawn('circle', {cx: at.x(step).toFixed(1), cy: at.y(s.values[i]).toFixed(1), r: 2.5, class: faded.trim()});
       dot.style.fill = colour;
       this.lines.append(dot);
     });
@@ -278,37 +289,51 @@ class Chart {
   valuesAt(step) {
     const reach = (this.at.x1 - this.at.x0) / Math.max(1, this.at.right - this.at.left) * 3;
     return this.series.map((s, i) => ({s, i, at: this.near(s, step)}))
-      .filter(({s, at}) => !s.hidden && Math.abs(s.steps[at] - step) <= reach);
+        .filter(({s, at}) => !s.hidden && Math.abs(s.steps[at] - step) <= reach);
   }
   drawHover() {
     this.front.replaceChildren();
     if (this.drag && this.drag.x !== this.drag.from) {
       const x0 = Math.min(this.drag.x, this.drag.from), x1 = Math.max(this.drag.x, this.drag.from);
-      this.front.append(drawn("rect", {class: "select", x: x0, y: this.at.top, width: x1 - x0, height: this.at.bottom - this.at.top}));
+      this.front.append(drawn(
+          'rect', {class: 'select', x: x0, y: this.at.top, width: x1 - x0, height: this.at.bottom - this.at.top}));
     }
     if (!this.hover) return;
     const {step, pointer} = this.hover, at = this.at, x = Math.round(at.x(step)) + .5;
-    this.front.append(drawn("line", {class: "hair", x1: x, x2: x, y1: at.top, y2: at.bottom}));
+    this.front.append(drawn('line', {class: 'hair', x1: x, x2: x, y1: at.top, y2: at.bottom}));
     const found = this.valuesAt(step);
     for (const {s, at: i} of found) {
       if (!this.drawable(s.shown[i])) continue;
       const y = at.y(s.shown[i]);
       if (y < at.top - 2 || y > at.bottom + 2) continue;
-      const dot = drawn("circle", {class: "dot", cx: at.x(s.steps[i]), cy: y, r: 4});
+      const dot = drawn('circle', {class: 'dot', cx: at.x(s.steps[i]), cy: y, r: 4});
       dot.style.fill = lineColour(s.colour, this.keys.length);
       this.front.append(dot);
     }
     const box = this.svg.getBoundingClientRect();
     const [px, py] = pointer || [box.left + x, box.top + at.top + 20];
-    const most = 12, y = py - box.top, far = (each) => Math.abs((this.drawable(each.s.shown[each.at]) ? at.y(each.s.shown[each.at]) : 1e9) - y);
-    const shown = found.length > most ? [...found].sort((a, b) => far(a) - far(b)).slice(0, most).sort((a, b) => a.i - b.i) : found;
-    const table = element("table", {}, ...shown.map(({s, at: i}) => element("tr", {},
-      element("td", {}, this.sample(lineColour(s.colour, this.keys.length), s.dash)),
-      element("td", {}, s.label),
-      element("td", {}, numberText(s.values[i]), s.shown !== s.values && s.shown[i] !== null
-        ? element("span", {class: "quiet"}, ` ~${numberText(s.shown[i])}`) : ""))));
-    showTip(element("div", {}, element("b", {}, `step ${numberText(step)}`), table,
-      found.length > shown.length ? element("div", {class: "quiet"}, `and ${found.length - shown.length} more`) : ""), px, py);
+    const most = 12, y = py - box.top,
+          far = (each) => Math.abs((this.drawable(each.s.shown[each.at]) ? at.y(each.s.shown[each.at]) : 1e9) - y);
+    const shown = found.length > most ?
+        [...found].sort((a, b) => far(a) - far(b)).slice(0, most).sort((a, b) => a.i - b.i) :
+        found;
+    const table = element(
+        'table', {},
+        ...shown.map(
+            ({s, at: i}) => element(
+                'tr', {}, element('td', {}, this.sample(lineColour(s.colour, this.keys.length), s.dash)),
+                element('td', {}, s.label),
+                element(
+                    'td', {}, numberText(s.values[i]),
+                    s.shown !== s.values && s.shown[i] !== null ?
+                        element('span', {class: 'quiet'}, ` ~${numberText(s.shown[i])}`) :
+                        ''))));
+    showTip(
+        element(
+            'div', {}, element('b', {}, `step ${numberText(step)}`), table,
+            found.length > shown.length ? element('div', {class: 'quiet'}, `and ${found.length - shown.length} more`) :
+                                          ''),
+        px, py);
   }
   leave() {
     this.hover = null, this.drag = null;
@@ -334,15 +359,25 @@ class Chart {
     this.read(this.stepAt(event), [event.clientX, event.clientY]);
   }
   pressed(event) {
-    if (!this.at || event.button !== 0 || event.pointerType === "touch") return;
+    if (!this.at || event.button !== 0 || event.pointerType === 'touch') return;
     this.svg.setPointerCapture(event.pointerId);
     const x = this.at.x(this.stepAt(event));
-    this.drag = {from: x, x, step: this.stepAt(event), pan: event.shiftKey, clientX: event.clientX, range: this.range || this.whole};
+    this.drag = {
+      from: x,
+      x,
+      step: this.stepAt(event),
+      pan: event.shiftKey,
+      clientX: event.clientX,
+      range: this.range || this.whole
+    };
   }
   released(event) {
     const drag = this.drag;
     this.drag = null;
-    if (!drag || drag.pan || Math.abs(drag.x - drag.from) < 6) { if (this.at) this.drawHover(); return; }
+    if (!drag || drag.pan || Math.abs(drag.x - drag.from) < 6) {
+      if (this.at) this.drawHover();
+      return;
+    }
     const end = this.stepAt(event);
     this.zoomTo([Math.min(drag.step, end), Math.max(drag.step, end)]);
   }
@@ -370,8 +405,8 @@ class Chart {
   }
   toggleLog() {
     this.log = !this.log;
-    this.logButton.setAttribute("aria-pressed", String(this.log));
-    say(this.log ? "logarithmic scale" : "linear scale");
+    this.logButton.setAttribute('aria-pressed', String(this.log));
+    say(this.log ? 'logarithmic scale' : 'linear scale');
     this.redraw();
   }
 
@@ -384,10 +419,17 @@ class Chart {
     const actions = {
       ArrowRight: () => go(this.hover ? now + stride : firstAtLeast(s.steps, this.at.x0)),
       ArrowLeft: () => go(this.hover ? now - stride : firstAtLeast(s.steps, this.at.x1)),
-      Home: () => go(0), End: () => go(s.steps.length - 1),
-      ArrowDown: () => this.change(1, middle), ArrowUp: () => this.change(-1, middle),
-      "+": () => this.zoom(1 / 1.5, middle), "=": () => this.zoom(1 / 1.5, middle), "-": () => this.zoom(1.5, middle),
-      0: () => this.zoomTo(null), l: () => this.toggleLog(), L: () => this.toggleLog(), Escape: () => this.leave(),
+      Home: () => go(0),
+      End: () => go(s.steps.length - 1),
+      ArrowDown: () => this.change(1, middle),
+      ArrowUp: () => this.change(-1, middle),
+      '+': () => this.zoom(1 / 1.5, middle),
+      '=': () => this.zoom(1 / 1.5, middle),
+      '-': () => this.zoom(1.5, middle),
+      0: () => this.zoomTo(null),
+      l: () => this.toggleLog(),
+      L: () => this.toggleLog(),
+      Escape: () => this.leave(),
     };
     if (!actions[event.key]) return;
     event.preventDefault();
@@ -412,17 +454,6 @@ class Chart {
   }
 }
 
-// The first index whose value is at least x; the length if there is none.
-function firstAtLeast(sorted, x) {
-  let low = 0, high = sorted.length;
-  while (low < high) {
-    const middle = low + high >> 1;
-    if (sorted[middle] < x) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 function renderCurves(section, head, body, wide) {
   const chart = new Chart(section.data, section.title, wide);
   head.append(chart.controls);
@@ -432,15 +463,23 @@ function renderCurves(section, head, body, wide) {
 // For all curves at once, wherever it stands.
 const sliders = [];
 function smoothingSlider() {
-  const shown = element("output"), input = element("input", {type: "range", min: 0, max: .99, step: .01});
-  const show = () => { input.value = smoothing, shown.textContent = smoothing.toFixed(2); };
-  input.addEventListener("input", () => {
+  const shown = element('output'), input = element('input', {type: 'range', min: 0, max: .99, step: .01});
+  const show = () => {
+    input.value = smoothing, shown.textContent = smoothing.toFixed(2);
+  };
+  input.addEventListener('input', () => {
     smoothing = Number(input.value);
     sliders.forEach((each) => each());
-    allCharts.forEach((chart) => { if (chart.seen) chart.redraw(); });
+    allCharts.forEach((chart) => {
+      if (chart.seen) chart.redraw();
+    });
   });
   sliders.push(show);
   show();
-  return element("label", {class: "slider", title: "weight of each further point in an exponential mean; the rows themselves stay behind it"},
-    "smoothing", input, shown);
+  return element(
+      'label', {
+        class: 'slider',
+        title: 'weight of each further point in an exponential mean; the rows themselves stay behind it'
+      },
+      'smoothing', input, shown);
 }
