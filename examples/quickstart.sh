@@ -1,6 +1,7 @@
 #!/bin/sh
 # sh examples/quickstart.sh [--key=value...]: installs what is missing, builds the program orrery, trains a small GPT on
-# Shakespeare, and prints what it writes.  Further arguments go to `orrery train`, for instance --steps=50.
+# Shakespeare, prints what it writes, and makes a page of it all, whose path is the last line.  Further arguments go to
+# `orrery train`, for instance --steps=50.
 set -eu
 cd "$(dirname "$0")/.."
 . examples/install.sh
@@ -45,3 +46,7 @@ echo "4. what it writes"
 echo
 echo "The run is in $out.  Another prompt: $build/orrery generate --checkpoint=$out --prompt=KING"
 echo "Everything else: $build/orrery --help"
+
+echo
+echo "5. its report, a page to open in a browser"
+"$build/orrery" report "$out"

@@ -30,6 +30,8 @@ std::string verify_resume_help(const Arguments& given);
 int verify_resume(const Arguments& arguments);
 std::string replay_help(const Arguments& given);
 int replay(const Arguments& arguments);
+std::string report_help(const Arguments& given);
+int report(const Arguments& arguments);
 std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
 std::string evaluate_help(const Arguments& given);

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <iostream>
 
-#include "engine/attention/attention.h"
 #include "engine/base/check.h"
 #include "engine/base/plugin.h"
 #include "engine/base/registry.h"
-#include "engine/base/version.h"
-#include "engine/matmul/matmul.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/outside.h"
+#include "examples/orrery/version_text.h"
 
 namespace orrery::program {
 namespace {
@@ -24,6 +22,7 @@ const std::vector<Command>& commands() {
       {"verify_resume", "train on with and without an interruption, and compare every byte", verify_resume_help,
        verify_resume},
       {"replay", "show again where a run met a value that is not finite", replay_help, replay},
+      {"report", "one page of runs or of a sweep: curves, samples, settings, formulas", report_help, report},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},
@@ -38,14 +37,6 @@ const std::vector<Command>& commands() {
       {"bench", "time the work that the comparison with PyTorch times", bench_help, bench},
   };
   return all;
-}
-
-std::string version_text() {
-  const Build b = build();
-  return text("orrery ", b.version, "\ncompiler          ", b.compiler, "\nflags             ", b.flags,
-              "\ncompiled for      ", b.instruction_sets, "\nthis processor    ", processor_instruction_sets(),
-              "\nfused attention   ", attention_instruction_set(), "\nBLAS              ", blas_description(),
-              "\nCUDA              ", b.cuda ? "yes" : "no (configure with -DORRERY_CUDA=ON)");
 }
 
 // Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand, and loads each.

@@ -5,9 +5,9 @@
 #include "engine/base/files.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "examples/orrery/csv.h"
 #include "examples/orrery/table.h"
 #include "models/exchange/tensorboard.h"
+#include "models/study/csv.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
 
@@ -34,7 +34,7 @@ struct MetricsSettings {
 std::string csv_of(const std::vector<LogRow>& rows, const std::vector<std::string>& figures) {
   std::vector<std::string> header = {"step"};
   header.insert(header.end(), figures.begin(), figures.end());
-  std::string all = csv_line(header);
+  std::string all = models::csv_line(header);
   for (const LogRow& row : rows) {
     std::vector<std::string> fields = {std::to_string(row.step)};
     for (const std::string& name : figures) {
@@ -43,7 +43,7 @@ std::string csv_of(const std::vector<LogRow>& rows, const std::vector<std::strin
                        : std::isnan(found->second) ? "nan"
                                                    : print_number(found->second));
     }
-    all += csv_line(fields);
+    all += models::csv_line(fields);
   }
   return all;
 }

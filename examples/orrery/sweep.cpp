@@ -5,17 +5,19 @@
 #include <chrono>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
 #include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "examples/orrery/csv.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/run_pool.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
 #include "models/study/combinations.h"
+#include "models/study/csv.h"
+#include "models/study/report.h"
 #include "models/study/statistics.h"
 
 namespace orrery::program {
@@ -34,7 +36,8 @@ struct SweepSettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out, "folder for the tables: runs.csv, a line a run, and table.csv, a line a combination");
+    v("out", out,
+      "folder for the tables: runs.csv, a line a run, and table.csv, a line a combination; `orrery report` shows them");
     v("runs", runs, "folder of all runs, which other sweeps share: one that has been trained is not trained again");
     v("against", against, "the row that the others are compared with: its number, or its text; none: the first");
     v("metric", metric, "the figure that is compared: validation_loss, bits_per_character, accuracy, ...");
@@ -192,7 +195,7 @@ std::string runs_csv(const Sweep& sweep, const Outcomes& outcomes) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   std::vector<std::string> header = {"row", "seed", "run", "outcome", "step", "seconds", "why"};
   header.insert(header.end(), names.begin(), names.end());
-  std::string all = csv_line(header);
+  std::string all = models::csv_line(header);
   for (const Row& row : sweep.rows)
     for (const auto& [seed, key] : row.key_of_seed) {
       const auto found = outcomes.find(key);
@@ -202,13 +205,14 @@ std::string runs_csv(const Sweep& sweep, const Outcomes& outcomes) {
                                          fixed(o.seconds, 1), o.why};
       for (const std::string& each : names)
         fields.push_back(o.figures.contains(each) ? print_number(o.figures.at(each)) : "");
-      all += csv_line(fields);
+      all += models::csv_line(fields);
     }
   return all;
 }
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
-  std::string all = csv_line({"row", "seeds", "mean", "deviation", "difference", "low", "high", "diverged", "failed"});
+  std::string all =
+      models::csv_line({"row", "seeds", "mean", "deviation", "difference", "low", "high", "diverged", "failed"});
   const Row& chosen = sweep.rows[reference_row(sweep)];
   for (const Row& row : sweep.rows) {
     const Summary s = summary_of(sweep, row, chosen, outcomes);
@@ -228,9 +232,18 @@ std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
     if (&row != &chosen && !s.differences.empty()) fields[4] = print_number(models::spread_of(s.differences).mean);
     if (const auto interval = models::confidence_interval(s.differences); interval && &row != &chosen)
       fields[5] = print_number(interval->low), fields[6] = print_number(interval->high);
-    all += csv_line(fields);
+    all += models::csv_line(fields);
   }
   return all;
+}
+
+// What a report of the sweep asks for beside the tables.
+void write_sweep_file(const Sweep& sweep, const Arguments& arguments) {
+  std::string command = "orrery sweep";
+  for (const std::string& word : arguments) command += " " + models::quoted_for_a_shell(word);
+  const models::Json json = {{"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", command}};
+  write_file_atomically(sweep.settings.out + "/sweep.json",
+                        json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
 }
 
 std::string clock_text(double seconds) {
@@ -319,6 +332,7 @@ int sweep(const Arguments& arguments) {
       std::cout << sweep.named.at(key).first << " seed=" << sweep.named.at(key).second << ": " << outcome.why << "\n";
   write_file_atomically(sweep.settings.out + "/runs.csv", runs_csv(sweep, outcomes));
   write_file_atomically(sweep.settings.out + "/table.csv", table_csv(sweep, outcomes));
+  write_sweep_file(sweep, arguments);
   std::cout << "files:\n  " << sweep.settings.out << "/table.csv\n  " << sweep.settings.out << "/runs.csv\n";
   if (complete) return 0;
   std::cout << "stopped after " << outcomes.size() << " of " << sweep.named.size() << " runs; the same command goes on"

@@ -1,15 +1,20 @@
-// What studies keep and are told: outcomes of runs, the rows they come of, files that are compared, values in braces.
+// What studies keep and are told: outcomes of runs, the rows they come of, files that are compared, values in braces,
+// tables of sweeps.
 #include "models/study/runs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/study/combinations.h"
+#include "models/study/csv.h"
+#include "models/study/report_sweep.h"
 #include "models/study/resume_check.h"
+#include "models/study/run_log.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -121,5 +126,59 @@ REGISTER_FORMAT(braces, {.name = "braces",
                          .memory_multiple = 4096,
                          .memory_base = 1 << 20,
                          .words = {"{", "}", ",", "..", "0..4", "(", ")", "{,", "9..1", "softmax"}});
+
+void read_log(const std::string& folder, std::string_view bytes) {
+  put(folder + "/metrics.jsonl", bytes);
+  const auto rows = orrery::models::read_run_log(folder);
+  promise(rows.size() <= static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')), "a row has no line");
+  for (const auto& row : rows)
+    for (const auto& [key, value] : row.figures)
+      promise(key != "step" && !std::isinf(value), "a figure is infinite, or is the step");
+}
+
+REGISTER_FORMAT(run_log, {.name = "run_log",
+                          .readers = {"models/study/run_log.cpp", "models/json.cpp"},
+                          .read = read_log,
+                          .memory_multiple = 256,
+                          .memory_base = 1 << 20,
+                          .words = json_words});
+
+void read_csv(const std::string&, std::string_view bytes) {
+  const auto rows = orrery::models::parse_csv(bytes, "table");
+  std::string again;
+  for (const auto& row : rows) again += orrery::models::csv_line(row);
+  promise(orrery::models::parse_csv(again, "table") == rows, "written and read again it is another table");
+}
+
+REGISTER_FORMAT(csv, {.name = "csv",
+                      .readers = {"models/study/csv.cpp"},
+                      .read = read_csv,
+                      .memory_multiple = 1024,
+                      .memory_base = 1 << 20,
+                      .words = {",", "\"", "\n", "\r\n", "\"\"", "row", "0.5", ",,"}});
+
+// The three files of a sweep one after the other, with a line of one sign of equality between them.
+void read_sweep(const std::string& folder, std::string_view bytes) {
+  for (const char* name : {"/table.csv", "/runs.csv", "/sweep.json"}) {
+    const size_t end = std::min(bytes.find("\n=\n"), bytes.size());
+    put(folder + name, bytes.substr(0, end));
+    bytes.remove_prefix(std::min(end + 3, bytes.size()));
+  }
+  orrery::models::Json sections = orrery::models::Json::array();
+  orrery::models::add_sweep(sections, folder);
+  promise(sections.size() >= 2, "a sweep has no tables");
+  for (const auto& section : sections)
+    if (section.at("kind") == "table")
+      for (const auto& row : section.at("data").at("rows"))
+        promise(row.size() == section.at("data").at("columns").size(), "a row has not a cell for each column");
+}
+
+REGISTER_FORMAT(sweep, {.name = "sweep",
+                        .readers = {"models/study/report_sweep.cpp", "models/study/csv.cpp", "models/json.cpp"},
+                        .read = read_sweep,
+                        .memory_multiple = 4096,
+                        .memory_base = 4 << 20,
+                        .words = {",", "\"", "\n", "\n=\n", "row", "difference", "low", "high", "0.5", "-1e300", "nan",
+                                  "metric", "runs", "diverged"}});
 
 }  // namespace

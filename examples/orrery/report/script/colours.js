@@ -1,0 +1,46 @@
+// Colours that colour-blind people can tell apart, in a light and in a dark form.
+
+// Okabe and Ito 2008, those that are too pale for a white page made darker.
+const lineColours = {
+  light: ['#0072b2', '#d55e00', '#00845f', '#a64d86', '#8f6700', '#3a8fbf', '#4d4d4d'],
+  dark: ['#56b4e9', '#e69f00', '#2fbf98', '#e08fc0', '#f0e442', '#ff8a4a', '#c4c9cf'],
+};
+// Smith and van der Walt 2015: viridis, at equal distances.
+const viridis = [
+  '#440154', '#482475', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884', '#44bf70', '#7ad151', '#bddf26',
+  '#fde725'
+];
+// Two hues that no common colour blindness mixes up; zero has the colour of the page.
+const twoSided = {
+  light: ['#08407a', '#2f79b5', '#9cc4e2', '#f7f7f7', '#f5c08a', '#d9791f', '#8a3d00'],
+  dark: ['#a9d7ff', '#4ea0e0', '#1f4f78', '#1d2126', '#744414', '#e08a33', '#ffd9a8'],
+};
+
+const theme = () => document.documentElement.dataset.theme;
+
+function channels(colour) { return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)); }
+function between(stops, share) {
+  const place = Math.max(0, Math.min(1, share)) * (stops.length - 1),
+        low = Math.min(Math.floor(place), stops.length - 2);
+  const a = channels(stops[low]), b = channels(stops[low + 1]);
+  return a.map((value, i) => Math.round(value + (b[i] - value) * (place - low)));
+}
+
+// Of line i of n: apart by hue as long as there are hues, else along a ramp, for then they are places in an order.
+function lineColour(i, n) {
+  const hues = lineColours[theme()];
+  if (n <= hues.length) return hues[i];
+  const share = i / Math.max(1, n - 1);
+  return `rgb(${between(viridis, theme() === 'dark' ? .3 + .7 * share : .82 * share).join(' ')})`;
+}
+
+// 256 colours as the four bytes of a pixel, little end first; the last place is for what is not finite.
+function mapColours(signed) {
+  const stops = signed ? twoSided[theme()] : viridis, table = new Uint32Array(257);
+  for (let i = 0; i < 256; ++i) {
+    const [r, g, b] = between(stops, i / 255);
+    table[i] = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+  }
+  table[256] = theme() === 'dark' ? 0xff6b5f57 : 0xffb8bcc0;
+  return table;
+}

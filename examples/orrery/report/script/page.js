@@ -1,0 +1,132 @@
+// The page: sections in groups, contents, theme.
+
+const renderers = {
+  figures: renderFigures,
+  curves: renderCurves,
+  table: renderTable,
+  text: renderText,
+  matrix: renderMatrix,
+  matrices: renderMatrices,
+  bars: renderBars,
+  formula: renderFormula,
+};
+
+// As the system has it, until it is chosen here.
+const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
+function chosenTheme(choice) {
+  try {  // a page of a file may be allowed no memory
+    if (choice) localStorage.setItem('orrery-theme', choice);
+    return localStorage.getItem('orrery-theme');
+  } catch {
+    return choice || null;
+  }
+}
+function setTheme(name) {
+  if (document.documentElement.dataset.theme === name) return;
+  document.documentElement.dataset.theme = name;
+  allCharts.forEach((chart) => chart.themed());
+  redrawMaps.forEach((draw) => inPieces(draw));
+}
+setTheme(chosenTheme() || (systemIsDark.matches ? 'dark' : 'light'));
+systemIsDark.addEventListener('change', () => {
+  if (!chosenTheme()) setTheme(systemIsDark.matches ? 'dark' : 'light');
+});
+
+function idOf(text) { return text.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, ''); }
+
+function renderSection(section, wide) {
+  const head = element('div', {class: 'head'}, element('h3', {}, section.title)),
+        body = element('div', {class: 'body'});
+  const made = element(
+      'section', {class: wide ? 'section wide' : 'section', 'data-kind': section.kind, 'aria-label': section.title},
+      head, section.text ? element('p', {class: 'said'}, section.text) : null, body);
+  if (renderers[section.kind])
+    renderers[section.kind](section, head, body, wide);
+  else
+    body.append(element('p', {class: 'said'}, `This page cannot draw the kind '${section.kind}'.`));
+  if (section.kind === 'curves' && section.text) made.append(made.querySelector('.said'));  // charts stand in line
+  return made;
+}
+
+function renderGroup(name, sections) {
+  const charts = sections.every((section) => section.kind === 'curves'), id = idOf(name);
+  const parts = element('div', {class: charts ? 'parts of-charts' : 'parts'}),
+        header = element('header', {}, element('h2', {id}, name));
+  if (charts) header.append(smoothingSlider());
+  sections.forEach((section, i) => {
+    // The first chart is the one that is looked at most; the last of an odd rest has the row for itself anyway.
+    const made = renderSection(section, charts && (i === 0 && section.data.figure === 'loss' || sections.length === 1));
+    if (sections.length === 1 && section.kind === 'figures')
+      made.firstChild.className = 'unseen';  // the page is called so
+    made.id = `${id}-${idOf(section.title) || i}-${i}`;
+    parts.append(made);
+  });
+  return element('section', {class: 'group', 'aria-labelledby': id}, header, parts);
+}
+
+function renderContents(groups) {
+  const list = element('ul'), links = new Map();
+  for (const [name, sections] of groups) {
+    const link = element('a', {href: '#' + idOf(name)}, name), item = element('li', {}, link);
+    links.set(idOf(name), link);
+    if (sections.length > 1 && sections.length <= 40)
+      item.append(element(
+          'ul', {},
+          ...sections.map(
+              (section, i) => element(
+                  'li', {},
+                  element(
+                      'a', {href: `#${idOf(name)}-${idOf(section.title) || i}-${i}`, title: section.title},
+                      section.title)))));
+    list.append(item);
+  }
+  const wide = matchMedia('(min-width: 901px)'),
+        details = element('details', {}, element('summary', {}, 'Contents'), list);
+  const follow = () => {
+    details.open = wide.matches;
+  };
+  wide.addEventListener('change', follow);
+  follow();
+  list.addEventListener('click', () => {
+    if (!wide.matches) details.open = false;
+  });
+  document.getElementById('contents').append(details);
+  const observer = new IntersectionObserver(
+      (entries) => entries.forEach((entry) => {
+        if (!entry.isIntersecting) return;
+        links.forEach((link) => link.removeAttribute('aria-current'));
+        links.get(entry.target.getAttribute('aria-labelledby')).setAttribute('aria-current', 'true');
+      }),
+      {rootMargin: '-10% 0px -80% 0px'});
+  document.querySelectorAll('.group').forEach((group) => observer.observe(group));
+}
+
+function start() {
+  const report = JSON.parse(document.getElementById('report').textContent), main = document.getElementById('content');
+  const groups = new Map();
+  for (const section of report.sections) groups.set(section.group, [...(groups.get(section.group) || []), section]);
+  const toggle = element('button', {
+    type: 'button',
+    class: 'plain',
+    'aria-label': 'dark or light',
+    onclick: () => {
+      const next = theme() === 'dark' ? 'light' : 'dark';
+      chosenTheme(next);
+      setTheme(next);
+      name();
+    }
+  });
+  const name = () => {
+    toggle.textContent = theme() === 'dark' ? 'light' : 'dark';
+  };
+  name();
+  systemIsDark.addEventListener('change', name);
+  main.append(element(
+      'div', {class: 'top'},
+      element('div', {}, element('h1', {}, report.title), element('p', {}, `orrery ${report.version}, ${report.made}`)),
+      toggle));
+  for (const [group, sections] of groups) main.append(renderGroup(group, sections));
+  renderContents(groups);
+  addEventListener('scroll', hideTip, {passive: true});
+}
+document.addEventListener('DOMContentLoaded', start);

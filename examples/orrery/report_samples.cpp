@@ -1,0 +1,93 @@
+#include "examples/orrery/report_samples.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "examples/orrery/trained.h"
+#include "models/data/pairs.h"
+#include "models/data/tokenizer.h"
+#include "models/language_model.h"
+#include "models/study/report.h"
+#include "models/training/generation.h"
+#include "models/training/translation.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Json;
+
+Json item(const std::string& name, const std::string& text) { return {{"name", name}, {"text", text}, {"wrap", true}}; }
+
+void add_texts(Json& items, models::LanguageModel& model, const models::Tokenizer& tokenizer, const std::string& name,
+               const SampleSettings& s) {
+  const std::vector<int32_t> prompt = tokenizer.encode("\n");
+  for (int64_t i = 0; i < s.samples; ++i) {
+    const models::SamplingSettings sampling{.tokens = s.tokens, .seed = s.seed + i};
+    std::vector<int32_t> all = models::generate(model, prompt, sampling);
+    if (all.size() > static_cast<size_t>(s.tokens)) all.erase(all.begin(), all.end() - s.tokens);
+    items.push_back(item(text(name, "seed ", s.seed + i), tokenizer.decode(all)));
+  }
+}
+
+std::string value_of(const models::TrainSettings& settings, const std::string& key) {
+  for (const auto& [each, value] : list_settings(settings))
+    if (each == key) return value;
+  return "";
+}
+
+// Of the last pairs, which no run learns: validation data of their own, or the end of the data.
+void add_translations(Json& items, models::TranslationModel& model, const models::Tokenizer& tokenizer,
+                      const models::TrainSettings& settings, const std::string& name, const SampleSettings& s) {
+  const auto number = [&](const char* key) { return parse_whole_number(key, value_of(settings, key)); };
+  models::PairFiles files{value_of(settings, "validation_data"), value_of(settings, "validation_translations")};
+  if (files.source.empty()) files = {value_of(settings, "data"), value_of(settings, "translations")};
+  files.source_column = number("source_column"), files.target_column = number("target_column");
+  files.document_column = number("document_column"), files.document_lines = number("document_lines");
+  if (!file_exists(files.source) || s.samples == 0) return;
+  std::vector<models::TextPair> pairs = models::read_pairs(files);
+  const auto shown = std::min<std::ptrdiff_t>(4 * s.samples, static_cast<std::ptrdiff_t>(pairs.size()));
+  pairs.erase(pairs.begin(), pairs.end() - shown);
+  const models::SentenceMarks marks = models::sentence_marks(tokenizer);
+  const int64_t context = number("context");
+  std::string all;
+  for (const auto& [source, target] : pairs) {
+    std::vector<std::vector<int32_t>> tokens = {tokenizer.encode(source)};
+    tokens[0].push_back(marks.end);
+    if (static_cast<int64_t>(tokens[0].size()) > context) continue;
+    std::vector<int32_t> found = models::translate(model, tokens, marks, {})[0];
+    std::erase_if(found, [&](int32_t token) { return token >= tokenizer.size(); });
+    all += text(all.empty() ? "" : "\n\n", "source     ", source, "\nreference  ", target, "\nmodel      ",
+                tokenizer.decode(found));
+  }
+  items.push_back(item(name + "held-out sentences, greedy", all));
+}
+
+}  // namespace
+
+void add_samples(Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& s) {
+  if (s.samples == 0) return;
+  Json items = Json::array();
+  for (const models::ReportedRun& run : runs) {
+    if (run.best.empty()) continue;
+    const std::string name = runs.size() == 1 ? "" : run.name + ", ";
+    try {
+      // A run at work may have put a better one in its place.
+      const Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      if (trained.tokenizer.empty()) continue;
+      const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
+      if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
+        add_texts(items, *writes, *tokenizer, name, s);
+      else if (auto* const translates = dynamic_cast<models::TranslationModel*>(trained.model.get()))
+        add_translations(items, *translates, *tokenizer, trained.settings, name, s);
+    } catch (const Error& error) {
+      items.push_back(item(name + "none", error.what()));
+    }
+  }
+  if (items.empty()) return;
+  sections.push_back(models::report_section("Samples", "text", "What it writes",
+                                            "By the checkpoint of the lowest validation loss.",
+                                            {{"items", items}, {"side", true}}));
+}
+
+}  // namespace orrery::program

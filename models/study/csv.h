@@ -1,0 +1,18 @@
+// Tables as comma-separated values, RFC 4180: a field with a comma, a quote or a line's end stands in quotes, and
+// quotes in it are doubled.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery::models {
+
+using CsvRow = std::vector<std::string>;
+
+std::string csv_line(const CsvRow& fields);  // with its end
+// All rows.  Errors begin with `what`: a quote that is not closed, or text behind one that is; a row with more or
+// fewer fields than the first.
+std::vector<CsvRow> parse_csv(std::string_view text, std::string_view what);
+
+}  // namespace orrery::models

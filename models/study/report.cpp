@@ -1,0 +1,224 @@
+#include "models/study/report.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "models/data/base64.h"
+#include "models/training/memory_plan.h"
+
+namespace orrery::models {
+namespace {
+
+using Row = std::vector<std::string>;
+
+std::string grouped(int64_t x) {
+  std::string digits = std::to_string(x);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+std::string decimal(double x, const char* form) {
+  char digits[64];
+  std::snprintf(digits, sizeof digits, form, x);
+  return digits;
+}
+std::string duration(double seconds) {
+  if (seconds < 60) return decimal(seconds, "%.0f s");
+  if (seconds < 3600) return decimal(seconds / 60, "%.1f min");
+  return decimal(seconds / 3600, "%.1f h");
+}
+
+Json table(const std::vector<std::pair<std::string, std::string>>& columns, const std::vector<Row>& rows,
+           const std::vector<size_t>& marked = {}) {
+  Json names = Json::array();
+  for (const auto& [name, align] : columns) names.push_back({{"name", name}, {"align", align}});
+  return {{"columns", names}, {"rows", rows}, {"marked", marked}};
+}
+
+void add_overview_of(Json& sections, const ReportedRun& run) {
+  Json items = Json::array();
+  const auto item = [&](const std::string& name, const std::string& value, const std::string& note) {
+    items.push_back({{"name", name}, {"value", value}, {"note", note}});
+  };
+  double last = NAN, best = NAN, loss = NAN, milliseconds = 0;
+  int64_t last_at = 0, best_at = 0;
+  std::vector<double> speeds;
+  for (const LogRow& row : run.log) {
+    const auto figure = [&](const char* key) {
+      const auto found = row.figures.find(key);
+      return found == row.figures.end() ? NAN : found->second;
+    };
+    if (const double x = figure("validation_loss"); std::isfinite(x)) {
+      last = x, last_at = row.step;
+      if (!(best <= x)) best = x, best_at = row.step;
+    }
+    if (row.figures.contains("loss")) loss = figure("loss");
+    if (const double x = figure("milliseconds"); std::isfinite(x)) milliseconds += x;
+    if (const double x = figure("tokens_per_second"); std::isfinite(x)) speeds.push_back(x);
+  }
+  if (std::isfinite(best)) {
+    item("validation loss", decimal(best, "%.4f"), "the lowest, at step " + grouped(best_at));
+    if (last_at != best_at) item("last validation loss", decimal(last, "%.4f"), "at step " + grouped(last_at));
+  } else if (std::isfinite(loss)) {
+    item("loss", decimal(loss, "%.4f"), "of the last step; no validation so far");
+  }
+  const int64_t step = run.last_step(), steps = run.settings ? run.settings->steps : step;
+  const char* const state = step >= steps ? "all of them" : "so far; the run goes on or was interrupted";
+  item("steps", grouped(step), step >= steps ? state : text("of ", grouped(steps), " ", state));
+  if (milliseconds > 0) item("time of the steps", duration(milliseconds / 1000), "without validations and checkpoints");
+  if (!speeds.empty()) {
+    const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
+    std::nth_element(speeds.begin(), middle, speeds.end());
+    item("tokens per second", grouped(std::llround(*middle)), "the median of all steps");
+  }
+  if (run.settings) {
+    constexpr int64_t beyond = int64_t{1} << 50;
+    if (const auto parameters = count_parameters(*run.settings, beyond))
+      item("parameters", grouped(*parameters), run.settings->model);
+  }
+  sections.push_back(report_section("Overview", "figures", run.name, "", {{"items", items}}));
+}
+
+std::string value_of(const ReportedRun& run, const std::string& key) {
+  if (!run.settings) return "";
+  for (const auto& [each, value] : list_settings(*run.settings))
+    if (each == key) return value;
+  return "";
+}
+
+std::vector<std::string> keys_of(std::span<const ReportedRun> runs) {
+  std::vector<std::string> keys;
+  for (const ReportedRun& run : runs)
+    if (run.settings)
+      for (const auto& [key, value] : list_settings(*run.settings))
+        if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  return keys;
+}
+
+}  // namespace
+
+Json report_section(const std::string& group, const std::string& kind, const std::string& title,
+                    const std::string& said, Json data) {
+  return {{"group", group}, {"kind", kind}, {"title", title}, {"text", said}, {"data", std::move(data)}};
+}
+
+Json packed_values(std::span<const float> values) {
+  constexpr int largest = 65534, not_finite = 65535;
+  double low = INFINITY, high = -INFINITY;
+  for (const float x : values)
+    if (std::isfinite(x)) low = std::min<double>(low, x), high = std::max<double>(high, x);
+  if (low > high) low = high = 0;
+  std::string bytes;
+  bytes.reserve(2 * values.size());
+  for (const float x : values) {
+    const double share = high > low ? (x - low) / (high - low) : 0;
+    const int number = std::isfinite(x) ? static_cast<int>(std::lround(share * largest)) : not_finite;
+    bytes += static_cast<char>(number & 255);
+    bytes += static_cast<char>(number >> 8);
+  }
+  return {{"low", low}, {"high", high}, {"count", values.size()}, {"base64", base64(bytes)}};
+}
+
+void add_overview(Json& sections, std::span<const ReportedRun> runs) {
+  for (const ReportedRun& run : runs) add_overview_of(sections, run);
+}
+
+void add_settings(Json& sections, std::span<const ReportedRun> runs) {
+  const std::vector<std::string> keys = keys_of(runs);
+  if (keys.empty()) return;
+  std::vector<std::pair<std::string, std::string>> columns = {{"setting", "left"}};
+  for (const ReportedRun& run : runs) columns.emplace_back(runs.size() == 1 ? "value" : run.name, "left");
+  std::vector<Row> rows;
+  std::vector<size_t> marked;
+  for (const std::string& key : keys) {
+    Row row = {key};
+    for (const ReportedRun& run : runs) row.push_back(value_of(run, key));
+    if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to<>()) != row.end())
+      marked.push_back(rows.size());
+    rows.push_back(std::move(row));
+  }
+  if (runs.size() == 1) {
+    const TrainSettings& own = *runs[0].settings;
+    const auto usual = list_settings(resolved(TrainSettings(own.model, own.task)));
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (std::find(usual.begin(), usual.end(), std::pair(rows[i][0], rows[i][1])) == usual.end()) marked.push_back(i);
+  }
+  const char* const title = marked.empty()     ? "All settings"
+                            : runs.size() == 1 ? "Settings that are not the preset's"
+                                               : "Settings that differ";
+  const char* const said = marked.empty() && runs.size() > 1 ? "These runs have the same settings." : "";
+  sections.push_back(report_section("Settings", "table", title, said, table(columns, rows, marked)));
+}
+
+void add_data(Json& sections, std::span<const ReportedRun> runs) {
+  std::vector<Row> rows;
+  for (const ReportedRun& run : runs) {
+    const auto row = [&](const std::string& what, const std::string& name, int64_t bytes, const std::string& hash) {
+      Row cells = {what, name, bytes < 0 ? "" : grouped(bytes), hash};
+      if (runs.size() > 1) cells.insert(cells.begin(), run.name);
+      rows.push_back(std::move(cells));
+    };
+    for (const char* key : {"data", "translations", "validation_data", "validation_translations"}) {
+      const std::string path = value_of(run, key);
+      const bool learned = std::string(key) == "data" && run.state && !run.state->text.sha256.empty();
+      if (path.empty()) continue;
+      row(key, path, learned ? static_cast<int64_t>(run.state->text.bytes) : -1, learned ? run.state->text.sha256 : "");
+    }
+    if (!run.state) continue;
+    for (const auto& [name, print] : run.state->files)
+      row("checkpoint", run.newest + "/" + name, static_cast<int64_t>(print.bytes), print.sha256);
+  }
+  if (rows.empty()) return;
+  std::vector<std::pair<std::string, std::string>> columns = {
+      {"what", "left"}, {"path", "left"}, {"bytes", "right"}, {"SHA-256", "left"}};
+  if (runs.size() > 1) columns.insert(columns.begin(), {"run", "left"});
+  sections.push_back(report_section("Data", "table", "What was learned, and what was written",
+                                    "As the newest checkpoint recorded them.", table(columns, rows)));
+}
+
+std::string quoted_for_a_shell(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-./=:,+@%") == std::string::npos;
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+void add_commands(Json& sections, std::span<const ReportedRun> runs) {
+  if (runs.empty()) return;
+  Json items = Json::array();
+  for (const ReportedRun& run : runs) {
+    const auto item = [&](const std::string& name, const std::vector<std::string>& words) {
+      std::string line = "orrery";
+      for (const std::string& word : words) line += " " + quoted_for_a_shell(word);
+      items.push_back({{"name", runs.size() == 1 ? name : run.name + ": " + name}, {"text", line}, {"copy", true}});
+    };
+    const std::string config = "--config=" + run.folder + "/settings.toml";
+    item("train it again", {"train", config, "--out=" + run.folder + "-again"});
+    if (run.newest.empty()) continue;
+    item("go on from its last checkpoint", {"train", config, "--resume=yes", "--out=" + run.folder});
+    const std::string checkpoint = "--checkpoint=" + run.folder, task = run.settings ? run.settings->task : "";
+    if (task == "translation") item("translate with it", {"translate", checkpoint, "--input=FILE"});
+    if (task == "image_classification") item("classify with it", {"classify", checkpoint, "FILE.png"});
+    if (task == "language_modeling" || task == "stream_modeling")
+      item("write with it", {"generate", checkpoint, "--tokens=300"});
+    item("judge it by held-out data", {"evaluate", checkpoint});
+  }
+  sections.push_back(report_section("Commands", "text", "Commands that repeat it", "", {{"items", items}}));
+}
+
+void add_notes(Json& sections, std::span<const ReportedRun> runs) {
+  Json items = Json::array();
+  for (const ReportedRun& run : runs)
+    for (const std::string& note : run.notes) items.push_back({{"name", run.name}, {"text", note}, {"wrap", true}});
+  if (items.empty()) return;
+  sections.push_back(report_section("Overview", "text", "What could not be read", "", {{"items", items}}));
+}
+
+}  // namespace orrery::models

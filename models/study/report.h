@@ -1,0 +1,44 @@
+// A report is a list of sections, pure data, which the page's script draws (examples/orrery/report).  A section is
+//   {"group": "Curves", "kind": "curves", "title": "gradient norm", "text": "...", "data": {...}}
+// Sections of one group stand under one heading; `text` is what is said beside the picture.  Kinds and their data:
+//   figures   {"items": [{"name", "value", "note"}]}          numbers that stand alone
+//   curves    report_curves.h
+//   table     {"columns": [{"name", "align": "left" or "right"}], "rows": [[text...]], "marked": [row numbers]}
+//                                                         a long one begins with those that are marked
+//   text      {"items": [{"name", "text", "wrap": bool, "copy": bool}], "side": bool}
+//                                                         long ones page by page; with side beside one another
+//   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool, "figure": "weight"}
+//   matrices  {"rows", "columns", "signed", "figure", "down": "layer", "across": "head", "shape": [R, C],
+//              "maps": [{"name": "layer 0, head 3", "values": packed}]}     R C maps, row by row
+//   bars      {"figure", "rows": [{"name", "value", "low", "high", "note"}]}           low and high, or null
+//   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "facts", "source"}]}
+// packed: what packed_values makes of numbers, rows after one another.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "models/json.h"
+#include "models/study/reported_run.h"
+
+namespace orrery::models {
+
+Json report_section(const std::string& group, const std::string& kind, const std::string& title,
+                    const std::string& text, Json data);
+
+// {"low": -1.5, "high": 2, "count": 64, "base64": "..."}: each number as 16 bits between the least (0) and the largest
+// one (65,534), little end first; 65,535 is one that is not finite.  It differs by at most (high - low) / 131,068.
+Json packed_values(std::span<const float> values);
+
+void add_overview(Json& sections, std::span<const ReportedRun> runs);
+// All of them; marked are those of one run that its preset has otherwise, and those in which several runs differ.
+void add_settings(Json& sections, std::span<const ReportedRun> runs);
+void add_data(Json& sections, std::span<const ReportedRun> runs);      // what was learned, and the checkpoints' files
+void add_commands(Json& sections, std::span<const ReportedRun> runs);  // that repeat the runs, go on, write and judge
+void add_notes(Json& sections, std::span<const ReportedRun> runs);     // what could not be read; nothing if all was
+
+// A word of a command as a shell takes it.
+std::string quoted_for_a_shell(const std::string& word);
+
+}  // namespace orrery::models

@@ -1,0 +1,165 @@
+#include "models/study/report_curves.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/config.h"
+#include "models/study/report.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t most_points = 150'000, most_of_a_curve = 2'000,
+                 least_of_a_curve = 200;  // of a page, about 14 bytes each
+
+struct Series {
+  std::string name, key;
+  size_t run = 0;
+  Curve curve;
+};
+struct Chart {
+  std::string figure, group;
+  std::vector<Series> series;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_loss(const std::string& key) { return key == "loss" || key == "training_loss" || key == "validation_loss"; }
+
+// In which chart a key stands: its figure, with a slash if it has places, and the place that the line shows.  A point
+// and a number divide as well: span.0.mean.
+std::pair<std::string, std::string> figure_and_place(const std::string& key) {
+  if (is_loss(key)) return {"loss", key};
+  size_t cut = key.find('/');
+  for (size_t i = 0; cut == std::string::npos && i + 1 < key.size(); ++i)
+    if (key[i] == '.' && is_digit(key[i + 1])) cut = i;
+  if (cut == std::string::npos) return {key, key};
+  return {key.substr(0, cut) + "/", key.substr(cut + 1)};
+}
+
+std::string spaced(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+// blocks.2 before blocks.10.
+bool comes_before(const std::string& a, const std::string& b) {
+  for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    if (!is_digit(a[i]) || !is_digit(b[k])) {
+      if (a[i] != b[k]) return a[i] < b[k];
+      ++i, ++k;
+      continue;
+    }
+    size_t end_a = i, end_b = k;
+    while (end_a < a.size() && is_digit(a[end_a])) ++end_a;
+    while (end_b < b.size() && is_digit(b[end_b])) ++end_b;
+    if (end_a - i != end_b - k) return end_a - i < end_b - k;
+    const int order = a.compare(i, end_a - i, b, k, end_b - k);
+    if (order != 0) return order < 0;
+    i = end_a, k = end_b;
+  }
+  return a.size() < b.size();
+}
+
+std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
+  std::vector<Chart> charts;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    std::map<std::string, Curve> curves;
+    for (const LogRow& row : runs[r].log)
+      for (const auto& [key, value] : row.figures) {
+        curves[key].steps.push_back(row.step);
+        curves[key].values.push_back(value);
+      }
+    for (auto& [key, curve] : curves) {
+      const auto [figure, place] = figure_and_place(key);
+      auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.figure == figure; });
+      if (chart == charts.end())
+        chart = charts.insert(charts.end(), {figure, figure.ends_with('/') ? "Parts over time" : "Curves", {}});
+      const std::string name = figure.ends_with('/') ? place : key == "loss" ? "loss of steps" : spaced(place);
+      chart->series.push_back({name, key, r, std::move(curve)});
+    }
+  }
+  const auto rank = [](const Chart& c) { return c.figure == "loss" ? 0 : c.figure.ends_with('/') ? 2 : 1; };
+  std::sort(charts.begin(), charts.end(), [&](const Chart& a, const Chart& b) {
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a.figure < b.figure;
+  });
+  for (Chart& chart : charts)
+    std::stable_sort(chart.series.begin(), chart.series.end(),
+                     [](const Series& a, const Series& b) { return comes_before(a.key, b.key); });
+  return charts;
+}
+
+// Seven digits are more than a picture shows, and half as long as all.
+Json short_number(double x) {
+  if (!std::isfinite(x)) return nullptr;
+  if (x == std::floor(x) && std::abs(x) < 1e15) return static_cast<int64_t>(x);
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.7g", x);
+  return parse_number("report", digits);
+}
+
+}  // namespace
+
+Curve thinned(const Curve& curve, size_t most) {
+  const size_t n = curve.steps.size(), buckets = most / 2;
+  if (n <= most) return curve;
+  Curve result;
+  const auto take = [&](size_t i) {
+    result.steps.push_back(curve.steps[i]);
+    result.values.push_back(curve.values[i]);
+  };
+  for (size_t b = 0; b < buckets; ++b) {
+    const size_t begin = n * b / buckets, end = n * (b + 1) / buckets;
+    size_t least = begin, largest = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (std::isnan(curve.values[i])) {
+        least = largest = i;
+        break;
+      }
+      if (curve.values[i] < curve.values[least]) least = i;
+      if (curve.values[i] >= curve.values[largest]) largest = i;
+    }
+    take(std::min(least, largest));
+    if (least != largest) take(std::max(least, largest));
+  }
+  return result;
+}
+
+void add_curves(Json& sections, std::span<const LoggedRun> runs) {
+  const std::vector<Chart> charts = charts_of(runs);
+  size_t curves = 0;
+  for (const Chart& chart : charts) curves += chart.series.size();
+  const size_t most = std::clamp(most_points / std::max<size_t>(1, curves), least_of_a_curve, most_of_a_curve);
+  Json names = Json::array();
+  for (const LoggedRun& run : runs) names.push_back({{"name", run.name}, {"group", run.group}});
+  for (const Chart& chart : charts) {
+    Json all = Json::array();
+    bool thin = false;
+    size_t not_finite = 0;
+    for (const Series& series : chart.series) {
+      const Curve shown = thinned(series.curve, most);
+      thin |= shown.steps.size() < series.curve.steps.size();
+      not_finite += static_cast<size_t>(std::count_if(series.curve.values.begin(), series.curve.values.end(),
+                                                      [](double x) { return std::isnan(x); }));
+      Json values = Json::array();
+      for (const double x : shown.values) values.push_back(short_number(x));
+      all.push_back({{"name", series.name},
+                     {"key", series.key},
+                     {"run", series.run},
+                     {"rows", series.curve.steps.size()},
+                     {"steps", shown.steps},
+                     {"values", std::move(values)}});
+    }
+    const std::string figure =
+        chart.figure.ends_with('/') ? chart.figure.substr(0, chart.figure.size() - 1) : chart.figure;
+    std::string said;
+    if (thin) said = text("Of more than ", most, " rows the least and the largest of each span are shown.");
+    if (not_finite > 0)
+      said += text(said.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
+    sections.push_back(report_section(chart.group, "curves", spaced(figure), said,
+                                      {{"figure", figure}, {"runs", names}, {"thinned", thin}, {"series", all}}));
+  }
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,223 @@
+// orrery report: what a page holds of a run, of several, of a sweep, of one that is being written; and what is refused.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+using Json = nlohmann::json;
+
+namespace {
+
+std::string trained(const Folder& folder, const std::string& name, const Words& more = {}) {
+  const Outcome outcome = run_orrery(
+      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / name)} + tiny + more);
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  return folder / name;
+}
+
+struct Page {
+  std::string html;
+  Json data;
+  std::set<std::string> kinds() const {
+    std::set<std::string> all;
+    for (const Json& section : data["sections"]) all.insert(section["kind"].get<std::string>());
+    return all;
+  }
+  Json section(const std::string& title) const {
+    for (const Json& section : data["sections"])
+      if (section["title"] == title) return section["data"];
+    FAIL("there is no section " << title);
+    return {};
+  }
+};
+Page report_of(const Folder& folder, const Words& words) {
+  const std::string path = folder / "page.html";
+  const Outcome outcome = run_orrery(Words{"report"} + words + Words{"--out=" + path});
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(last_line(outcome.out) == path);
+  Page page{read_file(path), {}};
+  const std::string begin = "<script type=\"application/json\" id=\"report\">";
+  const size_t at = page.html.find(begin) + begin.size();
+  page.data = Json::parse(page.html.substr(at, page.html.find("</script>", at) - at));
+  return page;
+}
+std::map<std::string, size_t> rows_in_log(const std::string& run) {
+  std::map<std::string, size_t> counts;
+  std::istringstream in(read_file(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    const Json row = Json::parse(line);
+    for (const auto& [key, value] : row.items())
+      if (key != "step") ++counts[key];
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("report: one page with everything of a run") {
+  const Folder folder;
+  const std::string run =
+      trained(folder, "run", {"--steps=30", "--evaluate_every=10", "--attention=softmax(qk_norm=rms)"});
+  const Page page = report_of(folder, {run, "--samples=3", "--sample_tokens=40"});
+  CHECK(page.html.size() < 500'000);
+  for (const char* outside : {"src=", "href=\"http", "@import", "url(\"", "fetch(", "{{"})
+    CHECK_MESSAGE(!contains(page.html, outside), outside);
+  CHECK(page.kinds() == std::set<std::string>{"figures", "curves", "text", "table", "formula"});
+  // Every row of the log.
+  std::map<std::string, size_t> counts;
+  for (const Json& section : page.data["sections"])
+    if (section["kind"] == "curves")
+      for (const Json& series : section["data"]["series"]) {
+        counts[series["key"].get<std::string>()] = series["rows"];
+        CHECK(series["values"].size() == series["rows"]);
+      }
+  CHECK(counts == rows_in_log(run));
+  CHECK(counts.at("loss") == 30);
+  // Samples: those of generate, which writes the prompt before them.
+  const Json samples = page.section("What it writes")["items"];
+  REQUIRE(samples.size() == 3);
+  CHECK(samples[1]["text"].get<std::string>().size() == 40);
+  CHECK(samples[0]["text"] != samples[1]["text"]);
+  CHECK(contains(page.section("Settings that are not the preset's")["rows"].dump(), "qk_norm=rms"));
+  CHECK(contains(page.section("What was learned, and what was written")["rows"].dump(), "text.txt"));
+  std::map<std::string, std::string> derivations;
+  const Json entries = page.section("Parts that the settings name")["entries"];
+  for (const Json& entry : entries) derivations[entry["name"].get<std::string>()] = entry["derivation"];
+  CHECK(contains(derivations.at("softmax"), "ds_ij = w_ij (g_ij"));
+  CHECK(contains(derivations.at("gelu_tanh"), "f'(x)"));
+  CHECK(contains(derivations.at("adamw"), "c1 = 1 - beta1^t"));
+  CHECK(contains(derivations.at("cross_entropy"), "dz_v"));
+  CHECK(contains(derivations.at("rms"), "arXiv:1910.07467"));
+  // The commands work.
+  const Json commands = page.section("Commands that repeat it")["items"];
+  CHECK(commands.size() == 4);  // train, go on, write, judge
+  for (const Json& item : commands) {
+    const std::string command = item["text"];
+    REQUIRE(command.starts_with("orrery "));
+    const Outcome outcome = run_shell("\"$ORRERY\" " + command.substr(7));
+    INFO(command, outcome.err);
+    CHECK(outcome.code == 0);
+  }
+}
+
+TEST_CASE("report: the same run gives the same samples, and none if none are wanted") {
+  const Folder folder;
+  const std::string run = trained(folder, "run");
+  const Json once = report_of(folder, {run}).section("What it writes");
+  CHECK(once == report_of(folder, {run, "--threads=1"}).section("What it writes"));
+  CHECK(once != report_of(folder, {run, "--seed=7"}).section("What it writes"));
+  const Page without = report_of(folder, {run, "--samples=0"});
+  for (const Json& section : without.data["sections"]) CHECK(section["title"] != "What it writes");
+  CHECK(run_orrery({"report", run}).out.find(run + "/report.html") != std::string::npos);
+  CHECK(fs::exists(run + "/report.html"));
+}
+
+TEST_CASE("report: several runs on top of each other, with what differs") {
+  const Folder folder;
+  const std::string a = trained(folder, "a"), b = trained(folder, "b", {"--normalization=dyt", "--seed=3"});
+  const Page page = report_of(folder, {a, b, "--title=a </script> & b"});
+  CHECK(page.data["title"] == "a </script> & b");
+  CHECK(contains(page.html, "<title>a &lt;/script&gt; &amp; b</title>"));
+  CHECK(page.section("loss")["runs"].size() == 2);
+  const Json different = page.section("Settings that differ");
+  std::set<std::string> keys;
+  for (const Json& row : different["marked"]) keys.insert(different["rows"][row.get<size_t>()][0].get<std::string>());
+  CHECK(keys == std::set<std::string>{"normalization", "out", "seed"});
+}
+
+TEST_CASE("report: a run that is being written, or has no checkpoint, is shown as far as it is") {
+  const Folder folder;
+  const std::string run = trained(folder, "run");
+  const std::string log = read_file(run + "/metrics.jsonl");
+  for (const auto& entry : fs::directory_iterator(run))
+    if (entry.is_directory()) fs::remove_all(entry.path());
+  folder.write("run/metrics.jsonl", log.substr(0, log.size() / 2));  // cut within a row
+  const Page page = report_of(folder, {run});
+  CHECK(page.kinds().contains("curves"));
+  CHECK(page.kinds().contains("table"));  // of settings.toml
+  for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");
+  CHECK(contains(page.data.dump(), "so far"));
+  fs::remove(run + "/metrics.jsonl");
+  CHECK(!report_of(folder, {run}).kinds().contains("curves"));
+}
+
+TEST_CASE("report: a damaged checkpoint is told in the page") {
+  const Folder folder;
+  const std::string run = trained(folder, "run");
+  folder.write("run/step_000004/weights.safetensors", "no weights");
+  const Page page = report_of(folder, {run});
+  CHECK(page.kinds().contains("curves"));
+  CHECK(contains(page.section("What could not be read").dump(), "weights.safetensors is damaged"));
+}
+
+TEST_CASE("report: a translator shows held-out sentences") {
+  const Folder folder;
+  std::string source, target;
+  for (int i = 0; i < 60; ++i) {
+    source += "ein haus und " + std::to_string(i) + " hunde\n";
+    target += "a house and " + std::to_string(i) + " dogs\n";
+  }
+  const Outcome outcome =
+      run_orrery({"train", "--model=translation-small", "--data=" + folder.write("de", source),
+                  "--translations=" + folder.write("en", target), "--width=16", "--heads=2", "--tokenizer=character",
+                  "--steps=3", "--context=64", "--validation_fraction=0.2", "--out=" + (folder / "run")});
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  const Json items = report_of(folder, {folder / "run", "--samples=1"}).section("What it writes")["items"];
+  REQUIRE(items.size() == 1);
+  CHECK(contains(items[0]["text"].get<std::string>(),
+                 "source     ein haus und 59 hunde\nreference  a house and 59 dogs\nmodel      "));
+}
+
+TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
+  const Folder folder;
+  const Outcome swept = run_orrery(Words{"sweep", "--data=" + folder.write("text.txt", tiny_text()),
+                                         "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool"),
+                                         "--attention={softmax,pointwise(relu, alpha=1)}", "--seed={1..3}"} +
+                                   tiny);
+  REQUIRE(swept.code == 0);
+  const Page page = report_of(folder, {folder / "sweep"});
+  CHECK(page.kinds() == std::set<std::string>{"bars", "table", "curves", "text"});
+  const Json bars = page.section("Difference of validation loss, seed by seed")["rows"];
+  REQUIRE(bars.size() == 2);
+  CHECK(bars[0]["note"] == "compared with");
+  const std::string table = read_file(folder / "sweep/table.csv");
+  std::istringstream last(last_line(table).substr(last_line(table).rfind('"') + 1));  // behind the row's name
+  std::vector<double> fields;
+  for (std::string field; std::getline(last, field, ',');) fields.push_back(field.empty() ? 0 : std::stod(field));
+  REQUIRE(fields.size() == 9);  // nothing, seeds, mean, deviation, difference, low, high, diverged, failed
+  CHECK(bars[1]["value"] == fields[4]);
+  CHECK(bars[1]["low"] == fields[5]);
+  CHECK(bars[1]["high"] == fields[6]);
+  CHECK(page.section("Every run")["rows"].size() == 6);
+  CHECK(page.section("loss")["runs"].size() == 6);
+  CHECK(contains(page.section("The command that repeats the sweep").dump(),
+                 "'--attention={softmax,pointwise(relu, alpha=1)}'"));
+}
+
+TEST_CASE("report: what is no run, and a page that cannot be written, are told") {
+  const Folder folder;
+  const auto refusal = [](const Words& words) {
+    const Outcome outcome = run_orrery(Words{"report"} + words);
+    CHECK(outcome.code == 1);
+    return outcome.err;
+  };
+  CHECK(contains(refusal({}), "report: there is no run; give folders of runs"));
+  CHECK(contains(refusal({folder / "none"}), "report: there is no folder "));
+  CHECK(contains(refusal({folder.path()}), " holds neither a run nor a sweep"));
+  const std::string run = trained(folder, "run");
+  CHECK(contains(refusal({run, "--samlpes=1"}), "report: unknown key 'samlpes'; did you mean 'samples'?"));
+  CHECK(contains(refusal({run, "--out=" + (folder / "text.txt/page.html")}), "write: cannot write "));
+  CHECK(!fs::exists(folder / "page.html"));
+  folder.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2}\nno row\n");
+  CHECK(contains(refusal({run}), "metrics.jsonl:2: "));
+}

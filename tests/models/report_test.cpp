@@ -1,0 +1,174 @@
+// Reports: what is read of a run that is being written, charts of its log, tables as comma-separated values.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "models/data/base64.h"
+#include "models/study/csv.h"
+#include "models/study/report.h"
+#include "models/study/report_curves.h"
+#include "models/study/report_parts.h"
+#include "models/study/report_sweep.h"
+#include "models/study/run_log.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+std::vector<LogRow> rows_of(const Folder& folder, const std::string& log) {
+  write_file_atomically(folder / "metrics.jsonl", log);
+  return read_run_log(folder.path.string());
+}
+
+}  // namespace
+
+TEST_CASE("run log: rows in order, what is not finite as NaN, a row that is being written left out") {
+  const Folder folder;
+  const auto rows = rows_of(folder,
+                            "{\"step\":1,\"loss\":2.5,\"entropy/blocks.0.attention\":null}\n"
+                            "{\"step\":1,\"validation_loss\":3}\n{\"step\":2,\"loss\":2.25}\n{\"step\":3,\"lo");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].step == 1);
+  CHECK(rows[0].figures.at("loss") == 2.5);
+  CHECK(std::isnan(rows[0].figures.at("entropy/blocks.0.attention")));
+  CHECK(rows[1].figures == std::map<std::string, double>{{"validation_loss", 3}});
+  CHECK(rows[2].step == 2);
+  CHECK(rows_of(folder, "").empty());
+  CHECK(rows_of(folder, "{\"step\":1,\"loss\":2.5}").empty());  // whole, but without its end
+  CHECK(error_of([&] { rows_of(folder, "{\"step\":1}\n{\"step\":\"2\"}\n"); }) ==
+        folder / "metrics.jsonl" + ":2: 'step' must be a whole number below 2^63");
+  CHECK(error_of([&] { rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n"); }) ==
+        folder / "metrics.jsonl" + ":1: 'loss' must be a number, or null if it is not finite");
+}
+
+TEST_CASE("csv: written and read again it is the same") {
+  const std::vector<CsvRow> rows = {{"row", "why"}, {"a=f(x, y)", "it said \"no\""}, {"", "two\nlines"}, {"x", ""}};
+  std::string csv;
+  for (const CsvRow& row : rows) csv += csv_line(row);
+  CHECK(csv_line(rows[1]) == "\"a=f(x, y)\",\"it said \"\"no\"\"\"\n");
+  CHECK(parse_csv(csv, "t") == rows);
+  CHECK(parse_csv("a,b\r\n1,2\r\n", "t") == std::vector<CsvRow>{{"a", "b"}, {"1", "2"}});
+  CHECK(parse_csv("a,b\n1,2", "t").size() == 2);
+  CHECK(parse_csv(csv_line({""}), "t") == std::vector<CsvRow>{{""}});
+  CHECK(parse_csv("", "t").empty());
+  CHECK(error_of([] { parse_csv("a\n\"b", "t"); }) == "t: row 2 opens a quote that is not closed");
+  CHECK(error_of([] { parse_csv("\"a\"b\n", "t"); }) == "t: row 1 has text behind a closed quote");
+  CHECK(error_of([] { parse_csv("a,b\n1\n", "t"); }) == "t: row 2 has 1 fields, the first one 2");
+}
+
+TEST_CASE("report: a thinned curve keeps the least and the largest value, and both ends of time") {
+  Curve curve;
+  for (int i = 0; i < 10'000; ++i) curve.steps.push_back(i), curve.values.push_back(std::sin(i * 0.01));
+  curve.values[4321] = 50, curve.values[1234] = -50, curve.values[7777] = NAN;
+  const Curve less = thinned(curve, 200);
+  CHECK(less.steps.size() <= 200);
+  CHECK(less.steps.size() > 150);
+  CHECK(std::count(less.values.begin(), less.values.end(), 50) == 1);
+  CHECK(std::count(less.values.begin(), less.values.end(), -50) == 1);
+  CHECK(std::count_if(less.values.begin(), less.values.end(), [](double x) { return std::isnan(x); }) == 1);
+  CHECK(std::is_sorted(less.steps.begin(), less.steps.end()));
+  CHECK(std::adjacent_find(less.steps.begin(), less.steps.end()) == less.steps.end());
+  for (size_t i = 0; i < less.steps.size(); ++i) {
+    const double was = curve.values[static_cast<size_t>(less.steps[i])];
+    CHECK((std::isnan(was) ? std::isnan(less.values[i]) : was == less.values[i]));
+  }
+  CHECK(less.steps.front() < 100);
+  CHECK(less.steps.back() > 9'900);
+  CHECK(thinned(curve, 10'000).steps == curve.steps);
+}
+
+TEST_CASE("report: a chart for each figure, the losses together, a line for each place") {
+  const std::vector<LoggedRun> runs = {
+      {"a",
+       "a",
+       {{1, {{"loss", 2.5}, {"gradient_norm", NAN}}},
+        {1, {{"validation_loss", 2.25}, {"span.0.1", 3}, {"span.0.0", 4}}},
+        {2, {{"alpha/blocks.10.norm", 1}, {"alpha/blocks.9.norm", 0.5}, {"loss", 2}}}}},
+      {"b", "b", {{1, {{"loss", 3}}}}}};
+  Json sections = Json::array();
+  add_curves(sections, runs);
+  REQUIRE(sections.size() == 4);
+  CHECK(sections[0]["data"]["figure"] == "loss");
+  CHECK(sections[0]["data"]["series"].size() == 3);
+  CHECK(sections[0]["data"]["series"][0]["rows"] == 2);
+  CHECK(sections[0]["data"]["series"][0]["values"] == Json::parse("[2.5,2]"));
+  CHECK(sections[1]["title"] == "gradient norm");
+  CHECK(sections[1]["data"]["series"][0]["values"][0].is_null());
+  CHECK(sections[1]["text"] == "1 value is not finite.");
+  CHECK(sections[2]["group"] == "Parts over time");
+  CHECK(sections[2]["data"]["series"][0]["name"] == "blocks.9.norm");  // 9 before 10
+  CHECK(sections[2]["data"]["series"][1]["key"] == "alpha/blocks.10.norm");
+  CHECK(sections[3]["data"]["figure"] == "span");
+  CHECK(sections[3]["data"]["series"][0]["name"] == "0.0");
+}
+
+TEST_CASE("report: many long curves stay below five megabytes") {
+  std::vector<LogRow> log;
+  for (int step = 1; step <= 20'000; ++step) {
+    LogRow row{step, {{"loss", 1.0 / step}}};
+    for (int place = 0; place < 40; ++place)
+      row.figures["entropy/" + std::to_string(place)] = std::sin(step * 0.37 + place);
+    log.push_back(std::move(row));
+  }
+  Json sections = Json::array();
+  add_curves(sections, std::vector<LoggedRun>{{"a", "a", log}});
+  CHECK(sections[0]["data"]["series"][0]["rows"] == 20'000);
+  CHECK(sections[0]["data"]["series"][0]["steps"].size() <= 2'000);
+  CHECK(sections[0]["data"]["thinned"] == true);
+  CHECK(sections[0]["text"].get<std::string>().find("the least and the largest") != std::string::npos);
+  CHECK(sections.dump().size() < 4'000'000);
+}
+
+TEST_CASE("report: packed numbers are those that were given, to a 65,534th of their range") {
+  const std::vector<float> values = {-1.5f, 0, 2, 0.3f, NAN};
+  const Json packed = packed_values(values);
+  CHECK(packed["low"] == -1.5);
+  CHECK(packed["high"] == 2.0);
+  const std::string bytes = bytes_of_base64(packed["base64"].get<std::string>(), "t");
+  REQUIRE(bytes.size() == 10);
+  const auto code = [&](size_t i) {
+    return static_cast<unsigned char>(bytes[2 * i]) + 256 * static_cast<unsigned char>(bytes[2 * i + 1]);
+  };
+  CHECK(code(0) == 0);
+  CHECK(code(2) == 65534);
+  CHECK(code(4) == 65535);
+  for (size_t i = 0; i < 4; ++i)
+    CHECK(std::abs(-1.5 + 3.5 * code(i) / 65534 - static_cast<double>(values[i])) <= 3.5 / 131068 + 1e-9);
+  CHECK(packed_values(std::vector<float>{3, 3})["low"] == 3.0);
+}
+
+TEST_CASE("report: parts that settings name, inside of specs too, with their derivations") {
+  ReportedRun run;
+  run.settings = resolved(make_settings({{"attention", "softmax(qk_norm=rms, span=adaptive_span(16))"},
+                                         {"feed_forward", "gated(silu)"},
+                                         {"losses.span_penalty", "0.1"},
+                                         {"normalization", "dyt"}}));
+  Json sections = Json::array();
+  add_parts(sections, std::span(&run, 1),
+            [](const std::string& family, const std::string& name) { return family + "/" + name; });
+  REQUIRE(sections.size() == 1);
+  std::map<std::string, Json> found;
+  for (const Json& entry : sections[0]["data"]["entries"])
+    found[entry["family"].get<std::string>() + " " + entry["name"].get<std::string>()] = entry;
+  for (const char* name :
+       {"attention softmax", "attention setting qk_norm", "attention setting adaptive_span", "normalization rms",
+        "normalization dyt", "feed forward gated", "activation silu", "loss span_penalty", "loss cross_entropy",
+        "optimizer adamw", "schedule cosine", "position learned", "tokenizer character", "task language_modeling"})
+    CHECK_MESSAGE(found.contains(name), name);
+  CHECK(!found.contains("activation relu"));
+  CHECK(!found.contains("attention rela"));
+  CHECK(found.at("activation silu")["formula"] == "x * sigmoid(beta * x)");
+  CHECK(found.at("activation silu")["derivation"] == "activation/silu");
+}
+
+TEST_CASE("report: words of commands are quoted for a shell") {
+  CHECK(quoted_for_a_shell("--steps=20") == "--steps=20");
+  CHECK(quoted_for_a_shell("--attention=pointwise(relu, alpha=1)") == "'--attention=pointwise(relu, alpha=1)'");
+  CHECK(quoted_for_a_shell("it's") == "'it'\\''s'");
+  CHECK(quoted_for_a_shell("") == "''");
+}
