@@ -45,8 +45,8 @@ File read(const fs::path& path) {
 
 const Files& tree() {
   static const Files files = [] {
-    const std::set<std::string> written{".h", ".cpp", ".cuh", ".cu", ".sh", ".py", ".md", ".toml", ".cmake",
-                                        ".html", ".css", ".js"};
+    const std::set<std::string> written{".h",  ".cpp",  ".cuh",   ".cu",   ".sh",  ".py",
+                                        ".md", ".toml", ".cmake", ".html", ".css", ".js"};
     Files found;
     for (const char* folder : {"engine", "nn", "models", "cuda", "tests", "examples"})
       if (fs::exists(root / folder))

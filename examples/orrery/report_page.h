@@ -14,8 +14,8 @@ extern const std::string_view page_html, page_style, page_script;
 // The comment at the head of every file of the catalogue: "activations/silu" to its formula and derivative.
 extern const std::map<std::string_view, std::string_view> file_heads;
 
-// One HTML file without anything outside of it.  {"title": ..., "made": ..., "sections": [...]}; what is no UTF-8 in it
-// becomes U+FFFD.
+// One HTML file without anything outside of it.  {"title": ..., "made": ..., "version": ..., "sections": [...]}; what
+// is no UTF-8 in it becomes U+FFFD.
 std::string page_of(const models::Json& report);
 
 }  // namespace orrery::program

@@ -19,9 +19,18 @@ using models::Json;
 
 Json item(const std::string& name, const std::string& text) { return {{"name", name}, {"text", text}, {"wrap", true}}; }
 
+// A line's end, as orrery generate begins, or the first token where the vocabulary has none.
+std::vector<int32_t> beginning(const models::Tokenizer& tokenizer) {
+  try {
+    if (std::vector<int32_t> tokens = tokenizer.encode("\n"); !tokens.empty()) return tokens;
+  } catch (const Error&) {
+  }
+  return {0};
+}
+
 void add_texts(Json& items, models::LanguageModel& model, const models::Tokenizer& tokenizer, const std::string& name,
                const SampleSettings& s) {
-  const std::vector<int32_t> prompt = tokenizer.encode("\n");
+  const std::vector<int32_t> prompt = beginning(tokenizer);
   for (int64_t i = 0; i < s.samples; ++i) {
     const models::SamplingSettings sampling{.tokens = s.tokens, .seed = s.seed + i};
     std::vector<int32_t> all = models::generate(model, prompt, sampling);
@@ -74,7 +83,7 @@ void add_samples(Json& sections, std::span<const models::ReportedRun> runs, cons
     try {
       // A run at work may have put a better one in its place.
       const Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
-      if (trained.tokenizer.empty()) continue;
+      if (value_of(trained.settings, "tokenizer").empty()) continue;  // neither texts nor sentences
       const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
       if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
         add_texts(items, *writes, *tokenizer, name, s);

@@ -178,6 +178,18 @@ TEST_CASE("report: a translator shows held-out sentences") {
                  "source     ein haus und 59 hunde\nreference  a house and 59 dogs\nmodel      "));
 }
 
+TEST_CASE("report: a model without texts has a page without samples") {
+  const Folder folder;
+  const Outcome outcome =
+      run_orrery({"train", "--task=algorithmic", "--problem=copy(length=4)", "--layers=1", "--heads=2", "--width=16",
+                  "--batch=2", "--steps=4", "--warmup_steps=1", "--out=" + (folder / "run")});
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  const Page page = report_of(folder, {folder / "run"});
+  CHECK(page.section("accuracy")["series"][0]["key"] == "accuracy");
+  for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");
+}
+
 TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
   const Folder folder;
   const Outcome swept = run_orrery(Words{"sweep", "--data=" + folder.write("text.txt", tiny_text()),
