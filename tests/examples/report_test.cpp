@@ -231,5 +231,5 @@ TEST_CASE("report: what is no run, and a page that cannot be written, are told")
   CHECK(contains(refusal({run, "--out=" + (folder / "text.txt/page.html")}), "write: cannot write "));
   CHECK(!fs::exists(folder / "page.html"));
   folder.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2}\nno row\n");
-  CHECK(contains(refusal({run}), "metrics.jsonl:2: "));
+  CHECK(contains(refusal({run}), "metrics.jsonl, row 2: "));
 }
