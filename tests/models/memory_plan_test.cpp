@@ -89,7 +89,10 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
   check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch", "2"}});
   check_reckoned("gpt-char-small", {{"batch", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
   check_reckoned("stream-char-small", {{"batch", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}});
-  check_reckoned("stream-char-all-attention", {{"batch", "2"}, {"gradient_accumulation_steps", "2"}});
+  check_reckoned("stream-char-all-attention", {{"attention", "softmax(span=adaptive_span(256), persistent=512)"},
+                                               {"layers", "4"},
+                                               {"batch", "2"},
+                                               {"gradient_accumulation_steps", "2"}});
   check_reckoned("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
   check_reckoned("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
   check_reckoned("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
