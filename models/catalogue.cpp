@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <utility>
 
 #include "engine/base/registry.h"
+#include "engine/base/wording.h"
 #include "models/data/algorithmic/base/problem.h"
 #include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
@@ -34,9 +34,7 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 std::string short_number(double x) {
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   if (std::abs(x) < 1e-12) return "0";
-  char digits[32];
-  std::snprintf(digits, sizeof(digits), "%.4g", x);
-  return digits;
+  return significant(x, 4);
 }
 
 // The least value, at one of the limits or between them.

@@ -32,22 +32,22 @@ struct Given {
 Given read_given(const Arguments& arguments) {
   Given given;
   const std::vector<Setting> own = settings_of(given.settings);
-  std::vector<Setting> all = own;
+  const auto parse = [&](models::TrainSettings known) {
+    std::vector<Setting> all = own;
+    for (const Setting& setting : settings_of(known)) all.push_back(setting);
+    return parse_arguments("replay", arguments, all);
+  };
   models::TrainSettings known;
-  for (const std::string& word : arguments)
-    if (!word.starts_with("--")) {
-      given.folder = models::replay_folder_at(word);
-      const std::string checkpoint = models::latest_checkpoint(given.folder);
-      check(!checkpoint.empty(), "replay: ", given.folder, " holds no state to begin with; the run that left it ",
-            "could not write one");
-      given.of_run = models::read_state(checkpoint).settings;
-      known = models::make_settings(given.of_run);
-      break;
-    }
-  for (const Setting& setting : settings_of(known)) all.push_back(setting);
-  const ParsedArguments parsed = parse_arguments("replay", arguments, all);
-  check(parsed.words.size() <= 1, "replay: ", parsed.words.size(), " folders are given; give one");
-  for (const auto& [key, value] : parsed.assignments) {
+  if (const std::vector<std::string> folders = parse(known).words; !folders.empty()) {
+    check(folders.size() == 1, "replay: ", folders.size(), " folders are given; give one");
+    given.folder = models::replay_folder_at(folders[0]);
+    const std::string checkpoint = models::latest_checkpoint(given.folder);
+    check(!checkpoint.empty(), "replay: ", given.folder, " holds no state to begin with; the run that left it ",
+          "could not write one");
+    given.of_run = models::read_state(checkpoint).settings;
+    known = models::make_settings(given.of_run);
+  }
+  for (const auto& [key, value] : parse(known).assignments) {
     if (find_setting(own, key))
       set_setting(std::span<const Setting>(own), "replay", key, value);
     else

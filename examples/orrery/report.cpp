@@ -18,6 +18,7 @@
 #include "models/study/report_curves.h"
 #include "models/study/report_parts.h"
 #include "models/study/report_sweep.h"
+#include "models/study/run_files.h"
 
 namespace orrery::program {
 namespace {
@@ -88,7 +89,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
       models::add_sweep(sections, folder);
       continue;
     }
-    check(models::is_run_folder(folder), "report: ", folder,
+    check(models::is_run(folder), "report: ", folder,
           " holds neither a run nor a sweep; give the folder that orrery train or orrery sweep has written");
     runs.push_back(models::read_reported_run(folder));
   }

@@ -39,18 +39,12 @@ void add_texts(Json& items, models::LanguageModel& model, const models::Tokenize
   }
 }
 
-std::string value_of(const models::TrainSettings& settings, const std::string& key) {
-  for (const auto& [each, value] : list_settings(settings))
-    if (each == key) return value;
-  return "";
-}
-
 // Of the last pairs, which no run learns: validation data of their own, or the end of the data.
 void add_translations(Json& items, models::TranslationModel& model, const models::Tokenizer& tokenizer,
                       const models::TrainSettings& settings, const std::string& name, const SampleSettings& s) {
-  const auto number = [&](const char* key) { return parse_whole_number(key, value_of(settings, key)); };
-  models::PairFiles files{value_of(settings, "validation_data"), value_of(settings, "validation_translations")};
-  if (files.source.empty()) files = {value_of(settings, "data"), value_of(settings, "translations")};
+  const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
+  models::PairFiles files{setting_of(settings, "validation_data"), setting_of(settings, "validation_translations")};
+  if (files.source.empty()) files = {setting_of(settings, "data"), setting_of(settings, "translations")};
   files.source_column = number("source_column"), files.target_column = number("target_column");
   files.document_column = number("document_column"), files.document_lines = number("document_lines");
   if (!file_exists(files.source) || s.samples == 0) return;
@@ -83,7 +77,7 @@ void add_samples(Json& sections, std::span<const models::ReportedRun> runs, cons
     try {
       // A run at work may have put a better one in its place.
       const Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
-      if (value_of(trained.settings, "tokenizer").empty()) continue;  // neither texts nor sentences
+      if (setting_of(trained.settings, "tokenizer").empty()) continue;  // neither texts nor sentences
       const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
       if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
         add_texts(items, *writes, *tokenizer, name, s);

@@ -1,9 +1,6 @@
 #include "examples/orrery/table.h"
 
 #include <algorithm>
-#include <charconv>
-
-#include "engine/base/check.h"
 
 namespace orrery::program {
 
@@ -33,29 +30,6 @@ std::string Table::print(int indent) const {
   return all;
 }
 
-namespace {
-// A double has up to 309 digits before the point; `digits` more stand behind it.
-std::string print_digits(double x, std::chars_format format, int digits) {
-  std::string all(350 + static_cast<size_t>(std::max(0, digits)), ' ');
-  const auto [end, error] = std::to_chars(all.data(), all.data() + all.size(), x, format, digits);
-  check(error == std::errc(), "a number does not fit into ", all.size(), " characters");
-  all.resize(static_cast<size_t>(end - all.data()));
-  return all;
-}
-}  // namespace
-
-std::string fixed(double x, int digits) { return print_digits(x, std::chars_format::fixed, digits); }
-std::string scientific(double x, int digits) { return print_digits(x, std::chars_format::scientific, digits); }
-std::string grouped(int64_t x) {
-  std::string digits = std::to_string(x);
-  for (int at = static_cast<int>(digits.size()) - 3; at > (x < 0 ? 1 : 0); at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
 std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }
-std::string in_words(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
 
 }  // namespace orrery::program

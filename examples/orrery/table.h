@@ -1,8 +1,10 @@
-// Columns of text.
+// Columns of text, and the words that stand in them.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "engine/base/wording.h"
 
 namespace orrery::program {
 
@@ -18,10 +20,6 @@ class Table {
   std::string alignment_;
 };
 
-std::string fixed(double x, int digits);           // 1.50
-std::string scientific(double x, int digits = 1);  // 1.5e-05
-std::string grouped(int64_t x);                    // 1,234,567
-std::string megabytes(double bytes);               // 12.3
-std::string in_words(std::string name);            // bits_per_character: bits per character
+std::string megabytes(double bytes);  // 12.3
 
 }  // namespace orrery::program

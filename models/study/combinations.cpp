@@ -45,32 +45,43 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
   return all;
 }
 
-}  // namespace
+// Braces in braces, so many deep at the most: nobody writes more, and each one is a call.
+constexpr int deepest = 32;
 
-std::vector<std::string> expand_braces(const std::string& text, size_t most) {
-  const size_t open = text.find('{');
-  const size_t stray = text.find('}');
-  check(stray == std::string::npos || open < stray, "sweep: '", text, "' closes a brace that was not opened");
-  if (open == std::string::npos) return {text};
-  Braces braces = braces_at(text, open);
-  braces.commas.push_back(braces.close);
-  check(braces.close > open + 1, "sweep: '", text, "' has a pair of braces with nothing in it");
-  std::vector<std::string> parts;
-  size_t begin = open + 1;
-  for (const size_t end : braces.commas) {
-    const std::string part = text.substr(begin, end - begin);
-    const auto range = braces.commas.size() == 1 ? range_in(part, most) : std::nullopt;
-    const std::vector<std::string> its = range ? *range : expand_braces(part, most);
-    parts.insert(parts.end(), its.begin(), its.end());
-    begin = end + 1;
+std::vector<std::string> expand(const std::string& text, size_t most, int depth) {
+  check(depth <= deepest, "sweep: braces are nested more than ", deepest, " deep");
+  std::vector<std::string> all = {""};
+  size_t done = 0;  // all of the text before it stands in each of `all`
+  for (size_t open; (open = text.find('{', done)) != std::string::npos;) {
+    const size_t stray = text.find('}', done);
+    check(stray == std::string::npos || open < stray, "sweep: '", text, "' closes a brace that was not opened");
+    Braces braces = braces_at(text, open);
+    check(braces.close > open + 1, "sweep: '", text, "' has a pair of braces with nothing in it");
+    braces.commas.push_back(braces.close);
+    std::vector<std::string> parts;
+    size_t begin = open + 1;
+    for (const size_t end : braces.commas) {
+      const std::string part = text.substr(begin, end - begin);
+      const auto range = braces.commas.size() == 1 ? range_in(part, most) : std::nullopt;
+      const std::vector<std::string> its = range ? *range : expand(part, most, depth + 1);
+      parts.insert(parts.end(), its.begin(), its.end());
+      begin = end + 1;
+    }
+    check(parts.size() <= most / all.size(), "sweep: '", text, "' has more than ", most, " values");
+    std::vector<std::string> longer;
+    for (const std::string& start : all)
+      for (const std::string& part : parts) longer.push_back(start + text.substr(done, open - done) + part);
+    all = std::move(longer);
+    done = braces.close + 1;
   }
-  std::vector<std::string> all;
-  const std::vector<std::string> rest = expand_braces(text.substr(braces.close + 1), most);
-  check(parts.size() <= most / rest.size(), "sweep: '", text, "' has more than ", most, " values");
-  for (const std::string& part : parts)
-    for (const std::string& end : rest) all.push_back(text.substr(0, open) + part + end);
+  check(text.find('}', done) == std::string::npos, "sweep: '", text, "' closes a brace that was not opened");
+  for (std::string& value : all) value += text.substr(done);
   return all;
 }
+
+}  // namespace
+
+std::vector<std::string> expand_braces(const std::string& text, size_t most) { return expand(text, most, 0); }
 
 namespace {
 

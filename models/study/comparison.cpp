@@ -1,7 +1,6 @@
 #include "models/study/comparison.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -22,10 +21,6 @@ Steps by_step(std::span<const LogRow> rows) {
 using Values = std::vector<std::optional<std::string>>;
 bool all_same(const Values& values) {
   return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values[0]; });
-}
-
-bool same_bits(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
 }
 
 ParameterDifference difference_of(const std::string& name, const Tensor& first, const Tensor& second) {

@@ -7,22 +7,9 @@
 
 #include "engine/base/check.h"
 #include "engine/base/registry.h"
+#include "engine/base/wording.h"
 
 namespace orrery::models {
-namespace {
-
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    const size_t first = list.find_first_not_of(' ', begin), last = list.find_last_not_of(' ', end - 1);
-    if (first < end) parts.push_back(list.substr(first, last - first + 1));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-}  // namespace
 
 std::vector<std::string> figure_names(std::span<const LogRow> rows) {
   std::set<std::string> names;
@@ -33,7 +20,7 @@ std::vector<std::string> figure_names(std::span<const LogRow> rows) {
 
 std::vector<std::string> fitting_figures(const std::string& command, const std::vector<std::string>& names,
                                          const std::string& patterns) {
-  const std::vector<std::string> asked = parts_of(patterns);
+  const std::vector<std::string> asked = items_of(patterns);
   if (asked.empty()) return names;
   std::set<std::string> fitting;
   for (const std::string& pattern : asked) {

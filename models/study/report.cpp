@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/wording.h"
 #include "models/data/base64.h"
+#include "models/study/statistics.h"
 #include "models/training/memory_plan.h"
 
 namespace orrery::models {
@@ -15,21 +16,10 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-std::string grouped(int64_t x) {
-  std::string digits = std::to_string(x);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-std::string decimal(double x, const char* form) {
-  char digits[64];
-  std::snprintf(digits, sizeof digits, form, x);
-  return digits;
-}
 std::string duration(double seconds) {
-  if (seconds < 60) return decimal(seconds, "%.0f s");
-  if (seconds < 3600) return decimal(seconds / 60, "%.1f min");
-  return decimal(seconds / 3600, "%.1f h");
+  if (seconds < 60) return fixed(seconds, 0) + " s";
+  if (seconds < 3600) return fixed(seconds / 60, 1) + " min";
+  return fixed(seconds / 3600, 1) + " h";
 }
 
 Json table(const std::vector<std::pair<std::string, std::string>>& columns, const std::vector<Row>& rows,
@@ -46,6 +36,8 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
   };
   double last = NAN, best = NAN, loss = NAN, milliseconds = 0;
   int64_t last_at = 0, best_at = 0;
+  constexpr std::string_view per_second = "_per_second";
+  std::string unit;
   std::vector<double> speeds;
   for (const LogRow& row : run.log) {
     const auto figure = [&](const char* key) {
@@ -58,36 +50,27 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
     }
     if (row.figures.contains("loss")) loss = figure("loss");
     if (const double x = figure("milliseconds"); std::isfinite(x)) milliseconds += x;
-    if (const double x = figure("tokens_per_second"); std::isfinite(x)) speeds.push_back(x);
+    for (const auto& [key, x] : row.figures)
+      if (key.ends_with(per_second) && std::isfinite(x))
+        unit = key.substr(0, key.size() - per_second.size()), speeds.push_back(x);
   }
   if (std::isfinite(best)) {
-    item("validation loss", decimal(best, "%.4f"), "the lowest, at step " + grouped(best_at));
-    if (last_at != best_at) item("last validation loss", decimal(last, "%.4f"), "at step " + grouped(last_at));
+    item("validation loss", fixed(best, 4), "the lowest, at step " + grouped(best_at));
+    if (last_at != best_at) item("last validation loss", fixed(last, 4), "at step " + grouped(last_at));
   } else if (std::isfinite(loss)) {
-    item("loss", decimal(loss, "%.4f"), "of the last step; no validation so far");
+    item("loss", fixed(loss, 4), "of the last step; no validation so far");
   }
   const int64_t step = run.last_step(), steps = run.settings ? run.settings->steps : step;
   const char* const state = step >= steps ? "all of them" : "so far; the run goes on or was interrupted";
   item("steps", grouped(step), step >= steps ? state : text("of ", grouped(steps), " ", state));
   if (milliseconds > 0) item("time of the steps", duration(milliseconds / 1000), "without validations and checkpoints");
-  if (!speeds.empty()) {
-    const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
-    std::nth_element(speeds.begin(), middle, speeds.end());
-    item("tokens per second", grouped(std::llround(*middle)), "the median of all steps");
-  }
+  if (!speeds.empty()) item(unit + " per second", grouped(std::llround(median_of(speeds))), "the median of all steps");
   if (run.settings) {
     constexpr int64_t beyond = int64_t{1} << 50;
     if (const auto parameters = count_parameters(*run.settings, beyond))
       item("parameters", grouped(*parameters), run.settings->model);
   }
   sections.push_back(report_section("Overview", "figures", run.name, "", {{"items", items}}));
-}
-
-std::string value_of(const ReportedRun& run, const std::string& key) {
-  if (!run.settings) return "";
-  for (const auto& [each, value] : list_settings(*run.settings))
-    if (each == key) return value;
-  return "";
 }
 
 std::vector<std::string> keys_of(std::span<const ReportedRun> runs) {
@@ -136,7 +119,7 @@ void add_settings(Json& sections, std::span<const ReportedRun> runs) {
   std::vector<size_t> marked;
   for (const std::string& key : keys) {
     Row row = {key};
-    for (const ReportedRun& run : runs) row.push_back(value_of(run, key));
+    for (const ReportedRun& run : runs) row.push_back(run.setting(key));
     if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to<>()) != row.end())
       marked.push_back(rows.size());
     rows.push_back(std::move(row));
@@ -163,7 +146,7 @@ void add_data(Json& sections, std::span<const ReportedRun> runs) {
       rows.push_back(std::move(cells));
     };
     for (const char* key : {"data", "translations", "validation_data", "validation_translations"}) {
-      const std::string path = value_of(run, key);
+      const std::string path = run.setting(key);
       const bool learned = std::string(key) == "data" && run.state && !run.state->text.sha256.empty();
       if (path.empty()) continue;
       row(key, path, learned ? static_cast<int64_t>(run.state->text.bytes) : -1, learned ? run.state->text.sha256 : "");

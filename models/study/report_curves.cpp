@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/config.h"
+#include "engine/base/wording.h"
 #include "models/study/report.h"
 
 namespace orrery::models {
@@ -36,11 +36,6 @@ std::pair<std::string, std::string> figure_and_place(const std::string& key) {
     if (key[i] == '.' && is_digit(key[i + 1])) cut = i;
   if (cut == std::string::npos) return {key, key};
   return {key.substr(0, cut) + "/", key.substr(cut + 1)};
-}
-
-std::string spaced(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
 }
 
 // blocks.2 before blocks.10.
@@ -76,7 +71,7 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
       auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.figure == figure; });
       if (chart == charts.end())
         chart = charts.insert(charts.end(), {figure, figure.ends_with('/') ? "Parts over time" : "Curves", {}});
-      const std::string name = figure.ends_with('/') ? place : key == "loss" ? "loss of steps" : spaced(place);
+      const std::string name = figure.ends_with('/') ? place : key == "loss" ? "loss of steps" : in_words(place);
       chart->series.push_back({name, key, r, std::move(curve)});
     }
   }
@@ -94,9 +89,7 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
 Json short_number(double x) {
   if (!std::isfinite(x)) return nullptr;
   if (x == std::floor(x) && std::abs(x) < 1e15) return static_cast<int64_t>(x);
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.7g", x);
-  return parse_number("report", digits);
+  return parse_number("report", significant(x, 7));
 }
 
 }  // namespace
@@ -157,7 +150,7 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
     if (thin) said = text("Of more than ", most, " rows the least and the largest of each span are shown.");
     if (not_finite > 0)
       said += text(said.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
-    sections.push_back(report_section(chart.group, "curves", spaced(figure), said,
+    sections.push_back(report_section(chart.group, "curves", in_words(figure), said,
                                       {{"figure", figure}, {"runs", names}, {"thinned", thin}, {"series", all}}));
   }
 }

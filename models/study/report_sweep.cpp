@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/base/config.h"
 #include "engine/base/files.h"
+#include "engine/base/wording.h"
 #include "models/study/csv.h"
 #include "models/study/report_curves.h"
 
@@ -41,15 +41,8 @@ class CsvTable {
   std::vector<CsvRow> rows_;
 };
 
-std::string spaced(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-std::string shown(const std::optional<double>& x, const char* form = "%.4f") {
-  char digits[64] = "";
-  if (x) std::snprintf(digits, sizeof digits, form, *x);
-  return digits;
-}
+std::string shown(const std::optional<double>& x) { return x ? fixed(*x, 4) : ""; }
+std::string shown_difference(const std::optional<double>& x) { return x ? signed_fixed(*x, 4) : ""; }
 Json json_of(const std::optional<double>& x) { return x ? Json(*x) : Json(nullptr); }
 
 void add_differences(Json& sections, const CsvTable& table, const std::string& metric) {
@@ -68,8 +61,8 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
         state += (state.empty() ? "" : ", ") + count + " " + what;
     const std::string seeds = table.at(i, "seeds");
     rows.push_back({table.at(i, "row"), shown(mean), seeds == "1" ? "" : shown(table.number(i, "deviation")), seeds,
-                    shown(difference, "%+.4f"), low && high ? shown(low, "%+.4f") + " to " + shown(high, "%+.4f") : "",
-                    state});
+                    shown_difference(difference),
+                    low && high ? shown_difference(low) + " to " + shown_difference(high) : "", state});
     if (any && !difference && !mean) continue;
     bars.push_back({{"name", table.at(i, "row")},
                     {"value", any ? Json(difference.value_or(0)) : json_of(mean)},
@@ -79,13 +72,13 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
   }
   if (any)
     sections.push_back(report_section(
-        "Comparison", "bars", "Difference of " + spaced(metric) + ", seed by seed",
+        "Comparison", "bars", "Difference of " + in_words(metric) + ", seed by seed",
         "Means of the differences of runs with the same seed, with Student's 95 % interval.  Where it does not reach "
         "zero, the seeds agree that there is a difference.",
-        {{"figure", "difference of " + spaced(metric)}, {"rows", bars}}));
+        {{"figure", "difference of " + in_words(metric)}, {"rows", bars}}));
   Json columns = Json::array();
   for (const char* name : {"row", "mean", "deviation", "seeds", "difference", "95 % interval", "state"})
-    columns.push_back({{"name", std::string(name) == "mean" ? spaced(metric) : std::string(name)},
+    columns.push_back({{"name", std::string(name) == "mean" ? in_words(metric) : std::string(name)},
                        {"align", std::string(name) == "row" || std::string(name) == "state" ? "left" : "right"}});
   sections.push_back(report_section("Comparison", "table", "Rows of the sweep", "",
                                     {{"columns", columns}, {"rows", rows}, {"marked", Json::array()}}));
@@ -95,7 +88,7 @@ void add_runs(Json& sections, const CsvTable& runs) {
   Json columns = Json::array(), rows = Json::array();
   for (const std::string& name : runs.header()) {
     const bool words = name == "row" || name == "run" || name == "outcome" || name == "why";
-    columns.push_back({{"name", spaced(name)}, {"align", words ? "left" : "right"}});
+    columns.push_back({{"name", in_words(name)}, {"align", words ? "left" : "right"}});
   }
   for (size_t i = 0; i < runs.rows(); ++i) {
     Json cells = Json::array();
@@ -103,7 +96,7 @@ void add_runs(Json& sections, const CsvTable& runs) {
       const std::string& field = runs.row(i)[k];
       const bool figure = k >= 7 && field.find('.') != std::string::npos;  // they come after what a run is
       const auto number = figure ? runs.number(i, runs.header()[k]) : std::nullopt;
-      cells.push_back(number ? shown(number, std::abs(*number) < 1e-3 ? "%.4g" : "%.4f") : field);
+      cells.push_back(!number ? field : std::abs(*number) < 1e-3 ? significant(*number, 4) : fixed(*number, 4));
     }
     rows.push_back(std::move(cells));
   }

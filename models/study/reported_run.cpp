@@ -4,34 +4,28 @@
 #include <filesystem>
 
 #include "engine/base/files.h"
-#include "models/settings_file.h"
+#include "models/study/run_files.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::models {
 namespace {
 
-TrainSettings settings_in(const std::string& file) {
-  const std::string model = value_in_settings_file(file, "model").value_or(TrainSettings().model);
-  TrainSettings scratch(model, value_in_settings_file(file, "task").value_or(""));
-  return resolved(make_settings(read_settings_file(file, settings_of(scratch), nanogpt_keys())));
-}
-
-// The newest checkpoint and its state.  One that a run at work removes meanwhile has a newer one beside it.
+// The newest checkpoint and its state.
 void read_checkpoint(ReportedRun& run) {
-  for (int attempt = 1;; ++attempt) try {
-      run.newest = latest_checkpoint(run.folder, true);
-      if (run.newest.empty()) return;
-      run.best = best_checkpoint(run.folder);
-      if (run.best.empty()) run.best = run.newest;
-      run.state = read_state(run.newest);
-      run.settings = resolved(make_settings(run.state->settings));
-      return;
-    } catch (const Error& error) {
-      if (attempt < 10 && !run.newest.empty() && !folder_exists(run.newest)) continue;
-      run.newest.clear(), run.best.clear(), run.state.reset();
-      run.notes.push_back(error.what());
-      return;
-    }
+  if (!holds_checkpoints(run.folder)) return;
+  try {
+    read_newest([&] { return run.newest = latest_checkpoint(run.folder, true); },
+                [&](const std::string& newest) {
+                  run.best = best_checkpoint(run.folder);
+                  if (run.best.empty()) run.best = newest;
+                  run.state = read_state(newest);
+                  run.settings = resolved(make_settings(run.state->settings));
+                  return true;
+                });
+  } catch (const Error& error) {
+    run.newest.clear(), run.best.clear(), run.state.reset();
+    run.notes.push_back(error.what());
+  }
 }
 
 }  // namespace
@@ -42,10 +36,7 @@ int64_t ReportedRun::last_step() const {
   return step;
 }
 
-bool is_run_folder(const std::string& folder) {
-  return folder_exists(folder) && (file_exists(folder + "/metrics.jsonl") || file_exists(folder + "/settings.toml") ||
-                                   holds_checkpoints(folder));
-}
+std::string ReportedRun::setting(const std::string& key) const { return settings ? setting_of(*settings, key) : ""; }
 
 ReportedRun read_reported_run(const std::string& folder) {
   ReportedRun run;
@@ -55,7 +46,7 @@ ReportedRun read_reported_run(const std::string& folder) {
   if (file_exists(folder + "/metrics.jsonl")) run.log = read_run_log(folder);
   read_checkpoint(run);
   if (const std::string file = folder + "/settings.toml"; !run.settings && file_exists(file)) try {
-      run.settings = settings_in(file);
+      run.settings = resolved(settings_in_file(file));
     } catch (const Error& error) {
       run.notes.push_back(error.what());
     }

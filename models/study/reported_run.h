@@ -18,11 +18,10 @@ struct ReportedRun {
   std::string newest, best;               // checkpoints, by path; empty: none
   std::vector<std::string> notes;         // sentences about what cannot be read
 
-  int64_t last_step() const;  // that the log or the newest checkpoint knows of
+  int64_t last_step() const;                          // that the log or the newest checkpoint knows of
+  std::string setting(const std::string& key) const;  // empty: it has none, or they are not known
 };
 
-// Whether a folder is one of a run: it has a log, settings or a checkpoint.
-bool is_run_folder(const std::string& folder);
 // What is missing is left out, what is damaged becomes a note; only a log that is damaged is an Error.
 ReportedRun read_reported_run(const std::string& folder);
 

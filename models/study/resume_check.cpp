@@ -1,8 +1,6 @@
 #include "models/study/resume_check.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -118,9 +116,7 @@ std::string log_difference(std::span<const LogRow> first, std::span<const LogRow
     for (const auto& [name, value] : a.figures) {
       const auto found = b.figures.find(name);
       if (found == b.figures.end()) return row + name + " is in the first alone";
-      const bool same = std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(found->second);
-      const bool neither = std::isnan(value) && std::isnan(found->second);
-      if (!same && !neither && !tells_time(name))
+      if (!same_bits(value, found->second) && !tells_time(name))
         return row + both(name, print_number(value), print_number(found->second));
     }
     for (const auto& [name, value] : b.figures)

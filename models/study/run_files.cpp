@@ -14,11 +14,15 @@ bool has_settings(const std::string& folder) {
 
 }  // namespace
 
+bool is_run(const std::string& folder) {
+  const std::string metrics = folder + "/metrics.jsonl";
+  return has_settings(folder) || (file_exists(metrics) && is_metrics_file(metrics)) || holds_checkpoints(folder);
+}
+
 void check_is_run(const std::string& command, const std::string& folder) {
   check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
-  const std::string metrics = folder + "/metrics.jsonl";
-  check(has_settings(folder) || (file_exists(metrics) && is_metrics_file(metrics)) || holds_checkpoints(folder),
-        command, ": ", folder, " is no run: it has neither settings.toml nor metrics.jsonl of one, nor a checkpoint");
+  check(is_run(folder), command, ": ", folder,
+        " is no run: it has neither settings.toml nor metrics.jsonl of one, nor a checkpoint");
 }
 
 TrainSettings settings_in_file(const std::string& path) {

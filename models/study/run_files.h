@@ -8,8 +8,9 @@
 
 namespace orrery::models {
 
-// An Error that begins with `command` unless the folder is a run's: it holds settings.toml or metrics.jsonl of a run,
-// or a checkpoint.
+// Whether a folder holds settings.toml or metrics.jsonl of a run, or a checkpoint.
+bool is_run(const std::string& folder);
+// An Error that begins with `command` unless it does.
 void check_is_run(const std::string& command, const std::string& folder);
 
 TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run has written it

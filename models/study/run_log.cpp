@@ -1,5 +1,7 @@
 #include "models/study/run_log.h"
 
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +9,10 @@
 #include "models/json.h"
 
 namespace orrery::models {
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+}
 
 std::vector<LogRow> read_run_log(const std::string& folder) {
   const std::string path = folder + "/metrics.jsonl", log = read_file(path);

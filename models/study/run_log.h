@@ -13,6 +13,8 @@ struct LogRow {
   std::map<std::string, double> figures;  // those that are not finite are NaN
 };
 
+bool same_bits(double a, double b);  // or both are NaN
+
 // The rows of `folder`/metrics.jsonl, in their order: of steps (`loss`, ...) and of validations (`validation_loss`,
 // ...). A line without its end is still being written and left out.  Errors name the row that is none:
 //   runs/a/metrics.jsonl, row 7: line 1, column 9: this is no JSON

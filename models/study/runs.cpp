@@ -10,6 +10,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/version.h"
 #include "models/json.h"
+#include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
 
 namespace orrery::models {
@@ -20,12 +21,6 @@ const std::set<std::string, std::less<>> without_effect = {
     "out",       "threads",    "checkpoint_every", "keep_checkpoints", "keep_best", "save_optimizer",
     "resume",    "profile",    "from_previous",    "other_text",       "data",      "graph",
     "nan_guard", "peak_tflops"};
-
-double mean_of(std::span<const double> x) {
-  double sum = 0;
-  for (const double each : x) sum += each;
-  return sum / static_cast<double>(x.size());
-}
 
 struct Row {
   int64_t step;
@@ -43,15 +38,14 @@ std::optional<int64_t> divergence(const std::vector<Row>& rows) {
   std::vector<double> losses, norms;
   for (const Row& row : rows) losses.push_back(row.loss);
   const std::span<const double> all(losses);
-  if (mean_of(all.last(tenth)) < mean_of(all.first(tenth))) return {};
+  if (spread_of(all.last(tenth)).mean < spread_of(all.first(tenth)).mean) return {};
+  double smallest = INFINITY;  // spares most medians
   for (const Row& row : rows) {
-    if (norms.size() >= least / 2) {
-      std::vector<double> before = norms;
-      const auto middle = before.begin() + static_cast<std::ptrdiff_t>(before.size() / 2);
-      std::nth_element(before.begin(), middle, before.end());
-      if (row.gradient_norm > factor * *middle) return row.step;
-    }
+    if (norms.size() >= least / 2 && row.gradient_norm > factor * smallest &&
+        row.gradient_norm > factor * median_of(norms))
+      return row.step;
     norms.push_back(row.gradient_norm);
+    smallest = std::min(smallest, row.gradient_norm);
   }
   return {};
 }

@@ -1,8 +1,10 @@
 #include "models/study/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <vector>
 
 #include "engine/base/check.h"
 
@@ -15,6 +17,14 @@ Spread spread_of(std::span<const double> x) {
   double squares = 0;
   for (const double each : x) squares += (each - mean) * (each - mean);
   return {mean, x.size() > 1 ? std::sqrt(squares / (n - 1)) : 0};
+}
+
+double median_of(std::span<const double> x) {
+  check(!x.empty(), "statistics: there are no figures");
+  std::vector<double> all(x.begin(), x.end());
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
 }
 
 std::optional<Interval> confidence_interval(std::span<const double> x, double probability) {

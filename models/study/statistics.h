@@ -11,6 +11,8 @@ struct Spread {
 };
 Spread spread_of(std::span<const double> x);  // not empty
 
+double median_of(std::span<const double> x);  // not empty; of an even number the upper one of the middle two
+
 struct Interval {
   double mean = 0, low = 0, high = 0;
 };

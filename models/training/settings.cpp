@@ -65,6 +65,12 @@ TrainSettings from_the_beginning(TrainSettings settings) {
   return settings;
 }
 
+std::string setting_of(const TrainSettings& settings, const std::string& key) {
+  for (const auto& [each, value] : list_settings(settings))
+    if (each == key) return value;
+  return "";
+}
+
 Dtype parse_dtype(const std::string& name) {
   return name == "f64" ? Dtype::f64 : name == "bf16" ? Dtype::bf16 : Dtype::f32;
 }

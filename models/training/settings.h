@@ -132,6 +132,8 @@ TrainSettings make_settings(const std::vector<std::pair<std::string, std::string
 TrainSettings resolved(TrainSettings settings);
 // The same without what is said about resuming: settings that begin the run, and so repeat it.
 TrainSettings from_the_beginning(TrainSettings settings);
+// The value of one key, as list_settings has it; empty if this model and task have no such key.
+std::string setting_of(const TrainSettings& settings, const std::string& key);
 
 Dtype parse_dtype(const std::string& name);  // of the setting `dtype`
 

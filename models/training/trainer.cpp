@@ -15,6 +15,12 @@
 namespace orrery::models {
 namespace {
 
+std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
+  std::vector<Tensor> tensors;
+  for (const HostToDevice& each : places) tensors.push_back(each.tensor());
+  return tensors;
+}
+
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
 void check_settings(const TrainSettings& s) {
@@ -134,8 +140,7 @@ void Trainer::do_step() {
   parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
-    std::vector<Tensor> batch;
-    for (const HostToDevice& each : batches_[static_cast<size_t>(micro)]) batch.push_back(each.tensor());
+    const std::vector<Tensor> batch = tensors_of(batches_[static_cast<size_t>(micro)]);
     nn::Pass pass;
     pass.training = true;
     if (!carried_.empty()) pass.cache = &carried_[static_cast<size_t>(micro)];
@@ -178,8 +183,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   FigureRow figures;
   const bool tells_figures = tells_figures_of(step_ + 1);
   if (tells_figures) {
-    std::vector<Tensor> batch;
-    for (const HostToDevice& each : batches_[0]) batch.push_back(each.tensor());
+    const std::vector<Tensor> batch = tensors_of(batches_[0]);
     const auto before = Clock::now();
     look(figures, wanted_figures_, *task_, *model_, batch, carried_.empty() ? nullptr : &carried_[0]);
     began += Clock::now() - before;  // no part of the step's time
@@ -198,7 +202,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   ++step_;
   const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();
   if (tells_figures) look(figures, wanted_figures_, *parameters_);
-  in_flight_.push_back({step_, learning_rate, began, outcome, losses, std::move(figures)});
+  in_flight_.push_back({step_, learning_rate, began, outcome, losses, step_flops_, std::move(figures)});
 }
 
 void Trainer::report(Audience& audience) {
@@ -222,8 +226,8 @@ void Trainer::report(Audience& audience) {
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
   row.insert(row.end(), {{"milliseconds", seconds * 1e3},
                          {task_->unit() + "_per_second", units / seconds},
-                         {"multiply_adds", step_flops_ / 2}});
-  const double used = s.peak_tflops > 0 ? step_flops_ / seconds / (s.peak_tflops * 1e12) : NAN;
+                         {"multiply_adds", done.flops / 2}});
+  const double used = s.peak_tflops > 0 ? done.flops / seconds / (s.peak_tflops * 1e12) : NAN;
   if (s.peak_tflops > 0) row.emplace_back("mfu", used);
   row.insert(row.end(), done.figures.begin(), done.figures.end());
   const double left =

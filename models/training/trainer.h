@@ -60,6 +60,7 @@ class Trainer {
     double learning_rate;
     Clock::time_point began;
     size_t outcome, losses;  // tickets
+    double flops;
     FigureRow figures;
   };
   void make_inputs();

@@ -22,26 +22,9 @@ namespace {
 using namespace fuzz;
 using orrery::models::Outcome;
 
-const std::vector<std::string> json_words = {"{",
-                                             "}",
-                                             "[",
-                                             "]",
-                                             ",",
-                                             ":",
-                                             "\"",
-                                             "null",
-                                             "1e300",
-                                             "-1",
-                                             "\"step\":",
-                                             "\"loss\":",
-                                             "\"why\"",
-                                             "done\"",
-                                             "failed\"",
-                                             "\"validation_loss\":",
-                                             "\"figures\":{",
-                                             "\"gradient_norm\":",
-                                             "\"milliseconds\":",
-                                             "\n"};
+const std::vector<std::string> words_of_runs =
+    json_words({"\"step\":", "\"loss\":", "\"why\"", "done\"", "failed\"", "\"validation_loss\":", "\"figures\":{",
+                "\"gradient_norm\":", "\"milliseconds\":", "\n"});
 
 void promise_same_again(const std::string& folder, const Outcome& outcome) {
   const std::string path = folder + "/again.json";
@@ -63,14 +46,17 @@ REGISTER_FORMAT(outcome, {.name = "outcome",
                           .read = read_outcome,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,
-                          .words = json_words});
+                          .words = words_of_runs});
 
-void read_rows(const std::string& folder, std::string_view bytes) {
+void read_log(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
   put(path, bytes);
   const std::vector<orrery::models::LogRow> rows = orrery::models::read_run_log(folder);
   promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
           "a row is lost, or made up");
+  for (const auto& row : rows)
+    for (const auto& [key, value] : row.figures)
+      promise(key != "step" && !std::isinf(value), "a figure is infinite, or is the step");
   const Outcome outcome = orrery::models::outcome_of(rows);
   promise(outcome.kind == Outcome::Kind::done || !outcome.why.empty(), "it does not say why the run is not done");
   promise(outcome.kind != Outcome::Kind::done || outcome.figures.contains("validation_loss"),
@@ -79,12 +65,12 @@ void read_rows(const std::string& folder, std::string_view bytes) {
   promise_same_again(folder, outcome);
 }
 
-REGISTER_FORMAT(run_rows, {.name = "run_rows",
-                           .readers = {"models/study/run_log.cpp", "models/study/runs.cpp", "models/json.cpp"},
-                           .read = read_rows,
-                           .memory_multiple = 256,
-                           .memory_base = 1 << 20,
-                           .words = json_words});
+REGISTER_FORMAT(run_log, {.name = "run_log",
+                          .readers = {"models/study/run_log.cpp", "models/study/runs.cpp", "models/json.cpp"},
+                          .read = read_log,
+                          .memory_multiple = 256,
+                          .memory_base = 1 << 20,
+                          .words = words_of_runs});
 
 // A checkpoint beside one whose files are all these bytes: what differs is told, or that they cannot be read.
 void compare_files(const std::string& folder, std::string_view bytes) {
@@ -126,22 +112,6 @@ REGISTER_FORMAT(braces, {.name = "braces",
                          .memory_multiple = 4096,
                          .memory_base = 1 << 20,
                          .words = {"{", "}", ",", "..", "0..4", "(", ")", "{,", "9..1", "softmax"}});
-
-void read_log(const std::string& folder, std::string_view bytes) {
-  put(folder + "/metrics.jsonl", bytes);
-  const auto rows = orrery::models::read_run_log(folder);
-  promise(rows.size() <= static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')), "a row has no line");
-  for (const auto& row : rows)
-    for (const auto& [key, value] : row.figures)
-      promise(key != "step" && !std::isinf(value), "a figure is infinite, or is the step");
-}
-
-REGISTER_FORMAT(run_log, {.name = "run_log",
-                          .readers = {"models/study/run_log.cpp", "models/json.cpp"},
-                          .read = read_log,
-                          .memory_multiple = 256,
-                          .memory_base = 1 << 20,
-                          .words = json_words});
 
 void read_csv(const std::string&, std::string_view bytes) {
   const auto rows = orrery::models::parse_csv(bytes, "table");

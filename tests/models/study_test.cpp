@@ -29,6 +29,12 @@ TEST_CASE("study: braces are what a shell makes of them") {
   CHECK(error_of([] { expand_braces("a,b}"); }) == "sweep: 'a,b}' closes a brace that was not opened");
   CHECK(error_of([] { expand_braces("x{}"); }) == "sweep: 'x{}' has a pair of braces with nothing in it");
   CHECK(error_of([] { expand_braces("{0..99}", 50); }) == "sweep: {0..99} has more than 50 values");
+  CHECK(expand_braces("{{{a,b},{c}}}") == Values{"a", "b", "c"});
+  const std::string deep = std::string(30'000, '{') + "a" + std::string(30'000, '}');
+  CHECK(error_of([&] { expand_braces(deep); }) == "sweep: braces are nested more than 32 deep");
+  std::string wide;
+  for (int i = 0; i < 30'000; ++i) wide += "{a}";
+  CHECK(expand_braces(wide) == Values{std::string(30'000, 'a')});
   CHECK(error_of([] { expand_braces("{0..9}{0..9}", 50); }) == "sweep: '{0..9}{0..9}' has more than 50 values");
 }
 

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
+#include "engine/base/wording.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -40,14 +41,7 @@ std::vector<const Figure*> figures_called(const std::string& names) {
       if (const Figure& figure = figures().at(name); all || figure.usual) chosen.push_back(&figure);
     return chosen;
   }
-  for (size_t at = 0; at <= names.size();) {
-    const size_t end = std::min(names.find(',', at), names.size());
-    std::string name = names.substr(at, end - at);
-    while (name.starts_with(' ')) name.erase(0, 1);
-    while (name.ends_with(' ')) name.pop_back();
-    chosen.push_back(&figures().at(name));
-    at = end + 1;
-  }
+  for (const std::string& name : items_of(names)) chosen.push_back(&figures().at(name));
   return chosen;
 }
 

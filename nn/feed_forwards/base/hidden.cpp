@@ -10,15 +10,23 @@
 
 namespace orrery::nn {
 
-Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& before,
-                     const std::function<Tensor(const Tensor& z)>& after) {
-  const bool z_asked = is_hooked(path, "hidden_before"), a_asked = is_hooked(path, "hidden");
-  if (!z_asked && !a_asked) return {};
+namespace {
+
+// What `hidden` makes, if anybody looks: it shows hidden_before itself.  Empty unless one of the two is replaced.
+Tensor hooked(std::string_view path, const std::function<Tensor()>& hidden) {
+  if (!is_hooked(path, "hidden_before") && !is_hooked(path, "hidden")) return {};
   const bool replaced = is_replaced(path, "hidden_before") || is_replaced(path, "hidden");
   std::optional<NoGrad> guard;
   if (!replaced) guard.emplace();
-  const Tensor a = hook(path, "hidden", after(hook(path, "hidden_before", before())));
+  const Tensor a = hook(path, "hidden", hidden());
   return replaced ? a : Tensor();
+}
+
+}  // namespace
+
+Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& before,
+                     const std::function<Tensor(const Tensor& z)>& after) {
+  return hooked(path, [&] { return after(hook(path, "hidden_before", before())); });
 }
 
 Tensor read_dense(const Module& layer, const Tensor& x, const PointwiseFunction& function, const DenseWeights& w,
@@ -34,12 +42,8 @@ Tensor read_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysA
   const AttentionInputs alone = slots_alone(x, slots);
   AttentionOptions o = options;
   o.mask.causal = false;
-  const Tensor weights = hooked_hidden(
-      path, [&] { return attention_scores(alone, o); },
-      [](const Tensor& s) {
-        const Tensor e = exp(s - max(s, -1, true).detach());
-        return e / sum(e, {-1}, true);
-      });
+  o.hooked_path = path, o.hooked_name = "hidden_before";
+  const Tensor weights = hooked(path, [&] { return attention_weights(alone, o, {}); });
   return weights ? read_values(weights, alone, o).reshape(x.shape().with(-1, slots.value.size(1) * slots.value.size(2)))
                  : read_slots(x, slots, options);
 }
