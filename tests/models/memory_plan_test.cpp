@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 
@@ -40,12 +41,16 @@ Reckoned reckon(const std::string& model, const Assignments& more, const char* s
   Trainer trainer(make_settings(all));
   const MemoryPlan& plan = trainer.memory_plan();
   CHECK(plan.parameters == nn::count_parameters(trainer.model()));
+  // The plan is for spans at their longest, which they may reach; a run begins with short ones.
+  for (const nn::NamedParameter& p : nn::parameters_of(trainer.model()))
+    if (const double highest = p.parameter->highest; std::isfinite(highest))
+      nn::fill(p.parameter->value, nn::constant(highest), {});
   trainer.run();
   return {static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.activations),
           static_cast<double>(memory_use(Device::cpu).peak - before)};
 }
-void check_reckoned(const std::string& model, const Assignments& more = {}) {
-  const Reckoned r = reckon(model, more);
+void check_reckoned(const std::string& model, const Assignments& more = {}, const char* steps = "1") {
+  const Reckoned r = reckon(model, more, steps);
   CAPTURE(model);
   if (!more.empty()) CAPTURE(more[0].second);
   CAPTURE(r.estimate);
@@ -88,11 +93,10 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
   check_reckoned("gpt-char-small", {{"dtype", "f64"}, {"layers", "9"}});
   check_reckoned("gpt-char-small", {{"width", "512"}, {"heads", "8"}, {"vocabulary", "20000"}, {"batch", "2"}});
   check_reckoned("gpt-char-small", {{"batch", "1"}, {"context", "1000"}, {"attention", "entmax15"}});
-  check_reckoned("stream-char-small", {{"batch", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}});
-  check_reckoned("stream-char-all-attention", {{"attention", "softmax(span=adaptive_span(256), persistent=512)"},
-                                               {"layers", "4"},
-                                               {"batch", "2"},
-                                               {"gradient_accumulation_steps", "2"}});
+  // Three steps: then a stream carries all that it can.
+  check_reckoned("stream-char-small", {{"batch", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
+  for (const char* batch : {"2", "8"})
+    check_reckoned("stream-char-all-attention", {{"batch", batch}, {"gradient_accumulation_steps", "2"}}, "3");
   check_reckoned("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
   check_reckoned("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
   check_reckoned("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
