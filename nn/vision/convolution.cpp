@@ -7,9 +7,13 @@
 //   Y = X W^T + bias,   dW = G^T X,   dbias = sum of the rows of G,   dX = G W
 // and dx[b, r', c'] is the sum of the elements of dX that were read there: of each tap (i, j), that of the window at
 // ((r' + p - i d) / s, (c' + p - j d) / s), if both are whole numbers of windows.  Every pixel gathers its own sum, so
-// no two write to one place. Kept: x and W (both live anyway).  X is made for a few pictures at a time, at most
-// scratch_elements numbers unless one picture has more, and again in backward.  A window of one pixel that visits every
-// pixel is a linear layer.
+// no two write to one place.  Where s = 1 all are whole, and the sum is a convolution itself, of G with the window
+// turned about: with i' = h - 1 - i and j' = w - 1 - j
+//   dx[b, r', c', k] = sum over i', j', n of W[n, h-1-i', w-1-j', k] G[b, r' - p' + i' d, c' - p' + j' d, n],
+//   p' = (h - 1) d - p
+// so it is one matrix product with the windows of G and needs no dX.
+// Kept: x and W (both live anyway).  X is made for a few pictures at a time, so many that it stays in a cache, and
+// again in backward.  A window of one pixel that visits every pixel is a linear layer.
 #include "nn/vision/convolution.h"
 
 #include <cmath>
@@ -26,35 +30,49 @@
 namespace orrery::nn {
 namespace {
 
-constexpr int64_t scratch_elements = 1 << 22;
+// Numbers of X at a time, unless one picture has more: what a core's second cache holds, and what keeps a GPU busy.
+int64_t scratch_elements(Device device) { return device == Device::cpu ? 1 << 18 : 1 << 22; }
 
 template <class T>
-struct ReadWindows {  // row (window, i) of X: row i of the window
+struct ReadWindows {  // row (line of windows, i): row i of each of its windows
   In<T> x;
   Out<T> windows;
   WindowGrid grid;
-  int64_t first;  // window of the first row
+  int64_t first;  // picture of the first row
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const WindowAxis &down = grid.vertical, &across = grid.horizontal;
-    const WindowGrid::Place at = grid.window(first + r / down.size);
-    const int64_t line = down.pixel(at.down, r % down.size), left = across.pixel(at.across, 0);
-    const Out<T> out = windows.at(r * row.n);
-    if (!down.on_picture(line)) {
-      row.each([&](int i) { out[i] = 0; });
-      return;
-    }
+    const int64_t i = r % down.size, line = r / down.size, picture = first + line / down.windows;
+    const int64_t pixel_line = down.pixel(line % down.windows, i);
+    const bool on_picture = down.on_picture(pixel_line);
+    const In<T> in = x.at(on_picture ? grid.element(picture, pixel_line, 0) : 0);
     const int channels = static_cast<int>(grid.channels);
-    if (across.dilation == 1 && left >= 0 && left + across.size <= across.pixels) {
-      const In<T> in = x.at(grid.element(at.picture, line, left));
-      row.each([&](int i) { out[i] = in[i]; });
-      return;
+    for (int64_t window = 0; window < across.windows; ++window) {
+      const Out<T> out = windows.at(((line * across.windows + window) * down.size + i) * row.n);
+      const int64_t left = across.pixel(window, 0);
+      if (!on_picture)
+        row.each([&](int e) { out[e] = 0; });
+      else if (across.dilation == 1 && left >= 0 && left + across.size <= across.pixels)
+        row.each([&](int e) { out[e] = in[left * channels + e]; });
+      else
+        row.each([&](int e) {
+          const int64_t pixel = left + e / channels * across.dilation;
+          out[e] = across.on_picture(pixel) ? in[pixel * channels + e % channels] : Arithmetic<T>(0);
+        });
     }
-    const In<T> in = x.at(grid.element(at.picture, line, 0));
-    row.each([&](int i) {
-      const int64_t pixel = left + i / channels * across.dilation;
-      out[i] = across.on_picture(pixel) ? in[pixel * channels + i % channels] : Arithmetic<T>(0);
-    });
+  }
+};
+template <class T>
+struct TurnWindow {  // row (tap, n): W[n, h-1-i, w-1-j, :]
+  In<T> weight;
+  Out<T> turned;
+  int64_t taps, outputs;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const int64_t tap = r / outputs, n = r % outputs;
+    const In<T> in = weight.at((n * taps + taps - 1 - tap) * row.n);
+    const Out<T> out = turned.at(r * row.n);
+    row.each([&](int k) { out[k] = in[k]; });
   }
 };
 template <class T>
@@ -85,9 +103,9 @@ struct ConvolutionOperation {
   template <class T>
   Tensor forward_as(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty_like(x, Shape{grid.batch, grid.vertical.windows, grid.horizontal.windows, outputs});
-    const Tensor scratch = make_scratch<T>(x.device());
-    in_groups([&](int64_t first, int64_t pictures) {
-      read_windows<T>(x, scratch, first, pictures);
+    const Tensor scratch = make_scratch<T>(x.device(), grid);
+    in_groups(x.device(), grid, [&](int64_t first, int64_t pictures) {
+      read_windows<T>(x, grid, scratch, first, pictures);
       multiply<T>(x.device(), {.m = pictures * grid.windows(), .n = outputs, .k = row_size(), .transpose_b = true},
                   scratch.data<T>(), weight.data<T>(), {y.mutable_data<T>() + first * grid.windows() * outputs},
                   {.bias = bias ? bias.data<T>() : nullptr});
@@ -106,10 +124,33 @@ struct ConvolutionOperation {
   }
   template <class T>
   Tensor input_gradient(const Tensor& weight, const Tensor& dy) const {
+    const bool each_pixel = grid.vertical.stride == 1 && grid.horizontal.stride == 1;
+    return each_pixel ? gradient_of_turned_window<T>(weight, dy) : gathered_gradient<T>(weight, dy);
+  }
+  template <class T>
+  Tensor gradient_of_turned_window(const Tensor& weight, const Tensor& dy) const {
+    using Sum = Arithmetic<T>;
+    const auto turned_axis = [](const WindowAxis& a) {
+      return WindowAxis{a.windows, a.size, 1, (a.size - 1) * a.dilation - a.padding, a.dilation, a.pixels};
+    };
+    const WindowGrid back{grid.batch, outputs, turned_axis(grid.vertical), turned_axis(grid.horizontal)};
+    const Tensor turned = Tensor::empty_like(weight, Shape{grid.taps() * outputs, grid.channels}),
+                 dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>), scratch = make_scratch<T>(dy.device(), back);
+    rows(dy.device(), grid.taps() * outputs, static_cast<int>(grid.channels),
+         TurnWindow<T>{{weight.data<T>()}, {turned.mutable_data<T>()}, grid.taps(), outputs});
+    in_groups(dy.device(), back, [&](int64_t first, int64_t pictures) {
+      read_windows<T>(dy, back, scratch, first, pictures);
+      multiply<T>(dy.device(), {.m = pictures * grid.pixels(), .n = grid.channels, .k = grid.taps() * outputs},
+                  scratch.data<T>(), turned.data<T>(),
+                  {dx.mutable_data<Sum>() + first * grid.pixels() * grid.channels});
+    });
+    return dx.to(dy.dtype());
+  }
+  template <class T>
+  Tensor gathered_gradient(const Tensor& weight, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // over windows
-    const Shape shape{grid.batch, grid.vertical.pixels, grid.horizontal.pixels, grid.channels};
-    const Tensor dx = Tensor::empty_like(dy, shape, dtype_of<Sum>), scratch = make_scratch<Sum>(dy.device());
-    in_groups([&](int64_t first, int64_t pictures) {
+    const Tensor dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>), scratch = make_scratch<Sum>(dy.device(), grid);
+    in_groups(dy.device(), grid, [&](int64_t first, int64_t pictures) {
       multiply<T>(dy.device(), {.m = pictures * grid.windows(), .n = row_size(), .k = outputs},
                   dy.data<T>() + first * grid.windows() * outputs, weight.data<T>(), {scratch.mutable_data<Sum>()});
       Sum* const to = dx.mutable_data<Sum>() + first * grid.pixels() * grid.channels;
@@ -122,9 +163,9 @@ struct ConvolutionOperation {
   Tensor weight_gradient(const Saved& saved, const Tensor& x, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // over groups
     const Saved::Place place = saved.place(1, weight_shape(), dtype_of<Sum>, dy.device());
-    const Tensor scratch = make_scratch<T>(dy.device());
-    in_groups([&](int64_t first, int64_t pictures) {
-      read_windows<T>(x, scratch, first, pictures);
+    const Tensor scratch = make_scratch<T>(dy.device(), grid);
+    in_groups(dy.device(), grid, [&](int64_t first, int64_t pictures) {
+      read_windows<T>(x, grid, scratch, first, pictures);
       multiply<T>(dy.device(),
                   {.m = outputs,
                    .n = row_size(),
@@ -138,24 +179,28 @@ struct ConvolutionOperation {
   }
 
   int64_t row_size() const { return grid.taps() * grid.channels; }  // of X
-  int64_t pictures_at_once() const {
-    return std::clamp<int64_t>(scratch_elements / (grid.windows() * row_size()), 1, grid.batch);
-  }
+  Shape x_shape() const { return {grid.batch, grid.vertical.pixels, grid.horizontal.pixels, grid.channels}; }
   Shape weight_shape() const { return {outputs, grid.vertical.size, grid.horizontal.size, grid.channels}; }
+
+  // ---- the windows of a grid, a few pictures at a time
+  static int64_t elements_of_picture(const WindowGrid& g) { return g.windows() * g.taps() * g.channels; }
+  static int64_t pictures_at_once(Device device, const WindowGrid& g) {
+    return std::clamp<int64_t>(scratch_elements(device) / elements_of_picture(g), 1, g.batch);
+  }
   template <class T>
-  Tensor make_scratch(Device device) const {
-    return Tensor::empty(Shape{pictures_at_once() * grid.windows(), row_size()}, dtype_of<T>, device);
+  static Tensor make_scratch(Device device, const WindowGrid& g) {
+    return Tensor::empty(Shape{pictures_at_once(device, g) * elements_of_picture(g)}, dtype_of<T>, device);
   }
   template <class F>
-  void in_groups(const F& f) const {
-    for (int64_t first = 0, step = pictures_at_once(); first < grid.batch; first += step)
-      f(first, std::min(step, grid.batch - first));
+  static void in_groups(Device device, const WindowGrid& g, const F& f) {
+    for (int64_t first = 0, step = pictures_at_once(device, g); first < g.batch; first += step)
+      f(first, std::min(step, g.batch - first));
   }
   template <class T>
-  void read_windows(const Tensor& x, const Tensor& scratch, int64_t first, int64_t pictures) const {
-    rows(x.device(), pictures * grid.windows() * grid.vertical.size,
-         static_cast<int>(grid.horizontal.size * grid.channels),
-         ReadWindows<T>{{x.data<T>()}, {scratch.mutable_data<T>()}, grid, first * grid.windows()});
+  static void read_windows(const Tensor& x, const WindowGrid& g, const Tensor& scratch, int64_t first,
+                           int64_t pictures) {
+    rows(x.device(), pictures * g.vertical.windows * g.vertical.size, static_cast<int>(g.horizontal.size * g.channels),
+         ReadWindows<T>{{x.data<T>()}, {scratch.mutable_data<T>()}, g, first});
   }
 };
 
@@ -189,12 +234,16 @@ GradientCase dilated_case(const CaseTensors& random) {
   return make_convolution_case(random, {1, 7, 9, 2}, {3, 2, 3, 2},
                                {.stride = {1, 2}, .padding = 3, .dilation = {3, 2}});
 }
+GradientCase padded_case(const CaseTensors& random) {
+  return make_convolution_case(random, {2, 6, 5, 3}, {4, 3, 2, 3}, {.padding = {1, 3}, .dilation = {2, 1}});
+}
 GradientCase one_pixel_case(const CaseTensors& random) {
   return make_convolution_case(random, {2, 3, 5, 3}, {4, 1, 1, 3}, {});
 }
 REGISTER_GRADIENT_CASE("layer", "convolution", plain_case);
 REGISTER_GRADIENT_CASE("layer", "convolution", strided_case);
 REGISTER_GRADIENT_CASE("layer", "convolution", dilated_case);
+REGISTER_GRADIENT_CASE("layer", "convolution", padded_case);
 REGISTER_GRADIENT_CASE("layer", "convolution", one_pixel_case);
 
 }  // namespace
