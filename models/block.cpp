@@ -96,14 +96,16 @@ Tensor Block::add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass
   };
   return hook(branch.layer->path(), "residual", joined());
 }
-Tensor Block::step(const Tensor& x, Branch& branch, nn::Pass& pass) const {
+Tensor Block::step(const Tensor& before, Branch& branch, nn::Pass& pass) const {
+  const Tensor x = hook(branch.layer->path(), "stream", before);
   return post_ ? (*branch.norm)(add(x, x, branch, pass), pass) : add(x, (*branch.norm)(x, pass), branch, pass);
 }
 Tensor Block::forward(const Tensor& x, nn::Pass& pass) {
   if (!feed_forward_.layer) return step(x, attention_, pass);
   if (!parallel_) return step(step(x, attention_, pass), feed_forward_, pass);
-  const Tensor input = (*attention_.norm)(x, pass);
-  return add(add(x, input, attention_, pass), input, feed_forward_, pass);
+  const Tensor before = hook(attention_.layer->path(), "stream", x), input = (*attention_.norm)(before, pass);
+  const Tensor between = hook(feed_forward_.layer->path(), "stream", add(before, input, attention_, pass));
+  return add(between, input, feed_forward_, pass);
 }
 void Block::visit(nn::Visitor& v) {
   v(parallel_ ? "norm" : "attention_norm", attention_.norm);

@@ -81,7 +81,7 @@ class Block final : public nn::Module {
   };
   // residual x + gain layer(input) / divisor; the layer adds x itself unless something comes between.
   Tensor add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const;
-  Tensor step(const Tensor& x, Branch& branch, nn::Pass& pass) const;  // add, with the normalization in its place
+  Tensor step(const Tensor& before, Branch& branch, nn::Pass& pass) const;  // add, with the normalization in its place
 
   double dropout_;
   bool post_, parallel_;

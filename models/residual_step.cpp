@@ -11,8 +11,9 @@ ResidualStep::ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn:
   if (layer_->adds_nothing()) norm_.reset(), layer_.reset();
 }
 
-Tensor ResidualStep::forward(const Tensor& x, nn::Pass& pass) {
-  if (!layer_) return x;
+Tensor ResidualStep::forward(const Tensor& before, nn::Pass& pass) {
+  if (!layer_) return before;
+  const Tensor x = hook(layer_->path(), "stream", before);
   const Tensor input = post_ ? x : (*norm_)(x, pass);
   const Tensor sum =
       p_ > 0 && pass.training ? x + dropout_((*layer_)(input, pass), pass) : layer_->onto(input, x, pass);

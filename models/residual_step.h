@@ -14,7 +14,7 @@ class ResidualStep final : public nn::Module {
  public:
   // A sublayer that adds nothing leaves x as it is, without its normalization.
   ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn::Sublayer> layer, double dropout, bool post);
-  Tensor forward(const Tensor& x, nn::Pass& pass) override;
+  Tensor forward(const Tensor& before, nn::Pass& pass) override;
   void visit(nn::Visitor& v) override;
 
  private:

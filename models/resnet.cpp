@@ -35,9 +35,11 @@ class Resnet::Block final : public nn::Module {
       shortcut_ = std::make_unique<nn::Convolution>(
           inputs, outputs, 1, nn::Convolution::Options{.steps = {.stride = stride}, .bias = false});
   }
-  Tensor forward(const Tensor& x, nn::Pass& pass) override {
+  Tensor forward(const Tensor& before, nn::Pass& pass) override {
+    const Tensor x = hook(path(), "stream", before);
     const Tensor inner = activation_((*first_norm_)(first_(x, pass), pass));
-    return activation_((*second_norm_)(second_(inner, pass), pass) + (shortcut_ ? (*shortcut_)(x, pass) : x));
+    const Tensor read = (*second_norm_)(second_(inner, pass), pass);
+    return hook(path(), "residual", activation_(read + (shortcut_ ? (*shortcut_)(x, pass) : x)));
   }
   void visit(nn::Visitor& v) override {
     v("first", first_);

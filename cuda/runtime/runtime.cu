@@ -76,12 +76,15 @@ Card find_card() {
   check(cudaGetDevice(&device), "start");
   cudaDeviceProp found;
   check(cudaGetDeviceProperties(&found, device), "start");
+  int kilohertz = 0;
+  check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device), "start");
   const Card card = {found.name,
                      found.major,
                      found.minor,
                      found.multiProcessorCount,
                      static_cast<int64_t>(found.totalGlobalMem),
-                     static_cast<int64_t>(found.sharedMemPerBlockOptin)};
+                     static_cast<int64_t>(found.sharedMemPerBlockOptin),
+                     kilohertz * 1e3};
   check_supported(card);
   return card;
 }

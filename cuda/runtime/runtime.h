@@ -27,6 +27,7 @@ struct Card {
   int multiprocessors;
   int64_t memory;         // bytes
   int64_t shared_memory;  // bytes that a block can ask for
+  double clock = 0;       // of the multiprocessors, in Hz, the highest; 0: it does not say
 };
 // The card in use.  An Error if there is none, or if it is older than the kernels need (compute capability 8.0).
 const Card& card();

@@ -17,6 +17,7 @@
 #include "models/study/report.h"
 #include "models/study/report_curves.h"
 #include "models/study/report_parts.h"
+#include "models/study/report_probe.h"
 #include "models/study/report_sweep.h"
 #include "models/study/run_files.h"
 
@@ -98,6 +99,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
   std::vector<models::LoggedRun> logged;
   for (models::ReportedRun& run : runs) logged.push_back({run.name, run.name, run.log});
   models::add_curves(sections, logged);
+  models::add_probes(sections, runs);
   add_samples(sections, runs, s.samples);
   models::add_settings(sections, runs);
   models::add_parts(sections, runs, derivation_of);

@@ -7,6 +7,7 @@
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/outside.h"
+#include "examples/orrery/probe_table.h"
 #include "examples/orrery/profile_table.h"
 #include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
@@ -54,6 +55,7 @@ std::string validation_text(double loss, const std::vector<std::pair<std::string
 
 void print_files(const models::TrainSettings& settings, const std::string& checkpoint) {
   std::vector<std::string> files = {settings.out + "/settings.toml", settings.out + "/metrics.jsonl"};
+  if (settings.probe) files.push_back(models::probe_file(settings.out));
   if (!checkpoint.empty())
     for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
   std::cout << "files:\n";
@@ -94,6 +96,7 @@ int train(const Arguments& arguments) {
     events.validation = [&](int64_t step, const models::Validation& found) {
       progress.say(text("step ", step, ": ", validation_text(found.loss, found.figures)));
     };
+    events.probe = [&](const models::Probe& probe) { std::cout << probe_table(probe) << std::flush; };
     events.checkpoint = [&](const std::string& path) { progress.say(text("checkpoint: ", path)); };
     events.warning = [&](const std::string& sentence) { progress.say("warning: " + sentence); };
     events.stop = [&] { return signals.received() != 0; };

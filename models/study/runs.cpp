@@ -18,9 +18,8 @@ namespace {
 
 // What changes no number of a run, or is told by the data's fingerprint.
 const std::set<std::string, std::less<>> without_effect = {
-    "out",       "threads",    "checkpoint_every", "keep_checkpoints", "keep_best", "save_optimizer",
-    "resume",    "profile",    "from_previous",    "other_text",       "data",      "graph",
-    "nan_guard", "peak_tflops"};
+    "out",   "threads", "checkpoint_every", "keep_checkpoints", "keep_best", "save_optimizer", "resume",     "profile",
+    "probe", "data",    "from_previous",    "other_text",       "graph",     "nan_guard",      "peak_tflops"};
 
 struct Row {
   int64_t step;

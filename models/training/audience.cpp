@@ -31,6 +31,12 @@ void Audience::validation(int64_t step, const Validation& validation) {
   });
 }
 
+void Audience::probe(const Probe& probe) {
+  attempt([&] {
+    if (events_.probe) events_.probe(probe);
+  });
+}
+
 void Audience::checkpoint(const std::string& path) {
   attempt([&] {
     if (events_.checkpoint) events_.checkpoint(path);

@@ -14,6 +14,8 @@
 
 namespace orrery::models {
 
+struct Probe;  // models/training/probe.h
+
 struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
   int64_t steps;
@@ -30,6 +32,7 @@ struct StepReport {  // after each update
 struct TrainingEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, const Validation& validation)> validation;
+  std::function<void(const Probe&)> probe;  // with settings.probe: before the first step of all
   std::function<void(const std::string& path)> checkpoint;
   std::function<void(const std::string& sentence)> warning;  // of what is no reason to end the run
   // Asked after each step and within a validation: true ends the run early, with a checkpoint and without validation.
@@ -42,6 +45,7 @@ class Audience {
       : metrics_(folder, step), events_(events) {}
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
   void validation(int64_t step, const Validation& validation);
+  void probe(const Probe& probe);
   void checkpoint(const std::string& path);
   void warnings(const std::vector<std::string>& sentences);
   bool wants_end();  // from the first time on: somebody asked for it, or cannot be told

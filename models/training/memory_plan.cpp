@@ -202,11 +202,13 @@ class PoolLimit {  // what is measured may fail, but not take the machine down
 
 }  // namespace
 
-int64_t MemoryPlan::total() const { return weights + gradients + moments + guard + activations + data + program; }
+int64_t MemoryPlan::total() const {
+  return weights + gradients + moments + guard + probe + activations + data + program;
+}
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {
-      {"weights", weights},         {"gradients", gradients}, {"optimizer", moments}, {"nan guard", guard},
-      {"activations", activations}, {"data", data},           {"program", program}};
+      {"weights", weights}, {"gradients", gradients},     {"optimizer", moments}, {"nan guard", guard},
+      {"probe", probe},     {"activations", activations}, {"data", data},         {"program", program}};
   std::erase_if(all, [](const auto& kind) { return kind.second == 0; });
   return all;
 }
@@ -266,7 +268,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   reset_peak(Device::cpu);
   release_cached(Device::cpu);
   if (s.nan_guard) plan.guard = plan.weights + plan.moments;
-  const double certain = static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.guard) +
+  if (s.probe && !s.resume) plan.probe = *parameters * bytes_of(dtype) * 2;
+  const double certain = static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.guard + plan.probe) +
                          static_cast<double>(plan.activations) * certain_share;
   if (certain > static_cast<double>(plan.free))
     fail_to_fit(s,

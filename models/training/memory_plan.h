@@ -24,6 +24,7 @@ struct MemoryPlan {
   int64_t gradients = 0;
   int64_t moments = 0;      // of the optimizer
   int64_t guard = 0;        // with nan_guard: copies of weights and moments, to undo an update
+  int64_t probe = 0;        // with probe: the model once more, with its gradients, before the first step
   int64_t activations = 0;  // the most that a step or a validation holds beside the above
   int64_t data = 0;         // what is learned, and its batches
   int64_t program = 0;      // what the process had before the run made anything; 0 on a GPU

@@ -2,6 +2,7 @@
 // proven to be its own.
 //
 //   settings.toml  metrics.jsonl        written by the trainer
+//   probe.json                          what --probe=yes has found before the first step (probe.h)
 //   step_000050/                        a checkpoint (checkpoint.h), complete from the moment it has this name
 //   step_000060.partial/                one that is being written or removed, or was when the program was killed
 //   step_000040.damaged/                one that --from_previous=yes has set aside

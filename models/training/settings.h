@@ -50,7 +50,7 @@ struct TrainSettings {
   std::string figures = "usual";
   double peak_tflops = 0;
   bool keep_best = true, save_optimizer = true, overfit_one_batch = false, graph = false, resume = false,
-       from_previous = false, other_text = false, nan_guard = false, profile = false;
+       from_previous = false, other_text = false, nan_guard = false, probe = false, profile = false;
 
   // Of a model, a preset or a class, and a task; empty: what the model is for.  An Error if there is none of that name.
   explicit TrainSettings(const std::string& model = "gpt-char-small", const std::string& task = "");
@@ -100,7 +100,8 @@ struct TrainSettings {
       "of its parts that the log gets: usual, all, none, or names from `orrery list figures`, with commas");
     v("figures_every", figures_every, "steps between two such rows; 0: never", between(0, 1e9));
     v("peak_tflops", peak_tflops,
-      "10^12 operations a second that the machine could do, for the share that is used (MFU); 0: unknown",
+      "10^12 operations a second that the machine could do, for the share that is used (MFU); 0: those of the GPU, if "
+      "its kind is known",
       zero_or(1e-6, 1e6));
     v("keep_checkpoints|keep", keep_checkpoints, "checkpoints that stay; older ones are removed; 0: all",
       between(0, 1e6));
@@ -116,6 +117,9 @@ struct TrainSettings {
     v("other_text", other_text, "with resume: go on with another text than the run has learned so far");
     v("nan_guard", nan_guard,
       "stop at the first value that is not finite, name it, and keep the step for `orrery replay`");
+    v("probe", probe,
+      "before the first step, show what each layer does to variances, forward and backward, beside what papers "
+      "predict");
     v("profile", profile, "print a table of the operations at the end");
   }
 };

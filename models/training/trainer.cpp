@@ -7,9 +7,11 @@
 #include "engine/autograd/autograd.h"
 #include "engine/base/parallel.h"
 #include "engine/matmul/matmul.h"
+#include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/parameter_rules.h"
+#include "models/training/probe.h"
 #include "models/training/resume.h"
 
 namespace orrery::models {
@@ -48,11 +50,13 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   wanted_figures_ = figures_called(s.figures);
   device_ = parse_device(s.device);
   set_product_precision(parse_product_precision(s.precision));
+  peak_flops_ = s.peak_tflops > 0 ? s.peak_tflops * 1e12 : peak_flops(device_, parse_dtype(s.dtype));
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   folder_ = std::make_unique<RunFolder>(s.out);
   check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
         " already holds a run; add --resume=yes to go on with it, or choose another --out");
   if (!s.resume) folder_->check_free();
+  if (!s.resume && s.probe) check_free_for_probe(s.out);
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";
   check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
         "; leave --resume out to begin a run");
@@ -227,8 +231,8 @@ void Trainer::report(Audience& audience) {
   row.insert(row.end(), {{"milliseconds", seconds * 1e3},
                          {task_->unit() + "_per_second", units / seconds},
                          {"multiply_adds", done.flops / 2}});
-  const double used = s.peak_tflops > 0 ? done.flops / seconds / (s.peak_tflops * 1e12) : NAN;
-  if (s.peak_tflops > 0) row.emplace_back("mfu", used);
+  const double used = peak_flops_ > 0 ? done.flops / seconds / peak_flops_ : NAN;
+  if (peak_flops_ > 0) row.emplace_back("mfu", used);
   row.insert(row.end(), done.figures.begin(), done.figures.end());
   const double left =
       stepping_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);

@@ -93,6 +93,7 @@ class Trainer {
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<const Figure*> wanted_figures_;       // that the log gets every so many steps
+  double peak_flops_ = 0;                           // a second, of the device; 0: unknown
   double step_flops_ = 0;                           // of the last step that was not replayed
   std::vector<std::vector<HostToDevice>> batches_;  // of each micro-batch, the task's tensors
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with

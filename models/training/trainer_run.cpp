@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "models/settings_file.h"
+#include "models/training/probe.h"
 #include "models/training/trainer.h"
 
 namespace orrery::models {
@@ -95,6 +96,13 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   Audience audience(s.out, step_, events);
   audience.warnings(task_->warnings());
   audience.warnings(folder_->remove_partial());
+  if (s.probe && step_ == 0) {
+    std::vector<Tensor> batch = task_->batch(0, 0);
+    for (Tensor& x : batch) x = x.to(device_);
+    const Probe probe = probe_signals(s, *task_, *model_, batch);
+    write_probe(probe_file(s.out), probe);
+    audience.probe(probe);
+  }
   TrainingResult result;
   result.checkpoint = folder_->last_good();
   const auto owes_validation = [&] {

@@ -4,14 +4,20 @@
 // With g_ij = <do_i, v_j>:
 //   ds_ij = L_i^-alpha F'(s_ij) g_ij                     for each pair on its own: a row of ds does not add up to 0
 //   dalpha = -sum_i ln L_i <do_i, o_i>                   because dw / dalpha = -ln L w
+// Before learning: if the v_j are independent with mean 0, Var o = L^-2alpha n E[F(s)^2] Var v for n keys.  With scores
+// N(0, v) E[F^2] is v / 2 for relu, 3 v^2 / 2 for relu_squared (half of the fourth moment) and v for identity.
 // L^-alpha is linear in what is read, so it is applied there, once and in the arithmetic type; F and F' run inside the
 // tiles of engine/base/attention.h.  What the paper leaves open: the mask selects a weight of zero after F, because
 // F(0) and F(-infinity) need not be zero; L is named and recorded (nn/attentions/base/length.h); alpha may be
 // learned, one number a layer. Kept: q, k, v, and the output once more if alpha is not 0.  No (T, T) array exists.
+#include <cmath>
+
+#include "engine/base/wording.h"
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
 #include "nn/attentions/base/length.h"
+#include "nn/diagnostics/predictions.h"
 
 namespace orrery::nn {
 namespace {
@@ -52,6 +58,14 @@ class Pointwise final : public AttentionLayer {
     AttentionLayer::visit(v);
     v("alpha", learned_alpha_);
   }
+  std::vector<Prediction> predicted(const Given& given) const {
+    const double square = mean_square(given.mean_square, [&](double s) { return function_.value(s); }),
+                 alpha = learned_alpha_.value ? learned_alpha_.value.item() : alpha_;
+    const double read = mean_over(given.queries, [&](const QueriesAlike& alike) {
+      return alike.keys * std::pow(length_.length(alike), -2 * alpha) * square;
+    });
+    return {{ratio::read, read, text("n E[F(s)^2] / L^", significant(2 * alpha, 3)), given.mean_square}};
+  }
 
  private:
   Tensor scaled(const Tensor& x, const Tensor& log_length) const {
@@ -74,6 +88,7 @@ class Pointwise final : public AttentionLayer {
   LengthRule length_;
 };
 REGISTER_ATTENTION(Pointwise);
+REGISTER_PREDICTION(Pointwise);
 
 const bool cases = add_attention_cases(
     "pointwise", {"pointwise(gelu)", "pointwise(sigmoid, alpha=learned(0.5), length=fixed(7))",

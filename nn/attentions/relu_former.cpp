@@ -2,6 +2,8 @@
 //   s_ij = <q_i, k_j> / sqrt(D),   w_ij = relu(s_ij) / (gamma sqrt(n_i / 2)),   o_i = sum_j w_ij v_j
 // For scores and values of variance 1, relu(s) has second moment 1/2, so a row of n keys has variance n / 2 without the
 // factor, and 1 for every n with it.  gamma = exp(rho) is positive, rho one for each head, from ln gamma.
+// So with independent values of mean 0 and scores N(0, v), Var o / Var v = n E[relu(s)^2] / (gamma^2 n / 2) is
+// v / gamma^2 where n counts the visible keys.
 // With g_ij = <do_i, v_j>:
 //   ds_ij = g_ij [s_ij > 0] / (gamma sqrt(n_i / 2)),   drho = -sum_ij g_ij w_ij = -sum_i <do_i, o_i>
 //
@@ -20,6 +22,7 @@
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
 #include "nn/attentions/base/length.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
@@ -56,6 +59,15 @@ class ReluFormer final : public AttentionLayer {
     AttentionLayer::visit(v);
     v("log_gamma", log_gamma_);
   }
+  std::vector<Prediction> predicted(const Given& given) const {
+    double inverse_square = 0;
+    for (const double log_gamma : log_gamma_.value.to_vector()) inverse_square += std::exp(-2 * log_gamma);
+    inverse_square /= static_cast<double>(heads());
+    const double read = mean_over(given.queries, [&](const QueriesAlike& alike) {
+      return alike.keys / length_.length(alike) * given.mean_square * inverse_square;
+    });
+    return {{ratio::read, read, "v / gamma^2", given.mean_square}};
+  }
 
  private:
   // 1 / (gamma sqrt(n / 2)), (B or 1, Tq, H, 1)
@@ -89,6 +101,7 @@ class ReluFormer final : public AttentionLayer {
   Parameter log_gamma_;
 };
 REGISTER_ATTENTION(ReluFormer);
+REGISTER_PREDICTION(ReluFormer);
 const bool cases = add_attention_cases("relu_former", {"relu_former", "relu_former(gamma=1.7, qk_norm=layer)",
                                                        "relu_former(persistent=slots(4, split=yes))"});
 const bool own_sequence_cases =

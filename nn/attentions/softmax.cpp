@@ -8,12 +8,14 @@
 // With both, which no paper has, the temperature comes first, c tanh(s / (t c)): the cap then bounds what the
 // exponential sees by c whatever t learns, and the division stays on the query, T D numbers and not T^2.
 // entropy_threshold is theta of the loss entropy_regularizer (nn/losses/), which takes the rows' entropies from here.
+// Before learning Var o is about exp(v) / n Var v_j for n keys and scores N(0, v): nn/diagnostics/predictions.h.
 // Everything else, forward and backward, tile by tile: engine/base/attention.h.  Kept: q, k, v, o, and the
 // log-sum-exp of each row, (B, H, T).  No (T, T) array exists.
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/cases.h"
 #include "nn/attentions/base/length.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::nn {
@@ -61,6 +63,7 @@ class Softmax final : public AttentionLayer {
     v("temperature", temperature_);
     v("entropy_threshold", threshold_);
   }
+  std::vector<Prediction> predicted(const Given& given) const { return {predicted_softmax_read(given)}; }
 
  private:
   AttentionInputs tempered(AttentionInputs r) const {
@@ -93,6 +96,7 @@ class Softmax final : public AttentionLayer {
   Parameter temperature_, threshold_;
 };
 REGISTER_ATTENTION(Softmax);
+REGISTER_PREDICTION(Softmax);
 
 const bool cases = add_attention_cases(
     "softmax", {"softmax", "softmax(soft_cap=1.5, temperature=learned(0.7))", "softmax(gate=silu, qk_norm=rms)",

@@ -8,6 +8,7 @@
 // The gate and the linear part are one product with 2 S columns, and dx and dW one product each.
 // Kept: x and z, R (C + 2 S) numbers.  h is computed again in backward, together with dg and du, in the epilogue of the
 // product that makes dh.
+// Before learning g and u are independent, both N(0, v): E h^2 = v E F(g)^2.
 // Convention: S is the block's d_ff as given; the paper's factor 2/3, with which the three matrices have as many
 // parameters as the two of a dense layer, is applied by two_thirds=yes, rounded to the nearest whole number.
 // Biases, which the paper leaves out, follow the block's setting.
@@ -18,6 +19,7 @@
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
 #include "nn/layers/linear.h"
@@ -175,6 +177,11 @@ class Gated final : public Sublayer {
     function_.visit(v);
     v("output", output_);
   }
+  std::vector<Prediction> predicted(const Given& given) const {
+    if (function_.has_parameters()) return {};
+    const auto f = [&](double g) { return function_.activation().value(g); };
+    return {{ratio::hidden, mean_square(given.mean_square, f), "E[F(g)^2]", given.mean_square}};
+  }
 
  private:
   PointwiseFunction function_;
@@ -182,6 +189,7 @@ class Gated final : public Sublayer {
   Linear input_, output_;
 };
 REGISTER_FEED_FORWARD(Gated);
+REGISTER_PREDICTION(Gated);
 
 GradientCase gradient_case(const CaseTensors& random) {
   const Activation silu("silu");

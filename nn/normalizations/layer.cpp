@@ -4,6 +4,8 @@
 // With g = dy and h = g weight:
 //   dx = r (h - mean h - xh mean(h xh))      the two means come from dmu/dx and dr/dx
 //   dweight = sum over rows of g xh,   dbias = sum over rows of g
+// Before learning, with rows of mean 0 and one variance v: y has mean square mean weight^2 v / (v + epsilon).  The two
+// means take two of the C directions of h, so that of dx is (1 - 2/C) mean weight^2 / (v + epsilon) that of dy.
 // Kept: x, and mu and r of each row (2 numbers a row, in the arithmetic type): xh is recomputed.
 #include <cmath>
 
@@ -12,6 +14,7 @@
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -115,12 +118,19 @@ class LayerNormalization final : public Module {
     v("weight", weight_);
     v("bias", bias_);
   }
+  std::vector<Prediction> predicted(const Given& given) const {
+    const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (given.mean_square + epsilon_);
+    return {
+        {ratio::normalized, gain, "1 / v", given.mean_square},
+        {ratio::gradient, gain * (1 - 2 / static_cast<double>(given.channels)), "(1 - 2/C) / v", given.mean_square}};
+  }
 
  private:
   double epsilon_ = 0;
   Parameter weight_, bias_;
 };
 REGISTER_NORMALIZATION(LayerNormalization);
+REGISTER_PREDICTION(LayerNormalization);
 
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({5, 7})}, {"weight", random({7})}, {"bias", random({7})}},

@@ -2,6 +2,7 @@
 // Kept: nothing.
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -15,8 +16,12 @@ class NoNormalization final : public Module {
     check(spec.items.empty(), "none: takes no settings, not ", print(spec));
   }
   Tensor forward(const Tensor& x, Pass&) override { return x; }
+  std::vector<Prediction> predicted(const Given& given) const {
+    return {{ratio::normalized, 1, "1", given.mean_square}, {ratio::gradient, 1, "1", given.mean_square}};
+  }
 };
 REGISTER_NORMALIZATION(NoNormalization);
+REGISTER_PREDICTION(NoNormalization);
 
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({5, 7})}},

@@ -3,6 +3,8 @@
 // With g = dy and h = g weight:
 //   dx = r h - x r^3 mean(h x)          from dr/dx = -r^3 x / C
 //   dweight = sum over rows of g x r
+// Before learning, with rows of one mean square v: y has mean square mean weight^2 v / (v + epsilon).  The mean takes
+// one of the C directions of h, so that of dx is (1 - 1/C) mean weight^2 / (v + epsilon) that of dy.
 // Kept: x, and r of each row (1 number a row, in the arithmetic type).
 #include <cmath>
 
@@ -11,6 +13,7 @@
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -96,12 +99,19 @@ class RmsNormalization final : public Module {
   }
   Tensor forward(const Tensor& x, Pass&) override { return rms_norm(x, weight_.value, epsilon_); }
   void visit(Visitor& v) override { v("weight", weight_); }
+  std::vector<Prediction> predicted(const Given& given) const {
+    const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (given.mean_square + epsilon_);
+    return {
+        {ratio::normalized, gain, "1 / v", given.mean_square},
+        {ratio::gradient, gain * (1 - 1 / static_cast<double>(given.channels)), "(1 - 1/C) / v", given.mean_square}};
+  }
 
  private:
   double epsilon_ = 0;
   Parameter weight_;
 };
 REGISTER_NORMALIZATION(RmsNormalization);
+REGISTER_PREDICTION(RmsNormalization);
 
 GradientCase gradient_case(const CaseTensors& random) {
   return {{{"x", random({5, 7})}, {"weight", random({7})}},

@@ -5,28 +5,10 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/base/wording.h"
+#include "models/modules.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
-namespace {
-
-class Modules final : public nn::Visitor {
- public:
-  explicit Modules(nn::Module& root) { root.visit(*this); }
-  nn::Module* find(const std::string& path) const {
-    const auto found = by_path_.find(path);
-    return found == by_path_.end() ? nullptr : found->second;
-  }
-
- protected:
-  void module(const std::string& path, nn::Module& module) override { by_path_[path] = &module; }
-
- private:
-  std::map<std::string, nn::Module*> by_path_;
-};
-
-}  // namespace
-
 Registry<Figure>& figures() {
   static Registry<Figure> all("figure");
   return all;
@@ -54,7 +36,8 @@ void look(FigureRow& row, std::span<const Figure* const> figures, const Task& ta
     wants_losses |= figure->of_pass != nullptr;
   }
   if (patterns.empty() && !wants_losses) return;
-  const Modules modules(model);
+  const auto modules = modules_of(model);
+  const std::map<std::string, nn::Module*> by_path(modules.begin(), modules.end());
   const NoGrad no_gradient;
   nn::Cache before;
   nn::Pass pass;
@@ -66,9 +49,10 @@ void look(FigureRow& row, std::span<const Figure* const> figures, const Task& ta
   if (!patterns.empty())
     hooks.emplace(patterns, [&](const std::string& name, const Tensor& value) {
       const size_t dot = name.rfind('.');
-      nn::Module* const module = modules.find(name.substr(0, dot));
+      const auto module = by_path.find(name.substr(0, dot));
       for (const Figure* figure : figures)
-        if (module && figure->watches == name.substr(dot + 1)) figure->of_value(row, *module, value);
+        if (module != by_path.end() && figure->watches == name.substr(dot + 1))
+          figure->of_value(row, *module->second, value);
     });
   task.loss(model, batch, pass);
   for (const Figure* figure : figures)

@@ -138,6 +138,14 @@ Tensor LengthRule::length(const AttentionInputs& r, const AttentionMask& m) cons
   return at_least_one(n).to(dtype);
 }
 
+double LengthRule::length(const QueriesAlike& queries) const {
+  const double counted = kind_ == Kind::fixed          ? static_cast<double>(fixed_)
+                         : kind_ == Kind::keys_visible ? queries.keys
+                         : kind_ == Kind::row_index    ? queries.place
+                                                       : queries.all;
+  return std::max(1.0, counted);
+}
+
 Tensor LengthRule::log_length(const AttentionInputs& r, const AttentionMask& m) const {
   const NoGrad guard;
   return log(length(r, m));

@@ -11,6 +11,7 @@
 
 #include "engine/base/config.h"
 #include "nn/attentions/base/fused.h"
+#include "nn/diagnostics/predictions.h"
 
 namespace orrery::nn {
 
@@ -29,6 +30,7 @@ class LengthRule {
   // ln L for each query, (B or 1, Tq, 1, 1), to be broadcast over (B, Tq, H, Dv); f32 for bf16 queries, as L = 1001
   // has no bf16.  Not differentiable.
   Tensor log_length(const AttentionInputs& inputs, const AttentionMask& mask) const;
+  double length(const QueriesAlike& queries) const;  // of a text that begins with the first key
   // L itself
   Tensor length(const AttentionInputs& inputs, const AttentionMask& mask) const;
 

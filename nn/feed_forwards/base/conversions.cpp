@@ -30,6 +30,24 @@ Tensor carried(const char* which, const Tensor& given, const Tensor& place) {
 Tensor as_slots(const Tensor& matrix) { return matrix.reshape(Shape{matrix.size(0), 1, matrix.size(1)}); }
 Tensor as_matrix(const Tensor& slots) { return slots.reshape(Shape{slots.size(0), slots.size(2)}); }
 
+std::vector<Prediction> SlotReader::predicted(const Given& given) const {
+  SlotWeights w;
+  try {
+    w = slot_weights();
+  } catch (const Error&) {  // something else stands between x and y
+    return {};
+  }
+  const NoGrad guard;
+  const double v = w.function ? given.mean_square : given.row_variance,
+               below = mean(w.value * w.value).to(Dtype::f64).item();
+  const auto slots = static_cast<double>(w.key.size(0));
+  const double square = w.function ? mean_square(v, [&](double p) { return w.function->value(p); })
+                                   : softmax_sum_of_squares(v, slots) / slots;
+  return {{ratio::hidden, square / given.mean_square, w.function ? "E[F(p)^2] / v" : "exp(v) / (N^2 v)", v},
+          {ratio::slots, slots * square, w.function ? "N E[F(p)^2]" : "exp(v) / N", v, below}};
+}
+REGISTER_PREDICTION(SlotReader);
+
 SlotWeights slot_weights(const Sublayer& layer) {
   const SlotReader* const reader = dynamic_cast<const SlotReader*>(&layer);
   check(reader != nullptr,

@@ -12,6 +12,7 @@
 
 #include "nn/activations/base/activation.h"
 #include "nn/base/sublayer.h"
+#include "nn/diagnostics/predictions.h"
 
 namespace orrery::nn {
 
@@ -29,6 +30,11 @@ class SlotReader : public Sublayer {
   // An error if a setting puts something else between x and y.
   virtual SlotWeights slot_weights() const = 0;
   virtual void store(const SlotWeights& weights) = 0;  // of the form that slot_weights gives
+  // Before learning, with p = scale x K^T N(0, v) and values that are independent with mean 0, over N slots:
+  //   of F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       v / 2 and N v / 2 for relu
+  //   of softmax   E a^2 = exp(v) / N^2, Var y = exp(v) / N Var V       arXiv:2302.06461: why softmax needs few slots
+  // Nothing for layers that have no slot_weights.
+  std::vector<Prediction> predicted(const Given& given) const;
 };
 
 SlotWeights slot_weights(const Sublayer& layer);  // an error if the layer reads no slots

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "nn/activations/base/activation.h"
+#include "nn/diagnostics/predictions.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -39,6 +40,7 @@ class DynamicNormalization : public Module {
   DynamicNormalization(const Form& form, const NormalizationOptions& options);
   Tensor forward(const Tensor& x, Pass& pass) override;
   void visit(Visitor& v) override;
+  std::vector<Prediction> predicted(const Given& given) const;
 
  private:
   Activation activation_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/loops/loops.h"
+#include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
 #include "engine/tensor/staging.h"
 #include "tests/cuda/kernel_testing.h"
@@ -167,6 +168,17 @@ TEST_CASE("a card that is too old is named") {
         }) ==
         "start: the GPU GeForce GTX 1080 has compute capability 6.1; the kernels need 8.0 or later; use --device=cpu");
   CHECK(error_of([] { cuda::check_supported({"A100", 8, 0, 108, 40000000000, 167936}); }) == "no error");
+}
+
+TEST_CASE("peak: of a card by its clock, and unknown where it has none") {
+  if (no_card()) return;
+#if defined(EMULATE_CUDA)
+  CHECK(cuda::card().clock == 0);
+  CHECK(peak_flops(Device::cuda, Dtype::bf16) == 0);
+#else
+  CHECK(cuda::card().clock > 1e8);
+  CHECK(peak_flops(Device::cuda, Dtype::bf16) == peak_flops(cuda::card(), Dtype::bf16, product_precision()));
+#endif
 }
 
 #if defined(EMULATE_CUDA)

@@ -1,0 +1,64 @@
+// Peak = multiprocessors x clock x operations that one of them does in a clock.
+//
+//   compute capability     f64   f32   bf16 tensor cores, dense   from
+//   8.0       A100         64    128   2048                       NVIDIA A100 Tensor Core GPU Architecture, 2020
+//   8.6       A40, A10     4     256   1024, GeForce 512          NVIDIA Ampere GA102 GPU Architecture, 2021
+//   8.9       L40S, L4     4     256   1024, GeForce 512          NVIDIA Ada GPU Architecture, 2022
+//   9.0       H100, H200   128   256   4096, at most at 1.83 GHz  NVIDIA H100 Tensor Core GPU Architecture, 2022
+//
+// f64 and f32 are two for each lane that the CUDA C++ Programming Guide lists under "Throughput of Native Arithmetic
+// Instructions"; products here do not use the tensor cores of f64.  GeForce cards add bf16 products at half the rate.
+// The data sheet of the H100 SXM, 132 multiprocessors, gives 67 TFLOP/s of f32, which is 1.98 GHz, and 989 of bf16,
+// which is 1.83 GHz: under tensor cores the clock is lower.  Cards that their power limits further (H100 PCIe: 756 of
+// bf16, 1.62 GHz) are overestimated by up to a tenth; --peak_tflops says better.
+#include "engine/matmul/peak.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "cuda/runtime/runtime.h"
+
+namespace orrery {
+namespace {
+
+constexpr double unlimited = std::numeric_limits<double>::infinity();
+
+struct Architecture {
+  int major, minor;
+  double f64, f32, bf16;            // operations of a multiprocessor in a clock
+  double bf16_of_geforce;           // the same of cards for games
+  double highest_bf16 = unlimited;  // clock, in Hz
+};
+constexpr std::array<Architecture, 4> architectures = {{{8, 0, 64, 128, 2048, 2048},
+                                                        {8, 6, 4, 256, 1024, 512},
+                                                        {8, 9, 4, 256, 1024, 512},
+                                                        {9, 0, 128, 256, 4096, 4096, 1.83e9}}};
+
+}  // namespace
+
+double peak_flops(const cuda::Card& card, Dtype dtype, ProductPrecision precision) {
+  const auto* const found = std::find_if(architectures.begin(), architectures.end(), [&](const Architecture& a) {
+    return a.major == card.major && a.minor == card.minor;
+  });
+  if (found == architectures.end()) return 0;
+  const bool of_geforce = card.name.find("GeForce") != std::string::npos;
+  const double bf16 = std::min(card.clock, found->highest_bf16) * (of_geforce ? found->bf16_of_geforce : found->bf16);
+  constexpr double products_of_high = 6;  // of bf16, of three parts of each factor: 1 1, 1 2, 2 1, 1 3, 2 2, 3 1
+  const double of_one = dtype == Dtype::bf16                     ? bf16
+                        : dtype == Dtype::f64                    ? card.clock * found->f64
+                        : dtype != Dtype::f32                    ? 0
+                        : precision == ProductPrecision::highest ? card.clock * found->f32
+                        : precision == ProductPrecision::high    ? bf16 / products_of_high
+                                                                 : bf16;
+  return card.multiprocessors * of_one;
+}
+
+double peak_flops([[maybe_unused]] Device device, [[maybe_unused]] Dtype dtype) {
+#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
+  if (device == Device::cuda) return peak_flops(cuda::card(), dtype, product_precision());
+#endif
+  return 0;
+}
+
+}  // namespace orrery

@@ -1,0 +1,12 @@
+// What --probe=yes has found, as tables.
+#pragma once
+
+#include <string>
+
+#include "models/training/probe.h"
+
+namespace orrery::program {
+
+std::string probe_table(const models::Probe& probe);  // ends with a newline
+
+}  // namespace orrery::program

@@ -1,0 +1,127 @@
+#include "models/hook_names.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/check.h"
+#include "engine/base/registry.h"
+
+namespace orrery::models {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words words_of(const std::string& name) {
+  Words words(1);
+  for (const char c : name)
+    if (c == '.')
+      words.emplace_back();
+    else
+      words.back() += c;
+  return words;
+}
+
+bool fits(const std::string& pattern, const std::string& word) {
+  return ::fnmatch(pattern.c_str(), word.c_str(), 0) == 0;
+}
+
+// The last words of `theirs` against all of the pattern from word `first` on.
+bool end_fits(const Words& pattern, size_t first, const Words& theirs) {
+  const size_t count = pattern.size() - first;
+  return count <= theirs.size() && std::equal(pattern.begin() + static_cast<std::ptrdiff_t>(first), pattern.end(),
+                                              theirs.end() - static_cast<std::ptrdiff_t>(count), fits);
+}
+
+// The layer's word in a pattern that this alias fits, "*" if a star stands for it; empty: it does not fit.
+std::string layer_in(const Words& pattern, const HookAlias& alias) {
+  const std::string any = "*";
+  Words theirs = words_of(alias.theirs);
+  if (alias.of_block) {
+    if (pattern.size() == theirs.size() + 2 && fits(pattern[0], "blocks") && end_fits(pattern, 2, theirs))
+      return pattern[1];
+    theirs.insert(theirs.begin(), {"blocks", any});
+  } else if (pattern.size() == theirs.size() && end_fits(pattern, 0, theirs)) {
+    return any;
+  }
+  // A star at the beginning stands for any number of words.
+  const bool open = pattern[0] == any && pattern.size() > 1 && pattern.size() - 1 < theirs.size();
+  if (open && end_fits(pattern, 1, theirs)) return any;
+  const bool half_open = pattern[0].size() > 1 && pattern[0].starts_with(any) && pattern.size() < theirs.size();
+  return half_open && end_fits(pattern, 0, theirs) ? any : "";
+}
+
+bool looks_like_theirs(const Words& pattern) {
+  static const std::set<std::string> parts = {"attn", "mlp", "ln1", "ln2", "ln_final"};
+  return std::any_of(pattern.begin(), pattern.end(), [](const std::string& word) {
+    return parts.contains(word) || word.find("hook") != std::string::npos;
+  });
+}
+
+std::string theirs_in_full(const HookAlias& alias, const std::string& layer) {
+  return alias.of_block ? "blocks." + layer + "." + alias.theirs : alias.theirs;
+}
+std::string ours_in_full(const HookAlias& alias, const std::string& layer) {
+  return alias.of_block ? "blocks." + layer + "." + alias.ours : alias.ours;
+}
+
+[[noreturn]] void fail_unknown_name(const std::string& pattern, const Words& words) {
+  const std::string layer = words.size() > 2 && words[0] == "blocks" ? words[1] : "0";
+  Words known;
+  for (const HookAlias& alias : hook_aliases()) known.push_back(theirs_in_full(alias, layer));
+  const std::string near = nearest(pattern, known);
+  std::string meant;
+  for (const HookAlias& alias : hook_aliases())
+    if (theirs_in_full(alias, layer) == near) meant = ours_in_full(alias, layer);
+  fail("hooks: TransformerLens's '", pattern, "' has no value here",
+       near.empty() ? "" : text("; did you mean '", near, "', which is ", meant, "?"), " There are ", join(known));
+}
+
+}  // namespace
+
+std::span<const HookAlias> hook_aliases() {
+  static const HookAlias all[] = {
+      {"hook_embed", "token_embedding.output", false},
+      {"hook_resid_pre", "input", true},
+      {"ln1.hook_normalized", "attention_norm.output", true},
+      {"attn.hook_q", "attention.query", true},
+      {"attn.hook_k", "attention.key", true},
+      {"attn.hook_v", "attention.value", true},
+      {"attn.hook_rot_q", "attention.query", true},
+      {"attn.hook_rot_k", "attention.key", true},
+      {"attn.hook_attn_scores", "attention.scores", true},
+      {"attn.hook_pattern", "attention.weights", true},
+      {"attn.hook_z", "attention.read", true},
+      {"hook_attn_out", "attention.output", true},
+      {"hook_resid_mid", "attention.residual", true},
+      {"ln2.hook_normalized", "feed_forward_norm.output", true},
+      {"mlp.hook_pre", "feed_forward.hidden_before", true},
+      {"mlp.hook_post", "feed_forward.hidden", true},
+      {"hook_mlp_out", "feed_forward.output", true},
+      {"hook_resid_post", "feed_forward.residual", true},
+      {"ln_final.hook_normalized", "norm.output", false},
+  };
+  return all;
+}
+
+std::vector<std::string> our_hook_names(const std::string& pattern) {
+  const Words words = words_of(pattern);
+  if (!looks_like_theirs(words)) return {pattern};
+  std::vector<std::string> ours;
+  for (const HookAlias& alias : hook_aliases())
+    if (const std::string layer = layer_in(words, alias); !layer.empty())
+      if (std::string name = ours_in_full(alias, layer); std::find(ours.begin(), ours.end(), name) == ours.end())
+        ours.push_back(std::move(name));
+  if (ours.empty()) fail_unknown_name(pattern, words);
+  return ours;
+}
+
+std::vector<std::string> hook_patterns(std::span<const std::string> patterns) {
+  std::vector<std::string> all;
+  for (const std::string& pattern : patterns)
+    for (std::string& name : our_hook_names(pattern)) all.push_back(std::move(name));
+  return all;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,250 @@
+#include "models/training/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "models/modules.h"
+#include "nn/base/spec_family.h"
+#include "nn/base/sublayer.h"
+#include "nn/diagnostics/predictions.h"
+#include "nn/optimizers/base/optimizer.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+struct Mean {  // of squares, over all that arrives
+  double sum = 0, count = 0;
+  void add(const Tensor& x) {
+    const Tensor square = Tensor::zeros(Shape{}, Dtype::f64, x.device());
+    nn::sum_of_squares(x, square);
+    sum += square.item(), count += static_cast<double>(x.numel());
+  }
+  double value() const { return count > 0 ? sum / count : none; }
+};
+
+// y = x and dx = dy; dy is looked at as it passes.
+struct Passing {
+  static constexpr const char* name = "probe";
+  Mean* gradient;
+  Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
+  Gradients<1> backward(const Saved&, const Tensor& dy) const {
+    gradient->add(dy);
+    return {dy};
+  }
+};
+
+struct Scores {  // of an attention, or of slots
+  double row_variance = none;
+  Mean all;
+  std::vector<nn::QueriesAlike> queries;
+};
+
+// Scores (..., queries, columns), 0 where masked.  At most `enough` of them are looked at, whole sequences.
+Scores scores_of(const Tensor& given) {
+  constexpr int64_t enough = 1 << 22;
+  const int64_t sequences =
+                    std::clamp<int64_t>(enough * given.size(0) / std::max<int64_t>(1, given.numel()), 1, given.size(0)),
+                columns = given.size(-1), queries = given.size(-2);
+  const std::vector<double> s = given.slice(0, sequences).to_vector();
+  Scores found;
+  std::map<std::pair<int64_t, int64_t>, double> alike;  // by keys and place
+  double variances = 0, rows_of_two = 0;
+  const auto rows = static_cast<int64_t>(s.size()) / std::max<int64_t>(1, columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto begin = s.begin() + r * columns, end = begin + columns;
+    double n = 0, sum = 0, squares = 0;
+    for (auto at = begin; at != end; ++at) n += *at != 0, sum += *at, squares += *at * *at;
+    alike[{static_cast<int64_t>(n), std::min(columns, r % queries + 1 + columns - queries)}] += 1;
+    found.all.sum += squares, found.all.count += n;
+    if (n < 2) continue;
+    variances += (squares - sum * sum / n) / (n - 1);
+    rows_of_two += 1;
+  }
+  if (rows_of_two > 0) found.row_variance = variances / rows_of_two;
+  for (const auto& [key, count] : alike)
+    found.queries.push_back({.keys = static_cast<double>(key.first),
+                             .place = static_cast<double>(key.second),
+                             .all = static_cast<double>(columns),
+                             .share = count / static_cast<double>(rows)});
+  return found;
+}
+
+bool is_normalization(const std::string& path) { return path.ends_with("norm"); }
+
+// Watches a pass through the modules of a model.
+class Watch {
+ public:
+  explicit Watch(nn::Module& root) : modules_(modules_of(root)) {
+    std::vector<std::string> passing = {"*.stream",  "*.residual",  "stream", "residual",
+                                        "embedding", "*.embedding", "logits", "*.logits"},
+                             seen;
+    for (const auto& [path, module] : modules_) {
+      const bool sublayer = dynamic_cast<nn::Sublayer*>(module) != nullptr;
+      for (const char* name : {"query", "key", "value", "read", "hidden_before", "hidden", "output"})
+        if (sublayer) passing.push_back(path + "." + name);
+      if (sublayer) seen.push_back(path + ".scores");
+      if (is_normalization(path)) passing.push_back(path + ".input"), passing.push_back(path + ".output");
+    }
+    if (!seen.empty())
+      scores_hooks_.emplace(
+          seen, [this](const std::string& name, const Tensor& value) { scores_.emplace(name, scores_of(value)); });
+    hooks_.emplace(passing, Hooks::Replace{[this](const std::string& name, const Tensor& value) {
+                     return is_floating(value.dtype()) ? passed(name, value) : Tensor();
+                   }});
+  }
+
+  Probe found() const {
+    Probe probe;
+    for (const std::string& name : order_) {
+      const Places& of = places_.at(name);
+      probe.values.push_back({name, of.forward.value(), of.backward.value()});
+    }
+    for (const auto& [path, module] : modules_) add_ratios(probe, path, *module);
+    return probe;
+  }
+
+ private:
+  struct Places {
+    Mean forward, backward;
+    int64_t channels = 0;
+    Scores rows;  // of hidden_before, as if its units were the slots of a softmax
+  };
+
+  Tensor passed(const std::string& name, const Tensor& value) {
+    const auto [place, fresh] = places_.try_emplace(name);
+    if (fresh) order_.push_back(name);
+    Places& of = place->second;
+    of.forward.add(value), of.channels = value.size(-1);
+    if (fresh && name.ends_with(".hidden_before") && value.shape().rank() >= 2) of.rows = scores_of(value.detach());
+    return record(Passing{&of.backward}, value);
+  }
+
+  double size(const std::string& name) const {
+    const auto found = places_.find(name);
+    return found == places_.end() ? none : found->second.forward.value();
+  }
+  double gradient(const std::string& name) const {
+    const auto found = places_.find(name);
+    return found == places_.end() ? none : found->second.backward.value();
+  }
+
+  nn::Given given_to(const std::string& path) const {
+    nn::Given given{.mean_square = none, .row_variance = none};
+    if (const auto scores = scores_.find(path + ".scores"); scores != scores_.end()) {
+      given.mean_square = scores->second.all.value(), given.row_variance = scores->second.row_variance;
+      given.queries = scores->second.queries;
+    } else if (const auto hidden = places_.find(path + ".hidden_before"); hidden != places_.end()) {
+      given.mean_square = hidden->second.forward.value(), given.row_variance = hidden->second.rows.row_variance;
+    } else if (const auto input = places_.find(path + ".input"); input != places_.end()) {
+      given.mean_square = input->second.forward.value(), given.channels = input->second.channels;
+    }
+    return given;
+  }
+
+  // Those that are measured, with what is predicted of them.
+  void add_ratios(Probe& probe, const std::string& path, const nn::Module& module) const {
+    const nn::Given given = given_to(path);
+    const std::vector<nn::Prediction> predictions =
+        std::isnan(given.mean_square) ? std::vector<nn::Prediction>{} : nn::predictions_of(module, given);
+    const auto add = [&](const char* ratio, double above, double below) {
+      const auto same = std::find_if(predictions.begin(), predictions.end(),
+                                     [&](const nn::Prediction& p) { return std::string_view(p.ratio) == ratio; });
+      const bool predicted = same != predictions.end();
+      if (predicted && same->below > 0) below = same->below;
+      if (std::isnan(above) || std::isnan(below)) return;
+      probe.ratios.push_back({path, ratio, above / below, predicted ? same->value : none,
+                              predicted ? same->formula : "", predicted ? same->v : none});
+    };
+    add(nn::ratio::read, size(path + ".read"), size(path + ".value"));
+    add(nn::ratio::hidden, size(path + ".hidden"), size(path + ".hidden_before"));
+    add(nn::ratio::slots, size(path + ".output"), none);
+    add(nn::ratio::normalized, size(path + ".output"), size(path + ".input"));
+    add(nn::ratio::gradient, gradient(path + ".input"), gradient(path + ".output"));
+  }
+
+  std::vector<std::pair<std::string, nn::Module*>> modules_;
+  std::vector<std::string> order_;
+  std::map<std::string, Places> places_;
+  std::map<std::string, Scores> scores_;
+  std::optional<Hooks> scores_hooks_, hooks_;
+};
+
+TrainSettings without_dropout(TrainSettings s) {
+  const std::vector<Setting> members = settings_of(s);
+  for (const Setting& each : members)
+    if (each.key == "dropout" || each.key.ends_with(".dropout"))
+      set_setting(std::span<const Setting>(members), "probe", each.key, "0");
+  nn::change_specs(members, [](const nn::SpecFamily& family, const Spec& spec) {
+    Spec all = family.resolved(spec);
+    for (Spec::Item& item : all.items)
+      if (item.key == "dropout") item.value = Spec{"0", {}};
+    return all;
+  });
+  return s;
+}
+
+std::unique_ptr<nn::Module> copy_without_dropout(const TrainSettings& settings, nn::Module& model) {
+  std::unique_ptr<nn::Module> copy = make_model(without_dropout(settings));
+  nn::convert(*copy, parse_dtype(settings.dtype));
+  nn::move(*copy, nn::device_of(model));
+  const auto parameters = nn::parameters_of(model), copies = nn::parameters_of(*copy);
+  const auto buffers = nn::buffers_of(model), of_copy = nn::buffers_of(*copy);
+  check(parameters.size() == copies.size() && buffers.size() == of_copy.size(),
+        "probe: the model without dropout has other parameters; leave --probe out");
+  for (size_t i = 0; i < copies.size(); ++i) copies[i].parameter->value.copy_from(parameters[i].parameter->value);
+  for (size_t i = 0; i < of_copy.size(); ++i) of_copy[i].second->copy_from(*buffers[i].second);
+  return copy;
+}
+
+}  // namespace
+
+const Probe::Value* Probe::find(const std::string& name) const {
+  const auto found = std::find_if(values.begin(), values.end(), [&](const Value& value) { return value.name == name; });
+  return found == values.end() ? nullptr : &*found;
+}
+
+std::vector<StreamStep> stream_steps(const Probe& probe) {
+  std::vector<StreamStep> steps;
+  const auto ends_with = [](const std::string& name, const std::string& last) {
+    return name == last || name.ends_with("." + last);
+  };
+  for (const Probe::Value& value : probe.values) {
+    if (ends_with(value.name, "embedding") || ends_with(value.name, "logits"))
+      steps.push_back({value.name, nullptr, nullptr, &value});
+    if (!ends_with(value.name, "residual")) continue;
+    const std::string place = value.name.substr(0, value.name.rfind('.'));
+    steps.push_back({place, probe.find(place + ".stream"), probe.find(place + ".output"), &value});
+  }
+  return steps;
+}
+
+Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run) {
+  const Watch watch(root);
+  run().backward();
+  return watch.found();
+}
+
+Probe probe_signals(const TrainSettings& s, const Task& task, nn::Module& model, std::span<const Tensor> batch) {
+  const std::unique_ptr<nn::Module> copy = copy_without_dropout(s, model);
+  return probe_modules(*copy, [&] {
+    nn::Cache carried = stream_cache();
+    nn::Pass pass;
+    pass.training = true, pass.key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("probe");
+    if (task.carried() > 0) pass.cache = &carried;
+    for (const auto& [name, weight] : s.losses.by_name)
+      if (weight > 0) pass.wanted_losses.insert(name);
+    Tensor loss = task.loss(*copy, batch, pass);
+    for (const nn::Pass::Loss& each : pass.losses)
+      loss = loss + scale(each.value.to(loss.dtype()), s.losses.by_name.at(each.name));
+    return loss;
+  });
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,73 @@
+// probe.json, written and read.
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/base/version.h"
+#include "models/json.h"
+#include "models/training/probe.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr const char* format_name = "orrery probe 1";
+
+double number_or_null(const Json& json, const char* key, const std::string& what) {
+  const Json& value = member(json, key, what);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : number_member(json, key, what);
+}
+const Json& list_member(const Json& json, const char* key, const std::string& what) {
+  const Json& all = member(json, key, what);
+  check(all.is_array(), what, ": '", key, "' must be a list");
+  return all;
+}
+Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
+
+}  // namespace
+
+std::string probe_file(const std::string& run) { return run + "/probe.json"; }
+
+void write_probe(const std::string& file, const Probe& probe) {
+  Json values = Json::array(), ratios = Json::array();
+  for (const Probe::Value& v : probe.values)
+    values.push_back({{"name", v.name}, {"mean_square", finite(v.mean_square)}, {"gradient", finite(v.gradient)}});
+  for (const Probe::Ratio& r : probe.ratios)
+    ratios.push_back({{"place", r.place},
+                      {"ratio", r.ratio},
+                      {"measured", finite(r.measured)},
+                      {"predicted", finite(r.predicted)},
+                      {"formula", r.formula},
+                      {"v", finite(r.v)}});
+  const Json json = {{"format", format_name}, {"version", build().version}, {"values", values}, {"ratios", ratios}};
+  write_file_atomically(file, json.dump(2) + "\n");
+}
+
+Probe read_probe(const std::string& file) {
+  const Json json = parse_json(read_file(file, largest_json), file);
+  const std::string format = text_member(json, "format", file);
+  check(format == format_name, file, ": its format is '", format, "', not '", format_name,
+        "'; a later orrery may have written it");
+  Probe probe;
+  for (const Json& v : list_member(json, "values", file))
+    probe.values.push_back(
+        {text_member(v, "name", file), number_or_null(v, "mean_square", file), number_or_null(v, "gradient", file)});
+  for (const Json& r : list_member(json, "ratios", file))
+    probe.ratios.push_back({text_member(r, "place", file), text_member(r, "ratio", file),
+                            number_or_null(r, "measured", file), number_or_null(r, "predicted", file),
+                            text_member(r, "formula", file), number_or_null(r, "v", file)});
+  return probe;
+}
+
+void check_free_for_probe(const std::string& run) {
+  const std::string file = probe_file(run);
+  if (!file_exists(file)) return;
+  try {
+    read_probe(file);
+  } catch (const Error&) {
+    fail("train: ", file, " was not written by a run, and --probe=yes would replace it; rename it, or choose another ",
+         "--out");
+  }
+}
+
+}  // namespace orrery::models

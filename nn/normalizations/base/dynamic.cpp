@@ -1,0 +1,25 @@
+// Dynamic normalizations before learning, with x N(0, v) and a bias of 0.  With u = alpha x + shift, which is
+// N(shift, alpha^2 v):
+//   E y^2 = mean weight^2 E F(u)^2
+//   E dx^2 = mean weight^2 alpha^2 E F'(u)^2 E dy^2        from dx = dy weight alpha F'(u)
+// So a small signal passes as by a factor: for tanh both gains are alpha^2 as long as alpha^2 v is far below 1, where a
+// normalization has 1 / v.
+#include "nn/normalizations/base/dynamic.h"
+
+#include "engine/ops/ops.h"
+
+namespace orrery::nn {
+
+std::vector<Prediction> DynamicNormalization::predicted(const Given& given) const {
+  const double alpha = alpha_.value ? alpha_.value.item() : fixed_alpha_,
+               shift = shift_.value ? shift_.value.item() : 0, v = given.mean_square,
+               weight = weight_.value ? mean(weight_.value * weight_.value).to(Dtype::f64).item() : 1;
+  const auto at = [&](double x) { return alpha * x + shift; };
+  const double value = mean_square(v, [&](double x) { return activation_.value(at(x)); }),
+               slope = mean_square(v, [&](double x) { return alpha * activation_.derivative(at(x)); });
+  return {{ratio::normalized, weight * value / v, "E[F(u)^2] / v", v},
+          {ratio::gradient, weight * slope, "alpha^2 E[F'(u)^2]", v}};
+}
+REGISTER_PREDICTION(DynamicNormalization);
+
+}  // namespace orrery::nn

@@ -1,0 +1,98 @@
+// orrery train --probe=yes, as a user meets it: its table, its file, its place in a report, and parts from a plug-in.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/examples/program.h"
+
+using Words = std::vector<std::string>;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string golden = ORRERY_SOURCE_DIR "/tests/golden/hugging_face";
+
+Words probing(const Folder& folder, const Words& more = {}) {
+  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run"), "--probe=yes"} +
+         tiny + more;
+}
+bool has_line(const std::string& text, const std::string& expression) {
+  return std::regex_search(text, std::regex("\n" + expression + "\n"));
+}
+const std::string number = " +-?\\d\\.\\d\\de[+-]\\d\\d";
+
+}  // namespace
+
+TEST_CASE("probe: before the first step there is a table, which the run's folder and its report have as well") {
+  const Folder folder;
+  const Outcome run = run_orrery(probing(folder));
+  INFO(run.out, run.err);
+  REQUIRE(run.code == 0);
+  CHECK(has_line(run.out, "the residual stream before the first step, in mean squares"));
+  CHECK(has_line(run.out, "  embedding +- +-" + number + " +- +-" + number));
+  for (const char* place : {"attention", "feed_forward"})
+    CHECK(has_line(run.out,
+                   std::string("  blocks\\.0\\.") + place + number + number + number + number + number + number));
+  CHECK(has_line(run.out,
+                 "  blocks\\.0\\.attention +read / value" + number + number + " +\\d\\S* +exp\\(v\\) / n" + number));
+  CHECK(has_line(run.out,
+                 "  norm +gradient of input / of output" + number + number + " +\\S+ +\\(1 - 2/C\\) / v" + number));
+  CHECK(run.out.find("in mean squares") < run.out.find("step 1/4"));
+  CHECK(contains(run.out, "\n  " + (folder / "run/probe.json") + "\n"));
+  const Json file = Json::parse(read_file(folder / "run/probe.json"));
+  CHECK(file["format"] == "orrery probe 1");
+
+  REQUIRE(run_orrery({"report", folder / "run"}).code == 0);
+  const std::string page = read_file(folder / "run/report.html"),
+                    begin = "<script type=\"application/json\" id=\"report\">";
+  const size_t at = page.find(begin) + begin.size();
+  const Json report = Json::parse(page.substr(at, page.find("</script>", at) - at));
+  size_t tables = 0, bars = 0;
+  for (const Json& section : report["sections"]) {
+    if (section["group"] != "Before the first step") continue;
+    tables += section["kind"] == "table";
+    if (section["kind"] != "bars") continue;
+    ++bars;
+    for (const Json& row : section["data"]["rows"])
+      for (const Json& value : file["values"])
+        if (value["name"] == row["name"].get<std::string>() + ".residual" || value["name"] == row["name"])
+          CHECK(std::abs(row["value"].get<double>() - std::sqrt(value["mean_square"].get<double>())) < 1e-12);
+    CHECK(section["data"]["rows"].size() == 3);  // the embedding and two steps
+  }
+  CHECK(tables == 2);
+  CHECK(bars == 1);
+
+  // A run without it says nothing of it.
+  std::filesystem::remove_all(folder / "run");
+  const Outcome plain = run_orrery(probing(folder, {"--probe=no"}));
+  CHECK(!contains(plain.out, "in mean squares"));
+  CHECK(!std::filesystem::exists(folder / "run/probe.json"));
+  CHECK(contains(run_orrery({"train", "--help"}).out, "\n  --probe "));
+}
+
+TEST_CASE("probe: imported weights, and parts of a plug-in") {
+  const Folder folder;
+  std::string numbers;  // its tokens
+  for (int i = 0; i < 2000; ++i) numbers += std::to_string(i * i % 53) + " ";
+  REQUIRE(run_orrery({"import", golden + "/llama", "--out=" + (folder / "llama")}).code == 0);
+  const Outcome imported =
+      run_orrery({"train", "--model=gpt", "--init_from=" + (folder / "llama"), "--probe=yes",
+                  "--data=" + folder.write("numbers.txt", numbers), "--steps=1", "--out=" + (folder / "run")});
+  INFO(imported.out, imported.err);
+  CHECK(imported.code == 0);
+  CHECK(has_line(imported.out,
+                 "  blocks\\.1\\.attention_norm +output / input" + number + number + " +\\S+ +1 / v" + number));
+
+  REQUIRE(run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/extra_loss.cpp",
+                      "--out=" + (folder / "plugins"), "--steps=10"})
+              .code == 0);
+  std::filesystem::remove_all(folder / "run");
+  const Outcome priced = run_orrery(probing(folder, {"--plugin=" + (folder / "plugins/extra_loss.so"),
+                                                     "--attention=priced_softmax", "--losses.output_power=0.5"}));
+  INFO(priced.out, priced.err);
+  REQUIRE(priced.code == 0);
+  CHECK(has_line(priced.out, "  blocks\\.0\\.attention" + number + number + number + number + number + number));
+}

@@ -1,0 +1,57 @@
+// probe.json, which --probe=yes leaves in a run, and a report reads.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/study/report_probe.h"
+#include "models/training/probe.h"
+#include "tests/fuzz/format.h"
+
+namespace {
+
+using namespace fuzz;
+using orrery::models::Probe;
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+void read_probe(const std::string& folder, std::string_view bytes) {
+  const std::string file = orrery::models::probe_file(folder);
+  put(file, bytes);
+  const Probe probe = orrery::models::read_probe(file);
+  for (const auto& step : stream_steps(probe)) promise(step.after != nullptr, "a step of the stream leads nowhere");
+  orrery::models::ReportedRun run;
+  run.folder = folder, run.name = "run";
+  orrery::models::Json sections = orrery::models::Json::array();
+  orrery::models::add_probes(sections, {&run, 1});
+  promise(sections.size() == 3, "a report has not the probe's three sections");
+  for (const auto& section : sections)
+    if (section.at("kind") == "table")
+      for (const auto& row : section.at("data").at("rows"))
+        promise(row.size() == section.at("data").at("columns").size(), "a row has not a cell for each column");
+
+  orrery::models::write_probe(file, probe);
+  const Probe again = orrery::models::read_probe(file);
+  promise(again.values.size() == probe.values.size() && again.ratios.size() == probe.ratios.size() &&
+              std::equal(again.values.begin(), again.values.end(), probe.values.begin(),
+                         [](const Probe::Value& a, const Probe::Value& b) {
+                           return a.name == b.name && same(a.mean_square, b.mean_square) &&
+                                  same(a.gradient, b.gradient);
+                         }) &&
+              std::equal(again.ratios.begin(), again.ratios.end(), probe.ratios.begin(),
+                         [](const Probe::Ratio& a, const Probe::Ratio& b) {
+                           return a.place == b.place && a.ratio == b.ratio && same(a.measured, b.measured) &&
+                                  same(a.predicted, b.predicted) && a.formula == b.formula && same(a.v, b.v);
+                         }),
+          "written and read again it is another probe");
+}
+
+REGISTER_FORMAT(probe, {.name = "probe",
+                        .readers = {"models/training/probe_file.cpp", "models/json.cpp"},
+                        .read = read_probe,
+                        .memory_multiple = 1024,
+                        .memory_base = 4 << 20,
+                        .words = json_words({"\"orrery probe 1\"", "\"values\":[", "\"ratios\":[",
+                                             "\"name\":", "\"mean_square\":", "\"gradient\":", "null", ".residual\"",
+                                             ".stream\"", "\"embedding\"", "\"logits\"", "1e300", "-1", "\"v\":"})});
+
+}  // namespace

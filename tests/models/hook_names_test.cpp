@@ -1,0 +1,160 @@
+// TransformerLens's names: each shows the value of ours, and the values mean what theirs do.
+#include "models/hook_names.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "models/model.h"
+#include "models/training/settings.h"
+#include "nn/activations/base/activation.h"
+#include "tests/support/errors.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::largest_difference;
+
+namespace {
+
+using Words = std::vector<std::string>;
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+struct Looked {
+  std::unique_ptr<nn::Module> model;
+  std::map<std::string, Tensor> shown;
+  explicit Looked(const Assignments& more, const Words& patterns) {
+    Assignments all = {{"model", "gpt"}, {"vocabulary", "9"}, {"context", "8"}, {"layers", "2"},
+                       {"heads", "2"},   {"width", "16"},     {"bias", "yes"},  {"initial_std", "0.3"}};
+    all.insert(all.end(), more.begin(), more.end());
+    model = make_model(make_settings(all));
+    nn::initialize(*model, 3);
+    nn::convert(*model, Dtype::f64);
+    const Hooks hooks(hook_patterns(patterns), [&](const std::string& name, const Tensor& x) { shown[name] = x; });
+    nn::Pass pass;
+    (*model)(Tensor::from({2, 8}, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5, 4, 3, 2, 1}), pass);
+    hooks.check_seen();
+  }
+  Tensor parameter(const std::string& path) {
+    for (const nn::NamedParameter& each : nn::parameters_of(*model))
+      if (each.path == path) return each.parameter->value.detach();
+    FAIL("there is no " << path);
+    return {};
+  }
+};
+std::string in_layer(const std::string& theirs, bool of_block) { return of_block ? "blocks.1." + theirs : theirs; }
+
+}  // namespace
+
+TEST_CASE("TransformerLens's names: each alias shows the value of our name") {
+  Words ours;
+  for (const HookAlias& alias : hook_aliases()) ours.push_back(in_layer(alias.ours, alias.of_block));
+  const Looked by_ours({}, ours);
+  for (const HookAlias& alias : hook_aliases()) {
+    CAPTURE(alias.theirs);
+    const Looked by_theirs({}, {in_layer(alias.theirs, alias.of_block)});
+    const std::string name = in_layer(alias.ours, alias.of_block);
+    REQUIRE(by_theirs.shown.size() == 1);
+    CHECK(by_theirs.shown.begin()->first == name);
+    CHECK(largest_difference(by_theirs.shown.begin()->second, by_ours.shown.at(name)) == 0);
+  }
+}
+
+TEST_CASE("TransformerLens's names: the values are what theirs are") {
+  for (const Assignments& form : {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}}}) {
+    Looked looked(form, {"hook_embed", "blocks.1.hook_*", "blocks.1.ln?.hook_normalized", "blocks.1.attn.*",
+                         "blocks.1.mlp.hook_*", "ln_final.hook_normalized"});
+    const auto at = [&](const std::string& theirs) { return looked.shown.at(our_hook_names(theirs).at(0)); };
+    const auto of = [&](const std::string& theirs) { return at("blocks.1." + theirs); };
+    const auto same = [](const Tensor& a, const Tensor& b) { CHECK(largest_difference(a, b) <= 1e-12); };
+
+    const Tensor q = of("attn.hook_q"), k = of("attn.hook_k"), v = of("attn.hook_v"), pattern = of("attn.hook_pattern");
+    CHECK(q.shape() == Shape{2, 8, 2, 8});  // batch, place, head, size of a head
+    CHECK(pattern.shape() == Shape{2, 2, 8, 8});
+    const auto heads = [](const Tensor& x) { return permute(x, {0, 2, 1, 3}); };
+    const Tensor scores = matmul(heads(q), heads(k), {.b = true}) / std::sqrt(8.0);
+    for (int64_t i = 0; i < 8; ++i) {
+      double total = 0;
+      for (int64_t j = 0; j <= i; ++j) total += std::exp(scores[1][0][i][j].item());
+      for (int64_t j = 0; j < 8; ++j) {
+        CHECK(of("attn.hook_attn_scores")[1][0][i][j].item() ==
+              doctest::Approx(j <= i ? scores[1][0][i][j].item() : 0).epsilon(1e-12));
+        CHECK(pattern[1][0][i][j].item() ==
+              doctest::Approx(j <= i ? std::exp(scores[1][0][i][j].item()) / total : 0).epsilon(1e-12));
+      }
+    }
+    same(sum(pattern, {-1}), Tensor::full({2, 2, 8}, 1, Dtype::f64));
+    const Tensor z = of("attn.hook_z"), attn_out = of("hook_attn_out");
+    same(z, permute(matmul(pattern, heads(v)), {0, 2, 1, 3}));
+    same(attn_out, matmul(z.reshape({2, 8, 16}), looked.parameter("blocks.1.attention.output.weight"), {.b = true}) +
+                       looked.parameter("blocks.1.attention.output.bias"));
+    same(of("hook_resid_mid"), of("hook_resid_pre") + attn_out);
+    same(of("hook_resid_post"), of("hook_resid_mid") + of("hook_mlp_out"));
+
+    const auto normalized = [](const Tensor& x) {  // weights are 1 and biases 0 at the start
+      const Tensor centred = x - mean(x, {-1}, true);
+      return centred / sqrt(mean(centred * centred, {-1}, true) + 1e-5);
+    };
+    same(of("ln1.hook_normalized"), normalized(of("hook_resid_pre")));
+    same(of("ln2.hook_normalized"), normalized(of("hook_resid_mid")));
+    same(at("ln_final.hook_normalized"), normalized(of("hook_resid_post")));
+
+    const Tensor pre = of("mlp.hook_pre"), post = of("mlp.hook_post"), in = of("ln2.hook_normalized"),
+                 weight = looked.parameter("blocks.1.feed_forward.input.weight");
+    const int64_t units = pre.size(-1);
+    same(pre, matmul(in, slice(weight, 0, 0, units), {.b = true}));
+    if (form.empty())
+      same(post, nn::Activation("gelu_tanh")(pre));
+    else
+      same(post, nn::Activation("silu")(pre) * matmul(in, slice(weight, 0, units, 2 * units), {.b = true}));
+    same(of("hook_mlp_out"), matmul(post, looked.parameter("blocks.1.feed_forward.output.weight"), {.b = true}) +
+                                 looked.parameter("blocks.1.feed_forward.output.bias"));
+    const Tensor embed = at("hook_embed"), table = looked.parameter("token_embedding.weight");
+    same(embed[0], index_select(table, Tensor::from({8}, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8})));
+  }
+}
+
+TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
+  CHECK(our_hook_names("blocks.*.attn.hook_pattern") == Words{"blocks.*.attention.weights"});
+  CHECK(our_hook_names("blocks.1?.hook_mlp_out") == Words{"blocks.1?.feed_forward.output"});
+  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*.attention.read"});
+  CHECK(our_hook_names("*hook_z") == Words{"blocks.*.attention.read"});
+  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*.attention.read"});
+  CHECK(our_hook_names("*hook_normalized") ==
+        Words{"blocks.*.attention_norm.output", "blocks.*.feed_forward_norm.output", "norm.output"});
+  CHECK(our_hook_names("blocks.0.hook_resid_*") ==
+        Words{"blocks.0.input", "blocks.0.attention.residual", "blocks.0.feed_forward.residual"});
+  CHECK(our_hook_names("blocks.3.attn.hook_[qk]") == Words{"blocks.3.attention.query", "blocks.3.attention.key"});
+  CHECK(our_hook_names("blocks.*.mlp.*").size() == 2);
+  for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.read"})
+    CHECK(our_hook_names(ours) == Words{ours});  // ours are left alone
+  CHECK(hook_patterns(Words{"blocks.0.hook_mlp_out", "logits"}) == Words{"blocks.0.feed_forward.output", "logits"});
+
+  // Heads that read nothing, by either name.
+  const auto run_without = [](const std::string& name) {
+    Looked looked({}, {"logits"});
+    const Hooks hooks(hook_patterns(Words{name}),
+                      Hooks::Replace{[](const std::string&, const Tensor& x) { return Tensor::zeros_like(x); }});
+    nn::Pass pass;
+    return (*looked.model)(Tensor::from({1, 4}, std::vector<int32_t>{1, 2, 3, 4}), pass);
+  };
+  CHECK(largest_difference(run_without("blocks.*.attn.hook_z"), run_without("blocks.*.attention.read")) == 0);
+}
+
+TEST_CASE("TransformerLens's names: a misspelt one names the nearest and what it is here") {
+  const auto error = [](const std::string& name) { return error_of([&] { our_hook_names(name); }); };
+  CHECK(error("blocks.3.attn.hook_patern")
+            .starts_with("hooks: TransformerLens's 'blocks.3.attn.hook_patern' has no value here; did you mean "
+                         "'blocks.3.attn.hook_pattern', which is blocks.3.attention.weights?"));
+  CHECK(error("blocks.0.attn.pattern").find("did you mean 'blocks.0.attn.hook_pattern'") != std::string::npos);
+  CHECK(error("blocks.0.hook_residmid").find("did you mean 'blocks.0.hook_resid_mid'") != std::string::npos);
+  CHECK(error("blocks.*.mlp.hook_pst")
+            .find("did you mean 'blocks.*.mlp.hook_post', which is "
+                  "blocks.*.feed_forward.hidden?") != std::string::npos);
+  CHECK(error("hook_embd").find("did you mean 'hook_embed', which is token_embedding.output?") != std::string::npos);
+  CHECK(error("hook_pos_embed").find("hook_pos_embed' has no value here") != std::string::npos);
+}

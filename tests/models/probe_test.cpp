@@ -1,0 +1,397 @@
+// --probe=yes: what it measures against plain computations, the papers' formulas at random weights, and no bit of a run
+// is another.
+#include "models/training/probe.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "engine/autograd/hooks.h"
+#include "engine/base/files.h"
+#include "engine/ops/ops.h"
+#include "models/model.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/diagnostics/predictions.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/normalizations/base/normalization.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+Tensor normal(const Shape& shape, unsigned seed, double deviation = 1) {
+  std::mt19937 bits(seed);
+  std::normal_distribution<double> draw(0, deviation);
+  std::vector<double> values(static_cast<size_t>(shape.numel()));
+  for (double& x : values) x = draw(bits);
+  return Tensor::from(shape, values, Dtype::f32);
+}
+double mean_square(const Tensor& x) {
+  double sum = 0;
+  for (const double each : x.to_vector()) sum += each * each;
+  return sum / static_cast<double>(x.numel());
+}
+
+// How far a is from b, as a part of b.  (doctest's Approx adds 1 to what it compares.)
+double off(double a, double b) { return std::abs(a / b - 1); }
+
+// One part with a path.
+struct Holder final : nn::Module {
+  std::string name;
+  std::unique_ptr<nn::Module> part;
+  Holder(std::string n, std::unique_ptr<nn::Module> p) : name(std::move(n)), part(std::move(p)) {
+    nn::name_paths(*this);
+    nn::initialize(*this, 3);
+  }
+  Tensor forward(const Tensor& x, nn::Pass& pass) override { return (*part)(x, pass); }
+  void visit(nn::Visitor& v) override { v(name, *part); }
+};
+
+Probe::Ratio ratio_of(const Probe& probe, const std::string& name) {
+  for (const Probe::Ratio& ratio : probe.ratios)
+    if (ratio.ratio == name) return ratio;
+  FAIL("there is no ratio " << name);
+  return {};
+}
+
+struct Shape4 {
+  int64_t batch, time, heads, size;
+};
+// What an attention reads from keys and values that are N(0, 1), with queries N(0, deviation^2).
+Probe::Ratio read_of(const std::string& spec, bool causal, Shape4 s, double deviation) {
+  Holder holder("attention",
+                nn::make_attention(parse_spec(spec),
+                                   {.width = s.heads * s.size, .heads = s.heads, .causal = causal, .context = s.time}));
+  const Shape shape{s.batch, s.time, s.heads, s.size};
+  const Tensor q = normal(shape, 1, deviation), k = normal(shape, 2), v = normal(shape, 3);
+  for (const Tensor& x : {q, k, v}) x.set_requires_grad();
+  return ratio_of(probe_modules(holder,
+                                [&] {
+                                  nn::Pass pass;
+                                  const Tensor y = dynamic_cast<nn::AttentionLayer&>(*holder.part)
+                                                       .read_heads({.query = q, .key = k, .value = v}, {}, pass);
+                                  return mean(y * y);
+                                }),
+                  "read / value");
+}
+
+std::vector<nlohmann::json> rows_without_times(const std::string& run) {
+  std::vector<nlohmann::json> rows;
+  std::istringstream in(read_file(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json row = nlohmann::json::parse(line);
+    for (const char* key : {"milliseconds", "tokens_per_second", "images_per_second"}) row.erase(key);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+const std::string data_of_tests = ORRERY_SOURCE_DIR "/tests/models/";
+struct Kind {
+  std::string name;
+  Assignments settings;
+  size_t steps_of_stream, ends;  // rows of the residual stream, and embeddings and logits among them
+};
+// Each family of presets.
+const std::vector<Kind> kinds = {
+    {"gpt", {{"model", "gpt"}, {"layers", "2"}, {"width", "8"}, {"heads", "2"}, {"context", "8"}}, 6, 2},
+    {"gpt, otherwise",
+     {{"model", "gpt"},
+      {"layers", "2"},
+      {"width", "8"},
+      {"heads", "2"},
+      {"context", "8"},
+      {"norm_place", "post"},
+      {"attention", "relu_former(dropout=0.2)"},
+      {"feed_forward", "memory(softmax)"},
+      {"normalization", "dyt"},
+      {"gradient_accumulation_steps", "2"},
+      {"dropout", "0.3"},
+      {"losses.normalization_loss", "0.1"}},
+     6,
+     2},
+    {"bf16",
+     {{"model", "gpt"}, {"layers", "1"}, {"width", "8"}, {"heads", "2"}, {"context", "8"}, {"dtype", "bf16"}},
+     4,
+     2},
+    {"stream",
+     {{"model", "stream"},
+      {"layers", "2"},
+      {"width", "8"},
+      {"heads", "2"},
+      {"context", "8"},
+      {"memory", "16"},
+      {"feed_forward", "none"},
+      {"attention", "softmax(span=adaptive_span(16, R=4), persistent=3)"}},
+     4,
+     2},
+    {"vit",
+     {{"model", "vit"},
+      {"layers", "2"},
+      {"width", "8"},
+      {"heads", "2"},
+      {"patch", "7"},
+      {"data", data_of_tests + "images/fashion"}},
+     6,
+     2},
+    {"resnet", {{"model", "resnet"}, {"width", "4"}, {"data", data_of_tests + "images/shapes"}, {"batch", "4"}}, 4, 1},
+    {"encoder_decoder",
+     {{"model", "encoder_decoder"},
+      {"layers", "1"},
+      {"width", "8"},
+      {"heads", "2"},
+      {"data", data_of_tests + "translation/bible.tsv"},
+      {"source_column", "4"},
+      {"target_column", "3"},
+      {"tokenizer", "sentence_piece(vocabulary=150)"},
+      {"batch_tokens", "300"},
+      {"context", "256"}},
+     8,
+     3},
+};
+TrainSettings settings_of_kind(const Run& run, const Kind& kind, const Assignments& more) {
+  Assignments all = {{"data", run.text}, {"out", run.out},        {"batch", "2"},
+                     {"steps", "3"},     {"evaluate_every", "0"}, {"figures_every", "2"}};
+  all.insert(all.end(), kind.settings.begin(), kind.settings.end());
+  all.insert(all.end(), more.begin(), more.end());
+  std::erase_if(all, [&](const auto& each) {  // pairs have batches of tokens
+    return kind.name == "encoder_decoder" && each.first == "batch";
+  });
+  return make_settings(all);
+}
+
+}  // namespace
+
+// Scores of these are not quite normal: given the query their variance is |q|^2 / D, 1 +- sqrt(2 / 64), which raises
+// E exp(2 s) by 2 % and E s^4 by 3 %.  exp(v) / n is the limit of many keys: at v = 1 the next term is -7.6 / n, 3 % at
+// 256.  The sampling error of 16 x 256 rows of 256 keys is below 1 %.
+TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 6 percent") {
+  const Shape4 shape{4, 256, 4, 64};
+  const std::map<std::string, double> by_hand = {{"softmax", std::exp(1.0) / 256},
+                                                 {"pointwise(relu, alpha=1)", 0.5 / 256},
+                                                 {"pointwise(relu_squared, alpha=1)", 1.5 / 256},
+                                                 {"pointwise(identity, alpha=0.5)", 1},
+                                                 {"pointwise(relu, alpha=1, length=fixed(16))", 0.5},
+                                                 {"naive", 128},
+                                                 {"relu_former(gamma=1.5)", 1 / 2.25}};
+  for (const auto& [spec, expected] : by_hand) {
+    CAPTURE(spec);
+    const Probe::Ratio read = read_of(spec, false, shape, 1);
+    CHECK(off(read.v, 1) <= 0.01);
+    CHECK(off(read.predicted, expected) <= 0.02);  // v is measured
+    CHECK(off(read.measured, read.predicted) <= 0.06);
+  }
+  for (const char* spec : {"pointwise(gelu)", "pointwise(sigmoid)", "pointwise(softplus)"}) {
+    CAPTURE(spec);
+    const Probe::Ratio read = read_of(spec, false, shape, 1);
+    CHECK(off(read.measured, read.predicted) <= 0.06);
+  }
+  CHECK(std::isnan(read_of("sparsemax", false, shape, 1).predicted));
+}
+
+// The mean of 1 / n over the rows is 1 / 128 of 5.4 and hangs on the first few: with 64 (batch x heads) rows of one
+// key, each with a deviation of 2.2 in relu(s)^2, it has 2.2 / 8 x 1.1 / 5.4 = 6 %.  Softmax's first row is exact, so
+// that 64 x 64 numbers give it 1 %; its formula is exact to the first order in v = 0.09, the next one is below 1 %.
+TEST_CASE("probe: causal rows are predicted with the keys that each of them sees") {
+  const Shape4 shape{16, 128, 4, 64};
+  const Probe::Ratio softmax = read_of("softmax", true, shape, 0.3);
+  double sum = 0;
+  for (int n = 1; n <= 128; ++n) sum += (1 + std::expm1(softmax.v) * (1 - 1.0 / n)) / n / 128;
+  CHECK(off(softmax.v, 0.09) <= 0.03);
+  CHECK(off(softmax.predicted, sum) <= 1e-9);
+  CHECK(off(softmax.measured, sum) <= 0.04);
+  CHECK(off(read_of("relu_former", true, shape, 1).predicted, 1) <= 0.02);
+  CHECK(off(read_of("relu_former", true, shape, 1).measured, 1) <= 0.04);
+  const Probe::Ratio relu = read_of("pointwise(relu)", true, shape, 1);
+  CHECK(off(relu.measured, relu.predicted) <= 0.2);
+  CHECK(off(read_of("pointwise(relu, length=row_index)", true, shape, 1).predicted, relu.predicted) <= 1e-12);
+}
+
+// Of ReLU's output a third comes of the mean of its weights, which all channels share with the sum of the values:
+// sqrt(2 / 256) of that, and the same of the rest from the values of 512 slots, is below 5 %.
+TEST_CASE("probe: memories read with relu what softmax does not, to 10 percent") {
+  std::map<std::string, double> outputs;
+  for (const char* spec : {"memory(relu)", "memory(softmax)", "dense(gelu)", "gated(silu)"}) {
+    CAPTURE(spec);
+    constexpr int64_t width = 256, slots = 512;
+    Holder holder("feed_forward",
+                  nn::make_feed_forward(parse_spec(spec), {.width = width, .d_ff = slots, .bias = false}));
+    unsigned seed = 11;
+    for (const nn::NamedParameter& each : nn::parameters_of(holder))
+      each.parameter->value.copy_from(normal(each.parameter->value.shape(), ++seed, 1 / std::sqrt(width)));
+    const Tensor x = normal({64, 16, width}, 5);
+    const Probe probe = probe_modules(holder, [&] {
+      nn::Pass pass;
+      return mean(holder(x, pass));
+    });
+    const Probe::Ratio hidden = ratio_of(probe, "hidden / before F");
+    CHECK(off(hidden.v, 1) <= 0.02);
+    CHECK(off(hidden.measured, hidden.predicted) <= 0.06);
+    if (std::string(spec) == "gated(silu)") continue;
+    const Probe::Ratio output = ratio_of(probe, "output / slots' values");
+    CHECK(off(output.measured, output.predicted) <= 0.1);
+    outputs[spec] = output.measured;
+  }
+  // The papers' (e / S) / (S / 2).
+  CHECK(off(outputs["memory(softmax)"] / outputs["memory(relu)"], std::exp(1.0) / 512 / 256) <= 0.15);
+}
+
+// 4,096 rows of 64: their variance about the own mean is 1 - 1 / 64 of v, and 1 / variance has a mean of 1 + 2 / 64 of
+// its inverse; all else is below 1 %.
+TEST_CASE("probe: normalizations bring sizes to one, dynamic ones keep them, and so do their derivatives") {
+  const Tensor x = normal({4096, 64}, 1, 1.5), g = normal({4096, 64}, 2);
+  for (const char* spec : {"layer", "rms", "none", "dyt", "dyt(alpha=2)", "derf", "derf(alpha=0.7, shift=0.4)",
+                           "dynamic(hardtanh, alpha=0.8)", "dynamic(sigmoid)", "dynamic(identity, alpha=0.3)"}) {
+    CAPTURE(spec);
+    Holder holder("norm", nn::make_normalization(parse_spec(spec), {.width = 64}));
+    const Tensor in = x.clone();
+    in.set_requires_grad();
+    const Probe probe = probe_modules(holder, [&] {
+      nn::Pass pass;
+      return sum(holder(in, pass) * g);
+    });
+    const Probe::Ratio forward = ratio_of(probe, "output / input"),
+                       backward = ratio_of(probe, "gradient of input / of output");
+    CHECK(off(forward.v, 2.25) <= 0.02);
+    CHECK(off(forward.measured, forward.predicted) <= 0.02);
+    CHECK(off(backward.measured, backward.predicted) <= 0.06);
+    CHECK(off(probe.find("norm.input")->gradient, mean_square(in.grad())) <= 1e-6);
+  }
+}
+
+TEST_CASE("probe: sizes forward and backward are those of a plain pass") {
+  const Run run;
+  const TrainSettings given =
+      run.settings({{"layers", "2"}, {"attention", "softmax(dropout=0.1)"}, {"dropout", "0.2"}});
+  Trainer trainer(given);
+  const TrainSettings& s = trainer.settings();
+  nn::Module& model = trainer.model();
+  const std::vector<Tensor> batch = trainer.task().batch(0, 0);
+  const Probe probe = probe_signals(s, trainer.task(), model, batch);
+  std::map<std::string, Tensor> seen, leaves;
+  const std::vector<std::string> looked = {"embedding",
+                                           "logits",
+                                           "blocks.0.attention.value",
+                                           "blocks.0.attention.read",
+                                           "blocks.1.attention.stream",
+                                           "blocks.1.feed_forward.output",
+                                           "blocks.1.feed_forward.residual",
+                                           "norm.input"};
+  {
+    const Hooks hooks(looked, [&](const std::string& name, const Tensor& value) { seen[name] = value; });
+    nn::Pass pass;  // no dropout
+    trainer.task().loss(model, batch, pass);
+  }
+  for (const std::string& name : looked) {
+    CAPTURE(name);
+    const Probe::Value* const value = probe.find(name);
+    REQUIRE(value != nullptr);
+    CHECK(off(value->mean_square, mean_square(seen.at(name))) <= 1e-5);
+    // The gradient of a leaf that is put in its place.
+    const Tensor leaf = seen.at(name).clone();
+    leaf.set_requires_grad();
+    const Hooks hooks({name}, Hooks::Replace{[&](const std::string&, const Tensor&) { return leaf; }});
+    nn::Pass pass;
+    trainer.task().loss(model, batch, pass).backward();
+    CHECK(off(value->gradient, mean_square(leaf.grad())) <= 1e-4);
+  }
+  const std::vector<StreamStep> steps = stream_steps(probe);
+  REQUIRE(steps.size() == 6);
+  CHECK(steps[0].place == "embedding");
+  CHECK(steps[2].place == "blocks.0.feed_forward");
+  CHECK(steps[1].after->mean_square == steps[2].before->mean_square);
+  CHECK(steps[5].place == "logits");
+}
+
+TEST_CASE("probe: a run of every family has the same bits with it, and its file says the same again") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    const Run plain, probed;
+    Probe told;
+    TrainingEvents events;
+    events.probe = [&](const Probe& probe) { told = probe; };
+    const TrainingResult one = Trainer(settings_of_kind(plain, kind, {})).run(),
+                         other = Trainer(settings_of_kind(probed, kind, {{"probe", "yes"}})).run(events);
+    for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
+      CHECK(read_file(one.checkpoint + file) == read_file(other.checkpoint + file));
+    CHECK(rows_without_times(plain.out) == rows_without_times(probed.out));
+    CHECK(!file_exists(probe_file(plain.out)));
+
+    const Probe read = read_probe(probe_file(probed.out));
+    REQUIRE(read.values.size() == told.values.size());
+    REQUIRE(read.ratios.size() == told.ratios.size());
+    CHECK(!read.ratios.empty());
+    for (size_t i = 0; i < read.values.size(); ++i) {
+      CAPTURE(read.values[i].name);
+      CHECK(read.values[i].name == told.values[i].name);
+      CHECK(read.values[i].mean_square == told.values[i].mean_square);
+      CHECK(std::isfinite(read.values[i].mean_square));
+      CHECK(std::isfinite(read.values[i].gradient));
+      CHECK(read.values[i].gradient == told.values[i].gradient);
+    }
+    const std::vector<StreamStep> steps = stream_steps(read);
+    CHECK(steps.size() == kind.steps_of_stream);
+    size_t ends = 0;
+    for (const StreamStep& step : steps) {
+      REQUIRE(step.after != nullptr);
+      ends += step.before == nullptr;
+    }
+    CHECK(ends == kind.ends);
+  }
+}
+
+TEST_CASE("probe: dropout does not act in it, and the first step of all is its only one") {
+  const Run without, with;
+  const Assignments probing = {{"probe", "yes"}, {"steps", "2"}};
+  without.train(probing);
+  Assignments dropping = probing;
+  dropping.insert(dropping.end(), {{"dropout", "0.5"}, {"attention", "softmax(dropout=0.5)"}});
+  with.train(dropping);
+  const Probe one = read_probe(probe_file(without.out)), other = read_probe(probe_file(with.out));
+  REQUIRE(one.values.size() == other.values.size());
+  for (size_t i = 0; i < one.values.size(); ++i) CHECK(one.values[i].mean_square == other.values[i].mean_square);
+
+  std::filesystem::remove(probe_file(without.out));
+  without.resume({{"probe", "yes"}, {"steps", "4"}});
+  CHECK(!file_exists(probe_file(without.out)));
+
+  // Weights of another run are probed as they are: 20 steps at a high rate have made them larger.
+  const Run first, second;
+  first.train({{"steps", "20"}, {"learning_rate", "0.03"}, {"warmup_steps", "0"}});
+  second.train({{"init_from", first.out}, {"probe", "yes"}, {"steps", "1"}});
+  CHECK(read_probe(probe_file(second.out)).find("logits")->mean_square > 2 * one.find("logits")->mean_square);
+}
+
+TEST_CASE("probe: a file that no run has written is not replaced, and one of another format is refused") {
+  const Run run;
+  std::filesystem::create_directories(run.out);
+  write(probe_file(run.out), "mine\n");
+  const std::string refused = error_of([&] { run.train({{"probe", "yes"}}); });
+  CHECK(
+      contains(refused, "train: " + probe_file(run.out) + " was not written by a run, and --probe=yes would replace"));
+  CHECK(read_file(probe_file(run.out)) == "mine\n");
+  run.train();  // without a probe it stays
+  CHECK(read_file(probe_file(run.out)) == "mine\n");
+  write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
+  CHECK(contains(error_of([&] { read_probe(probe_file(run.out)); }), "its format is 'orrery probe 9'"));
+  CHECK(Trainer(Run("other").settings({{"probe", "yes"}})).memory_plan().probe > 0);
+}
+
+TEST_CASE("probe: formulas by themselves") {
+  CHECK(nn::softmax_sum_of_squares(0.7, 1) == 1);
+  CHECK(nn::softmax_sum_of_squares(0, 8) == 0.125);
+  CHECK(off(nn::softmax_sum_of_squares(1, 1e6), std::exp(1.0) / 1e6) <= 1e-5);
+  const auto relu = [](double x) { return std::max(x, 0.0); };
+  for (const double v : {0.01, 1.0, 9.0}) {
+    CHECK(off(nn::mean_square(v, relu), v / 2) <= 1e-6);
+    CHECK(off(nn::mean_square(v, [&](double x) { return relu(x) * relu(x); }), 1.5 * v * v) <= 1e-6);
+    CHECK(off(nn::mean_square(v, [](double x) { return std::exp(x); }), std::exp(2 * v)) <= 1e-3);
+  }
+}
