@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/base/wording.h"
+#include "engine/ops/ops.h"
 #include "models/inspection/base/attention_weights.h"
 
 namespace orrery::models {
@@ -53,25 +54,58 @@ View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::s
   return {"Attention", "", title, "The strongest links.", std::move(table)};
 }
 
+// "blocks.3.attention" without its number: what layers that belong together have in common.
+std::string kind_of(const std::string& path) {
+  std::string kind;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    if (part.find_first_not_of("0123456789") != std::string::npos) kind += (kind.empty() ? "" : ".") + part;
+    begin = end + 1;
+  }
+  return kind;
+}
+
+bool belong_together(const AttentionSeen& a, const AttentionSeen& b) {
+  return kind_of(a.path) == kind_of(b.path) && a.weights.shape() == b.weights.shape() && a.columns == b.columns;
+}
+
+// Heads [first, last) of each of these layers.
+View map_of(std::span<const AttentionSeen* const> layers, int64_t first, int64_t last) {
+  MapView map{.figure = "weight", .rows = layers[0]->queries, .columns = layers[0]->columns, .values = {}};
+  std::vector<Tensor> weights;
+  for (const AttentionSeen* const layer : layers) {
+    weights.push_back(layer->weights.slice(first, last));
+    for (int64_t head = first; head < last; ++head) map.names.push_back(text(layer->path, ", head ", head));
+  }
+  map.values = concatenate(weights, 0);
+  const Facts facts = facts_of(map.values);
+  map.has_sign = facts.low < 0;
+  map.sides = {"layer", "head"}, map.grid = {static_cast<int64_t>(layers.size()), last - first};
+  std::string said = "Rows read columns.  " + scale_of(facts);
+  if (layers[0]->slots() > 0) said += text("  The last ", layers[0]->slots(), " columns are persistent slots.");
+  const std::string kind = kind_of(layers[0]->path);
+  return {"Attention", "attention/" + kind, map.names.size() == 1 ? map.names[0] : kind, said, std::move(map)};
+}
+
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
   const std::vector<AttentionSeen> all = see_attentions(subject);
   if (all.empty()) return;
+  std::vector<const AttentionSeen*> chosen;
   for (const size_t layer : chosen_layers(all.size(), s.layer, "attention")) {
-    const AttentionSeen& seen = all[layer];
-    check(s.head < seen.heads(), "inspect: there is no head ", s.head, " in ", seen.path, "; there are ", seen.heads(),
-          ", from 0");
-    const int64_t first = std::max<int64_t>(s.head, 0), last = s.head < 0 ? seen.heads() : s.head + 1;
-    const Tensor chosen = seen.weights.slice(first, last);
-    const Facts facts = facts_of(chosen);
-    MapView map{
-        .figure = "weight", .rows = seen.queries, .columns = seen.columns, .values = chosen, .has_sign = facts.low < 0};
-    for (int64_t head = first; head < last; ++head) map.names.push_back(text("head ", head));
-    map.sides = {"layer", "head"}, map.grid = {1, last - first};
-    std::string said = "Rows read columns.  " + scale_of(facts);
-    if (seen.slots() > 0) said += text("  The last ", seen.slots(), " columns are persistent slots.");
-    views.push_back({"Attention", "attention/" + seen.path, seen.path, said, std::move(map)});
-    if (s.head >= 0) views.push_back(links_of(seen, s.head, s.top, text(seen.path, ", head ", s.head)));
+    chosen.push_back(&all[layer]);
+    check(s.head < all[layer].heads(), "inspect: there is no head ", s.head, " in ", all[layer].path, "; there are ",
+          all[layer].heads(), ", from 0");
   }
+  for (size_t begin = 0, end; begin < chosen.size(); begin = end) {
+    for (end = begin + 1; end < chosen.size() && belong_together(*chosen[begin], *chosen[end]);) ++end;
+    const int64_t first = std::max<int64_t>(s.head, 0), last = s.head < 0 ? chosen[begin]->heads() : s.head + 1;
+    views.push_back(map_of(std::span(chosen).subspan(begin, end - begin), first, last));
+  }
+  for (const AttentionSeen* const seen : chosen)
+    for (int64_t head = 0; head < seen->heads(); ++head)
+      if (head == s.head || (s.head < 0 && chosen.size() == 1))
+        views.push_back(links_of(*seen, head, s.top, text(seen->path, ", head ", head)));
 }
 
 REGISTER_LOOK(attention, {.name = "attention",

@@ -213,6 +213,8 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
         const bool there = found != each.end() && head < static_cast<int64_t>(found->second.size());
         values.push_back(there ? found->second[static_cast<size_t>(head)] : NAN);
       }
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    if (*low == *high) continue;  // a row sum of 1 everywhere is no picture
     const Shape shape{1, static_cast<int64_t>(all.size()), most_heads};
     std::string file = name;
     std::replace(file.begin(), file.end(), ' ', '_');
