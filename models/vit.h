@@ -83,6 +83,7 @@ class Vit final : public ImageModel {
   int64_t channels() const override { return settings_.channels; }
   int64_t classes() const override { return settings_.classes; }
   int64_t tokens() const;  // of an image, the class token too
+  const VitSettings& settings() const { return settings_; }
 
  private:
   bool has_class_token() const { return settings_.pooling == "class_token"; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
+#include "engine/autograd/profile.h"
 
 namespace orrery {
 namespace {

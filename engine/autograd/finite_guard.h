@@ -99,7 +99,4 @@ class InModule {
   const std::string* before_ = nullptr;
 };
 
-// Operations that are open on this thread, one within the other (profile.h).
-int open_operations();
-
 }  // namespace orrery

@@ -45,8 +45,8 @@ void Hooks::check_seen() const {
                     [&](const std::string& name) { return fits_pattern(pattern, name); }))
       continue;
     const std::string near = nearest(pattern, candidates);
-    fail("hooks: '", pattern, "' never arose", near.empty() ? "" : text("; did you mean '", near, "'?"), " There were ",
-         join(candidates));
+    fail("hooks: '", pattern, "' never arose",
+         near.empty() ? "; there were " + join(candidates) : "; did you mean '" + near + "'?");
   }
 }
 

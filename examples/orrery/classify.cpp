@@ -10,9 +10,9 @@
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/picture_reader.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
-#include "models/data/image_batches.h"
 #include "models/image_model.h"
 #include "models/model.h"
 
@@ -50,10 +50,7 @@ class Classifier {
       : trained_(read_trained("classify", s.checkpoint)),
         model_(models::model_as<models::ImageModel>(*trained_.model, "classify", "a model of images")),
         classes_(models::restore_classes(trained_.tokenizer)),
-        size_(models::setting_of<int64_t>(trained_.settings.model_settings, "image_size")),
-        scale_(models::setting_of<std::vector<double>>(trained_.settings.task_settings, "pixel_mean"),
-               models::setting_of<std::vector<double>>(trained_.settings.task_settings, "pixel_std"),
-               model_.channels()),
+        pictures_(trained_, model_),
         device_(device),
         sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
     nn::move(model_, device);
@@ -62,10 +59,8 @@ class Classifier {
   // Classes and their probabilities, the likeliest first.
   std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) const {
     const NoGrad guard;
-    models::Images image;
-    image.add(models::middle_square(models::read_picture(path, model_.channels()), size_), 0, path);
     nn::Pass pass;
-    const Tensor pixels = models::images_in_order(image, scale_, 0, 1).pixels;
+    const Tensor pixels = pictures_.read(path);
     const std::vector<double> shares = probabilities(model_(pixels.to(device_), pass).to_vector());
     std::vector<size_t> order(shares.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -89,8 +84,7 @@ class Classifier {
   Trained trained_;
   models::ImageModel& model_;
   std::vector<std::string> classes_;
-  int64_t size_;
-  models::PixelScale scale_;
+  PictureReader pictures_;
   Device device_;
   bool sigmoid_;
 };

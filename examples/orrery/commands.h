@@ -32,6 +32,8 @@ std::string replay_help(const Arguments& given);
 int replay(const Arguments& arguments);
 std::string report_help(const Arguments& given);
 int report(const Arguments& arguments);
+std::string inspect_help(const Arguments& given);
+int inspect(const Arguments& arguments);
 std::string prepare_help(const Arguments& given);
 int prepare(const Arguments& arguments);
 std::string evaluate_help(const Arguments& given);

@@ -9,7 +9,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/pointwise_check.h"
 #include "examples/orrery/table.h"
-#include "models/catalogue.h"
+#include "models/study/catalogue.h"
 #include "nn/activations/base/facts.h"
 #include "nn/base/gradient_case.h"
 

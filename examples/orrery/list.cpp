@@ -5,7 +5,7 @@
 #include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "models/catalogue.h"
+#include "models/study/catalogue.h"
 
 namespace orrery::program {
 namespace {

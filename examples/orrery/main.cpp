@@ -23,6 +23,7 @@ const std::vector<Command>& commands() {
        verify_resume},
       {"replay", "show again where a run met a value that is not finite", replay_help, replay},
       {"report", "one page of runs or of a sweep: curves, samples, settings, formulas", report_help, report},
+      {"inspect", "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
       {"generate", "write text with a trained model", generate_help, generate},

@@ -1,19 +1,16 @@
 // orrery report: runs, or a sweep, as one page.
-#include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
-#include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/report_looks.h"
 #include "examples/orrery/report_page.h"
 #include "examples/orrery/report_samples.h"
 #include "examples/orrery/table.h"
-#include "examples/orrery/version_text.h"
 #include "models/study/report.h"
 #include "models/study/report_curves.h"
 #include "models/study/report_parts.h"
@@ -29,6 +26,8 @@ using models::Json;
 struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
+  ExampleSettings example;
+  std::string looks = "attention, heads, depth";
   int64_t threads = 0;
 
   template <class V>
@@ -38,6 +37,8 @@ struct ReportSettings {
     v("samples", samples.samples, "texts of each language model, and four times as many sentences of a translator",
       between(0, 100));
     v("sample_tokens", samples.tokens, "tokens of a text", between(1, 100'000));
+    v("look", looks, "what to look at inside, with commas between, or all, or none: `orrery list looks`");
+    example.visit(v);
     v("seed", samples.seed, "same seed, same texts; each further text takes the next seed",
       between(-models::largest_seed, models::largest_seed));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
@@ -48,37 +49,6 @@ std::string derivation_of(const std::string& family, const std::string& name) {
   const std::string folder = family + (family.ends_with('s') ? "es" : "s");
   const auto found = file_heads.find(folder + "/" + name);
   return found == file_heads.end() ? "" : std::string(found->second);
-}
-
-std::string moment() {  // the time, in UTC
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
-  return text;
-}
-
-Json own_command(const Arguments& arguments) {
-  std::string command = "orrery report";
-  for (const std::string& word : arguments) command += " " + models::quoted_for_a_shell(word);
-  return models::report_section("Commands", "text", "The command that makes this page", "",
-                                {{"items", Json::array({{{"name", ""}, {"text", command}, {"copy", true}}})}});
-}
-
-Json environment(std::span<const models::ReportedRun> runs) {
-  Json items = Json::array({{{"name", "the program that made this page"}, {"text", version_text()}, {"wrap", true}}});
-  std::string plugins;
-  for (const std::string& plugin : loaded_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin;
-  if (!plugins.empty()) items.push_back({{"name", "its plug-ins"}, {"text", plugins}});
-  std::string threads;
-  for (const models::ReportedRun& run : runs)
-    if (run.settings)
-      threads += text(threads.empty() ? "" : "\n", run.name, ": device ", run.settings->device, ", dtype ",
-                      run.settings->dtype, ", threads ",
-                      run.settings->threads == 0 ? std::string("all") : std::to_string(run.settings->threads));
-  if (!threads.empty()) items.push_back({{"name", "where the runs were trained"}, {"text", threads}});
-  return models::report_section("Environment", "text", "Program and machine", "", {{"items", items}});
 }
 
 Json sections_of(std::span<const std::string> folders, const ReportSettings& s, const Arguments& arguments) {
@@ -101,12 +71,13 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
   models::add_curves(sections, logged);
   models::add_probes(sections, runs);
   add_samples(sections, runs, s.samples);
+  add_looks(sections, runs, s.looks, s.example, s.samples);
   models::add_settings(sections, runs);
   models::add_parts(sections, runs, derivation_of);
   models::add_data(sections, runs);
   models::add_commands(sections, runs);
-  sections.push_back(own_command(arguments));
-  sections.push_back(environment(runs));
+  sections.push_back(command_section("report", arguments));
+  sections.push_back(environment_section(runs));
   return sections;
 }
 
@@ -127,13 +98,7 @@ int report(const Arguments& arguments) {
   std::string title = s.title;
   if (title.empty())
     for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
-  Json page = {{"title", title}, {"made", moment()}, {"version", build().version}};
-  page["sections"] = sections_of(folders, s, arguments);
-  const std::string out = s.out.empty() ? folders[0] + "/report.html" : s.out, html = page_of(page);
-  write_file_atomically(out, html);
-  std::cout << grouped(static_cast<int64_t>(page["sections"].size())) << " sections, "
-            << grouped(static_cast<int64_t>(html.size())) << " bytes\n"
-            << out << std::endl;
+  write_page(s.out.empty() ? folders[0] + "/report.html" : s.out, title, sections_of(folders, s, arguments));
   return 0;
 }
 

@@ -1,11 +1,21 @@
 #include "examples/orrery/report_page.h"
 
+#include <chrono>
+#include <ctime>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
+#include "engine/base/files.h"
+#include "engine/base/version.h"
+#include "engine/base/wording.h"
+#include "examples/orrery/version_text.h"
+#include "models/study/report.h"
 
 namespace orrery::program {
 namespace {
+
+using models::Json;
 
 std::string escaped(std::string_view text) {
   std::string all;
@@ -14,16 +24,23 @@ std::string escaped(std::string_view text) {
 }
 
 // "<" would end the element that holds the data where a text has "</script>".
-std::string embedded(const models::Json& report) {
+std::string embedded(const Json& report) {
   std::string all;
   for (const char c : report.dump(-1, ' ', false, models::Json::error_handler_t::replace))
     all += c == '<' ? "\\u003c" : std::string(1, c);
   return all;
 }
 
-}  // namespace
+std::string moment() {  // the time, in UTC
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
+  return text;
+}
 
-std::string page_of(const models::Json& report) {
+std::string page_of(const Json& report) {
   const std::map<std::string_view, std::string> parts = {{"title", escaped(report.at("title").get<std::string>())},
                                                          {"style", std::string(page_style)},
                                                          {"data", embedded(report)},
@@ -36,6 +53,40 @@ std::string page_of(const models::Json& report) {
     page += parts.at(page_html.substr(begin + 2, end - begin - 2));
     at = end + 2;
   }
+}
+
+}  // namespace
+
+Json command_section(const std::string& name, const Arguments& arguments) {
+  std::string command = "orrery " + name;
+  for (const std::string& word : arguments) command += " " + models::quoted_for_a_shell(word);
+  return models::report_section("Commands", "text", "The command that makes this page", "",
+                                {{"items", Json::array({{{"name", ""}, {"text", command}, {"copy", true}}})}});
+}
+
+Json environment_section(std::span<const models::ReportedRun> runs) {
+  Json items = Json::array({{{"name", "the program that made this page"}, {"text", version_text()}, {"wrap", true}}});
+  std::string plugins;
+  for (const std::string& plugin : loaded_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin;
+  if (!plugins.empty()) items.push_back({{"name", "its plug-ins"}, {"text", plugins}});
+  std::string threads;
+  for (const models::ReportedRun& run : runs)
+    if (run.settings)
+      threads += text(threads.empty() ? "" : "\n", run.name, ": device ", run.settings->device, ", dtype ",
+                      run.settings->dtype, ", threads ",
+                      run.settings->threads == 0 ? std::string("all") : std::to_string(run.settings->threads));
+  if (!threads.empty()) items.push_back({{"name", "where the runs were trained"}, {"text", threads}});
+  return models::report_section("Environment", "text", "Program and machine", "", {{"items", items}});
+}
+
+void write_page(const std::string& path, const std::string& title, Json sections) {
+  const auto count = static_cast<int64_t>(sections.size());
+  const std::string html =
+      page_of({{"title", title}, {"made", moment()}, {"version", build().version}, {"sections", std::move(sections)}});
+  write_file_atomically(path, html);
+  std::cout << grouped(count) << (count == 1 ? " section, " : " sections, ")
+            << grouped(static_cast<int64_t>(html.size())) << " bytes\n"
+            << path << std::endl;
 }
 
 }  // namespace orrery::program

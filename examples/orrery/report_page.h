@@ -2,10 +2,13 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "examples/orrery/commands.h"
 #include "models/json.h"
+#include "models/study/reported_run.h"
 
 namespace orrery::program {
 
@@ -14,8 +17,12 @@ extern const std::string_view page_html, page_style, page_script;
 // The comment at the head of every file of the catalogue: "activations/silu" to its formula and derivative.
 extern const std::map<std::string_view, std::string_view> file_heads;
 
-// One HTML file without anything outside of it.  {"title": ..., "made": ..., "version": ..., "sections": [...]}; what
-// is no UTF-8 in it becomes U+FFFD.
-std::string page_of(const models::Json& report);
+// One HTML file without anything outside of it, whole or not at all; what is no UTF-8 in it becomes U+FFFD.  Its size
+// and path are printed, the path as the last line.
+void write_page(const std::string& path, const std::string& title, models::Json sections);
+
+// Sections of every page: the command that makes it, and the program and machine.
+models::Json command_section(const std::string& command, const Arguments& arguments);
+models::Json environment_section(std::span<const models::ReportedRun> runs);
 
 }  // namespace orrery::program

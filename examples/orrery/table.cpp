@@ -12,16 +12,21 @@ void Table::add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
+// Characters of UTF-8, each taken to be one column wide.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
 std::string Table::print(int indent) const {
   std::vector<size_t> widths(alignment_.size());
   for (const auto& row : rows_)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
   std::string all;
   for (const auto& row : rows_) {
     if (std::all_of(row.begin(), row.end(), [](const std::string& cell) { return cell.empty(); })) continue;
     std::string line(static_cast<size_t>(indent), ' ');
     for (size_t c = 0; c < row.size(); ++c) {
-      const std::string space(widths[c] - row[c].size(), ' ');
+      const std::string space(widths[c] - width_of(row[c]), ' ');
       line += (c ? "  " : "") + (alignment_[c] == 'r' ? space + row[c] : row[c] + space);
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -20,6 +20,7 @@ class Table {
   std::string alignment_;
 };
 
-std::string megabytes(double bytes);  // 12.3
+size_t width_of(const std::string& text);  // in columns of a terminal
+std::string megabytes(double bytes);       // 12.3
 
 }  // namespace orrery::program

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/catalogue.h"
+#include "models/study/catalogue.h"
 
 namespace orrery::models {
 namespace {

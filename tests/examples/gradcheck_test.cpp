@@ -5,7 +5,7 @@
 #include <regex>
 #include <set>
 
-#include "models/catalogue.h"
+#include "models/study/catalogue.h"
 #include "nn/activations/base/activation.h"
 #include "tests/examples/program.h"
 

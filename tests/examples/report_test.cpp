@@ -71,7 +71,8 @@ TEST_CASE("report: one page with everything of a run") {
   CHECK(page.html.size() < 500'000);
   for (const char* outside : {"src=", "href=\"http", "@import", "url(\"", "fetch(", "{{"})
     CHECK_MESSAGE(!contains(page.html, outside), outside);
-  CHECK(page.kinds() == std::set<std::string>{"figures", "curves", "text", "table", "formula"});
+  CHECK(page.kinds() ==
+        std::set<std::string>{"figures", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
   // Every row of the log.
   std::map<std::string, size_t> counts;
   for (const Json& section : page.data["sections"])

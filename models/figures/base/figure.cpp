@@ -27,24 +27,13 @@ std::vector<const Figure*> figures_called(const std::string& names) {
   return chosen;
 }
 
-void look(FigureRow& row, std::span<const Figure* const> figures, const Task& task, nn::Module& model,
-          std::span<const Tensor> batch, const nn::Cache* carried) {
+void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& model,
+          const std::function<void()>& forward) {
   std::vector<std::string> patterns;
-  bool wants_losses = false;
-  for (const Figure* figure : figures) {
+  for (const Figure* figure : figures)
     if (!figure->watches.empty()) patterns.push_back("*." + figure->watches);
-    wants_losses |= figure->of_pass != nullptr;
-  }
-  if (patterns.empty() && !wants_losses) return;
   const auto modules = modules_of(model);
   const std::map<std::string, nn::Module*> by_path(modules.begin(), modules.end());
-  const NoGrad no_gradient;
-  nn::Cache before;
-  nn::Pass pass;
-  if (carried) before = *carried, pass.cache = &before;
-  if (wants_losses)
-    for (const auto& [name, loss] : nn::losses())
-      if (!loss.weight_of.empty()) pass.wanted_losses.insert(name);
   std::optional<Hooks> hooks;  // no patterns would watch everything
   if (!patterns.empty())
     hooks.emplace(patterns, [&](const std::string& name, const Tensor& value) {
@@ -54,7 +43,22 @@ void look(FigureRow& row, std::span<const Figure* const> figures, const Task& ta
         if (module != by_path.end() && figure->watches == name.substr(dot + 1))
           figure->of_value(row, *module->second, value);
     });
-  task.loss(model, batch, pass);
+  forward();
+}
+
+void look(FigureRow& row, std::span<const Figure* const> figures, const Task& task, nn::Module& model,
+          std::span<const Tensor> batch, const nn::Cache* carried) {
+  bool watches = false, wants_losses = false;
+  for (const Figure* figure : figures) watches |= !figure->watches.empty(), wants_losses |= figure->of_pass != nullptr;
+  if (!watches && !wants_losses) return;
+  const NoGrad no_gradient;
+  nn::Cache before;
+  nn::Pass pass;
+  if (carried) before = *carried, pass.cache = &before;
+  if (wants_losses)
+    for (const auto& [name, loss] : nn::losses())
+      if (!loss.weight_of.empty()) pass.wanted_losses.insert(name);
+  look(row, figures, model, [&] { task.loss(model, batch, pass); });
   for (const Figure* figure : figures)
     if (figure->of_pass) figure->of_pass(row, pass);
 }

@@ -7,6 +7,7 @@
 // the parameters and gradients after the step.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -36,6 +37,9 @@ Registry<Figure>& figures();
 // "usual", "all", "none", or names with commas between them; an Error names the nearest of one that is unknown.
 std::vector<const Figure*> figures_called(const std::string& names);
 
+// Runs `forward`, a pass through the model, and tells what the figures say of the values that it shows.
+void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& model,
+          const std::function<void()>& forward);
 // Runs the model on a micro-batch, whose tensors lie on its device, and tells what the figures say of it.  `carried` is
 // what a stream brings along; it stays as it is.
 void look(FigureRow& row, std::span<const Figure* const> figures, const Task& task, nn::Module& model,

@@ -7,6 +7,7 @@ const few = 40;  // points, and less are drawn as dots and not smoothed
 
 class Chart {
   constructor(data, title, wide) {
+    this.axis = data.axis || 'step';
     this.data = data, this.title = title, this.height = wide ? 330 : 236;
     // Of several runs each has a colour, and what it logs a dash; but places, which are many, keep their colours.
     const names = [...new Set(data.series.map((s) => s.name))];
@@ -47,7 +48,7 @@ class Chart {
       role: 'application',
       'aria-roledescription': 'chart',
       height: this.height,
-      'aria-label': `${this.title} over steps, ${this.series.length} ${this.series.length === 1 ? 'line' : 'lines'}. ` +
+      'aria-label': `${this.title} over ${this.axis}s, ${this.series.length} ${this.series.length === 1 ? 'line' : 'lines'}. ` +
           'Arrow keys read values, up and down change the line, plus and minus zoom, 0 shows all, ' +
           'L is the logarithmic scale.',
     });
@@ -58,7 +59,7 @@ class Chart {
         'button',
         {type: 'button', 'aria-pressed': 'false', title: 'logarithmic scale', onclick: () => this.toggleLog()}, 'log');
     this.allButton = element(
-        'button', {type: 'button', title: 'show all steps', onclick: () => this.zoomTo(null), hidden: true}, 'all');
+        'button', {type: 'button', title: `show all ${this.axis}s`, onclick: () => this.zoomTo(null), hidden: true}, 'all');
     this.controls = element('div', {class: 'controls'}, this.allButton, this.logButton);
     this.legend = element('div', {class: 'legend', role: 'group', 'aria-label': 'Lines'});
     if (this.keys.length > 1 || this.names.length > 1) this.buildLegend();
@@ -128,7 +129,7 @@ class Chart {
   }
 
   fillNumbers() {
-    const head = ['', 'rows', 'first', 'lowest', 'at step', 'last'];
+    const head = ['', 'rows', 'first', 'lowest', `at ${this.axis}`, 'last'];
     const rows = this.series.map((s) => {
       const finite = s.values.map((x, i) => [x, s.steps[i]]).filter(([x]) => x !== null);
       const least = finite.reduce((a, b) => (b[0] < a[0] ? b : a), [Infinity, 0]), end = finite[finite.length - 1];
@@ -232,7 +233,7 @@ class Chart {
       this.back.append(drawn(
           'text', {x: anchor === 'end' ? at.right : x, y: this.height - 6, 'text-anchor': anchor}, tickText(step)));
     }
-    this.back.append(drawn('text', {x: at.left - 8, y: this.height - 6, 'text-anchor': 'end'}, 'step'));
+    this.back.append(drawn('text', {x: at.left - 8, y: this.height - 6, 'text-anchor': 'end'}, this.axis));
     if (this.above)
       this.back.append(drawn('text', {x: at.right, y: at.top + 4, 'text-anchor': 'end'}, `${this.above} above`));
     this.lines.setAttribute('clip-path', `url(#${clip})`);
@@ -330,7 +331,7 @@ class Chart {
                         ''))));
     showTip(
         element(
-            'div', {}, element('b', {}, `step ${numberText(step)}`), table,
+            'div', {}, element('b', {}, `${this.axis} ${numberText(step)}`), table,
             found.length > shown.length ? element('div', {class: 'quiet'}, `and ${found.length - shown.length} more`) :
                                           ''),
         px, py);

@@ -53,13 +53,17 @@ function renderGroup(name, sections) {
   const parts = element('div', {class: charts ? 'parts of-charts' : 'parts'}),
         header = element('header', {}, element('h2', {id}, name));
   if (charts) header.append(smoothingSlider());
+  let row = null;  // small maps that follow each other stand side by side
   sections.forEach((section, i) => {
     // The first chart is the one that is looked at most; the last of an odd rest has the row for itself anyway.
     const made = renderSection(section, charts && (i === 0 && section.data.figure === 'loss' || sections.length === 1));
     if (sections.length === 1 && section.kind === 'figures')
       made.firstChild.className = 'unseen';  // the page is called so
     made.id = `${id}-${idOf(section.title) || i}-${i}`;
-    parts.append(made);
+    const small = section.kind === 'matrix' && section.data.columns.length <= 16 && section.data.rows.length <= 64;
+    if (small && !row) parts.append(row = element('div', {class: 'of-maps'}));
+    if (!small) row = null;
+    (row || parts).append(made);
   });
   return element('section', {class: 'group', 'aria-labelledby': id}, header, parts);
 }

@@ -1,4 +1,4 @@
-#include "models/catalogue.h"
+#include "models/study/catalogue.h"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
 #include "models/figures/base/figure.h"
+#include "models/inspection/base/look.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "nn/activations/base/activation.h"
@@ -127,6 +128,8 @@ CatalogueEntry figure(const std::string& name) {
   return {name, {}, f.description, {}, {}, {{"usual", f.usual ? "yes" : "no"}}};
 }
 
+CatalogueEntry look(const std::string& name) { return {name, {}, looks().at(name).description, {}, {}, {}}; }
+
 CatalogueEntry model_preset(const std::string& name) {
   const Preset& p = presets().at(name);
   CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
@@ -192,6 +195,7 @@ const std::vector<FamilyForm>& forms() {
        "What the task `algorithmic` learns: sequences made on the fly, with the loss on the answers.",
        [](Name n) { return registered(problems(), n); }},
       {"figure", "Figures", "What `--figures` may name: the log gets it every `figures_every` steps.", figure, false},
+      {"look", "Looks", "What `orrery inspect --look` may name.", look, false},
       {"task", "Tasks", "What a batch is, which loss is learned from, and what a validation says.", task, false},
   };
   return all;
@@ -211,6 +215,7 @@ std::vector<nn::Family> named_families() {
   add("model", model_classes().names());
   add("model_preset", presets().names());
   add("figure", figures().names());
+  add("look", looks().names());
   add("task", tasks().names());
   return all;
 }

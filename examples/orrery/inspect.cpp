@@ -1,0 +1,150 @@
+// orrery inspect: a look inside a trained model while it reads one example.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd/hooks.h"
+#include "engine/base/files.h"
+#include "engine/base/parallel.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/report_page.h"
+#include "examples/orrery/subject.h"
+#include "examples/orrery/table.h"
+#include "examples/orrery/view_text.h"
+#include "models/exchange/npy.h"
+#include "models/hook_names.h"
+#include "models/inspection/base/look.h"
+#include "models/study/report_views.h"
+#include "models/study/run_files.h"
+
+namespace orrery::program {
+namespace {
+
+struct InspectSettings {
+  std::string looks = "attention, heads, depth", hooks, out, page, other;
+  ExampleSettings example;
+  models::LookSettings look;
+  int64_t threads = 0;
+
+  template <class V>
+  void visit(V& v) {
+    example.visit(v);
+    v("look", looks, "what to look at, with commas between, or all: " + join(models::looks().names()));
+    v("layer", look.layer, "of attentions or feed-forwards, in the order they act, from 0; -1: all", between(-1, 1e6));
+    v("head", look.head, "of an attention, from 0; -1: all", between(-1, 1e6));
+    v("slot", look.slot, "a hidden unit or persistent slot, from 0; -1: those that stand out", between(-1, 1e9));
+    v("top", look.top, "so many lines of a list", between(1, 1e6));
+    v("other", other, "a second example (text, image or source) to patch values from, for the look at causes");
+    v("seed", look.seed, "of examples that a look makes up", between(0, models::largest_seed));
+    v("hooks", hooks,
+      "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
+      "TransformerLens's names are taken too");
+    v("out", out, "a file FILE.safetensors, or a folder for .npy files: the numbers of all that is seen");
+    v("page", page, "a file FILE.html: what is seen, drawn");
+    v("threads", threads, "cores to use; 0: all", between(0, 1024));
+  }
+};
+
+// What modules show under these names, as it arises; a name that arises several times gets a number.
+std::vector<NamedTensor> watched(const models::Subject& subject, const std::string& patterns) {
+  std::vector<NamedTensor> all;
+  std::map<std::string, int> times;
+  const Hooks hooks(models::hook_patterns(items_of(patterns)), [&](const std::string& name, const Tensor& value) {
+    const int before = times[name]++;
+    all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
+  });
+  subject.run();
+  hooks.check_seen();
+  return all;
+}
+
+std::string list_of(const std::vector<NamedTensor>& values) {
+  Table table({"value", "dtype", "shape", "min", "max", "mean"}, "lllrrr");
+  for (const NamedTensor& each : values) {
+    const models::NumberRange range = models::range_of({each.name, name(each.tensor.dtype()), {}, each.tensor, {}});
+    table.add({each.name, name(each.tensor.dtype()), text(each.tensor.shape()), text(range.low), text(range.high),
+               text(range.mean)});
+  }
+  return table.print(0);
+}
+
+void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
+  for (const models::View& view : views)
+    if (const auto* const map = std::get_if<models::MapView>(&view.shown); map && !view.name.empty())
+      to.push_back({view.name, map->values});
+}
+
+void write_numbers(const std::string& out, const std::vector<NamedTensor>& all) {
+  check(!all.empty(), "inspect: nothing was seen that has numbers to write; name looks or --hooks that there are");
+  if (out.ends_with(".safetensors")) {
+    write_safetensors(out, all);
+    std::cout << out << ": " << all.size() << (all.size() == 1 ? " tensor" : " tensors") << std::endl;
+    return;
+  }
+  make_folders(out);
+  for (const NamedTensor& each : all) {
+    std::string file = each.name;
+    std::replace(file.begin(), file.end(), '/', '.');
+    const Shape& shape = each.tensor.shape();
+    std::vector<int64_t> sizes;
+    for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
+    models::write_npy(out + "/" + file + ".npy",
+                      {each.name, each.tensor.dtype() == Dtype::f64 ? "F64" : "F32", sizes, each.tensor, {}});
+  }
+  std::cout << out << ": " << all.size() << (all.size() == 1 ? " file" : " files") << std::endl;
+}
+
+ExampleSettings other_of(const InspectSettings& s) {
+  ExampleSettings other = s.example;
+  (!other.image.empty() ? other.image : !other.source.empty() ? other.source : other.text) = s.other;
+  return other;
+}
+
+}  // namespace
+
+std::string inspect_help(const Arguments&) {
+  InspectSettings settings;
+  std::string looks;
+  for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
+  return "orrery inspect RUN --key=value: what a trained model does with one example.  RUN is the folder of a run "
+         "(its\n"
+         "last checkpoint) or of a checkpoint.\n" +
+         describe(settings_of(settings)) + "\nLooks:\n" + looks +
+         "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --look=attention --layer=0 --head=0";
+}
+
+int inspect(const Arguments& arguments) {
+  InspectSettings s;
+  const std::vector<std::string> words = read_arguments("inspect", arguments, settings_of(s));
+  check(words.size() == 1, "inspect: ", words.size(),
+        " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
+  if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  const Trained trained = read_trained("inspect", words[0]);
+  const auto subject = make_subject("inspect", trained, s.example);
+  std::unique_ptr<models::Subject> other;
+  if (!s.other.empty()) other = make_subject("inspect", trained, other_of(s)), s.look.other = other.get();
+  const std::vector<models::View> views =
+      s.hooks.empty() || !s.page.empty() ? look_at(*subject, s.looks, s.look) : std::vector<models::View>();
+  std::vector<NamedTensor> numbers;
+  if (!s.hooks.empty()) {
+    numbers = watched(*subject, s.hooks);
+    std::cout << list_of(numbers);
+  }
+  for (const models::View& view : views)
+    if (!view.only_drawn) std::cout << view_text(view) << "\n";
+  check(!views.empty() || !s.hooks.empty(), "inspect: this model has nothing of what ", s.looks, " look at; there are ",
+        join(models::looks().names()));
+  add_numbers(numbers, views);
+  if (!s.out.empty()) write_numbers(s.out, numbers);
+  if (!s.page.empty()) {
+    models::Json sections = models::Json::array();
+    add_views(sections, views);
+    sections.push_back(command_section("inspect", arguments));
+    sections.push_back(environment_section({}));
+    write_page(s.page, "A look inside " + words[0], std::move(sections));
+  }
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,52 @@
+#include "examples/orrery/subject.h"
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
+#include "examples/orrery/picture_reader.h"
+#include "models/data/pairs.h"
+#include "models/training/translation.h"
+
+namespace orrery::program {
+namespace {
+
+std::string text_of(const std::string& given) { return given.starts_with('@') ? read_file(given.substr(1)) : given; }
+
+std::string own_translation(models::TranslationModel& model, const models::Tokenizer& tokenizer,
+                            const std::string& source) {
+  const models::SentenceMarks marks = models::sentence_marks(tokenizer);
+  std::vector<std::vector<int32_t>> sources = {tokenizer.encode(source)};
+  sources[0].push_back(marks.end);
+  std::vector<int32_t> found = models::translate(model, sources, marks, {})[0];
+  std::erase_if(found, [&](int32_t token) { return token >= tokenizer.size(); });
+  return tokenizer.decode(found);
+}
+
+}  // namespace
+
+std::unique_ptr<models::Subject> make_subject(const std::string& command, const Trained& trained,
+                                              const ExampleSettings& example) {
+  const auto need = [&](const std::string& value, const char* key, const char* kind) {
+    check(!value.empty(), command, ": this is a model of ", kind, "; give it one with --", key, "=",
+          std::string(key) == "image" ? "FILE.png" : "\"...\"");
+  };
+  nn::Module& model = *trained.model;
+  if (auto* const images = dynamic_cast<models::ImageModel*>(&model)) {
+    need(example.image, "image", "images");
+    return models::image_subject(*images, PictureReader(trained, *images).read(example.image),
+                                 models::restore_classes(trained.tokenizer), static_cast<int32_t>(example.label));
+  }
+  const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
+  if (auto* const writes = dynamic_cast<models::LanguageModel*>(&model)) {
+    need(example.text, "text", "texts");
+    return models::text_subject(*writes, tokenizer, text_of(example.text));
+  }
+  if (auto* const translates = dynamic_cast<models::TranslationModel*>(&model)) {
+    need(example.source, "source", "pairs of sentences");
+    const std::string target =
+        example.target.empty() ? own_translation(*translates, *tokenizer, example.source) : example.target;
+    return models::pair_subject(*translates, tokenizer, example.source, target);
+  }
+  fail(command, ": this model reads neither texts nor images nor sentences to translate");
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,116 @@
+// The weights by which each place reads the others, of each head; persistent slots stand after the keys.
+#include <algorithm>
+
+#include "engine/base/wording.h"
+#include "engine/ops/ops.h"
+#include "models/inspection/base/attention_weights.h"
+
+namespace orrery::models {
+namespace {
+
+struct Facts {
+  double low = 0, high = 0;
+  double lowest_sum = INFINITY, highest_sum = -INFINITY;
+};
+Facts facts_of(const Tensor& weights) {  // (..., columns)
+  Facts f;
+  const std::vector<double> all = weights.to_vector();
+  const auto columns = static_cast<size_t>(weights.size(-1));
+  for (size_t row = 0; row < all.size() / columns; ++row) {
+    double sum = 0;
+    for (size_t k = 0; k < columns; ++k) {
+      const double w = all[row * columns + k];
+      sum += w, f.low = std::min(f.low, w), f.high = std::max(f.high, w);
+    }
+    f.lowest_sum = std::min(f.lowest_sum, sum), f.highest_sum = std::max(f.highest_sum, sum);
+  }
+  return f;
+}
+
+std::string scale_of(const Facts& f) {
+  if (std::abs(f.lowest_sum - 1) < 1e-3 && std::abs(f.highest_sum - 1) < 1e-3)
+    return "The weights of a row add up to 1.";
+  return text("The weights of a row do not add up to 1 but to between ", significant(f.lowest_sum, 3), " and ",
+              significant(f.highest_sum, 3), "; they lie between ", significant(f.low, 3), " and ",
+              significant(f.high, 3), ".");
+}
+
+// The largest links of one head, strongest first.
+View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::string& title) {
+  const std::vector<double> w = seen.weights[head].to_vector();
+  std::vector<size_t> order(w.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const size_t count = std::min(order.size(), static_cast<size_t>(top));
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+      [&](size_t a, size_t b) { return std::abs(w[a]) != std::abs(w[b]) ? std::abs(w[a]) > std::abs(w[b]) : a < b; });
+  TableView table{{"place", "reads", "", "weight"}, "rlrr", {}};
+  for (size_t i = 0; i < count; ++i) {
+    const size_t row = order[i] / seen.columns.size(), column = order[i] % seen.columns.size();
+    const bool slot = static_cast<int64_t>(column) >= seen.keys;
+    table.rows.push_back({text(row, " ", seen.queries[row]), seen.columns[column], slot ? "" : std::to_string(column),
+                          fixed(w[order[i]], 4)});
+  }
+  return {"Attention", "", title, "The strongest links.", std::move(table)};
+}
+
+// "blocks.3.attention" without its number: what layers that belong together have in common.
+std::string kind_of(const std::string& path) {
+  std::string kind;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    if (part.find_first_not_of("0123456789") != std::string::npos) kind += (kind.empty() ? "" : ".") + part;
+    begin = end + 1;
+  }
+  return kind;
+}
+
+bool belong_together(const AttentionSeen& a, const AttentionSeen& b) {
+  return kind_of(a.path) == kind_of(b.path) && a.weights.shape() == b.weights.shape() && a.columns == b.columns;
+}
+
+// Heads [first, last) of each of these layers.
+View map_of(std::span<const AttentionSeen* const> layers, int64_t first, int64_t last) {
+  MapView map{.figure = "weight", .rows = layers[0]->queries, .columns = layers[0]->columns, .values = {}};
+  std::vector<Tensor> weights;
+  for (const AttentionSeen* const layer : layers) {
+    weights.push_back(layer->weights.slice(first, last));
+    for (int64_t head = first; head < last; ++head) map.names.push_back(text(layer->path, ", head ", head));
+  }
+  map.values = concatenate(weights, 0);
+  const Facts facts = facts_of(map.values);
+  map.has_sign = facts.low < 0;
+  map.sides = {"layer", "head"}, map.grid = {static_cast<int64_t>(layers.size()), last - first};
+  std::string said = "Rows read columns.  " + scale_of(facts);
+  if (layers[0]->slots() > 0) said += text("  The last ", layers[0]->slots(), " columns are persistent slots.");
+  const std::string kind = kind_of(layers[0]->path);
+  return {"Attention", "attention/" + kind, map.names.size() == 1 ? map.names[0] : kind, said, std::move(map)};
+}
+
+void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
+  const std::vector<AttentionSeen> all = see_attentions(subject);
+  if (all.empty()) return;
+  std::vector<const AttentionSeen*> chosen;
+  for (const size_t layer : chosen_layers(all.size(), s.layer, "attention")) {
+    chosen.push_back(&all[layer]);
+    check(s.head < all[layer].heads(), "inspect: there is no head ", s.head, " in ", all[layer].path, "; there are ",
+          all[layer].heads(), ", from 0");
+  }
+  for (size_t begin = 0, end; begin < chosen.size(); begin = end) {
+    for (end = begin + 1; end < chosen.size() && belong_together(*chosen[begin], *chosen[end]);) ++end;
+    const int64_t first = std::max<int64_t>(s.head, 0), last = s.head < 0 ? chosen[begin]->heads() : s.head + 1;
+    views.push_back(map_of(std::span(chosen).subspan(begin, end - begin), first, last));
+  }
+  for (const AttentionSeen* const seen : chosen)
+    for (int64_t head = 0; head < seen->heads(); ++head)
+      if (head == s.head || (s.head < 0 && chosen.size() == 1))
+        views.push_back(links_of(*seen, head, s.top, text(seen->path, ", head ", head)));
+}
+
+REGISTER_LOOK(attention, {.name = "attention",
+                          .description = "weights of a head over the places that it reads, slots too",
+                          .look = look});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,56 @@
+#include "models/inspection/base/look.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/wording.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::models {
+
+Registry<Look>& looks() {
+  static Registry<Look> all("look");
+  return all;
+}
+
+std::vector<View> look_at(const Subject& subject, const std::string& names, const LookSettings& settings) {
+  std::vector<std::string> wanted = names == "all" ? looks().names() : items_of(names);
+  for (std::string& name : wanted) name = looks().at(name).name;
+  std::vector<View> views;
+  for (const std::string& name : looks().names())
+    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) looks().at(name).look(views, subject, settings);
+  return views;
+}
+
+std::vector<std::vector<Seen>> see(const Subject& subject, const std::vector<std::string>& names) {
+  std::vector<std::vector<Seen>> seen(names.size());
+  std::vector<std::string> patterns;
+  for (const std::string& name : names) patterns.push_back("*." + name), patterns.push_back(name);
+  const Hooks hooks(patterns, [&](const std::string& full, const Tensor& value) {
+    const size_t dot = full.rfind('.');
+    const std::string path = dot == std::string::npos ? "" : full.substr(0, dot),
+                      name = dot == std::string::npos ? full : full.substr(dot + 1);
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i] == name) {
+        const Tensor here = value.detach().to(Device::cpu);
+        seen[i].push_back({path, here.dtype() == Dtype::f64 ? here : here.to(Dtype::f32)});
+      }
+  });
+  subject.run();
+  return seen;
+}
+
+std::vector<Seen> see(const Subject& subject, const std::string& name) {
+  return std::move(see(subject, std::vector<std::string>{name})[0]);
+}
+
+std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::string& of_what) {
+  check(layer < static_cast<int64_t>(layers), "inspect: there is no layer ", layer, " of ", of_what, "; there are ",
+        layers, ", from 0");
+  if (layer >= 0) return {static_cast<size_t>(layer)};
+  std::vector<size_t> each(layers);
+  std::iota(each.begin(), each.end(), size_t{0});
+  return each;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,234 @@
+// Layers x heads: what each head does, in numbers.  p are the weights of a row as shares, |w| / sum |w|; a mean is over
+// the rows that see anything.
+//   distance       sum_j p_ij d(i, j) over the keys, not the slots, whose share is taken out
+//   slots          sum of p on persistent slots
+//   first          sum of p on the first key
+//   previous       sum of p on the key just before the row's own token
+//   induction      the same on the key after the token's earlier occurrence, for a random sequence of tokens that comes
+//                  twice: from place i of the second half on place i - n + 1 of the first (Olsson et al. 2022,
+//                  arXiv:2209.11895)
+// Entropy, zeros, row sum and span are the figures of these names (`orrery list figures`).  The entropy's ceiling is
+// that of uniform weights: ln(T!) / T under a causal mask, else ln of the keys; the quarters of it as in Jha and Reagen
+// 2024, arXiv:2410.09637.
+#include <algorithm>
+#include <set>
+
+#include "engine/base/random.h"
+#include "engine/base/wording.h"
+#include "engine/ops/ops.h"
+#include "models/figures/base/figure.h"
+#include "models/inspection/base/attention_weights.h"
+#include "nn/diagnostics/diagnostics.h"
+
+namespace orrery::models {
+namespace {
+
+using Scores = std::map<std::string, std::vector<double>>;  // of one attention: of each figure a number of each head
+
+class Mean {
+ public:
+  void add(double x) {
+    if (!std::isnan(x)) sum_ += x, ++count_;
+  }
+  double value() const { return count_ > 0 ? sum_ / static_cast<double>(count_) : NAN; }
+
+ private:
+  double sum_ = 0;
+  int64_t count_ = 0;
+};
+
+// A head's rows, and what they put where.
+class HeadRows {
+ public:
+  HeadRows(const AttentionSeen& seen, int64_t head)
+      : seen_(seen), columns_(seen.columns.size()), weights_(seen.weights[head].to_vector()) {}
+  // Of the rows that see anything: f(row, shares).
+  void each(const auto& f) const {
+    std::vector<double> shares(columns_);
+    for (size_t row = 0; row < seen_.queries.size(); ++row) {
+      double sum = 0;
+      for (size_t k = 0; k < columns_; ++k) sum += shares[k] = std::abs(weights_[row * columns_ + k]);
+      if (!(sum > 0)) continue;
+      for (double& share : shares) share /= sum;
+      f(row, shares);
+    }
+  }
+
+ private:
+  const AttentionSeen& seen_;
+  size_t columns_;
+  std::vector<double> weights_;
+};
+
+void add_places(Scores& scores, const Subject& subject, const AttentionSeen& seen) {
+  const auto keys = static_cast<size_t>(seen.keys);
+  const bool itself = &subject.places(seen.path) == &subject.keys(seen.path), text = itself && subject.tokens();
+  for (int64_t head = 0; head < seen.heads(); ++head) {
+    Mean distance, slots, first, previous;
+    HeadRows(seen, head).each([&](size_t row, const std::vector<double>& shares) {
+      double far = 0, of_keys = 0, of_slots = 0;
+      for (size_t k = 0; k < shares.size(); ++k) {
+        if (k >= keys) {
+          of_slots += shares[k];
+          continue;
+        }
+        const double d = subject.distance(seen.path, row, k);
+        if (!std::isnan(d)) far += shares[k] * d, of_keys += shares[k];
+      }
+      if (of_keys > 0) distance.add(far / of_keys);
+      slots.add(of_slots), first.add(shares[0]);
+      if (text && row > 0) previous.add(shares[row - 1]);
+    });
+    const auto put = [&](const char* name, const Mean& mean) { scores[name].push_back(mean.value()); };
+    put("distance", distance), put("first", first);
+    if (seen.slots() > 0) put("slots", slots);
+    if (text) put("previous", previous);
+  }
+}
+
+// Random tokens of those that the example has (a vocabulary may hold others that no text contains), twice.
+std::vector<int32_t> repeated(const std::vector<int32_t>& tokens, uint64_t seed) {
+  const std::set<int32_t> known(tokens.begin(), tokens.end());
+  const std::vector<int32_t> kinds(known.begin(), known.end());
+  std::vector<int32_t> all;
+  const RandomKey key = RandomKey{seed, 0}.derive("induction");
+  for (size_t i = 0; i < tokens.size() / 2; ++i)
+    all.push_back(kinds[static_cast<size_t>(uniform<double>(key, i) * static_cast<double>(kinds.size()))]);
+  all.insert(all.end(), all.begin(), all.end());
+  return all;
+}
+
+void add_induction(std::vector<Scores>& scores, const Subject& subject, uint64_t seed) {
+  if (!subject.tokens() || subject.tokens()->size() < 4) return;
+  const auto twice = subject.of_tokens(repeated(*subject.tokens(), seed));
+  const size_t half = twice->tokens()->size() / 2;
+  const std::vector<AttentionSeen> all = see_attentions(*twice);
+  for (size_t layer = 0; layer < all.size(); ++layer)
+    for (int64_t head = 0; head < all[layer].heads(); ++head) {
+      Mean induction;
+      HeadRows(all[layer], head).each([&](size_t row, const std::vector<double>& shares) {
+        if (row >= half) induction.add(shares[row - half + 1]);
+      });
+      scores[layer]["induction"].push_back(induction.value());
+    }
+}
+
+// The figures of heads that a run can log as well.
+void add_figures(std::vector<Scores>& scores, const Subject& subject, const std::vector<AttentionSeen>& all) {
+  FigureRow row;
+  const NoGrad guard;
+  look(row, figures_called("entropy, attention_zeros, row_sum, span"), subject.model(), [&] { subject.run(); });
+  for (size_t layer = 0; layer < all.size(); ++layer)
+    for (const auto& [figure, name] : {std::pair("entropy", "entropy"), std::pair("attention_zeros", "zeros"),
+                                       std::pair("row_sum", "row sum"), std::pair("span", "span")})
+      for (int64_t head = 0; head < all[layer].heads(); ++head)
+        if (const auto found = row.find(text(figure, "/", all[layer].path, ".", head)); found != row.end())
+          scores[layer][name].push_back(found->second);
+}
+
+bool is_causal(const AttentionSeen& seen) {
+  const std::vector<double> w = seen.weights.to_vector();
+  const auto rows = seen.queries.size(), columns = seen.columns.size();
+  for (size_t i = 0; i < w.size(); ++i)
+    if (const size_t row = i / columns % rows, k = i % columns;
+        k > row && static_cast<int64_t>(k) < seen.keys && w[i] != 0)
+      return false;
+  return true;
+}
+
+const std::vector<std::pair<std::string, std::string>> explanations = {
+    {"entropy", "in nats"},
+    {"zeros", "share of exact zeros among the weights that may be others"},
+    {"row sum", "of the weights; 1 of softmax"},
+    {"distance", "how far back it reads, on the mean"},
+    {"span", "how far back it can read, in tokens"},
+    {"slots", "share of its weight on persistent slots"},
+    {"induction", "share on the token after the same one before, in random tokens that come twice"},
+    {"previous", "share on the token just before"},
+    {"first", "share on the first place"}};
+
+void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& all, const std::vector<Scores>& scores) {
+  std::array<double, 4> counts{};
+  double heads = 0;
+  for (size_t layer = 0; layer < all.size(); ++layer) {
+    const AttentionSeen& seen = all[layer];
+    const double ceiling = is_causal(seen) && seen.slots() == 0 ? nn::causal_entropy_ceiling(seen.keys)
+                                                                : std::log(static_cast<double>(seen.weights.size(2)));
+    const auto found = scores[layer].find("entropy");
+    if (found == scores[layer].end() || !(ceiling > 0)) continue;
+    const auto n = static_cast<double>(found->second.size());
+    const std::array<double, 4> shares = nn::entropy_histogram(
+        Tensor::from(Shape{static_cast<int64_t>(found->second.size())}, found->second, Dtype::f64), ceiling);
+    for (size_t i = 0; i < 4; ++i) counts[i] += shares[i] * n;
+    heads += n;
+  }
+  if (heads == 0) return;
+  BarView bars{"share of the heads", {}};
+  const char* const names[] = {"0 to 1/4", "1/4 to 1/2", "1/2 to 3/4", "3/4 to 1"};
+  for (size_t i = 0; i < 4; ++i)
+    bars.bars.push_back({.name = names[i], .value = counts[i] / heads, .note = text(std::lround(counts[i]), " heads")});
+  views.push_back({"Heads", "", "Entropies against their ceiling",
+                   "In which quarter of the entropy of uniform weights a head's lies.", std::move(bars)});
+}
+
+void look_at_heads(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
+  const std::vector<AttentionSeen> all = see_attentions(subject);
+  if (all.empty()) return;
+  std::vector<Scores> scores(all.size());
+  add_figures(scores, subject, all);
+  for (size_t layer = 0; layer < all.size(); ++layer) add_places(scores[layer], subject, all[layer]);
+  add_induction(scores, subject, static_cast<uint64_t>(s.seed));
+
+  int64_t most_heads = 0;
+  for (const AttentionSeen& seen : all) most_heads = std::max(most_heads, seen.heads());
+  TableView table{{"attention", "head"}, "lr", {}};
+  std::vector<std::string> figures, layers, heads;
+  std::string said;
+  for (const auto& [name, meaning] : explanations)
+    if (std::any_of(scores.begin(), scores.end(), [&, n = name](const Scores& each) { return each.contains(n); })) {
+      figures.push_back(name), table.columns.push_back(name), table.alignment += 'r';
+      said += (said.empty() ? "" : "; ") + name + ": " + meaning +
+              (name == "distance" ? ", in " + subject.unit_of_distance() : std::string());
+    }
+  for (int64_t head = 0; head < most_heads; ++head) heads.push_back(std::to_string(head));
+  for (size_t layer = 0; layer < all.size(); ++layer) {
+    layers.push_back(all[layer].path);
+    for (int64_t head = 0; head < all[layer].heads(); ++head) {
+      std::vector<std::string> row = {head == 0 ? all[layer].path : "", std::to_string(head)};
+      for (const std::string& name : figures) {
+        const auto found = scores[layer].find(name);
+        const double x = found == scores[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
+        row.push_back(std::isnan(x) ? "-" : fixed(x, 3));
+      }
+      table.rows.push_back(std::move(row));
+    }
+  }
+  views.push_back({"Heads", "", "What each head does", said + ".", std::move(table)});
+  add_quarters(views, all, scores);
+  for (const std::string& name : figures) {
+    std::vector<double> values;
+    for (const Scores& each : scores)
+      for (int64_t head = 0; head < most_heads; ++head) {
+        const auto found = each.find(name);
+        const bool there = found != each.end() && head < static_cast<int64_t>(found->second.size());
+        values.push_back(there ? found->second[static_cast<size_t>(head)] : NAN);
+      }
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    if (*low == *high) continue;  // a row sum of 1 everywhere is no picture
+    const Shape shape{1, static_cast<int64_t>(all.size()), most_heads};
+    std::string file = name;
+    std::replace(file.begin(), file.end(), ' ', '_');
+    views.push_back(
+        {"Heads", "heads/" + file, name, "",
+         MapView{.figure = name, .rows = layers, .columns = heads, .values = Tensor::from(shape, values, Dtype::f64)},
+         true});
+  }
+}
+
+REGISTER_LOOK(heads, {.name = "heads",
+                      .description = "what each head does: entropy, zeros, row sum, distance, span, slots, induction, "
+                                     "previous and first token",
+                      .look = look_at_heads});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,63 @@
+// An image and its class.  The places of a vision transformer are patches, by row and column, and its class token; a
+// convolution net has one, all of the image.
+#include <cmath>
+
+#include "engine/base/check.h"
+#include "models/inspection/base/subject.h"
+#include "models/vit.h"
+
+namespace orrery::models {
+namespace {
+
+class ImageSubject final : public Subject {
+ public:
+  ImageSubject(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes, int32_t label)
+      : Subject(model), images_(model), pixels_(pixels), classes_(std::move(classes)) {
+    check(label < model.classes(), "inspect: there is no class ", label, "; the model knows ", model.classes(),
+          ", from 0");
+    answers_ = {label};
+    const auto* const vit = dynamic_cast<const Vit*>(&model);
+    if (!vit) {
+      words_ = {"the image"};
+      return;
+    }
+    patch_ = vit->settings().patch, side_ = vit->settings().image_size / patch_;
+    for (int64_t row = 0; row < side_; ++row)
+      for (int64_t column = 0; column < side_; ++column) words_.push_back(text(row, ",", column));
+    class_token_ = vit->settings().pooling == "class_token";
+    if (class_token_) words_.insert(words_.begin(), "class");
+  }
+
+  std::string answer(int32_t index) const override {
+    const auto at = static_cast<size_t>(index);
+    return at < classes_.size() ? classes_[at] : std::to_string(index);
+  }
+  const Words& places(const std::string&) const override { return words_; }
+  // Between the patches' middles, as in Dosovitskiy et al. 2021, appendix D.7.
+  double distance(const std::string&, size_t place, size_t key) const override {
+    const auto first = static_cast<int64_t>(place) - (class_token_ ? 1 : 0),
+               second = static_cast<int64_t>(key) - (class_token_ ? 1 : 0);
+    if (first < 0 || second < 0 || side_ == 0) return NAN;
+    return static_cast<double>(patch_) * std::hypot(static_cast<double>(first / side_ - second / side_),
+                                                    static_cast<double>(first % side_ - second % side_));
+  }
+  std::string unit_of_distance() const override { return "pixels"; }
+
+ private:
+  Tensor forward(nn::Pass& pass) const override { return images_(pixels_, pass); }
+  ImageModel& images_;
+  Tensor pixels_;
+  std::vector<std::string> classes_;
+  Words words_;
+  int64_t patch_ = 0, side_ = 0;
+  bool class_token_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subject> image_subject(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes,
+                                       int32_t label) {
+  return std::make_unique<ImageSubject>(model, pixels, std::move(classes), label);
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,65 @@
+// A sentence and its translation: what the encoder reads, and what the decoder reads and predicts.
+#include <cmath>
+
+#include "engine/base/check.h"
+#include "models/data/pairs.h"
+#include "models/inspection/base/subject.h"
+
+namespace orrery::models {
+namespace {
+
+class PairSubject final : public Subject {
+ public:
+  PairSubject(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer, const TextPair& texts)
+      : Subject(model), translation_(model), tokenizer_(std::move(tokenizer)), marks_(sentence_marks(*tokenizer_)) {
+    const std::vector<TextPair> all = {texts};
+    pair_ = encode(all, *tokenizer_, marks_)[0];
+    for (const auto& [what, tokens] : {std::pair("source", &pair_.source), std::pair("target", &pair_.target)}) {
+      const auto count = static_cast<int64_t>(tokens->size());
+      check(count > 1, "inspect: the ", what, " has no tokens; give it with --", what, "=\"...\"");
+      check(count <= model.context(), "inspect: the ", what, " has ", count, " tokens, and this model reads ",
+            model.context(), " at once; give a shorter one");
+    }
+    for (const int32_t token : pair_.source) source_.push_back(answer(token));
+    target_ = {"[begin]"};  // the decoder reads it, then all of the target but its end
+    for (size_t i = 0; i + 1 < pair_.target.size(); ++i) target_.push_back(answer(pair_.target[i]));
+    answers_ = pair_.target;
+  }
+
+  std::string answer(int32_t token) const override {
+    if (token == marks_.begin || token == marks_.end) return token == marks_.begin ? "[begin]" : "[end]";
+    if (token >= tokenizer_->size()) return "[" + std::to_string(token) + "]";
+    return shown_word(tokenizer_->decode(std::vector<int32_t>{token}));
+  }
+  const Words& places(const std::string& path) const override { return of_source(path) ? source_ : target_; }
+  const Words& keys(const std::string& path) const override { return crosses(path) ? source_ : places(path); }
+  double distance(const std::string& path, size_t place, size_t key) const override {
+    return crosses(path) ? NAN : static_cast<double>(place) - static_cast<double>(key);
+  }
+  std::string unit_of_distance() const override { return "tokens"; }
+
+ private:
+  static bool of_source(const std::string& path) { return path.starts_with("encoder"); }
+  static bool crosses(const std::string& path) { return path.find("cross_attention") != std::string::npos; }
+  Tensor forward(nn::Pass& pass) const override {
+    const std::vector<const Pair*> one = {&pair_};
+    const PairBatch batch = batch_of(one, marks_);
+    translation_.encode(batch.sources, batch.source_lengths, pass);
+    pass.lengths = batch.target_lengths;
+    return translation_(batch.inputs, pass);
+  }
+  TranslationModel& translation_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  SentenceMarks marks_;
+  Pair pair_;
+  Words source_, target_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subject> pair_subject(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                      const std::string& source, const std::string& target) {
+  return std::make_unique<PairSubject>(model, std::move(tokenizer), TextPair{source, target});
+}
+
+}  // namespace orrery::models

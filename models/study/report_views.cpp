@@ -1,0 +1,80 @@
+#include "models/study/report_views.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/wording.h"
+
+namespace orrery::models {
+namespace {
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+Json packed(const Tensor& values) {
+  std::vector<float> numbers;
+  for (const double x : values.to_vector()) numbers.push_back(static_cast<float>(x));
+  return packed_values(numbers);
+}
+
+Json section_of(const View& view, const MapView& map) {
+  Json data = {{"figure", map.figure}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
+  if (map.values.size(0) == 1) {
+    data["values"] = packed(map.values);
+    return report_section(view.group, "matrix", view.title, view.said, std::move(data));
+  }
+  data["down"] = map.sides.first, data["across"] = map.sides.second;
+  data["shape"] = {map.grid.first, map.grid.second};
+  Json maps = Json::array();
+  for (int64_t i = 0; i < map.values.size(0); ++i)
+    maps.push_back({{"name", map.names[static_cast<size_t>(i)]}, {"values", packed(map.values.slice(i, i + 1))}});
+  data["maps"] = std::move(maps);
+  return report_section(view.group, "matrices", view.title, view.said, std::move(data));
+}
+
+Json section_of(const View& view, const BarView& bars) {
+  Json rows = Json::array();
+  for (const BarView::Bar& bar : bars.bars)
+    rows.push_back({{"name", bar.name},
+                    {"value", number(bar.value)},
+                    {"low", number(bar.low)},
+                    {"high", number(bar.high)},
+                    {"note", bar.note}});
+  return report_section(view.group, "bars", view.title, view.said, {{"figure", bars.figure}, {"rows", rows}});
+}
+
+Json section_of(const View& view, const TableView& table) {
+  Json columns = Json::array();
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    columns.push_back({{"name", table.columns[i]}, {"align", table.alignment[i] == 'r' ? "right" : "left"}});
+  return report_section(view.group, "table", view.title, view.said,
+                        {{"columns", columns}, {"rows", table.rows}, {"marked", Json::array()}});
+}
+
+Json section_of(const View& view, const LineView& lines) {
+  Json series = Json::array();
+  for (const LineView::Line& line : lines.lines) {
+    Json values = Json::array();
+    for (const double y : line.y) values.push_back(number(y));
+    series.push_back({{"name", line.name},
+                      {"key", line.name},
+                      {"run", 0},
+                      {"rows", line.x.size()},
+                      {"steps", line.x},
+                      {"values", std::move(values)}});
+  }
+  const Json runs = Json::array({{{"name", ""}, {"group", ""}}});
+  return report_section(view.group, "curves", view.title, view.said,
+                        {{"figure", lines.y_figure},
+                         {"axis", lines.x_figure},
+                         {"runs", runs},
+                         {"thinned", false},
+                         {"series", std::move(series)}});
+}
+
+}  // namespace
+
+void add_views(Json& sections, std::span<const View> views) {
+  for (const View& view : views)
+    sections.push_back(std::visit([&](const auto& shown) { return section_of(view, shown); }, view.shown));
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,132 @@
+// orrery inspect: what a user sees of texts, images and pairs, what is written, and what is refused.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+namespace {
+
+const std::string scraps = ORRERY_SOURCE_DIR "/tests/models";
+
+std::string trained(const Folder& folder, const Words& more = {}) {
+  const Outcome outcome = run_orrery(
+      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more);
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  return folder / "run";
+}
+Outcome inspect(const Words& words) {
+  Outcome outcome = run_orrery(Words{"inspect"} + words);
+  INFO(outcome.err);
+  CHECK(outcome.code == 0);
+  return outcome;
+}
+std::string refusal(const Words& words) {
+  const Outcome outcome = run_orrery(Words{"inspect"} + words);
+  CHECK(outcome.code == 1);
+  return outcome.err;
+}
+
+}  // namespace
+
+TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
+  const Folder folder;
+  const std::string run = trained(folder, {"--layers=2"});
+  const Outcome map = inspect({run, "--text=abeabe", "--look=attention", "--layer=1", "--head=0", "--top=3"});
+  CHECK(contains(map.out, "Attention: blocks.1.attention, head 0\n"));
+  CHECK(contains(map.out, "The weights of a row add up to 1."));
+  CHECK(contains(map.out, "     abeabe\n  a |█     |\n"));
+  CHECK(std::regex_search(map.out, std::regex("place  reads     weight\n +0 a  a +0  1\\.0000\n")));
+  CHECK(contains(inspect({run, "--text=abeabe", "--look=attention"}).out, "4 maps of 6 x 6; --page=FILE.html draws"));
+  const std::string file = folder.write("example.txt", "abeabe");
+  CHECK(inspect({run, "--text=@" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
+}
+
+TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
+  const Folder folder;
+  const std::string run = trained(folder), page = folder / "page.html", file = folder / "seen.safetensors";
+  const Outcome heads = inspect(
+      {run, "--text=abeabeab", "--look=heads,attention", "--page=" + page, "--out=" + file, "--seed=3", "--threads=1"});
+  CHECK(std::regex_search(heads.out, std::regex("attention +head  entropy  zeros  row sum  distance  induction")));
+  CHECK(contains(heads.out, "Entropies against their ceiling"));
+  CHECK(last_line(heads.out) == page);
+  CHECK(contains(read_file(page), "\"kind\":\"matrices\""));
+  CHECK(contains(read_file(page), "orrery inspect "));
+  const Outcome shown = run_orrery({"show", file});
+  CHECK(contains(shown.out, "attention/blocks.attention  F32    (2, 8, 8)"));
+  CHECK(contains(shown.out, "heads/entropy"));
+}
+
+TEST_CASE("inspect: any value that modules show, listed and written") {
+  const Folder folder;
+  const std::string run = trained(folder), out = folder / "seen";
+  const Outcome seen = inspect({run, "--text=abed", "--hooks=blocks.*.attention.weights, *.hidden", "--out=" + out});
+  CHECK(contains(seen.out, "blocks.0.attention.weights    f32    (1, 2, 4, 4)"));
+  CHECK(contains(seen.out, "blocks.0.feed_forward.hidden  f32    (1, 4, 64)"));
+  CHECK(last_line(seen.out) == out + ": 2 files");
+  CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
+  CHECK(!contains(seen.out, "Attention: "));
+  CHECK(contains(refusal({run, "--text=abed", "--hooks=blocks.0.attention.weihgts"}),
+                 "'blocks.0.attention.weihgts' never arose; did you mean 'blocks.0.attention.weights'?"));
+}
+
+TEST_CASE("inspect: images and translations") {
+  const Folder folder;
+  const std::string vit = folder / "vit", pairs = folder / "pairs";
+  const Outcome images =
+      run_orrery({"train", "--model=vit-fashion", "--layers=1", "--width=16", "--heads=2", "--batch=4", "--steps=2",
+                  "--evaluate_every=0", "--data=" + scraps + "/images/shapes", "--image_size=8", "--out=" + vit});
+  REQUIRE_MESSAGE(images.code == 0, images.err);
+  const std::string picture = scraps + "/images/shapes/val/rings/0.png";
+  const Outcome patches = inspect({vit, "--image=" + picture, "--label=1", "--look=attention,heads"});
+  CHECK(contains(patches.out, "2 maps of 4 x 4"));
+  CHECK(contains(patches.out, "in pixels"));
+  CHECK(
+      contains(refusal({vit, "--text=abe"}), "inspect: this is a model of images; give it one with --image=FILE.png"));
+  CHECK(contains(refusal({vit, "--image=" + picture, "--label=9"}), "inspect: there is no class 9"));
+  const Outcome translation = run_orrery(
+      {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
+       "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
+       "--tokenizer=sentence_piece(vocabulary=150)", "--context=256", "--out=" + pairs});
+  REQUIRE_MESSAGE(translation.code == 0, translation.err);
+  const Outcome given = inspect({pairs, "--source=Im Anfang", "--target=In the beginning", "--look=attention,heads"});
+  for (const char* kind : {"encoder.attention", "decoder.attention", "decoder.cross_attention"})
+    CHECK_MESSAGE(contains(given.out, std::string("Attention: ") + kind), kind);
+  CHECK(contains(inspect({pairs, "--source=Im Anfang", "--look=attention"}).out, "decoder.cross_attention"));
+}
+
+TEST_CASE("inspect: what does not fit is said") {
+  const Folder folder;
+  const std::string run = trained(folder);
+  CHECK(contains(refusal({}), "inspect: 0 runs are given; give one"));
+  CHECK(contains(refusal({run}), "inspect: this is a model of texts; give it one with --text=\"...\""));
+  CHECK(contains(refusal({run, "--text=abedkabedka"}),
+                 "inspect: the text has 11 tokens, and this model reads 8 at once; give a shorter one"));
+  CHECK(contains(refusal({run, "--text=abe", "--look=heds"}), "did you mean 'heads'?"));
+  CHECK(contains(refusal({run, "--text=abe", "--look=attention", "--layer=5"}), "there is no layer 5 of attention"));
+  CHECK(contains(refusal({run, "--txt=abc"}), "did you mean 'text'?"));
+  CHECK(contains(refusal({folder / "nothing", "--text=abe"}), "there is no folder"));
+  fs::create_directory(folder / "empty");
+  CHECK(contains(refusal({folder / "empty", "--text=abe"}), "holds no checkpoint"));
+  CHECK(contains(run_orrery({"inspect", "--help"}).out, "heads: what each head does"));
+}
+
+TEST_CASE("report: looks inside, by default at what the model itself writes") {
+  const Folder folder;
+  const std::string run = trained(folder), page = folder / "page.html";
+  const auto made = [&](const Words& more) {
+    const Outcome outcome = run_orrery(Words{"report", run, "--out=" + page} + more);
+    INFO(outcome.err);
+    CHECK(outcome.code == 0);
+    return read_file(page);
+  };
+  CHECK(contains(made({}), "\"title\":\"What each head does\""));
+  CHECK(!contains(made({"--look=none"}), "\"title\":\"What each head does\""));
+  CHECK(contains(made({"--text=abeabe", "--look=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
+  CHECK(contains(run_orrery({"report", run, "--text=abedkabedkabe"}).err, "the text has 13 tokens"));
+}

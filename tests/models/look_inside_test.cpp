@@ -1,0 +1,206 @@
+// The looks at attention and heads, and the examples that looks are given.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "models/inspection/base/attention_weights.h"
+#include "models/model.h"
+#include "models/study/report_views.h"
+#include "models/training/settings.h"
+#include "nn/diagnostics/diagnostics.h"
+#include "nn/losses/base/loss.h"
+#include "tests/support/errors.h"
+#include "tests/support/random_tensors.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::error_of;
+using orrery::testing::largest_difference;
+using orrery::testing::random_tensor;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+std::unique_ptr<nn::Module> small_model(Assignments settings) {
+  settings.insert(settings.end(), {{"layers", "2"}, {"heads", "2"}, {"width", "16"}});
+  auto model = make_model(make_settings(settings));
+  nn::initialize(*model, 3);
+  return model;
+}
+std::shared_ptr<const Tokenizer> letters() {
+  return make_tokenizer("character", std::function<std::string()>([] { return "abcdefgh \n"; }));
+}
+std::unique_ptr<nn::Module> small_gpt(const std::string& attention = "softmax") {
+  return small_model({{"model", "gpt"}, {"vocabulary", "10"}, {"context", "12"}, {"attention", attention}});
+}
+std::unique_ptr<Subject> reading(nn::Module& model, const std::string& text) {
+  return text_subject(dynamic_cast<LanguageModel&>(model), letters(), text);
+}
+template <class Kind>
+const Kind& shown(const std::vector<View>& views, const std::string& title) {
+  for (const View& view : views)
+    if (view.title == title) return std::get<Kind>(view.shown);
+  FAIL("there is no view " << title);
+  throw std::logic_error(title);
+}
+// The column of the table of heads, and the row of a head of the first attention.
+std::string cell(const std::vector<View>& views, const std::string& figure, size_t row) {
+  const auto& table = shown<TableView>(views, "What each head does");
+  const auto at = std::find(table.columns.begin(), table.columns.end(), figure);
+  REQUIRE(at != table.columns.end());
+  return table.rows.at(row).at(static_cast<size_t>(at - table.columns.begin()));
+}
+
+}  // namespace
+
+TEST_CASE("looks: a text is shown as its tokens, and its loss is that of the next ones") {
+  const auto model = small_gpt();
+  const auto subject = reading(*model, "ab c\nab");
+  CHECK(subject->places("") == Subject::Words{"a", "b", "␣", "c", "\\n", "a", "b"});
+  const Tensor logits = subject->run();
+  REQUIRE(logits.shape() == Shape{7, 10});
+  const Tensor targets = Tensor::from(Shape{7}, subject->answers());
+  CHECK(subject->answers().back() == -1);
+  CHECK(std::abs(subject->loss(logits) - nn::cross_entropy(logits, targets).item()) < 1e-6);
+  CHECK(shown_word("\xe4") == "\\xe4");
+  CHECK(error_of([&] { reading(*model, "abcdefghabcdefgh"); }) ==
+        "inspect: the text has 16 tokens, and this model reads 12 at once; give a shorter one");
+  CHECK(error_of([&] { reading(*model, ""); }).find("inspect: the text has no tokens") == 0);
+}
+
+TEST_CASE("looks: weights are those that hooks show, head by head") {
+  for (const char* attention : {"softmax", "pointwise(relu, alpha=1)", "softmax(persistent=3)"}) {
+    CAPTURE(attention);
+    const auto model = small_gpt(attention);
+    const auto subject = reading(*model, "abcdefgh");
+    std::vector<Tensor> weights;
+    {
+      const Hooks hooks({"*.weights"}, [&](const std::string&, const Tensor& w) { weights.push_back(w.clone()); });
+      subject->run();
+    }
+    const auto views = look_at(*subject, "attention", {});
+    const auto& map = shown<MapView>(views, "blocks.attention");
+    REQUIRE(map.values.size(0) == 4);
+    CHECK(map.columns.size() == static_cast<size_t>(weights[0].size(3)));
+    for (int64_t layer = 0; layer < 2; ++layer)
+      for (int64_t head = 0; head < 2; ++head)
+        CHECK(largest_difference(map.values[2 * layer + head], weights[static_cast<size_t>(layer)][0][head]) == 0);
+  }
+  const auto model = small_gpt("softmax(persistent=3)");
+  const auto subject = reading(*model, "abc");
+  const auto views = look_at(*subject, "attention", {.layer = 1, .head = 0});
+  CHECK(shown<MapView>(views, "blocks.1.attention, head 0").columns ==
+        Subject::Words{"a", "b", "c", "slot 0", "slot 1", "slot 2"});
+  CHECK(error_of([&] { look_at(*subject, "attention", {.layer = 2}); }) ==
+        "inspect: there is no layer 2 of attention; there are 2, from 0");
+  CHECK(error_of([&] { look_at(*subject, "attention", {.head = 2}); }) ==
+        "inspect: there is no head 2 in blocks.0.attention; there are 2, from 0");
+  CHECK(error_of([&] { look_at(*subject, "atention", {}); }).find("did you mean 'attention'?") != std::string::npos);
+}
+
+TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
+  const auto model = small_gpt();
+  const auto subject = reading(*model, "abcdabcd");
+  // Head 0 reads the place before, head 1 the first place and itself, half each.
+  const Hooks hooks({"blocks.0.attention.weights"}, Hooks::Replace{[](const std::string&, const Tensor& w) {
+                      std::vector<double> all(static_cast<size_t>(w.numel()));
+                      const auto n = static_cast<size_t>(w.size(3));
+                      for (size_t i = 0; i < n; ++i) {
+                        all[i * n + (i > 0 ? i - 1 : 0)] = 1;
+                        all[(n + i) * n] += 0.5, all[(n + i) * n + i] += 0.5;
+                      }
+                      return Tensor::from(w.shape(), all, w.dtype());
+                    }});
+  const auto views = look_at(*subject, "heads", {});
+  CHECK(cell(views, "previous", 0) == "1.000");
+  CHECK(cell(views, "first", 0) == "0.250");     // places 0 and 1 of 8
+  CHECK(cell(views, "distance", 0) == "0.875");  // 0, then seven times 1
+  CHECK(cell(views, "distance", 1) == "1.750");  // the mean of i / 2
+  CHECK(cell(views, "first", 1) == "0.562");     // place 0 wholly, seven others half
+  CHECK(cell(views, "induction", 0) == "0.000");
+}
+
+TEST_CASE("looks: a head that goes on where its token stood before has an induction score of 1") {
+  const auto model = small_gpt();
+  const auto subject = reading(*model, "abcdabcd");
+  const Hooks hooks({"blocks.1.attention.weights"}, Hooks::Replace{[](const std::string&, const Tensor& w) {
+                      std::vector<double> all(static_cast<size_t>(w.numel()));
+                      const auto n = static_cast<size_t>(w.size(3)), half = n / 2;
+                      for (size_t head = 0; head < 2; ++head)
+                        for (size_t i = 0; i < n; ++i) all[(head * n + i) * n + (i >= half ? i - half + 1 : 0)] = 1;
+                      return Tensor::from(w.shape(), all, w.dtype());
+                    }});
+  CHECK(cell(look_at(*subject, "heads", {}), "induction", 2) == "1.000");
+  CHECK(std::stod(cell(look_at(*subject, "heads", {}), "induction", 0)) < 0.5);
+}
+
+TEST_CASE("looks: entropies, zeros and row sums of heads are those of a plain computation") {
+  const auto model = small_gpt("pointwise(relu, alpha=1)");
+  const auto subject = reading(*model, "abcdefgh");
+  const std::vector<AttentionSeen> all = see_attentions(*subject);
+  const auto views = look_at(*subject, "heads", {});
+  for (size_t head = 0; head < 2; ++head) {
+    const std::vector<double> w = all[0].weights[static_cast<int64_t>(head)].to_vector();
+    double sums = 0, zeros = 0, entropies = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      double sum = 0, zero = 0, entropy = 0;
+      for (size_t k = 0; k <= i; ++k) sum += w[i * 8 + k], zero += w[i * 8 + k] == 0;
+      for (size_t k = 0; k <= i; ++k)
+        if (const double p = w[i * 8 + k] / sum; p > 0) entropy -= p * std::log(p);
+      sums += sum / 8, zeros += zero / static_cast<double>(i + 1) / 8, entropies += entropy / 8;
+    }
+    for (const auto& [figure, expected] :
+         {std::pair("heads/entropy", entropies), std::pair("heads/zeros", zeros), std::pair("heads/row_sum", sums)}) {
+      CAPTURE(figure);
+      for (const View& view : views)
+        if (view.name == figure)
+          CHECK(std::abs(std::get<MapView>(view.shown).values.to_vector()[head] - expected) < 1e-6);
+    }
+    CHECK(std::abs(std::stod(cell(views, "entropy", head)) - entropies) < 1e-3);
+  }
+}
+
+TEST_CASE("looks: images and pairs have words for their places") {
+  const auto vit = small_model(
+      {{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "3"}, {"pooling", "class_token"}});
+  auto& images = dynamic_cast<ImageModel&>(*vit);
+  const Tensor pixels = random_tensor({1, 8, 8, 1}, 1).to(Dtype::f32);
+  const auto image = image_subject(images, pixels, {"cat", "dog"}, 1);
+  CHECK(image->places("") == Subject::Words{"class", "0,0", "0,1", "1,0", "1,1"});
+  CHECK(image->answer(1) == "dog");
+  CHECK(image->answer(2) == "2");
+  CHECK(image->distance("", 1, 4) == doctest::Approx(4 * std::sqrt(2.0)));
+  CHECK(std::isnan(image->distance("", 0, 4)));
+  CHECK(look_at(*image, "attention, heads", {}).size() > 3);
+  CHECK(error_of([&] { image_subject(images, pixels, {}, 3); }) ==
+        "inspect: there is no class 3; the model knows 3, from 0");
+
+  const auto model = small_model({{"model", "encoder_decoder"}, {"vocabulary", "12"}, {"context", "12"}});
+  const auto pair = pair_subject(dynamic_cast<TranslationModel&>(*model), letters(), "abc", "de");
+  CHECK(pair->places("encoder.0.attention") == Subject::Words{"a", "b", "c", "[end]"});
+  CHECK(pair->places("decoder.0.attention") == Subject::Words{"[begin]", "d", "e"});
+  const std::vector<AttentionSeen> seen = see_attentions(*pair);
+  REQUIRE(seen.size() == 6);
+  for (const AttentionSeen& each : seen) {
+    CAPTURE(each.path);
+    CHECK(each.weights.shape() ==
+          Shape{2, static_cast<int64_t>(each.queries.size()), static_cast<int64_t>(each.columns.size())});
+  }
+  CHECK(look_at(*pair, "attention, heads", {}).size() > 3);
+}
+
+TEST_CASE("looks: whatever is seen becomes a section of a page") {
+  const auto model = small_gpt();
+  const auto subject = reading(*model, "abcdefgh");
+  const auto views = look_at(*subject, "attention, heads", {});
+  Json sections = Json::array();
+  add_views(sections, views);
+  REQUIRE(sections.size() == views.size());
+  CHECK(sections[0]["kind"] == "matrices");
+  CHECK(sections[0]["data"]["maps"].size() == 4);
+  CHECK(sections[0]["data"]["shape"] == Json({2, 2}));
+}
