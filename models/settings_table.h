@@ -1,4 +1,4 @@
-// What files of settings and of claims have in common: TOML that was checked, in its own order, and tables of settings.
+// What files of settings and of claims have in common: TOML that was checked, in its order, and tables of settings.
 #pragma once
 
 #include <toml++/toml.h>

@@ -193,7 +193,11 @@ models::TrainSettings settings_of_study(const Claim& claim, const models::Varian
   if (!claim.config.empty()) words.push_back("--config=" + claim.config);
   for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, rate))
     words.push_back("--" + key + "=" + value);
-  return read_train_settings(claim.path + ": " + label_of(claim, variant, swept), words);
+  try {
+    return read_train_settings("study", words);
+  } catch (const Error& error) {
+    fail(claim.path, ": ", label_of(claim, variant, swept), ": ", error.what());
+  }
 }
 
 std::string label_of(const Claim& claim, const models::Variant& variant, size_t swept) {

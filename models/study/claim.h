@@ -18,9 +18,9 @@
 //   feed_forward = "memory(softmax)"
 //
 // refuted_if: VARIANT > or < OTHER [+ or - NUMBER [%]],  VARIANT != OTHER +- NUMBER [%].  OTHER is a variant, or a
-// number, which is a metric without figures, as in "naive != ratio(0.25, swept) +- 5 %".  With a sweep and a metric that is not
-// over it, it is asked at each swept value.  One that begins with a metric and a colon has that metric instead:
-// "span_mean: adaptive > 64".
+// number, which is a metric without figures, as in "naive != ratio(0.25, swept) +- 5 %".  With a sweep and a metric
+// that is not over it, it is asked at each swept value.  One that begins with a metric and a colon has that metric
+// instead: "span_mean: adaptive > 64".
 //
 // trained: runs to their end.  derived: the figures of the first step, before anything was learned; seeds are samples.
 // timed: `rounds` in which each variant does `round_steps` steps in turn; the sample is the median of a round, in
