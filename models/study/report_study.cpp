@@ -1,5 +1,6 @@
 #include "models/study/report_study.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
@@ -40,24 +41,23 @@ void add_claim(Json& sections, const StudyVerdict& v) {
   sections.push_back(report_section("Verdict", "text", "The claim, and what was found", "", {{"items", items}}));
 }
 
+// A picture for each metric and unit: their scales have nothing in common.
 void add_bars(Json& sections, const StudyVerdict& v) {
-  for (const bool shares : {false, true}) {
-    Json bars = Json::array();
-    for (const JudgedComparison& each : v.judged.comparisons) {
-      if (!each.known || each.name.ends_with(" - 1") != shares) continue;
-      bars.push_back({{"name", each.metric + ": " + each.name + (each.at.empty() ? "" : ", " + each.at)},
-                      {"value", each.mean},
-                      {"low", each.low},
-                      {"high", each.high},
-                      {"note", ""}});
-    }
-    if (bars.empty()) continue;
+  std::map<std::pair<std::string, bool>, Json> pictures;
+  for (const JudgedComparison& each : v.judged.comparisons)
+    if (each.known)
+      pictures[{each.metric, each.name.ends_with(" - 1")}].push_back(
+          {{"name", each.name + (each.at.empty() ? "" : ", " + each.at)},
+           {"value", each.mean},
+           {"low", each.low},
+           {"high", each.high},
+           {"note", ""}});
+  for (const auto& [what, bars] : pictures)
     sections.push_back(report_section(
-        "Verdict", "bars", shares ? "Differences as shares, pair by pair" : "Differences, pair by pair",
-        std::string("Means of the differences over pairs of ") +
-            (v.kind == "timed" ? "rounds" : "runs with the same seed") + ", with Student's 95 % interval.",
-        {{"figure", "difference"}, {"rows", bars}}));
-  }
+        "Verdict", "bars", "Difference of " + in_words(what.first) + (what.second ? ", as a share" : ""),
+        std::string("Means over pairs of ") + (v.kind == "timed" ? "rounds" : "runs with the same seed") +
+            ", with Student's 95 % interval.",
+        {{"figure", "difference of " + in_words(what.first)}, {"rows", bars}}));
 }
 
 // The numbers of a field as a table shows them.

@@ -122,7 +122,7 @@ TEST_CASE("study: a derived claim looks at the first step, before its update") {
   CHECK(contains(outcome.out, "verdict: shown"));
   const Outcome wrong = judge(folder, claim_text(folder, head + "refuted_if = \"softmax != 2 +- 5 %\"", rest));
   CHECK(contains(wrong.out, "verdict: reversed"));
-  // The loss of step 1 is that of fresh weights, near the log of its 15 characters; the validation comes after an update.
+  // The loss of step 1 is that of fresh weights, near the log of its 15 characters; a validation comes later.
   const Outcome loss = judge(folder, claim_text(folder,
                                                 "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n"
                                                 "refuted_if = \"softmax != log(15) +- 5 %\"",
