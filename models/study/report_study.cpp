@@ -20,9 +20,11 @@ Json text_item(const std::string& name, const std::string& text, bool copy = fal
 
 void add_claim(Json& sections, const StudyVerdict& v) {
   Json items = Json::array({text_item("the claim", v.sentence), text_item("its source", v.source)});
-  std::string refuted;
-  for (const JudgedComparison& each : v.judged.comparisons)
-    if (refuted.find(each.refuted_if) == std::string::npos) refuted += (refuted.empty() ? "" : "\n") + each.refuted_if;
+  std::string refuted, last;
+  for (const JudgedComparison& each : v.judged.comparisons) {  // one for each swept value
+    if (each.refuted_if != last) refuted += (refuted.empty() ? "" : "\n") + each.refuted_if;
+    last = each.refuted_if;
+  }
   items.push_back(text_item("it is refuted if, of " + v.metric, refuted));
   std::string found = v.smoke ? "nothing is judged: this was a smoke run of two steps" : "";
   for (const JudgedComparison& each : v.judged.comparisons)
