@@ -22,6 +22,8 @@ std::string train_help(const Arguments& given);
 int train(const Arguments& arguments);
 std::string sweep_help(const Arguments& given);
 int sweep(const Arguments& arguments);
+std::string study_help(const Arguments& given);
+int study(const Arguments& arguments);
 std::string compare_help(const Arguments& given);
 int compare(const Arguments& arguments);
 std::string metrics_help(const Arguments& given);

@@ -17,6 +17,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
       {"sweep", "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
+      {"study", "judge a claim of a file by the runs that it names", study_help, study},
       {"compare", "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
       {"metrics", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
       {"verify_resume", "train on with and without an interruption, and compare every byte", verify_resume_help,

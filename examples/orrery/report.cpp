@@ -1,4 +1,4 @@
-// orrery report: runs, or a sweep, as one page.
+// orrery report: runs, a sweep or a study, as one page.
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -15,6 +15,7 @@
 #include "models/study/report_curves.h"
 #include "models/study/report_parts.h"
 #include "models/study/report_probe.h"
+#include "models/study/report_study.h"
 #include "models/study/report_sweep.h"
 #include "models/study/run_files.h"
 
@@ -56,12 +57,17 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
   Json sections = Json::array();
   for (const std::string& folder : folders) {
     check(folder_exists(folder), "report: there is no folder ", folder, "; orrery train --out=DIR makes one");
+    if (models::is_study_folder(folder)) {
+      models::add_study(sections, folder);
+      continue;
+    }
     if (models::is_sweep_folder(folder)) {
       models::add_sweep(sections, folder);
       continue;
     }
-    check(models::is_run(folder), "report: ", folder,
-          " holds neither a run nor a sweep; give the folder that orrery train or orrery sweep has written");
+    check(
+        models::is_run(folder), "report: ", folder,
+        " holds neither a run nor a sweep nor a study; give the folder that orrery train, sweep or study has written");
     runs.push_back(models::read_reported_run(folder));
   }
   models::add_overview(sections, runs);
@@ -86,7 +92,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
 std::string report_help(const Arguments&) {
   ReportSettings settings;
   return "orrery report RUN [RUN...] --key=value: a folder of orrery train, several to lay them on top of each other,\n"
-         "or the folder of an orrery sweep.  A run that is still being written is shown as far as it is.\n" +
+         "or the folder of an orrery sweep or study.  A run that is still being written is shown as far as it is.\n" +
          describe(settings_of(settings)) + "\nExample: orrery report runs/quickstart-1 --out=report.html";
 }
 

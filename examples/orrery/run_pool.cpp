@@ -153,4 +153,12 @@ bool train_pool(const std::vector<PooledRun>& runs, const PoolOptions& options, 
   return Pool(options, events).train(runs);
 }
 
+std::string run_in_training(const std::string& folder) {
+  if (!folder_exists(folder)) return "";
+  const std::string end = ".lock";
+  for (const std::string& path : files_in(folder))
+    if (path.ends_with(end) && !Claim(path).held()) return std::filesystem::path(path).stem().string();
+  return "";
+}
+
 }  // namespace orrery::program

@@ -31,4 +31,7 @@ struct PoolEvents {
 // checkpoint, one that failed begins again, one that another program is training is waited for.
 bool train_pool(const std::vector<PooledRun>& runs, const PoolOptions& options, const PoolEvents& events);
 
+// The key of a run of that folder that a program is training now; empty: there is none.
+std::string run_in_training(const std::string& folder);
+
 }  // namespace orrery::program

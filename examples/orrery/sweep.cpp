@@ -1,23 +1,17 @@
 // orrery sweep: every combination of settings is trained, and they are compared seed by seed.
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
-#include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "examples/orrery/outside.h"
-#include "examples/orrery/run_pool.h"
+#include "examples/orrery/run_rows.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
+#include "models/json.h"
 #include "models/study/combinations.h"
 #include "models/study/csv.h"
-#include "models/study/report.h"
 #include "models/study/statistics.h"
 
 namespace orrery::program {
@@ -25,7 +19,6 @@ namespace {
 
 using models::Assignments;
 using models::Outcome;
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t most_without_yes = 1000;
 
@@ -47,18 +40,10 @@ struct SweepSettings {
   }
 };
 
-// A combination of all varied settings but the seed, with a run for each seed.
-struct Row {
-  std::string label;
-  std::map<std::string, std::string> key_of_seed;
-};
-
 struct Sweep {
   SweepSettings settings;
   std::vector<std::string> varied;
-  std::vector<Row> rows;
-  std::vector<PooledRun> runs;
-  std::map<std::string, std::pair<std::string, std::string>> named;  // of each key, its row's label and its seed
+  RunRows all;  // a row is a combination of all varied settings but the seed
 };
 
 Sweep read_sweep(const Arguments& arguments) {
@@ -100,14 +85,7 @@ Sweep read_sweep(const Arguments& arguments) {
       if (shown) label += (label.empty() ? "" : " ") + key + "=" + value;
     }
     if (label.empty()) label = "all";
-    PooledRun run{"", read_train_settings("sweep", of_run)};
-    run.key = models::run_key(run.settings);
-    const std::string seed = std::to_string(run.settings.seed);
-    auto row = std::find_if(sweep.rows.begin(), sweep.rows.end(), [&](const Row& r) { return r.label == label; });
-    if (row == sweep.rows.end()) row = sweep.rows.insert(sweep.rows.end(), {label, {}});
-    row->key_of_seed[seed] = run.key;
-    sweep.named.try_emplace(run.key, label, seed);
-    sweep.runs.push_back(std::move(run));
+    sweep.all.add(label, read_train_settings("sweep", of_run));
   }
   return sweep;
 }
@@ -116,14 +94,12 @@ size_t reference_row(const Sweep& sweep) {
   const std::string& against = sweep.settings.against;
   if (against.empty()) return 0;
   std::vector<std::string> labels;
-  for (size_t i = 0; i < sweep.rows.size(); ++i) {
-    if (sweep.rows[i].label == against || std::to_string(i + 1) == against) return i;
-    labels.push_back(sweep.rows[i].label);
+  for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
+    if (sweep.all.rows[i].label == against || std::to_string(i + 1) == against) return i;
+    labels.push_back(sweep.all.rows[i].label);
   }
   fail("sweep: no row is called '", against, "'; there are ", join(labels), ", or their numbers from 1");
 }
-
-using Outcomes = std::map<std::string, Outcome>;
 
 std::optional<double> figure(const Outcomes& outcomes, const std::string& key, const std::string& metric) {
   const auto found = outcomes.find(key);
@@ -137,7 +113,7 @@ struct Summary {
   std::vector<double> figures, differences;
   size_t diverged = 0, failed = 0, missing = 0;
 };
-Summary summary_of(const Sweep& sweep, const Row& row, const Row& reference, const Outcomes& outcomes) {
+Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& reference, const Outcomes& outcomes) {
   Summary all;
   for (const auto& [seed, key] : row.key_of_seed) {
     const auto found = outcomes.find(key);
@@ -157,8 +133,6 @@ Summary summary_of(const Sweep& sweep, const Row& row, const Row& reference, con
   return all;
 }
 
-std::string signed_number(double x) { return (x < 0 ? "" : "+") + fixed(x, 4); }
-
 std::string state_of(const Summary& s) {
   std::string all;
   const auto add = [&](size_t count, const char* what) {
@@ -171,50 +145,28 @@ std::string state_of(const Summary& s) {
 std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
   const size_t chosen = reference_row(sweep);
   Table table({"", "", in_words(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
-  for (size_t i = 0; i < sweep.rows.size(); ++i) {
-    const Summary s = summary_of(sweep, sweep.rows[i], sweep.rows[chosen], outcomes);
+  for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
+    const Summary s = summary_of(sweep, sweep.all.rows[i], sweep.all.rows[chosen], outcomes);
     std::vector<std::string> cells = {
-        std::to_string(i + 1), sweep.rows[i].label, "-", std::to_string(s.figures.size()), "", "", state_of(s)};
+        std::to_string(i + 1), sweep.all.rows[i].label, "-", std::to_string(s.figures.size()), "", "", state_of(s)};
     if (!s.figures.empty()) {
       const models::Spread spread = models::spread_of(s.figures);
       cells[2] = fixed(spread.mean, 4) + (s.figures.size() > 1 ? " +- " + fixed(spread.deviation, 4) : "");
     }
     if (i == chosen) cells[4] = "compared with";
-    if (i != chosen && !s.differences.empty()) cells[4] = signed_number(models::spread_of(s.differences).mean);
+    if (i != chosen && !s.differences.empty()) cells[4] = signed_fixed(models::spread_of(s.differences).mean, 4);
     const auto interval = models::confidence_interval(s.differences);
-    if (i != chosen && interval) cells[5] = signed_number(interval->low) + " " + signed_number(interval->high);
+    if (i != chosen && interval) cells[5] = signed_fixed(interval->low, 4) + " " + signed_fixed(interval->high, 4);
     table.add(cells);
   }
   return table.print();
 }
 
-std::string runs_csv(const Sweep& sweep, const Outcomes& outcomes) {
-  std::vector<std::string> names;
-  for (const auto& [key, outcome] : outcomes)
-    for (const auto& [name, value] : outcome.figures)
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  std::vector<std::string> header = {"row", "seed", "run", "outcome", "step", "seconds", "why"};
-  header.insert(header.end(), names.begin(), names.end());
-  std::string all = models::csv_line(header);
-  for (const Row& row : sweep.rows)
-    for (const auto& [seed, key] : row.key_of_seed) {
-      const auto found = outcomes.find(key);
-      if (found == outcomes.end()) continue;
-      const Outcome& o = found->second;
-      std::vector<std::string> fields = {row.label,           seed, key, name(o.kind), std::to_string(o.step),
-                                         fixed(o.seconds, 1), o.why};
-      for (const std::string& each : names)
-        fields.push_back(o.figures.contains(each) ? print_number(o.figures.at(each)) : "");
-      all += models::csv_line(fields);
-    }
-  return all;
-}
-
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
   std::string all =
       models::csv_line({"row", "seeds", "mean", "deviation", "difference", "low", "high", "diverged", "failed"});
-  const Row& chosen = sweep.rows[reference_row(sweep)];
-  for (const Row& row : sweep.rows) {
+  const RunRow& chosen = sweep.all.rows[reference_row(sweep)];
+  for (const RunRow& row : sweep.all.rows) {
     const Summary s = summary_of(sweep, row, chosen, outcomes);
     std::vector<std::string> fields = {row.label,
                                        std::to_string(s.figures.size()),
@@ -239,58 +191,11 @@ std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
 
 // What a report of the sweep asks for beside the tables.
 void write_sweep_file(const Sweep& sweep, const Arguments& arguments) {
-  std::string command = "orrery sweep";
-  for (const std::string& word : arguments) command += " " + models::quoted_for_a_shell(word);
-  const models::Json json = {{"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", command}};
+  const models::Json json = {
+      {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", command_text("sweep", arguments)}};
   write_file_atomically(sweep.settings.out + "/sweep.json",
                         json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
 }
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  const std::string rest = std::to_string(whole % 60);
-  return std::to_string(whole / 60) + ":" + (rest.size() < 2 ? "0" : "") + rest;
-}
-
-// The table as it fills: drawn again in its place on a terminal, a line a run in a pipe.
-class Screen {
- public:
-  Screen(const Sweep& sweep, size_t runs) : sweep_(sweep), runs_(runs), terminal_(::isatty(1) == 1) {}
-
-  void ended(const PooledRun& run, const Outcome& outcome, const Outcomes& outcomes) {
-    trained_ += Clock::now() - began_ > std::chrono::milliseconds(500);
-    if (!terminal_) {
-      const auto& [label, seed] = sweep_.named.at(run.key);
-      std::string said = outcome.why;
-      if (outcome.kind == Outcome::Kind::done && outcome.figures.contains(sweep_.settings.metric))
-        said = in_words(sweep_.settings.metric) + " " + fixed(outcome.figures.at(sweep_.settings.metric), 4);
-      std::cout << outcomes.size() << " of " << runs_ << "  " << label << " seed=" << seed << ": " << said
-                << left(outcomes.size()) << std::endl;
-      return;
-    }
-    draw(outcomes);
-  }
-  void draw(const Outcomes& outcomes) {
-    const std::string table = table_text(sweep_, outcomes);
-    if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
-    std::cout << table << outcomes.size() << " of " << runs_ << " runs" << left(outcomes.size()) << std::endl;
-    lines_ = std::count(table.begin(), table.end(), '\n') + 1;
-  }
-  bool drawn() const { return lines_ > 0; }
-
- private:
-  std::string left(size_t done) const {
-    if (trained_ == 0 || done == runs_) return "";
-    const double so_far = std::chrono::duration<double>(Clock::now() - began_).count();
-    return ", " + clock_text(so_far / static_cast<double>(trained_) * static_cast<double>(runs_ - done)) + " left";
-  }
-
-  const Sweep& sweep_;
-  size_t runs_, trained_ = 0;
-  bool terminal_;
-  std::ptrdiff_t lines_ = 0;
-  Clock::time_point began_ = Clock::now();
-};
 
 }  // namespace
 
@@ -310,34 +215,23 @@ int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
   reference_row(sweep);  // a wrong one is told before any training
   make_folders(sweep.settings.out);
-  std::cout << sweep.rows.size() << " rows, " << sweep.named.size() << " runs\n" << std::flush;
-  Outcomes outcomes;
-  Screen screen(sweep, sweep.named.size());
-  const StopSignals signals;
-  PoolEvents events;
-  events.ended = [&](const PooledRun& run, const Outcome& outcome) {
-    outcomes[run.key] = outcome;
-    screen.ended(run, outcome, outcomes);
-  };
-  events.stop = [&] { return signals.received() != 0; };
-  const PoolOptions options{sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
-  const bool complete = train_pool(sweep.runs, options, events);
-  if (!screen.drawn()) std::cout << table_text(sweep, outcomes);
-  for (const auto& [key, outcome] : outcomes)
-    if (outcome.version != build().version)
-      std::cout << "warning: " << key << " was trained by orrery " << outcome.version << ", this is " << build().version
-                << "; --fresh trains it again\n";
-  for (const auto& [key, outcome] : outcomes)
-    if (!outcome.why.empty())
-      std::cout << sweep.named.at(key).first << " seed=" << sweep.named.at(key).second << ": " << outcome.why << "\n";
-  write_file_atomically(sweep.settings.out + "/runs.csv", runs_csv(sweep, outcomes));
-  write_file_atomically(sweep.settings.out + "/table.csv", table_csv(sweep, outcomes));
+  std::cout << sweep.all.rows.size() << " rows, " << sweep.all.named.size() << " runs\n" << std::flush;
+  const std::string& metric = sweep.settings.metric;
+  const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
+                       [&](const Outcome& outcome) {
+                         const auto found = outcome.figures.find(metric);
+                         return found == outcome.figures.end() ? "" : in_words(metric) + " " + fixed(found->second, 4);
+                       }};
+  const TrainedRows trained =
+      train_rows(sweep.all, {sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh}, words);
+  write_file_atomically(sweep.settings.out + "/runs.csv", runs_csv(sweep.all, trained.outcomes));
+  write_file_atomically(sweep.settings.out + "/table.csv", table_csv(sweep, trained.outcomes));
   write_sweep_file(sweep, arguments);
   std::cout << "files:\n  " << sweep.settings.out << "/table.csv\n  " << sweep.settings.out << "/runs.csv\n";
-  if (complete) return 0;
-  std::cout << "stopped after " << outcomes.size() << " of " << sweep.named.size() << " runs; the same command goes on"
-            << std::endl;
-  return 128 + signals.received();
+  if (trained.signal == 0) return 0;
+  std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()
+            << " runs; the same command goes on" << std::endl;
+  return 128 + trained.signal;
 }
 
 }  // namespace orrery::program

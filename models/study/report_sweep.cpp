@@ -123,6 +123,12 @@ void add_curves_of_pool(Json& sections, const CsvTable& runs, const std::string&
 
 }  // namespace
 
+void add_trained_runs(Json& sections, const std::string& folder, const std::string& pool, const std::string& metric) {
+  const CsvTable runs(folder + "/runs.csv");
+  add_runs(sections, runs);
+  if (!pool.empty()) add_curves_of_pool(sections, runs, pool, metric);
+}
+
 bool is_sweep_folder(const std::string& folder) {
   return file_exists(folder + "/table.csv") && file_exists(folder + "/runs.csv");
 }
@@ -135,10 +141,8 @@ void add_sweep(Json& sections, const std::string& folder) {
     metric = text_member(json, "metric", file), pool = text_member(json, "runs", file);
     command = text_member(json, "command", file);
   }
-  const CsvTable table(folder + "/table.csv"), runs(folder + "/runs.csv");
-  add_differences(sections, table, metric);
-  add_runs(sections, runs);
-  if (!pool.empty()) add_curves_of_pool(sections, runs, pool, metric);
+  add_differences(sections, CsvTable(folder + "/table.csv"), metric);
+  add_trained_runs(sections, folder, pool, metric);
   if (!command.empty())
     sections.push_back(report_section(
         "Commands", "text", "The command that repeats the sweep", "",

@@ -1,0 +1,51 @@
+// Runs in rows, a run for each seed: what sweeps and studies train, show while it goes on, and write as runs.csv.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/orrery/run_pool.h"
+
+namespace orrery::program {
+
+using Outcomes = std::map<std::string, models::Outcome>;  // by the runs' keys
+
+struct RunRow {
+  std::string label;
+  std::map<std::string, std::string> key_of_seed;
+};
+
+struct RunRows {
+  std::vector<RunRow> rows;
+  std::vector<PooledRun> runs;
+  std::map<std::string, std::pair<std::string, std::string>> named;  // of each key, its row's label and its seed
+
+  // A run of the row with that label, which is new if none has it; returns its key.  Reads the run's data.
+  std::string add(const std::string& label, models::TrainSettings settings);
+};
+
+// What is shown while runs end: on a terminal the table, drawn again in its place; in a pipe a line a run.
+struct RunWords {
+  std::function<std::string(const Outcomes&)> table;
+  std::function<std::string(const models::Outcome&)> said;  // of a run that is done, such as its loss
+};
+
+struct TrainedRows {
+  Outcomes outcomes;
+  int signal = 0;  // that ended it before all were trained; 0: none
+};
+
+// Trains what is missing and prints as above, then warnings of other versions and what was wrong.  `look` is called of
+// each run that has ended; if it throws, the others are told to save and end, and the exception goes on.
+TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
+                       const std::function<void(const PooledRun&, const models::Outcome&)>& look = {});
+
+std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // a line a run
+
+// The command that the words were given to, as a shell takes it.
+std::string command_text(const std::string& command, const std::vector<std::string>& words);
+
+}  // namespace orrery::program

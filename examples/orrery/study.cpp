@@ -1,0 +1,288 @@
+// orrery study: a claim of a file is judged by runs that are trained for it.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+
+#include "engine/base/files.h"
+#include "engine/base/hash.h"
+#include "engine/base/version.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/study_runs.h"
+#include "examples/orrery/table.h"
+#include "models/study/csv.h"
+#include "models/study/statistics.h"
+#include "models/study/verdict_file.h"
+
+namespace orrery::program {
+namespace {
+
+using models::Claim;
+using models::StudyVerdict;
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+constexpr size_t most_without_yes = 1000;
+
+struct StudySettings {
+  std::string out, runs = "runs/pool", all;
+  int64_t jobs = 0;
+  bool smoke = false, fresh = false, yes = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("out", out,
+      "folder for verdict.json, table.csv, samples.csv and runs.csv, which `orrery report` shows; none: "
+      "runs/studies/NAME of NAME.toml; with --all the folder of those folders");
+    v("runs", runs,
+      "folder of all runs, which sweeps and studies share: one that has been trained is not trained again");
+    v("all", all,
+      "a folder of claims: each is judged, or read if it was judged as it is now, and all verdicts are listed");
+    v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each.  Time is measured alone",
+      between(0, 1024));
+    v("smoke", smoke, "one seed, one learning rate, two variants, two steps: whether it runs; nothing is judged");
+    v("fresh", fresh, "train and measure again what has been");
+    v("yes", yes, "also more than 1,000 runs");
+  }
+};
+
+std::string shown(double x) {
+  return x == 0 || (std::abs(x) >= 0.01 && std::abs(x) < 1e5) ? fixed(x, 4) : significant(x, 4);
+}
+
+std::vector<double> known(const std::vector<std::optional<double>>& samples) {
+  std::vector<double> all;
+  for (const auto& each : samples)
+    if (each) all.push_back(*each);
+  return all;
+}
+
+std::string samples_text(const Claim& claim) {
+  const bool timed = claim.kind == Claim::Kind::timed;
+  const size_t count = timed ? static_cast<size_t>(claim.rounds) : claim.seeds.size();
+  return std::to_string(count) + (timed ? " round" : " seed") + (count == 1 ? "" : "s");
+}
+
+// Rows of what is compared, a table for each metric, with the learning rates that were chosen.
+std::string measured_text(const Claim& claim, const std::vector<models::SampleRow>& rows, const StudiedRuns& studied) {
+  std::string all;
+  for (size_t m = 0; m < claim.metrics.size(); ++m) {
+    const bool rates = !studied.rates.empty() && !claim.metrics[m].is_of_sweep();
+    Table table({"", "", in_words(print(claim.metrics[m])), claim.kind == Claim::Kind::timed ? "rounds" : "seeds",
+                 rates ? "learning rate" : ""},
+                "llrrr");
+    size_t place = 0;
+    for (const models::SampleRow& row : rows) {
+      if (row.metric != m) continue;
+      const std::vector<double> samples = known(row.samples);
+      std::string mean = "-";
+      if (!samples.empty()) {
+        const models::Spread spread = models::spread_of(samples);
+        mean = shown(spread.mean) + (samples.size() > 1 ? " +- " + shown(spread.deviation) : "");
+      }
+      table.add({row.variant, row.at, mean, std::to_string(samples.size()), rates ? studied.rates[place++] : ""});
+    }
+    all += table.print();
+  }
+  return all;
+}
+
+std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& rows) {
+  std::string all = models::csv_line({"metric", "variant", "at", "samples", "mean", "deviation", "low", "high"});
+  for (const models::SampleRow& row : rows) {
+    const std::vector<double> samples = known(row.samples);
+    std::vector<std::string> fields = {
+        print(claim.metrics[row.metric]), row.variant, row.at, std::to_string(samples.size()), "", "", "", ""};
+    if (!samples.empty()) {
+      const models::Spread spread = models::spread_of(samples);
+      fields[4] = print_number(spread.mean), fields[5] = print_number(spread.deviation);
+    }
+    if (const auto interval = models::confidence_interval(samples))
+      fields[6] = print_number(interval->low), fields[7] = print_number(interval->high);
+    all += models::csv_line(fields);
+  }
+  return all;
+}
+
+// Every number that the verdict was computed of: of each run, before anything is taken over a sweep.
+std::string samples_csv(const Claim& claim, const models::Measurements& measured) {
+  std::string all = models::csv_line({"metric", "variant", "swept", "sample", "value"});
+  for (size_t m = 0; m < claim.metrics.size(); ++m)
+    for (size_t v = 0; v < claim.variants.size(); ++v)
+      for (size_t s = 0; s < claim.swept_values(); ++s)
+        for (size_t i = 0; i < measured.values[m][v][s].size(); ++i) {
+          const auto& value = measured.values[m][v][s][i];
+          const int64_t sample = claim.kind == Claim::Kind::timed ? static_cast<int64_t>(i) + 1 : claim.seeds[i];
+          all += models::csv_line({print(claim.metrics[m]), claim.variants[v].name, claim.swept_text(s),
+                                   std::to_string(sample), value ? print_number(*value) : ""});
+        }
+  return all;
+}
+
+std::string folder_of(const StudySettings& s, const std::string& file, bool one_of_many) {
+  const std::string name = fs::path(file).stem().string();
+  if (one_of_many) return (s.out.empty() ? "runs/studies" : s.out) + "/" + name;
+  return s.out.empty() ? "runs/studies/" + name : s.out;
+}
+
+// 0, or the signal that ended it.
+int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
+  const auto began = Clock::now();
+  const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;
+  const bool timed = claim.kind == Claim::Kind::timed;
+  std::cout << claim.source << "\n\"" << claim.sentence << "\"\n"
+            << name(claim.kind) << ": " << claim.variants.size()
+            << (claim.variants.size() == 1 ? " variant, " : " variants, ");
+  if (!claim.sweep.empty()) std::cout << claim.swept_values() << " values of " << claim.sweep[0].key << ", ";
+  const size_t runs = timed ? 0 : count_runs(claim);
+  check(runs <= most_without_yes || s.yes, "study: ", file, " has ", runs,
+        " runs, more than 1,000; train them with --yes");
+  std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
+  const StudiedRuns studied =
+      timed ? time_claim(claim, out + "/timing", s.runs) : train_claim(claim, {s.runs, s.jobs, s.fresh});
+  if (studied.signal != 0) {
+    std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command goes on" << std::endl;
+    return studied.signal;
+  }
+  verdict = {.file = file,
+             .source = claim.source,
+             .sentence = claim.sentence,
+             .kind = name(claim.kind),
+             .metric = print(claim.metrics[0]),
+             .version = build().version,
+             .claim = sha256_of_file(file),
+             .command = command_text("study", {file, "--out=" + out, "--runs=" + s.runs}),
+             .runs = s.runs,
+             .smoke = s.smoke,
+             .samples = samples_text(claim),
+             .minutes = 0,
+             .minutes_of_runs = studied.minutes,
+             .judged = {},
+             .missing = studied.measured.missing};
+  const std::vector<models::SampleRow> rows = sample_rows(claim, studied.measured);
+  std::cout << measured_text(claim, rows, studied);
+  if (!s.smoke) verdict.judged = judge(claim, studied.measured);
+  verdict.minutes = std::chrono::duration<double>(Clock::now() - began).count() / 60;
+  for (const models::JudgedComparison& each : verdict.judged.comparisons) std::cout << each.sentence << "\n";
+  make_folders(out);
+  write_file_atomically(out + "/table.csv", table_csv(claim, rows));
+  write_file_atomically(out + "/samples.csv", samples_csv(claim, studied.measured));
+  if (!timed) write_file_atomically(out + "/runs.csv", runs_csv(studied.rows, studied.outcomes));
+  write_verdict(out + "/verdict.json", verdict);
+  if (s.smoke) {
+    const bool ran = verdict.missing.empty();
+    std::cout << "smoke: every run " << (ran ? "ends as it should" : "was tried, and some failed")
+              << "; two steps of one seed judge nothing" << std::endl;
+    return 0;
+  }
+  std::cout << "verdict: " << name(verdict.judged.verdict) << ", after " << fixed(verdict.minutes, 1)
+            << " minutes (the steps of all its runs took " << fixed(verdict.minutes_of_runs, 1) << ")\nfiles:\n";
+  for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv"})
+    if (file_exists(out + "/" + written)) std::cout << "  " << out << "/" << written << "\n";
+  std::cout << std::flush;
+  return 0;
+}
+
+// As it was judged by this program, if the claim's file has not changed.
+std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
+  const std::string path = out + "/verdict.json";
+  if (s.fresh || s.smoke || !file_exists(path)) return {};
+  StudyVerdict before = models::read_verdict(path);
+  const bool same = before.claim == sha256_of_file(file) && before.version == build().version && !before.smoke;
+  return same ? std::optional(std::move(before)) : std::nullopt;
+}
+
+struct Listed {
+  std::string name, verdict, sentence, what;  // what: the intervals, or the error
+  double minutes = 0;
+};
+
+void write_verdicts(const std::string& out, const std::vector<Listed>& all) {
+  std::string csv = models::csv_line({"study", "verdict", "claim", "found", "minutes"});
+  std::string markdown = "| study | claim | verdict | found | minutes |\n| --- | --- | --- | --- | --- |\n";
+  const auto cell = [](std::string text) {
+    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+  };
+  for (const Listed& each : all) {
+    csv += models::csv_line({each.name, each.verdict, each.sentence, each.what, fixed(each.minutes, 1)});
+    markdown += "| " + each.name + " | " + cell(each.sentence) + " | " + each.verdict + " | " + cell(each.what) +
+                " | " + fixed(each.minutes, 1) + " |\n";
+  }
+  make_folders(out);
+  write_file_atomically(out + "/verdicts.csv", csv);
+  write_file_atomically(out + "/verdicts.md", markdown);
+}
+
+int judge_all(const StudySettings& s) {
+  check(folder_exists(s.all), "study: there is no folder ", s.all,
+        "; --all needs one with claims, as in "
+        "--all=examples/studies");
+  std::vector<std::string> files;
+  for (const std::string& path : files_in(s.all))
+    if (path.ends_with(".toml")) files.push_back(path);
+  check(!files.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
+  std::vector<Listed> all;
+  bool errors = false;
+  for (const std::string& file : files) {
+    const std::string out = folder_of(s, file, true);
+    Listed listed{fs::path(file).stem().string(), "error", "", "", 0};
+    try {
+      std::optional<StudyVerdict> verdict = judged_before(s, file, out);
+      if (verdict) {
+        std::cout << file << ": judged before\n";
+      } else {
+        std::cout << file << "\n";
+        verdict.emplace();
+        if (const int signal = judge_file(s, file, out, *verdict)) return 128 + signal;
+      }
+      listed.verdict = verdict->word(), listed.sentence = verdict->sentence;
+      listed.minutes = verdict->minutes_of_runs;
+      for (const models::JudgedComparison& each : verdict->judged.comparisons)
+        listed.what += (listed.what.empty() ? "" : "; ") + each.sentence;
+    } catch (const Error& error) {
+      errors = true, listed.what = error.what();
+      std::cout << error.what() << "\n";
+    }
+    all.push_back(std::move(listed));
+  }
+  const std::string out = s.out.empty() ? "runs/studies" : s.out;
+  write_verdicts(out, all);
+  Table table({"study", "verdict", "minutes", "claim"}, "llrl");
+  for (const Listed& each : all)
+    table.add({each.name, each.verdict, fixed(each.minutes, 1), each.sentence.empty() ? each.what : each.sentence});
+  std::cout << "\n"
+            << table.print() << "files:\n  " << out << "/verdicts.csv\n  " << out << "/verdicts.md" << std::endl;
+  return errors ? 1 : 0;
+}
+
+}  // namespace
+
+std::string study_help(const Arguments&) {
+  StudySettings settings;
+  return "orrery study CLAIM.toml: a file that says who claims what, which runs would show it, what is measured of "
+         "them\n"
+         "and what would refute it (models/study/claim.h has every key).  What is missing is trained, differences are\n"
+         "taken seed by seed, and the verdict is shown, not shown or reversed.\n" +
+         describe(settings_of(settings)) +
+         "\nExample: orrery study examples/studies/adaptive_span.toml; orrery report runs/studies/adaptive_span";
+}
+
+int study(const Arguments& arguments) {
+  StudySettings s;
+  const std::vector<std::string> words = read_arguments("study", arguments, settings_of(s));
+  if (!s.all.empty()) {
+    check(words.empty(), "study: --all judges every claim of ", s.all, "; leave '", words.empty() ? "" : words[0],
+          "' out");
+    return judge_all(s);
+  }
+  check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
+        ", as in orrery study examples/studies/adaptive_span.toml, or --all=FOLDER");
+  StudyVerdict verdict;
+  const int signal = judge_file(s, words[0], folder_of(s, words[0], false), verdict);
+  return signal == 0 ? 0 : 128 + signal;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,233 @@
+#include "models/study/metric.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "engine/base/check.h"
+#include "engine/base/config.h"
+#include "engine/base/registry.h"
+#include "models/study/figure_names.h"
+
+namespace orrery::models {
+namespace {
+
+using Kind = Metric::Kind;
+using Numbers = std::vector<double>;
+
+double mean_of(const Numbers& x) { return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size()); }
+double max_of(const Numbers& x) { return *std::max_element(x.begin(), x.end()); }
+double min_of(const Numbers& x) { return *std::min_element(x.begin(), x.end()); }
+double sum_of(const Numbers& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
+
+struct Function {
+  Kind kind;
+  size_t parts;
+  double (*of)(const Numbers& x) = nullptr;  // of the places, the rows or the parts
+};
+const std::map<std::string, Function, std::less<>>& functions() {
+  static const std::map<std::string, Function, std::less<>> all = {
+      {"max", {Kind::of_places, 1, max_of}},
+      {"min", {Kind::of_places, 1, min_of}},
+      {"sum", {Kind::of_places, 1, sum_of}},
+      {"mean", {Kind::of_places, 1, mean_of}},
+      {"first", {Kind::of_rows, 1, [](const Numbers& x) { return x.front(); }}},
+      {"last", {Kind::of_rows, 1, [](const Numbers& x) { return x.back(); }}},
+      {"highest", {Kind::of_rows, 1, max_of}},
+      {"lowest", {Kind::of_rows, 1, min_of}},
+      {"average", {Kind::of_rows, 1, mean_of}},
+      {"ratio", {Kind::of_numbers, 2, [](const Numbers& x) { return x[0] / x[1]; }}},
+      {"difference", {Kind::of_numbers, 2, [](const Numbers& x) { return x[0] - x[1]; }}},
+      {"product", {Kind::of_numbers, 2, [](const Numbers& x) { return x[0] * x[1]; }}},
+      {"root", {Kind::of_numbers, 1, [](const Numbers& x) { return std::sqrt(x[0]); }}},
+      {"log", {Kind::of_numbers, 1, [](const Numbers& x) { return std::log(x[0]); }}},
+      {"slope", {Kind::of_sweep, 1}},
+      {"doubling", {Kind::of_sweep, 1}},
+      {"power", {Kind::of_sweep, 1}},
+      {"growth", {Kind::of_sweep, 1}}};
+  return all;
+}
+
+double taken_together(const std::string& function, const Numbers& x) {
+  if (std::any_of(x.begin(), x.end(), [](double each) { return std::isnan(each); })) return NAN;  // max would hide it
+  return functions().at(function).of(x);
+}
+
+class Parser {
+ public:
+  Parser(std::string_view what, std::string_view text) : what_(what), text_(text) {}
+
+  Metric whole() {
+    constexpr size_t longest = 1000;
+    check(text_.size() <= longest, what_, ": a metric of more than ", longest, " characters");
+    const Metric all = one(0);
+    if (at_ < text_.size()) refuse("does not end after its last bracket");
+    check_order(all, true);
+    return all;
+  }
+
+ private:
+  Metric one(int depth) {
+    constexpr int deepest = 16;
+    if (depth > deepest) refuse(text("has brackets more than ", deepest, " deep"));
+    Metric metric;
+    metric.name = word();
+    if (metric.name.empty()) refuse("has nothing where a figure should stand");
+    if (at_ < text_.size() && text_[at_] == '(') {
+      const auto found = functions().find(metric.name);
+      if (found == functions().end()) fail_unknown(metric.name);
+      metric.kind = found->second.kind;
+      do {
+        ++at_;
+        metric.parts.push_back(one(depth + 1));
+      } while (at_ < text_.size() && text_[at_] == ',');
+      if (at_ == text_.size() || text_[at_] != ')') refuse("opens a bracket that is not closed");
+      ++at_;
+      spaces();
+      check(metric.parts.size() == found->second.parts, what_, ": ", metric.name, " takes ", found->second.parts,
+            found->second.parts == 1 ? " part" : " parts", ", not ", metric.parts.size(), ", in '", text_, "'");
+      return metric;
+    }
+    if (functions().contains(metric.name)) refuse(text("names '", metric.name, "' without brackets"));
+    if (metric.name == "swept") {
+      metric.kind = Kind::swept;
+    } else if (const char first = metric.name[0]; (first >= '0' && first <= '9') || first == '-' || first == '+') {
+      metric.kind = Kind::number, metric.value = parse_number(what_, metric.name);
+      check(std::isfinite(metric.value), what_, ": ", metric.name, " is not a finite number");
+    }
+    return metric;
+  }
+
+  // Places are taken together before rows are, and both before numbers.
+  void check_order(const Metric& metric, bool outermost) const {
+    const auto holds = [&](std::initializer_list<Kind> kinds) {
+      for (const Metric& part : metric.parts)
+        if (std::find(kinds.begin(), kinds.end(), part.kind) == kinds.end())
+          refuse(text("has ", print(part), " in ", metric.name, "(...), where a figure must stand"));
+    };
+    if (metric.kind == Kind::of_places) holds({Kind::figure});
+    if (metric.kind == Kind::of_rows) holds({Kind::figure, Kind::of_places});
+    if (metric.is_of_sweep() && !outermost) refuse(text("has ", metric.name, "(...) within another function"));
+    for (const Metric& part : metric.parts) check_order(part, false);
+  }
+
+  void spaces() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  std::string word() {
+    spaces();
+    const size_t begin = at_;
+    while (at_ < text_.size() && text_[at_] != '(' && text_[at_] != ')' && text_[at_] != ',') ++at_;
+    size_t end = at_;
+    while (end > begin && text_[end - 1] == ' ') --end;
+    return std::string(text_.substr(begin, end - begin));
+  }
+  [[noreturn]] void refuse(std::string_view how) const { fail(what_, ": the metric '", text_, "' ", how); }
+  [[noreturn]] void fail_unknown(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& [known, function] : functions()) names.push_back(known);
+    const std::string meant = nearest(name, names);
+    fail(what_, ": unknown function '", name, "' in '", text_, "'; ",
+         meant.empty() ? "there are " + join(names) : "did you mean '" + meant + "'?");
+  }
+
+  std::string_view what_, text_;
+  size_t at_ = 0;
+};
+
+// Of each row that has the figure, its places taken together.
+Numbers over_rows(const Metric& metric, std::span<const LogRow> rows) {
+  const bool told = metric.kind == Kind::of_places;
+  const std::string& pattern = told ? metric.parts[0].name : metric.name;
+  Numbers all;
+  for (const LogRow& row : rows) {
+    Numbers places;
+    for (const auto& [name, value] : row.figures)
+      if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) places.push_back(value);
+    if (!places.empty()) all.push_back(taken_together(told ? metric.name : "mean", places));
+  }
+  if (all.empty()) fitting_figures("study", figure_names(rows), pattern);  // says which there are
+  check(!all.empty(), "study: no figure fits '", pattern, "'");
+  return all;
+}
+
+double number_of(const Metric& metric, std::span<const LogRow> rows, double swept) {
+  switch (metric.kind) {
+    case Kind::number:
+      return metric.value;
+    case Kind::swept:
+      return swept;
+    case Kind::figure:
+    case Kind::of_places:
+      return over_rows(metric, rows).back();
+    case Kind::of_rows:
+      return taken_together(metric.name, over_rows(metric.parts[0], rows));
+    case Kind::of_sweep:
+      return number_of(metric.parts[0], rows, swept);
+    case Kind::of_numbers:
+      break;
+  }
+  Numbers parts;
+  for (const Metric& part : metric.parts) parts.push_back(number_of(part, rows, swept));
+  return taken_together(metric.name, parts);
+}
+
+// sum (x - mean x)(y - mean y) / sum (x - mean x)^2
+double least_squares_slope(const Numbers& x, const Numbers& y) {
+  const double mean_x = mean_of(x), mean_y = mean_of(y);
+  double products = 0, squares = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    products += (x[i] - mean_x) * (y[i] - mean_y), squares += (x[i] - mean_x) * (x[i] - mean_x);
+  return products / squares;
+}
+
+double checked(const Metric& metric, double x) {
+  check(std::isfinite(x), "study: ", print(metric), " is ", x, ", which is no finite number");
+  return x;
+}
+
+}  // namespace
+
+bool Metric::uses_swept() const {
+  return kind == Kind::swept || std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.uses_swept(); });
+}
+
+std::vector<std::string> Metric::figures() const {
+  std::vector<std::string> all;
+  if (kind == Kind::figure) all.push_back(name);
+  for (const Metric& part : parts)
+    for (std::string& each : part.figures())
+      if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(std::move(each));
+  return all;
+}
+
+Metric parse_metric(std::string_view what, std::string_view text) { return Parser(what, text).whole(); }
+
+std::string print(const Metric& metric) {
+  if (metric.parts.empty()) return metric.name;
+  std::vector<std::string> parts;
+  for (const Metric& part : metric.parts) parts.push_back(print(part));
+  return metric.name + "(" + join(parts) + ")";
+}
+
+double measure(const Metric& metric, std::span<const LogRow> rows, double swept) {
+  return checked(metric.is_of_sweep() ? metric.parts[0] : metric, number_of(metric, rows, swept));
+}
+
+double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured) {
+  Numbers x(swept.begin(), swept.end()), y(measured.begin(), measured.end());
+  check(metric.is_of_sweep() && x.size() == y.size() && x.size() > 1, "study: ", print(metric), " of ", x.size(),
+        " swept values and ", y.size(), " measured ones");
+  if (metric.name == "growth") return checked(metric, y.back() / y.front());
+  if (metric.name != "slope")
+    for (double& each : x) each = metric.name == "doubling" ? std::log2(each) : std::log(each);
+  if (metric.name == "power")
+    for (double& each : y) each = std::log(each);
+  return checked(metric, least_squares_slope(x, y));
+}
+
+}  // namespace orrery::models

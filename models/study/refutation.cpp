@@ -1,0 +1,91 @@
+#include "models/study/refutation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "engine/base/check.h"
+#include "engine/base/config.h"
+#include "engine/base/registry.h"
+
+namespace orrery::models {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+struct Split {
+  std::string before, sign, after;
+};
+// At the last of these signs that stands between spaces, outside of brackets.
+std::optional<Split> split_at(const std::string& text, std::initializer_list<const char*> signs) {
+  std::optional<Split> found;
+  size_t last = 0;
+  for (const char* const sign : signs)
+    if (const size_t at = text.rfind(" " + std::string(sign) + " "); at != std::string::npos && (!found || at > last)) {
+      const size_t length = std::string(sign).size() + 2;
+      found = Split{trimmed(text.substr(0, at)), sign, trimmed(text.substr(at + length))};
+      last = at;
+    }
+  return found;
+}
+
+}  // namespace
+
+Comparison parse_refutation(const std::string& what, const std::string& text, std::span<const std::string> variants) {
+  constexpr const char* form =
+      "' is not of the form 'relu > softmax', 'relu > softmax - 0.01' or 'dyt != layer +- 0.02'";
+  Comparison comparison;
+  comparison.text = text;
+  const size_t colon = text.find(": ");
+  if (colon != std::string::npos) comparison.measure = trimmed(text.substr(0, colon));
+  check(colon == std::string::npos || !comparison.measure.empty(), what, ": '", text,
+        "' has no metric before its colon");
+  const std::string held = colon == std::string::npos ? text : text.substr(colon + 2);
+  const std::optional<Split> sides = split_at(held, {">", "<", "!="});
+  check(sides.has_value() && !sides->before.empty() && !sides->after.empty(), what, ": '", text, form);
+  comparison.left = sides->before, comparison.right = sides->after;
+  comparison.refuted = sides->sign == ">" ? Refuted::above : sides->sign == "<" ? Refuted::below : Refuted::outside;
+  const std::optional<Split> margin = split_at(comparison.right, {"+", "-", "+-"});
+  if (margin) {
+    comparison.right = margin->before;
+    std::string number = margin->after;
+    if (number.ends_with('%')) {
+      comparison.share = true;
+      number = trimmed(number.substr(0, number.size() - 1));
+    }
+    comparison.bound = parse_number(what, number) / (comparison.share ? 100 : 1);
+    check(std::isfinite(comparison.bound) && comparison.bound >= 0, what, ": the margin of '", text,
+          "' must be a number from 0");
+    if (margin->sign == "-") comparison.bound = -comparison.bound;
+  }
+  const bool both_sides = margin && margin->sign == "+-";
+  if (comparison.refuted == Refuted::outside)
+    check(both_sides && comparison.bound > 0, what, ": '", text,
+          "' says that two are equal, which needs a margin on both sides, as in '", comparison.left,
+          " != ", comparison.right, " +- 0.02'");
+  else
+    check(!both_sides, what, ": '", text, "' has a margin on both sides; only != takes one");
+  const auto is_variant = [&](const std::string& word) {
+    return std::find(variants.begin(), variants.end(), word) != variants.end();
+  };
+  const auto refuse = [&](const std::string& word) {
+    const std::string meant = nearest(word, variants);
+    fail(what, ": '", text, "' names '", word, "', which is no variant; ",
+         meant.empty() ? "there are " + join(variants) : "did you mean '" + meant + "'?");
+  };
+  if (!is_variant(comparison.left)) refuse(comparison.left);
+  check(comparison.left != comparison.right, what, ": '", text, "' holds a variant against itself");
+  if (is_variant(comparison.right)) return comparison;
+  comparison.of_variants = false;
+  if (comparison.right.find_first_of("(0123456789") == std::string::npos && comparison.right != "swept")
+    refuse(comparison.right);
+  comparison.number = parse_metric(what, comparison.right);
+  for (const std::string& figure : comparison.number.figures()) refuse(figure);
+  check(!comparison.number.is_of_sweep(), what, ": '", text, "' must end with a variant or a number");
+  return comparison;
+}
+
+}  // namespace orrery::models

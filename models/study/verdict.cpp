@@ -1,0 +1,59 @@
+#include "models/study/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+std::optional<size_t> samples_needed(double deviation, double distance) {
+  const auto resolves = [&](size_t n) {
+    return student_quantile(0.95, static_cast<int>(n) - 1) * deviation / std::sqrt(static_cast<double>(n)) < distance;
+  };
+  if (!resolves(most_samples)) return {};
+  size_t too_few = 1, enough = most_samples;  // t falls and sqrt(n) rises: halving finds the least
+  while (enough - too_few > 1) {
+    const size_t middle = (too_few + enough) / 2;
+    (resolves(middle) ? enough : too_few) = middle;
+  }
+  return enough;
+}
+
+}  // namespace
+
+std::string name(Verdict verdict) {
+  return verdict == Verdict::shown ? "shown" : verdict == Verdict::reversed ? "reversed" : "not shown";
+}
+
+Judgement judge(std::span<const double> differences, Refuted refuted, double bound) {
+  const std::optional<Interval> interval = confidence_interval(differences);
+  check(interval.has_value(), "study: a verdict needs two samples or more, not ", differences.size());
+  check(refuted != Refuted::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
+  const auto [mean, low, high] = *interval;
+  Judgement judgement{Verdict::not_shown, *interval, differences.size(), {}};
+  const bool equality = refuted == Refuted::outside;
+  const bool below = high<bound, above = low> bound;
+  if (equality) {
+    if (below && low > -bound) judgement.verdict = Verdict::shown;
+    if (above || high < -bound) judgement.verdict = Verdict::reversed;
+  } else if (below || above) {
+    judgement.verdict = below == (refuted == Refuted::above) ? Verdict::shown : Verdict::reversed;
+  }
+  if (judgement.verdict == Verdict::not_shown) {
+    const double distance =
+        equality ? std::min(std::abs(mean - bound), std::abs(mean + bound)) : std::abs(mean - bound);
+    judgement.needed = samples_needed(spread_of(differences).deviation, distance);
+  }
+  return judgement;
+}
+
+Verdict verdict_of_all(std::span<const Verdict> verdicts) {
+  const auto is = [&](Verdict which) { return [=](Verdict each) { return each == which; }; };
+  if (std::any_of(verdicts.begin(), verdicts.end(), is(Verdict::reversed))) return Verdict::reversed;
+  const bool all = !verdicts.empty() && std::all_of(verdicts.begin(), verdicts.end(), is(Verdict::shown));
+  return all ? Verdict::shown : Verdict::not_shown;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,28 @@
+// verdict.json of a study's folder: the claim, what was found, and what it took.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/study/judged_claim.h"
+
+namespace orrery::models {
+
+struct StudyVerdict {
+  std::string file, source, sentence, kind, metric, version;
+  std::string claim;           // SHA-256 of the claim's file
+  std::string command, runs;   // that repeats it; the folder of its runs
+  bool smoke = false;          // nothing was judged
+  std::string samples;         // "3 seeds"
+  double minutes = 0;          // that the study took now
+  double minutes_of_runs = 0;  // of the steps of all its runs, whenever they were trained
+  JudgedClaim judged;
+  std::vector<std::string> missing;  // sentences of runs without a figure
+
+  std::string word() const;  // shown, not shown, reversed, or smoke
+};
+
+void write_verdict(const std::string& path, const StudyVerdict& verdict);
+StudyVerdict read_verdict(const std::string& path);
+
+}  // namespace orrery::models

@@ -1,0 +1,339 @@
+// orrery study: a claim is trained for, judged, shown, and refused where it says too little.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+namespace {
+
+// What all claims here have in common, with a model that trains in a blink.
+std::string claim_text(const Folder& folder, const std::string& head, const std::string& rest = "") {
+  return "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + head + "\n[base]\ndata = \"" +
+         folder.write("text.txt", tiny_text()) +
+         "\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 4\nwarmup_steps = 1\n" + rest;
+}
+const std::string trained = "kind = \"trained\"\nseeds = [1, 2, 3]\nmetric = \"validation_loss\"\n";
+const std::string two = "[variants.relu]\nattention = \"pointwise(relu)\"\n[variants.softmax]\n";
+
+Outcome judge(const Folder& folder, const std::string& text, const Words& more = {}) {
+  const std::string file = folder.write("claim.toml", text);
+  return run_orrery(Words{"study", file, "--out=" + (folder / "study"), "--runs=" + (folder / "pool")} + more);
+}
+nlohmann::json verdict_in(const std::string& folder) {
+  return nlohmann::json::parse(read_file(folder + "/verdict.json"));
+}
+std::map<std::string, fs::file_time_type> written_runs(const std::string& pool) {
+  std::map<std::string, fs::file_time_type> all;
+  for (const auto& entry : fs::directory_iterator(pool))
+    if (entry.is_directory() && fs::exists(entry.path() / "metrics.jsonl"))
+      all[entry.path().filename()] = fs::last_write_time(entry.path() / "metrics.jsonl");
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("study: a trained claim, its files, its report, and nothing trained twice") {
+  const Folder folder;
+  const std::string text = claim_text(folder, trained + "refuted_if = \"relu != softmax +- 50 %\"", two);
+  const Outcome first = judge(folder, text, {"--jobs=2"});
+  INFO(first.out, first.err);
+  REQUIRE(first.code == 0);
+  CHECK(contains(first.out, "trained: 2 variants, 3 seeds, 6 runs\n"));
+  CHECK(contains(first.out, "6 of 6"));
+  CHECK(contains(first.out, "shown: validation loss, relu / softmax - 1 is "));
+  CHECK(contains(first.out, "verdict: shown, after "));
+  const auto runs = written_runs(folder / "pool");
+  CHECK(runs.size() == 6);
+  const auto verdict = verdict_in(folder / "study");
+  CHECK(verdict["verdict"] == "shown");
+  CHECK(verdict["comparisons"][0]["samples"] == 3);
+  CHECK(
+      contains(read_file(folder / "study/samples.csv"), "metric,variant,swept,sample,value\nvalidation_loss,relu,,1,"));
+  CHECK(contains(read_file(folder / "study/table.csv"), "validation_loss,softmax,,3,"));
+
+  const Outcome again = judge(folder, text);
+  CHECK(again.code == 0);
+  CHECK(written_runs(folder / "pool") == runs);
+  CHECK(verdict_in(folder / "study")["comparisons"] == verdict["comparisons"]);
+  // A sweep of the same settings shares the runs, and another seed is all that a longer claim trains.
+  const std::string more = claim_text(
+      folder, "kind = \"trained\"\nseeds = [1, 2, 3, 4]\nmetric = \"validation_loss\"\nrefuted_if = \"relu > softmax\"",
+      two);
+  CHECK(judge(folder, more).code == 0);
+  CHECK(written_runs(folder / "pool").size() == 8);
+  CHECK(run_orrery(Words{"sweep", "--data=" + (folder / "text.txt"), "--out=" + (folder / "sweep"),
+                         "--runs=" + (folder / "pool"), "--seed={1..4}", "--attention={softmax,pointwise(relu)}"} +
+                   tiny)
+            .code == 0);
+  CHECK(written_runs(folder / "pool").size() == 8);
+  const Outcome fresh = judge(folder, text, {"--fresh"});
+  CHECK(fresh.code == 0);
+  for (const auto& [run, time] : runs) CHECK(written_runs(folder / "pool").at(run) != time);
+
+  const Outcome report = run_orrery({"report", folder / "study", "--out=" + (folder / "page.html")});
+  INFO(report.err);
+  CHECK(report.code == 0);
+  const std::string page = read_file(folder / "page.html");
+  for (const char* part : {"Two variants differ.", "a test", "\"kind\":\"bars\"", "relu / softmax - 1", "claim.toml"})
+    CHECK(contains(page, part));
+}
+
+TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at the best rate of each") {
+  const Folder folder;
+  const Outcome outcome = judge(folder, claim_text(folder,
+                                                   "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [1e-9, 1e-2]\n"
+                                                   "metric = \"doubling(validation_loss)\"\n"
+                                                   "refuted_if = [\"wide > narrow\", \"ratio(loss, swept): wide > 1\"]",
+                                                   "[sweep]\nd_ff = [8, 16]\n[variants.wide]\n[variants.narrow]\n"
+                                                   "feed_forward = \"dense(relu)\"\n"));
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(contains(outcome.out, "2 values of d_ff, 2 seeds, 16 runs\n"));
+  const auto verdict = verdict_in(folder / "study");
+  REQUIRE(verdict["comparisons"].size() == 3);  // the slope, and the ratio at both values
+  CHECK(verdict["comparisons"][0]["at"] == "");
+  CHECK(verdict["comparisons"][1]["at"] == "d_ff=8");
+  CHECK(verdict["comparisons"][2]["at"] == "d_ff=16");
+  CHECK(verdict["comparisons"][2]["verdict"] == "shown");  // a loss of three nats over 16
+  // At 1e-9 nothing is learned: every variant has taken the other rate.
+  const std::string toml = read_file(folder / ("pool/" + written_runs(folder / "pool").begin()->first + ".toml"));
+  CHECK(contains(toml, "learning_rate"));
+  CHECK(contains(outcome.out, "0.01"));
+  const std::string runs = read_file(folder / "study/runs.csv");
+  std::string first = runs.substr(runs.find('\n') + 1);
+  first = first.substr(first.find(",1,") + 3, 16);
+  CHECK(
+      contains(read_file(folder / ("pool/" + first + ".toml")), "\nlearning_rate = 0.01\nmin_learning_rate = 0.001\n"));
+}
+
+TEST_CASE("study: a derived claim looks at the first step, before its update") {
+  const Folder folder;
+  const std::string rest = "[variants.softmax]\n";
+  const std::string head = "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"row_sum/blocks.0.*\"\n";
+  const Outcome outcome = judge(folder, claim_text(folder, head + "refuted_if = \"softmax != 1 +- 0.0001\"", rest));
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(contains(outcome.out, "verdict: shown"));
+  const Outcome wrong = judge(folder, claim_text(folder, head + "refuted_if = \"softmax != 2 +- 5 %\"", rest));
+  CHECK(contains(wrong.out, "verdict: reversed"));
+  // The loss of step 1 is that of fresh weights, near the log of its 15 characters; a validation comes later.
+  const Outcome loss = judge(folder, claim_text(folder,
+                                                "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n"
+                                                "refuted_if = \"softmax != log(15) +- 5 %\"",
+                                                "learning_rate = 0.9\n" + rest));
+  INFO(loss.out, loss.err);
+  CHECK(contains(loss.out, "verdict: shown"));
+  const Outcome none = judge(folder, claim_text(folder,
+                                                "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n"
+                                                "refuted_if = \"softmax != 3 +- 0.1\"",
+                                                rest));
+  CHECK(none.code == 1);
+  CHECK(contains(none.err, "no figure fits 'validation_loss'"));
+}
+
+TEST_CASE("study: a timed claim takes turns, alone") {
+  const Folder folder;
+  const std::string text =
+      claim_text(folder, "kind = \"timed\"\nrounds = 3\nround_steps = 2\nrefuted_if = \"wide < narrow - 99 %\"",
+                 "[variants.wide]\nwidth = 128\n[variants.narrow]\n");
+  const Outcome outcome = judge(folder, text);
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(contains(outcome.out, "round 3 of 3: wide "));
+  CHECK(contains(outcome.out, "verdict: shown"));
+  const auto verdict = verdict_in(folder / "study");
+  CHECK(verdict["comparisons"][0]["name"] == "wide / narrow - 1");
+  CHECK(verdict["samples"] == "3 rounds");
+  CHECK(!fs::exists(folder / "study/timing"));
+  // Not beside a run: its lock is held by another program.
+  folder.write("pool_busy", "");
+  const Outcome busy =
+      run_shell("mkdir -p " + (folder / "pool") + "; flock " + (folder / "pool/0123.lock") + " \"$ORRERY\" study " +
+                (folder / "claim.toml") + " --out=" + (folder / "study") + " --runs=" + (folder / "pool"));
+  CHECK(busy.code == 1);
+  CHECK(contains(busy.err, "study: a program trains " + (folder / "pool/0123") +
+                               " at the moment; time is not measured beside it, wait for its end"));
+}
+
+TEST_CASE("study: the three that come with it run, two steps each") {
+  const Folder folder;
+  const Outcome outcome = run_shell(
+      "cd '" ORRERY_SOURCE_DIR "' && \"$ORRERY\" study --all=examples/studies --smoke --out=" + (folder / "studies") +
+      " --runs=" + (folder / "pool"));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  for (const char* name : {"adaptive_span", "dynamic_tanh", "memory_activation"}) {
+    const auto verdict = verdict_in(folder / ("studies/" + std::string(name)));
+    CHECK(verdict["smoke"] == true);
+    CHECK(verdict["comparisons"].empty());
+    CHECK(verdict["missing"].empty());
+    CHECK(contains(read_file(folder / "studies/verdicts.md"), "| " + std::string(name) + " |"));
+    CHECK(run_orrery({"report", folder / ("studies/" + std::string(name))}).code == 0);
+  }
+  CHECK(contains(outcome.out, "smoke: every run ends as it should; two steps of one seed judge nothing"));
+  CHECK(!contains(outcome.out, "some failed"));
+}
+
+TEST_CASE("study: all claims of a folder, each trained or read, and one that is none") {
+  const Folder folder;
+  fs::create_directory(folder / "claims");
+  const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax + 1\"", two);
+  folder.write("claims/a.toml", text);
+  folder.write("claims/b.toml", claim_text(folder, trained + "refuted_if = \"relu > softmx\"", two));
+  folder.write("claims/notes.txt", "no claim");
+  const Words words = {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "out"),
+                       "--runs=" + (folder / "pool")};
+  const Outcome first = run_orrery(words);
+  INFO(first.out, first.err);
+  CHECK(first.code == 1);
+  CHECK(contains(first.out, "did you mean 'softmax'?"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,shown,Two variants differ."));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "b,error,"));
+  const auto runs = written_runs(folder / "pool");
+  fs::remove(folder / "claims/b.toml");
+  const Outcome second = run_orrery(words);
+  CHECK(second.code == 0);
+  CHECK(contains(second.out, "a.toml: judged before\n"));
+  CHECK(contains(second.out, "shown"));
+  // Another claim in the file is judged again.
+  folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
+  const Outcome third = run_orrery(words);
+  CHECK(!contains(third.out, "judged before"));
+  CHECK(contains(third.out, "reversed"));
+  CHECK(written_runs(folder / "pool") == runs);
+}
+
+TEST_CASE("study: interrupted, it goes on with what is missing") {
+  const Folder folder;
+  folder.write("claim.toml", claim_text(folder, trained + "refuted_if = \"relu > softmax\"", "steps = 3000\n" + two));
+  std::string text = read_file(folder / "claim.toml");
+  text.erase(text.find("steps = 4\n"), 10);
+  folder.write("claim.toml", text);
+  const std::string command = "\"$ORRERY\" study " + (folder / "claim.toml") + " --out=" + (folder / "study") +
+                              " --runs=" + (folder / "pool") + " --jobs=1";
+  const Outcome stopped =
+      run_shell(command + " & pid=$!; for i in $(seq 400); do sleep 0.05; [ $(ls " + (folder / "pool") +
+                "/*.json 2>/dev/null | wc -l) -ge 1 ] && break; done; kill -TERM $pid; wait $pid");
+  INFO(stopped.out, stopped.err);
+  CHECK(stopped.code == 128 + 15);
+  CHECK(contains(stopped.out, "the same command goes on"));
+  CHECK(!fs::exists(folder / "study/verdict.json"));
+  std::map<std::string, fs::file_time_type> done;
+  for (const auto& [run, time] : written_runs(folder / "pool"))
+    if (fs::exists(folder / ("pool/" + run + ".json"))) done[run] = time;
+  REQUIRE(!done.empty());
+  const Outcome rest = run_shell(command);
+  INFO(rest.out, rest.err);
+  CHECK(rest.code == 0);
+  CHECK(contains(rest.out, "6 of 6"));
+  for (const auto& [run, time] : done) CHECK(written_runs(folder / "pool").at(run) == time);
+}
+
+TEST_CASE("study: a formula of one's own") {
+  const Folder folder;
+  const Outcome tried = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp",
+                                    "--out=" + (folder / "plugins"), "--steps=0"});
+  INFO(tried.out, tried.err);
+  REQUIRE(tried.code == 0);
+  const std::string text = claim_text(folder, trained + "refuted_if = \"own > layer + 1\"",
+                                      "[variants.own]\nnormalization = \"scale_norm\"\n[variants.layer]\n");
+  const Outcome without = judge(folder, text);
+  CHECK(contains(without.out, "not shown: validation loss, own - layer has 0 of 3 seeds"));
+  CHECK(contains(without.out, "own seed=1: "));
+  const Outcome outcome = judge(folder, text, {"--plugin=" + (folder / "plugins/scale_norm.so")});
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.out, "verdict: shown"));
+}
+
+TEST_CASE("study: what says too little, or contradicts itself, is refused with a sentence") {
+  const Folder folder;
+  const std::string good = trained + "refuted_if = \"relu > softmax\"";
+  const auto refusal = [&](const std::string& head, const std::string& rest = two) {
+    const Outcome outcome = judge(folder, claim_text(folder, head, rest));
+    CHECK(outcome.code == 1);
+    CHECK(!fs::exists(folder / "study"));
+    CHECK(written_runs(fs::exists(folder / "pool") ? folder / "pool" : folder.path()).empty());
+    return outcome.err;
+  };
+  const auto says = [&](const std::string& sentence, const std::string& head, const std::string& rest = two) {
+    const std::string error = refusal(head, rest);
+    CHECK_MESSAGE(contains(error, sentence), error);
+  };
+  says("claim.toml: the claim has no refuted_if, so nothing could refute it; say what would", trained);
+  says("a trained claim with one seed has no interval and cannot be judged; name two or more, as in seeds = [1, 2, 3]",
+       "kind = \"trained\"\nseeds = [1]\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"");
+  says("the claim has no seeds", "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"");
+  says("the seed 1 is there twice",
+       "kind = \"trained\"\nseeds = [1, 1]\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"");
+  says("the claim has no metric", "kind = \"trained\"\nseeds = [1, 2]\nrefuted_if = \"relu > softmax\"");
+  says("kind is trained, derived or timed, not 'guessed'", "kind = \"guessed\"");
+  says("the claim has no kind: trained, derived or timed", "seeds = [1, 2]");
+  says("unknown key 'metrik'; did you mean 'metric'?", good + "\nmetrik = \"loss\"");
+  says("unknown key 'attntion'; did you mean 'attention'?", good, "[variants.relu]\nattntion = \"relu\"\n");
+  says("'seed' is no setting of a claim; its seeds stand at the top", good, "[variants.relu]\nseed = 3\n");
+  says("the claim has no variants", good, "");
+  says("names 'softmx', which is no variant; did you mean 'softmax'?", trained + "refuted_if = \"relu > softmx\"");
+  says("holds a variant against itself", trained + "refuted_if = \"relu > relu\"");
+  says("says that two are equal, which needs a margin on both sides, as in 'relu != softmax +- 0.02'",
+       trained + "refuted_if = \"relu != softmax\"");
+  says("has a margin on both sides; only != takes one", trained + "refuted_if = \"relu > softmax +- 0.1\"");
+  says("is not of the form", trained + "refuted_if = \"relu is worse\"");
+  says("slope(...) is over a swept key; give its values in [sweep]",
+       "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"slope(loss)\"\nrefuted_if = \"relu > softmax\"");
+  says("heads has 1 values and d_ff has 2; the lists of [sweep] are changed together", good,
+       "[sweep]\nd_ff = [8, 16]\nheads = [2]\n" + two);
+  says("d_ff needs two or more different values", good, "[sweep]\nd_ff = [8]\n" + two);
+  says("only a timed claim has rounds", good + "\nrounds = 4");
+  says("a timed claim has rounds, not seeds", "kind = \"timed\"\nseeds = [1, 2]\nrefuted_if = \"relu > softmax\"");
+  says("a timed claim measures milliseconds, not loss",
+       "kind = \"timed\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"");
+  says("a margin of a timed claim is a share, as in 'relu > softmax + 5 %'",
+       "kind = \"timed\"\nrefuted_if = \"relu > softmax + 3\"");
+  says(
+      "a derived claim learns nothing; leave learning_rates out",
+      "kind = \"derived\"\nseeds = [1, 2]\nlearning_rates = [0.1]\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"");
+  says("relu d_ff=x: train: d_ff: 'x' is not a whole number", good, "[sweep]\nd_ff = [8, \"x\"]\n" + two);
+
+  std::string seeds = "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"\nseeds = [0";
+  for (int i = 1; i < 600; ++i) seeds += "," + std::to_string(i);
+  says("has 1200 runs, more than 1,000; train them with --yes", seeds + "]");
+  const std::string many = seeds.replace(seeds.find("loss"), 4, "los") + "]";  // which the first of the 1,200 tells
+  const Outcome yes = judge(folder, claim_text(folder, many, two), {"--yes", "--jobs=1"});
+  CHECK_MESSAGE(contains(yes.err, "no figure fits 'los'; did you mean 'loss'?"), yes.err);
+  fs::remove_all(folder / "pool");
+
+  // What only a run can tell ends it after the first, with what would help.
+  const auto told = [&](const std::string& metric) {
+    return judge(folder,
+                 claim_text(folder,
+                            "kind = \"trained\"\nseeds = [1, 2, 3]\nmetric = \"" + metric +
+                                "\"\nrefuted_if = \"relu > softmax\"",
+                            two),
+                 {"--jobs=1"})
+        .err;
+  };
+  CHECK(contains(told("validation_los"),
+                 "the metric of relu: no figure fits 'validation_los'; did you mean "
+                 "'validation_loss'?"));
+  CHECK(contains(told("entropy/*"), "the runs of relu do not log 'entropy/*'; add figures = \"entropy\" to [base]"));
+  CHECK(written_runs(folder / "pool").size() <= 2);
+
+  const auto fails = [&](const Words& words) {
+    const Outcome outcome = run_orrery(Words{"study"} + words);
+    CHECK(outcome.code == 1);
+    return outcome.err;
+  };
+  CHECK(contains(fails({}), "study: give a claim, as in orrery study examples/studies/adaptive_span.toml"));
+  CHECK(contains(fails({"a.toml", "b.toml"}), "study: give one claim"));
+  CHECK(contains(fails({"--all=" + folder.path(), "a.toml"}), "leave 'a.toml' out"));
+  CHECK(contains(fails({"--all=" + (folder / "nowhere")}), "study: there is no folder"));
+  CHECK(contains(fails({folder / "nowhere.toml"}), "nowhere.toml: No such file"));
+  CHECK(contains(fails({"--smok"}), "study: unknown key 'smok'; did you mean 'smoke'?"));
+}

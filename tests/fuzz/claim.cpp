@@ -1,0 +1,107 @@
+// Claims as files, and the verdicts that studies leave.
+#include "models/study/claim.h"
+
+#include "models/study/judged_claim.h"
+#include "models/study/report_study.h"
+#include "models/study/verdict_file.h"
+#include "tests/fuzz/format.h"
+
+#include <nlohmann/json.hpp>
+
+namespace {
+
+using namespace fuzz;
+using namespace orrery::models;
+
+// Every comparison is between what there is, and what it measures can be printed and read again.
+void read_claim_file(const std::string& folder, std::string_view bytes) {
+  const std::string path = folder + "/claim.toml";
+  put(path, bytes);
+  const Claim claim = read_claim(path);
+  promise(!claim.source.empty() && !claim.sentence.empty() && !claim.variants.empty(), "a claim says nothing");
+  promise(!claim.refuted_if.empty(), "nothing refutes the claim");
+  promise(claim.kind == Claim::Kind::timed ? claim.rounds >= 2 : claim.seeds.size() >= 2, "it cannot be judged");
+  for (const Metric& metric : claim.metrics)
+    promise(print(parse_metric("again", print(metric))) == print(metric),
+            "printed and read again it is another metric");
+  const auto has = [&](const std::string& name) {
+    return std::any_of(claim.variants.begin(), claim.variants.end(), [&](const auto& v) { return v.name == name; });
+  };
+  for (const Comparison& each : claim.refuted_if) {
+    promise(has(each.left) && (!each.of_variants || has(each.right)), "it compares a variant that is not there");
+    promise(each.metric < claim.metrics.size(), "it compares what is not measured");
+    promise(each.refuted != Refuted::outside || each.bound > 0, "an equality has no margin");
+  }
+  const Claim smoke = for_smoke(claim);
+  promise(smoke.variants.size() <= 2 && smoke.seeds.size() == 1 && smoke.swept_values() <= 2, "smoke is long");
+  for (size_t i = 0; i < claim.swept_values(); ++i)
+    promise(!settings_of_run(claim, claim.variants[0], i, claim.seeds[0], 0).empty(), "a run has no settings");
+}
+
+REGISTER_FORMAT(claim, {.name = "claim",
+                        .readers = {"models/study/claim.cpp", "models/study/metric.cpp", "models/study/refutation.cpp",
+                                    "models/settings_table.cpp", "models/toml.cpp"},
+                        .read = read_claim_file,
+                        .memory_multiple = 4096,
+                        .memory_base = 8 << 20,
+                        .words = {"source = ",
+                                  "sentence = ",
+                                  "kind = ",
+                                  "\"trained\"",
+                                  "\"derived\"",
+                                  "\"timed\"",
+                                  "seeds = ",
+                                  "[1, 2]",
+                                  "metric = ",
+                                  "validation_loss",
+                                  "refuted_if = ",
+                                  "relu",
+                                  " > ",
+                                  " != ",
+                                  " +- ",
+                                  " %",
+                                  "[base]",
+                                  "[sweep]",
+                                  "[variants.",
+                                  "]",
+                                  "\n",
+                                  "\"",
+                                  "doubling(",
+                                  "ratio(",
+                                  "swept",
+                                  ")",
+                                  "0.01",
+                                  "rounds = ",
+                                  "1e999",
+                                  "span/*: ",
+                                  "steps = 4",
+                                  "width",
+                                  "learning_rates"}});
+
+// verdict.json, then a line of one sign of equality, then table.csv.
+void read_study(const std::string& folder, std::string_view bytes) {
+  const size_t end = std::min(bytes.find("\n=\n"), bytes.size());
+  put(folder + "/verdict.json", bytes.substr(0, end));
+  bytes.remove_prefix(std::min(end + 3, bytes.size()));
+  put(folder + "/table.csv", bytes);
+  const StudyVerdict verdict = read_verdict(folder + "/verdict.json");
+  write_verdict(folder + "/again.json", verdict);
+  const StudyVerdict again = read_verdict(folder + "/again.json");
+  promise(again.judged.comparisons.size() == verdict.judged.comparisons.size() && again.word() == verdict.word() &&
+              again.sentence == verdict.sentence && again.missing == verdict.missing,
+          "written and read again it is another verdict");
+  Json sections = Json::array();
+  add_study(sections, folder);
+  promise(sections.size() >= 4, "a study has no claim, table or command");
+}
+
+REGISTER_FORMAT(study, {.name = "study",
+                        .readers = {"models/study/verdict_file.cpp", "models/study/report_study.cpp",
+                                    "models/study/csv.cpp", "models/json.cpp"},
+                        .read = read_study,
+                        .memory_multiple = 4096,
+                        .memory_base = 4 << 20,
+                        .words = json_words({"\"verdict\":", "\"shown\"", "\"not shown\"", "\"comparisons\":",
+                                             "\"missing\":", "\"low\":", "\n=\n", "metric,variant", "0.5", "false"})});
+
+}  // namespace

@@ -1,0 +1,217 @@
+// What claims measure, and what their paired samples are worth: made-up rows against numbers by hand.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "models/study/judged_claim.h"
+#include "models/study/verdict.h"
+#include "models/study/verdict_file.h"
+#include "tests/support/errors.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(1.0, std::abs(b)); }
+
+const std::vector<LogRow> rows = {
+    {1, {{"loss", 4}, {"entropy/blocks.0.attention.0", 1}, {"entropy/blocks.1.attention.0", 3}}},
+    {2, {{"loss", 3}}},
+    {3, {{"loss", 3.5}, {"entropy/blocks.0.attention.0", 2}, {"entropy/blocks.1.attention.0", 6}}},
+    {3, {{"validation_loss", 2.5}}}};
+double measured(const std::string& metric, double swept = 0) {
+  return measure(parse_metric("claim", metric), rows, swept);
+}
+
+// relu is ahead of softmax by 0.02, 0.03 and 0.04 at the first value, by twice as much at the second.
+Claim small_claim(const std::vector<Comparison>& refuted_if, const std::string& metric = "validation_loss") {
+  Claim claim;
+  claim.path = "claim.toml";
+  claim.variants = {{"relu", {}}, {"softmax", {}}};
+  claim.sweep = {{"slots", {"8", "16"}}};
+  claim.seeds = {1, 2, 3};
+  claim.metrics = {parse_metric("claim", metric)};
+  claim.refuted_if = refuted_if;
+  return claim;
+}
+Measurements small_measurements() {
+  Measurements all;
+  all.values = {{{{1.98, 1.97, 1.96}, {1.96, 1.94, 1.92}}, {{2, 2, 2}, {2, 2, 2}}}};
+  return all;
+}
+Comparison above(double bound) {
+  Comparison comparison;
+  comparison.text = "relu > softmax", comparison.left = "relu", comparison.right = "softmax";
+  comparison.bound = bound;
+  return comparison;
+}
+
+}  // namespace
+
+TEST_CASE("verdict: shown, not shown and reversed, against Student's interval by hand") {
+  // mean -0.03, s 0.01, t of 2 degrees 4.302653: the half width is 0.02484138
+  const std::vector<double> d = {-0.03, -0.02, -0.04};
+  const Judgement below_zero = judge(d, Refuted::above, 0);
+  CHECK(below_zero.verdict == Verdict::shown);
+  CHECK(near(below_zero.interval.mean, -0.03));
+  CHECK(near(below_zero.interval.low, -0.03 - 0.02484138));
+  CHECK(near(below_zero.interval.high, -0.03 + 0.02484138));
+  CHECK(below_zero.samples == 3);
+  CHECK(judge(d, Refuted::below, 0).verdict == Verdict::reversed);
+  CHECK(judge(d, Refuted::below, -0.06).verdict == Verdict::shown);
+  CHECK(judge(d, Refuted::above, -0.06).verdict == Verdict::reversed);
+  CHECK(!judge(d, Refuted::above, -0.06).needed);
+  // The bound -0.01 lies within.  4 samples: 3.182446 x 0.01 / 2 = 0.0159 < 0.02, and 3 have 0.0248.
+  const Judgement held = judge(d, Refuted::above, -0.01);
+  CHECK(held.verdict == Verdict::not_shown);
+  CHECK(held.needed == 4);
+}
+
+TEST_CASE("verdict: equality is judged by both ends of the interval") {
+  const std::vector<double> d = {-0.03, -0.02, -0.04};  // -0.0548 to -0.0052
+  CHECK(judge(d, Refuted::outside, 0.06).verdict == Verdict::shown);
+  CHECK(judge(d, Refuted::outside, 0.054).verdict == Verdict::not_shown);  // one end is outside
+  CHECK(judge(d, Refuted::outside, 0.05).needed == 4);                     // the nearer end is 0.02 away
+  CHECK(judge(d, Refuted::outside, 0.005).verdict == Verdict::reversed);
+  const std::vector<double> other = {0.03, 0.02, 0.04};
+  CHECK(judge(other, Refuted::outside, 0.005).verdict == Verdict::reversed);
+  CHECK(judge(other, Refuted::outside, 0.054).verdict == Verdict::not_shown);
+  const std::vector<double> same = {0, 0, 0};
+  CHECK(judge(same, Refuted::outside, 0.001).verdict == Verdict::shown);
+  CHECK(error_of([&] { judge(same, Refuted::outside, -1); }) == "study: the margin -1 must be at least 0");
+}
+
+TEST_CASE("verdict: how many samples would resolve what is not shown") {
+  // mean 0.005, s 0.01290994: 28 have 2.051831 s / sqrt 28 = 0.005006, 29 have 2.048407 s / sqrt 29 = 0.004911
+  const Judgement open = judge(std::vector<double>{0.02, -0.01, 0.01, 0}, Refuted::above, 0);
+  CHECK(open.verdict == Verdict::not_shown);
+  CHECK(open.needed == 29);
+  CHECK(!judge(std::vector<double>{0.01, -0.01, 0}, Refuted::above, 0).needed);  // the mean is the bound
+  CHECK(error_of([] { judge(std::vector<double>{1}, Refuted::above, 0); }) ==
+        "study: a verdict needs two samples or more, not 1");
+  using V = std::vector<Verdict>;
+  CHECK(verdict_of_all(V{Verdict::shown, Verdict::shown}) == Verdict::shown);
+  CHECK(verdict_of_all(V{Verdict::shown, Verdict::not_shown}) == Verdict::not_shown);
+  CHECK(verdict_of_all(V{Verdict::not_shown, Verdict::reversed, Verdict::shown}) == Verdict::reversed);
+  CHECK(verdict_of_all(V{}) == Verdict::not_shown);
+}
+
+TEST_CASE("metric: places, rows, numbers and sweeps") {
+  CHECK(measured("validation_loss") == 2.5);
+  CHECK(measured("loss") == 3.5);
+  CHECK(measured("first(loss)") == 4);
+  CHECK(measured("lowest(loss)") == 3);
+  CHECK(measured("highest(loss)") == 4);
+  CHECK(measured("average(loss)") == 3.5);
+  CHECK(measured("entropy/*") == 4);
+  CHECK(measured("max(entropy/*)") == 6);
+  CHECK(measured("sum(entropy/*)") == 8);
+  CHECK(measured("min(entropy/blocks.*.attention.[01])") == 2);
+  CHECK(measured("first(max(entropy/*))") == 3);
+  CHECK(measured("ratio(entropy/blocks.1.*, entropy/blocks.0.*)") == 3);
+  CHECK(measured("difference(loss, product(swept, 0.25))", 2) == 3);
+  CHECK(near(measured("root(log(loss))"), std::sqrt(std::log(3.5))));
+  const auto over = [](const char* metric, const std::vector<double>& x, const std::vector<double>& y) {
+    return measure_sweep(parse_metric("claim", metric), x, y);
+  };
+  const std::vector<double> sizes = {16, 64, 256};
+  CHECK(near(over("slope(loss)", {1, 2, 4}, {1, 3, 7}), 2));
+  CHECK(near(over("slope(loss)", {0, 1, 2}, {0, 1, 4}), 2));  // least squares by hand: sum (x-1)(y-5/3) / 2
+  CHECK(near(over("doubling(loss)", sizes, {5, 4, 3}), -0.5));
+  CHECK(near(over("power(loss)", sizes, {8, 32, 128}), 1));
+  CHECK(near(over("growth(loss)", sizes, {8, 99, 2}), 0.25));
+  for (const char* each : {"doubling(ratio(max(entropy/*), 2))", "first(loss)", "difference(a, swept)"})
+    CHECK(print(parse_metric("claim", each)) == each);
+}
+
+TEST_CASE("metric: what is none is refused with a sentence") {
+  const auto refusal = [](const std::string& metric) { return error_of([&] { parse_metric("c.toml:3", metric); }); };
+  CHECK(refusal("slop(loss)") == "c.toml:3: unknown function 'slop' in 'slop(loss)'; did you mean 'slope'?");
+  CHECK(refusal("ratio(loss)") == "c.toml:3: ratio takes 2 parts, not 1, in 'ratio(loss)'");
+  CHECK(refusal("max(loss") == "c.toml:3: the metric 'max(loss' opens a bracket that is not closed");
+  CHECK(refusal("max(first(loss))") ==
+        "c.toml:3: the metric 'max(first(loss))' has first(loss) in max(...), where a figure must stand");
+  CHECK(refusal("log(slope(loss))") ==
+        "c.toml:3: the metric 'log(slope(loss))' has slope(...) within another function");
+  CHECK(refusal("") == "c.toml:3: the metric '' has nothing where a figure should stand");
+  CHECK(error_of([] { measured("validation_los"); }) ==
+        "study: no figure fits 'validation_los'; did you mean 'validation_loss'?");
+  CHECK(error_of([] { measured("log(difference(loss, loss))"); }) ==
+        "study: log(difference(loss, loss)) is -inf, which is no finite number");
+  const std::vector<LogRow> lost = {{1, {{"loss", 2}}}, {2, {{"loss", NAN}}}};
+  CHECK(error_of([&] { measure(parse_metric("c", "highest(loss)"), lost, 0); }) ==
+        "study: highest(loss) is nan, which is no finite number");
+}
+
+TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") {
+  const JudgedClaim at_each = judge(small_claim({above(0)}), small_measurements());
+  REQUIRE(at_each.comparisons.size() == 2);
+  CHECK(at_each.verdict == Verdict::shown);
+  CHECK(at_each.comparisons[0].at == "slots=8");
+  CHECK(near(at_each.comparisons[0].mean, -0.03));
+  CHECK(near(at_each.comparisons[1].mean, -0.06));
+  CHECK(at_each.comparisons[0].sentence ==
+        "shown: validation loss, relu - softmax at slots=8 is -0.0300, 95 % interval -0.0548 to -0.0052, 3 seeds; it "
+        "lies below zero");
+  const JudgedClaim far = judge(small_claim({above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
+  CHECK(far.verdict == Verdict::not_shown);
+  CHECK(far.comparisons[0].needed == 7);  // 2.446912 x 0.01 / sqrt 7 = 0.00925 < 0.01, and 6 have 0.0105
+  CHECK(far.comparisons[0].sentence.ends_with(
+      "the interval holds the margin -0.04; at this spread 7 seeds would resolve it"));
+
+  // One doubling from 8 to 16: what it gains is the second value less the first, -0.02, -0.03 and -0.04.
+  const JudgedClaim over = judge(small_claim({above(0)}, "doubling(validation_loss)"), small_measurements());
+  REQUIRE(over.comparisons.size() == 1);
+  CHECK(over.comparisons[0].at.empty());
+  CHECK(near(over.comparisons[0].mean, -0.03));
+
+  Comparison number = above(0);
+  number.of_variants = false, number.right = "ratio(16, swept)", number.number = parse_metric("c", number.right);
+  const JudgedClaim against = judge(small_claim({number}), small_measurements());  // 2 at 8, and 1 at 16
+  CHECK(near(against.comparisons[0].mean, -0.03));
+  CHECK(near(against.comparisons[1].mean, 0.94));
+  CHECK(against.verdict == Verdict::reversed);
+
+  Comparison share = above(0.1);
+  share.share = true;
+  CHECK(near(judge(small_claim({share}), small_measurements()).comparisons[0].mean, -0.015));
+}
+
+TEST_CASE("claim: a sample that is missing is never left out") {
+  Measurements measured = small_measurements();
+  measured.values[0][1][0][2] = std::nullopt;
+  const JudgedClaim judged = judge(small_claim({above(0)}), measured);
+  CHECK(judged.verdict == Verdict::not_shown);
+  CHECK(!judged.comparisons[0].known);
+  CHECK(
+      judged.comparisons[0].sentence ==
+      "not shown: validation loss, relu - softmax at slots=8 has 2 of 3 seeds; what failed or diverged cannot be left "
+      "out");
+  CHECK(judged.comparisons[1].verdict == Verdict::shown);
+}
+
+TEST_CASE("claim: a verdict is written and read again") {
+  const Folder folder;
+  StudyVerdict verdict;
+  verdict.file = "a.toml", verdict.sentence = "\"quoted\" | and more", verdict.kind = "trained";
+  verdict.minutes = 1.5, verdict.missing = {"relu seed=1: diverged at step 3"};
+  verdict.judged = judge(small_claim({above(-0.04)}), small_measurements());
+  write_verdict(folder / "verdict.json", verdict);
+  const StudyVerdict again = read_verdict(folder / "verdict.json");
+  CHECK(again.sentence == verdict.sentence);
+  CHECK(again.missing == verdict.missing);
+  CHECK(again.minutes == 1.5);
+  CHECK(again.word() == "not shown");
+  REQUIRE(again.judged.comparisons.size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const JudgedComparison &a = again.judged.comparisons[i], &b = verdict.judged.comparisons[i];
+    CHECK(a.sentence == b.sentence);
+    CHECK(a.mean == b.mean);
+    CHECK(a.high == b.high);
+    CHECK(a.needed == b.needed);
+    CHECK(a.verdict == b.verdict);
+  }
+}
