@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/autograd/autograd.h"
-#include "engine/autograd/profile.h"
 
 namespace orrery {
 namespace {

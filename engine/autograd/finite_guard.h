@@ -99,4 +99,7 @@ class InModule {
   const std::string* before_ = nullptr;
 };
 
+// Operations that are open on this thread, one within the other (profile.h).
+int open_operations();
+
 }  // namespace orrery

@@ -20,7 +20,7 @@
 //   a dynamic normalization saturation, the share of its inputs with |alpha x| > 2
 //   a feed-forward          hidden_before and hidden, before and after its function: (B, T, N), of slots that softmax
 //                           reads (B, H, T, N)
-//   a sublayer of a block   stream and residual: the residual stream before it and after it has been added
+//   a sublayer of a block   residual, the stream after it has been added
 //   a model                 embedding, what the first block reads; logits
 #pragma once
 

@@ -27,8 +27,6 @@ Profile stop_profile();
 void count_flops(double flops);  // added to the span that is open on this thread, and to
 double flops_counted();          // all that this thread has done: of products and attention
 
-int open_operations();  // on this thread, one within the other
-
 class ProfileSpan {  // also names the operation that holds what is allocated meanwhile
  public:
   ProfileSpan(const char* operation, const char* direction);
