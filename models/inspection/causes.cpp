@@ -10,8 +10,8 @@
 // runs with the other's residual state in the place of its own, in one layer and place.  Told is the share of the
 // difference of the two examples that this restores,
 //   share = (m(patched) - m(this)) / (m(other) - m(this))      1: the other's behaviour is back; below 0: farther away
-//   m = z[the other's answer] - z[this one's], of logits z at the last row that has an answer in both; where the
-//       answers are the same, m = z[the answer]
+//   m = z[the other's answer] - z[this one's], of logits z at the place that is asked for, or the last that has an
+//       answer in both; where the answers are the same, m = z[the answer]
 // Nothing runs for states that are the same in both: the share is 0.
 #include <algorithm>
 
@@ -157,25 +157,30 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
 // How far a run is from one example's behaviour to the other's.
 class Distance {
  public:
-  Distance(const Subject& subject, const Subject& other) {
+  Distance(const Subject& subject, const Subject& other, int64_t place) {
     const Tensor here = subject.run(), there = other.run();
     check(here.shape() == there.shape(), "inspect: the two examples have ", here.size(0), " and ", there.size(0),
           " places to answer, and patching puts place for place; give another example with as many tokens");
+    check(place < here.size(0), "inspect: there is no place ", place, "; there are ", here.size(0), ", from 0");
     const std::vector<int32_t> own = answers_to(subject, here).of_rows, others = answers_to(other, there).of_rows;
-    for (row_ = static_cast<int64_t>(own.size()) - 1; row_ >= 0; --row_)
-      if (own[static_cast<size_t>(row_)] >= 0 && others[static_cast<size_t>(row_)] >= 0) break;
-    check(row_ >= 0, "inspect: the two examples have no place at which both have an answer; give longer ones");
+    const auto both = [&](int64_t row) {
+      return own[static_cast<size_t>(row)] >= 0 && others[static_cast<size_t>(row)] >= 0;
+    };
+    row_ = place >= 0 ? place : here.size(0) - 1;
+    while (place < 0 && row_ > 0 && !both(row_)) --row_;
+    check(both(row_), "inspect: place ", row_,
+          " has no answer in both examples; choose an earlier one, or give longer ", "examples");
     own_ = own[static_cast<size_t>(row_)], others_ = others[static_cast<size_t>(row_)];
     here_ = measure(here), there_ = measure(there);
-    check(here_ != there_, "inspect: the model answers both examples in the same way, so patching has nothing to ",
-          "restore; give another example that is different");
+    check(here_ != there_, "inspect: the model answers both examples in the same way at place ", row_,
+          ", so patching has nothing to restore; choose another place or another example");
   }
   double share(const Tensor& logits) const { return (measure(logits) - here_) / (there_ - here_); }
   std::string said(const Subject& subject) const {
     const std::string what =
         own_ == others_ ? text("the logit of ", subject.answer(own_))
                         : text("the logit of ", subject.answer(others_), " over that of ", subject.answer(own_));
-    return text(what, " at row ", row_, " (", significant(here_, 4), " here, ", significant(there_, 4), " there)");
+    return text(what, " at place ", row_, " (", significant(here_, 4), " here, ", significant(there_, 4), " there)");
   }
 
  private:
@@ -217,7 +222,7 @@ std::vector<double> patched(const Subject& subject, const Distance& distance, co
   return shares;
 }
 
-void look_at_patches(std::vector<View>& views, const Subject& subject, const Subject& other,
+void look_at_patches(std::vector<View>& views, const Subject& subject, const Subject& other, int64_t place,
                      const std::vector<ResidualStream>& streams) {
   check(&subject.model() == &other.model(), "inspect: patching needs two examples of one model");
   const std::vector<ResidualStream> of_other = residual_streams(other);
@@ -228,7 +233,7 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
           ", and patching puts place for place; give another example with as many tokens");
   }
   if (streams.empty()) return;
-  const Distance distance(subject, other);
+  const Distance distance(subject, other, place);
   for (size_t i = 0; i < streams.size(); ++i) {
     const std::string& begin = streams[i].states[0].path;
     MapView map{.figure = "share restored", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
@@ -255,7 +260,7 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
   const std::vector<ResidualStream> streams = residual_streams(subject);
   look_at_ablations(views, subject, s, streams);
-  if (s.other) look_at_patches(views, subject, *s.other, streams);
+  if (s.other) look_at_patches(views, subject, *s.other, s.place, streams);
 }
 
 REGISTER_LOOK(causes, {.name = "causes",

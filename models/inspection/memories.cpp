@@ -122,7 +122,8 @@ std::vector<Record> records_of(const Subject& subject, const LookSettings& s) {
   return records;
 }
 
-// A place among the words around it: "…the qu[i]ck fox…".  Where no word shows its spaces, one stands between words.
+// A place among the words around it: "…the␣qu[i]ck␣fox…".  Where no word shows its spaces, one stands between
+// words.
 std::string in_context(const Subject::Words& words, size_t place) {
   constexpr size_t enough = 14;  // bytes on each side
   const bool spaced = std::any_of(words.begin(), words.end(),

@@ -1,5 +1,5 @@
-// An image and its class.  The places of a vision transformer are patches, by row and column, and its class token; those
-// of a convolution net are all of the image at once.
+// An image and its class.  The places of a vision transformer are patches, by row and column, and its class token;
+// those of a convolution net are all of the image at once.
 #include <cmath>
 
 #include "engine/base/check.h"

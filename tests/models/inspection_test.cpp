@@ -258,7 +258,8 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   const std::vector<View> views = look_at(*subject, "causes", {.other = other.get()});
   const auto& map = shown<MapView>(views, "causes/patched_embedding");
   CHECK(map.has_sign);
-  CHECK(map.columns == std::vector<std::string>{"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"});
+  const Subject::Words words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
+  CHECK(map.columns == words);
   CHECK(map.rows.size() == 5);
   for (const std::string& row : map.rows) {
     const std::vector<double> shares = row_of(map, row);
@@ -277,6 +278,10 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
     const std::vector<double> z = logits[6].to_vector();
     return z[3] - z[0];
   };
+  const std::vector<View> earlier = look_at(*subject, "causes", {.place = 4, .other = other.get()});
+  const auto& of_place = shown<MapView>(earlier, "causes/patched_embedding");
+  CHECK(row_of(of_place, "blocks.1.feed_forward")[4] == doctest::Approx(1).epsilon(1e-9));
+  CHECK(row_of(of_place, "embedding")[5] == 0);
   const Tensor own = residual_streams(*subject)[0].states[1].value,
                others = residual_streams(*other)[0].states[1].value;
   Tensor mixed = own.clone();
@@ -298,8 +303,10 @@ TEST_CASE("looks: what does not fit is said in a sentence") {
         "example with as many tokens");
   CHECK(causes(*stranger) == "inspect: patching needs two examples of one model");
   CHECK(causes(*same) ==
-        "inspect: the model answers both examples in the same way, so patching has nothing to restore; give another "
-        "example that is different");
+        "inspect: the model answers both examples in the same way at place 2, so patching has nothing to restore; "
+        "choose another place or another example");
+  CHECK(error_of([&] { look_at(*subject, "causes", {.place = 3, .other = same.get()}); }) ==
+        "inspect: place 3 has no answer in both examples; choose an earlier one, or give longer examples");
   CHECK(error_of([&] { look_at(*subject, "depth", {.place = 4}); }) ==
         "inspect: there is no place 4; there are 4, from 0");
   CHECK(error_of([&] { look_at(*subject, "causes", {.layer = 2}); }) ==
@@ -342,6 +349,16 @@ void check_whole(const View& view) {
 }
 
 }  // namespace
+
+TEST_CASE("looks take a model of bf16") {
+  const auto model = small_gpt({{"attention", "softmax(persistent=2)"}}, Dtype::bf16);
+  const auto subject = subject_of(*model, 0), other = subject_of(*model, 1);
+  const std::vector<View> views = look_at(*subject, "all", {.other = other.get()});
+  for (const View& view : views) check_whole(view);
+  const std::vector<double> of_embedding = row_of(shown<MapView>(views, "causes/patched_embedding"), "embedding");
+  CHECK(of_embedding.back() == doctest::Approx(1));
+  CHECK(find_view(views, "depth/contribution"));  // rounding does not hide that the stream is a sum
+}
 
 TEST_CASE("every look takes every model: numbers are finite, what a model lacks adds nothing") {
   for (const ModelCase& each : model_cases()) {

@@ -15,7 +15,7 @@ namespace orrery::models {
 struct LookSettings {
   int64_t layer = -1, head = -1;   // which attention or feed-forward, in the order they act, and which head; -1: all
   int64_t slot = -1;               // which hidden unit or persistent slot; -1: those that stand out
-  int64_t place = -1;              // which place, of a lens; -1: the one that is hardest to answer, and the last
+  int64_t place = -1;              // at which a lens is told and patching measured; -1: the hardest to answer, the last
   int64_t top = 10;                // so many lines of a list
   int64_t seed = 1;                // of examples that a look makes up
   const Subject* other = nullptr;  // a second example, to patch from
