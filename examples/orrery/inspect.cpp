@@ -33,6 +33,8 @@ struct InspectSettings {
     v("layer", look.layer, "of attentions or feed-forwards, in the order they act, from 0; -1: all", between(-1, 1e6));
     v("head", look.head, "of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot", look.slot, "a hidden unit or persistent slot, from 0; -1: those that stand out", between(-1, 1e9));
+    v("place", look.place, "a token or patch, from 0, for the looks at depth and causes; -1: the hardest and the last",
+      between(-1, 1e9));
     v("top", look.top, "so many lines of a list", between(1, 1e6));
     v("other", other, "a second example (text, image or source) to patch values from, for the look at causes");
     v("seed", look.seed, "of examples that a look makes up", between(0, models::largest_seed));

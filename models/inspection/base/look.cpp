@@ -22,21 +22,30 @@ std::vector<View> look_at(const Subject& subject, const std::string& names, cons
   return views;
 }
 
+Tensor as_seen(const Tensor& value) {
+  const Tensor here = value.detach().to(Device::cpu);
+  return here.dtype() == Dtype::f64 ? here : here.to(Dtype::f32);
+}
+
+void see_values(
+    const Subject& subject, const std::vector<std::string>& patterns,
+    const std::function<void(const std::string& path, const std::string& name, const Tensor& value)>& watch) {
+  const Hooks hooks(patterns, [&](const std::string& full, const Tensor& value) {
+    const size_t dot = full.rfind('.');
+    const bool of_model = dot == std::string::npos;
+    watch(of_model ? "" : full.substr(0, dot), of_model ? full : full.substr(dot + 1), value);
+  });
+  subject.run();
+}
+
 std::vector<std::vector<Seen>> see(const Subject& subject, const std::vector<std::string>& names) {
   std::vector<std::vector<Seen>> seen(names.size());
   std::vector<std::string> patterns;
   for (const std::string& name : names) patterns.push_back("*." + name), patterns.push_back(name);
-  const Hooks hooks(patterns, [&](const std::string& full, const Tensor& value) {
-    const size_t dot = full.rfind('.');
-    const std::string path = dot == std::string::npos ? "" : full.substr(0, dot),
-                      name = dot == std::string::npos ? full : full.substr(dot + 1);
+  see_values(subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
     for (size_t i = 0; i < names.size(); ++i)
-      if (names[i] == name) {
-        const Tensor here = value.detach().to(Device::cpu);
-        seen[i].push_back({path, here.dtype() == Dtype::f64 ? here : here.to(Dtype::f32)});
-      }
+      if (names[i] == name) seen[i].push_back({path, as_seen(value)});
   });
-  subject.run();
   return seen;
 }
 

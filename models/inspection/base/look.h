@@ -15,6 +15,7 @@ namespace orrery::models {
 struct LookSettings {
   int64_t layer = -1, head = -1;   // which attention or feed-forward, in the order they act, and which head; -1: all
   int64_t slot = -1;               // which hidden unit or persistent slot; -1: those that stand out
+  int64_t place = -1;              // at which a lens is told and patching measured; -1: the hardest to answer, the last
   int64_t top = 10;                // so many lines of a list
   int64_t seed = 1;                // of examples that a look makes up
   const Subject* other = nullptr;  // a second example, to patch from
@@ -42,6 +43,12 @@ struct Seen {
 };
 // What modules show under this name, "weights", in the order in which it arises, in one pass.
 std::vector<Seen> see(const Subject& subject, const std::string& name);
+// What `watch` gets is shown with these patterns of whole names, in the order in which it arises, in one pass.
+void see_values(
+    const Subject& subject, const std::vector<std::string>& patterns,
+    const std::function<void(const std::string& path, const std::string& name, const Tensor& value)>& watch);
+// What a hook shows as looks read it: f32 or f64, on the CPU.
+Tensor as_seen(const Tensor& value);
 // Several names, one pass: of each name what see() gives.
 std::vector<std::vector<Seen>> see(const Subject& subject, const std::vector<std::string>& names);
 

@@ -1,11 +1,8 @@
 #include "models/inspection/base/subject.h"
 
-#include <cmath>
-#include <limits>
-
 #include "engine/autograd/autograd.h"
-#include "engine/base/check.h"
 #include "models/data/unicode.h"
+#include "models/inspection/base/answers.h"
 
 namespace orrery::models {
 
@@ -18,20 +15,7 @@ Tensor Subject::run() const {
       .reshape(Shape{logits.numel() / answers, answers});
 }
 
-double Subject::loss(const Tensor& logits) const {
-  const std::vector<double> all = logits.to_vector();
-  const auto width = static_cast<size_t>(logits.size(1));
-  double sum = 0, count = 0;
-  for (size_t row = 0; row < answers_.size(); ++row) {
-    if (answers_[row] < 0) continue;
-    const double* const z = all.data() + row * width;
-    double largest = -std::numeric_limits<double>::infinity(), total = 0;
-    for (size_t k = 0; k < width; ++k) largest = std::max(largest, z[k]);
-    for (size_t k = 0; k < width; ++k) total += std::exp(z[k] - largest);
-    sum += largest + std::log(total) - z[answers_[row]], count += 1;
-  }
-  return sum / count;  // of none: 0 / 0, NaN
-}
+double Subject::loss(const Tensor& logits) const { return loss_of(logits, answers_); }
 
 std::string shown_word(std::string_view piece) {
   std::string word;

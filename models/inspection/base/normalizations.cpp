@@ -1,0 +1,45 @@
+#include "models/inspection/base/normalizations.h"
+
+#include <map>
+#include <typeindex>
+
+#include "nn/normalizations/base/normalization.h"
+
+namespace orrery::models {
+namespace {
+
+// Kinds by the classes of their modules: each member of the family makes one to look at.
+std::map<std::type_index, std::string> kinds() {
+  std::map<std::type_index, std::string> all;
+  for (const auto& [name, entry] : nn::normalizations()) {
+    if (!entry.preset.empty()) continue;  // of another member's class
+    const auto one = nn::make_normalization(Spec{name, {}}, {.width = 8});
+    const nn::Module& module = *one;
+    all.emplace(typeid(module), name);
+  }
+  return all;
+}
+
+class Normalizations final : public nn::Visitor {
+ public:
+  std::vector<NormalizationFound> found;
+
+ protected:
+  void module(const std::string& path, nn::Module& module) override {
+    const auto kind = kinds_.find(typeid(module));
+    if (kind != kinds_.end() && kind->second != "none") found.push_back({path, kind->second, &module});
+  }
+
+ private:
+  std::map<std::type_index, std::string> kinds_ = kinds();
+};
+
+}  // namespace
+
+std::vector<NormalizationFound> normalizations_of(nn::Module& model) {
+  Normalizations visitor;
+  model.visit(visitor);
+  return std::move(visitor.found);
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,215 @@
+// Input against output of each normalization, element by element, before its weight and bias: a layer normalization's
+// elements lie on a straight line token by token, and on a curve like tanh together, because tokens with large elements
+// are divided by more (Zhu et al. 2025, arXiv:2503.10622, figure 2).
+//
+//   y' = (y - bias) / weight                       elements whose weight is 0 are left out
+//   straight     share of the variance of y' that the best line  a x + b  explains
+//   like tanh    the same of the best  a tanh(g x) + b,  and its g
+//   alpha        of dynamic ones, which is learned near 1 / std of the input (there, figure 8)
+//   saturated    the figure `saturation` (`orrery list figures`): share of inputs with |alpha x| > 2
+#include <algorithm>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/wording.h"
+#include "models/figures/base/figure.h"
+#include "models/inspection/base/look.h"
+#include "models/inspection/base/normalizations.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr int64_t bins = 48;
+
+struct Curve {
+  std::string path, kind;
+  std::vector<double> x, y;  // of each element
+  double alpha = NAN, saturation = NAN;
+};
+
+// A parameter of that name with one number, or one for each channel; empty if there is none.
+std::vector<double> parameter_of(nn::Module& module, const std::string& name) {
+  for (const nn::NamedParameter& p : nn::parameters_of(module))
+    if (p.path == name) return p.parameter->value.to_vector();
+  return {};
+}
+
+void set_output(Curve& curve, nn::Module& module, const std::vector<double>& y) {
+  const std::vector<double> weight = parameter_of(module, "weight"), bias = parameter_of(module, "bias");
+  std::vector<double> x;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double w = weight.empty() ? 1 : weight[i % weight.size()], b = bias.empty() ? 0 : bias[i % bias.size()];
+    const double plain = (y[i] - b) / w;
+    if (std::isfinite(plain) && std::isfinite(curve.x[i])) x.push_back(curve.x[i]), curve.y.push_back(plain);
+  }
+  curve.x = std::move(x);
+}
+
+std::vector<Curve> curves_of(const Subject& subject) {
+  const std::vector<NormalizationFound> found = normalizations_of(subject.model());
+  if (found.empty()) return {};
+  std::vector<std::string> patterns;
+  for (const NormalizationFound& each : found)
+    patterns.push_back(each.path + ".input"), patterns.push_back(each.path + ".output");
+  std::vector<Curve> curves;
+  std::vector<double> input;
+  see_values(subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
+    if (name == "input") {
+      input = value.to_vector();
+      return;
+    }
+    const auto at = std::find_if(found.begin(), found.end(), [&](const auto& each) { return each.path == path; });
+    curves.push_back({path, at->kind, std::move(input), {}});
+    set_output(curves.back(), *at->module, value.to_vector());
+    if (const std::vector<double> alpha = parameter_of(*at->module, "alpha"); alpha.size() == 1)
+      curves.back().alpha = alpha[0];
+  });
+  FigureRow row;
+  const NoGrad guard;
+  look(row, figures_called("saturation"), subject.model(), [&] { subject.run(); });
+  for (Curve& curve : curves)
+    if (const auto share = row.find("saturation/" + curve.path); share != row.end()) curve.saturation = share->second;
+  std::erase_if(curves, [](const Curve& curve) { return curve.x.empty(); });
+  return curves;
+}
+
+double mean_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double each : x) sum += each;
+  return sum / static_cast<double>(x.size());
+}
+double deviation_of(const std::vector<double>& x) {
+  const double mean = mean_of(x);
+  double sum = 0;
+  for (const double each : x) sum += (each - mean) * (each - mean);
+  return std::sqrt(sum / static_cast<double>(x.size()));
+}
+
+// The share of the variance of y that the best a u + b explains, u = f(x); NaN if either is constant.
+double explained(const Curve& curve, const auto& f) {
+  double su = 0, sy = 0, suu = 0, syy = 0, suy = 0;
+  const auto n = static_cast<double>(curve.x.size());
+  const double middle = mean_of(curve.y);
+  for (size_t i = 0; i < curve.x.size(); ++i) {
+    const double u = f(curve.x[i]), y = curve.y[i] - middle;
+    su += u, sy += y, suu += u * u, syy += y * y, suy += u * y;
+  }
+  const double uu = suu - su * su / n, yy = syy - sy * sy / n, uy = suy - su * sy / n;
+  return uu > 0 && yy > 0 ? std::min(uy * uy / (uu * yy), 1.0) : NAN;
+}
+
+// Some elements of many, evenly: enough for a share to be known to three digits.
+Curve sample_of(const Curve& curve) {
+  constexpr size_t enough = 20000;
+  const size_t step = curve.x.size() / enough + 1;
+  Curve sample{curve.path, curve.kind, {}, {}};
+  for (size_t i = 0; i < curve.x.size(); i += step) sample.x.push_back(curve.x[i]), sample.y.push_back(curve.y[i]);
+  return sample;
+}
+
+struct Tanh {
+  double share = NAN, slope = NAN;
+};
+// Among slopes from 1/50 to 20 over the deviation of x; then around the best of them, ever closer.
+Tanh best_tanh(const Curve& curve) {
+  Tanh best;
+  const auto attempt = [&](double slope) {
+    const double share = explained(curve, [&](double x) { return std::tanh(slope * x); });
+    if (!(share <= best.share)) best = {share, slope};
+  };
+  const double unit = 1 / deviation_of(curve.x);
+  double ratio = 1.2;
+  for (double factor = 0.02; factor < 20; factor *= ratio) attempt(factor * unit);
+  for (int i = 0; i < 12; ++i) {
+    const double middle = best.slope;
+    ratio = std::sqrt(ratio), attempt(middle * ratio), attempt(middle / ratio);
+  }
+  return best;
+}
+
+// Equal steps from the least to the largest.
+class Bins {
+ public:
+  explicit Bins(const std::vector<double>& x) {
+    const auto [least, most] = std::minmax_element(x.begin(), x.end());
+    low_ = *least, step_ = (*most - *least) / static_cast<double>(bins);
+  }
+  int64_t of(double x) const {
+    return step_ > 0 ? std::clamp(static_cast<int64_t>((x - low_) / step_), int64_t{0}, bins - 1) : 0;
+  }
+  double middle(int64_t bin) const { return low_ + (static_cast<double>(bin) + 0.5) * step_; }
+
+ private:
+  double low_, step_;
+};
+
+void add_map(std::vector<View>& views, const Curve& curve) {
+  const Bins of_x(curve.x), of_y(curve.y);
+  std::vector<double> counts(bins * bins);
+  for (size_t i = 0; i < curve.x.size(); ++i)
+    counts[static_cast<size_t>((bins - 1 - of_y.of(curve.y[i])) * bins + of_x.of(curve.x[i]))] += 1;
+  for (double& count : counts) count = count > 0 ? std::log10(1 + count) : NAN;
+  MapView map{.figure = "lg(1 + count)", .rows = {}, .columns = {}, .values = {}};
+  for (int64_t bin = 0; bin < bins; ++bin) {
+    map.rows.push_back(significant(of_y.middle(bins - 1 - bin), 3));
+    map.columns.push_back(significant(of_x.middle(bin), 3));
+  }
+  map.values = Tensor::from(Shape{1, bins, bins}, counts, Dtype::f64);
+  views.push_back({"Curves", "curves/" + curve.path, curve.path + " (" + curve.kind + ")",
+                   "Elements by their input, from left to right, and their output, from below.", std::move(map), true});
+}
+
+LineView::Line mean_line(const Curve& curve) {
+  const Bins of_x(curve.x);
+  std::vector<double> sums(bins), counts(bins);
+  for (size_t i = 0; i < curve.x.size(); ++i) {
+    const auto bin = static_cast<size_t>(of_x.of(curve.x[i]));
+    sums[bin] += curve.y[i], counts[bin] += 1;
+  }
+  LineView::Line line{curve.path, {}, {}};
+  for (int64_t bin = 0; bin < bins; ++bin)
+    if (const auto at = static_cast<size_t>(bin); counts[at] > 0)
+      line.x.push_back(of_x.middle(bin)), line.y.push_back(sums[at] / counts[at]);
+  return line;
+}
+
+void look_at_curves(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
+  const std::vector<Curve> curves = curves_of(subject);
+  if (curves.empty()) return;
+  const bool dynamic =
+      std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return !std::isnan(curve.saturation); });
+  TableView table{{"normalization", "kind", "1 / std of input", "straight", "like tanh", "its slope"}, "llrrrr", {}};
+  if (dynamic) table.columns.insert(table.columns.end(), {"alpha", "saturated"}), table.alignment += "rr";
+  LineView lines{"input", "mean output", {}};
+  std::vector<View> maps;
+  const auto number = [](double x, int digits) { return std::isnan(x) ? std::string("-") : significant(x, digits); };
+  for (const size_t at : chosen_layers(curves.size(), s.layer, "normalization")) {
+    const Curve& curve = curves[at];
+    const Curve sample = sample_of(curve);
+    const Tanh tanh = best_tanh(sample);
+    table.rows.push_back({curve.path, curve.kind, number(1 / deviation_of(curve.x), 4),
+                          number(explained(sample, [](double x) { return x; }), 4), number(tanh.share, 4),
+                          number(tanh.slope, 4)});
+    if (dynamic) {
+      const bool has_alpha = !std::isnan(curve.saturation);
+      table.rows.back().push_back(has_alpha && std::isnan(curve.alpha) ? "fixed" : number(curve.alpha, 4));
+      table.rows.back().push_back(number(curve.saturation, 3));
+    }
+    lines.lines.push_back(mean_line(curve));
+    add_map(maps, curve);
+  }
+  std::string said =
+      "Shares of the variance of the outputs, before weight and bias, that a straight line and a tanh explain, element "
+      "by element.";
+  if (dynamic) said += "  Saturated are inputs with |alpha x| > 2.";
+  views.push_back({"Curves", "", "Input against output of normalizations", said, std::move(table)});
+  views.push_back({"Curves", "curves/means", "Mean output by input", "Before weight and bias.", std::move(lines)});
+  std::move(maps.begin(), maps.end(), std::back_inserter(views));
+}
+
+REGISTER_LOOK(curves, {.name = "curves",
+                       .description = "input against output of each normalization, and whether it is like tanh; alpha "
+                                      "against 1 / std",
+                       .look = look_at_curves});
+
+}  // namespace
+}  // namespace orrery::models

@@ -1,0 +1,236 @@
+// How the answer comes about, sublayer by sublayer, along the residual stream (residual_stream.h: r_k, a_k, c_k).
+//
+// Logit lens (nostalgebraist 2020, "interpreting GPT: the logit lens"): logits(r_k), what the model would say if it
+// ended after sublayer k.  The model runs with r_k in the place of its last state r_n, so r_k goes through the model's
+// own end, whatever that is; r_n itself gives the logits.
+//
+// Sizes: the root mean square of r_k (TransformerLens: resid_mid, resid_post; with the normalization behind the
+// sublayers, what it reads) and of a_k (attn_out, mlp_out).
+//
+// Direct contribution of sublayer k to the logit z of the right answer y:  z_y(r_n) - z_y(r_n - c_k a_k), what z_y
+// loses if that sublayer's words are taken out of the last state, the others' being as they are.  Where nothing but a
+// linear head stands behind r_n, it is W_y c_k a_k, the direct logit attribution (Elhage et al. 2021,
+// transformer-circuits.pub/2021/framework; TransformerLens: logit_attrs), and the contributions with the embedding's
+// and the head's bias add up to z_y.  With a normalization at the end they do not: that one's statistics change with
+// what is taken out, where the linear attribution holds them still.  With the normalization behind the sublayers the
+// last state is no sum of what they said, and there is no direct contribution.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/wording.h"
+#include "models/inspection/base/answers.h"
+#include "models/inspection/base/normalizations.h"
+#include "models/inspection/base/residual_stream.h"
+
+namespace orrery::models {
+namespace {
+
+// The normalizations that act between the last state and the logits: "norm (layer)".
+std::vector<std::string> end_of_model(const Subject& subject, const std::string& last) {
+  std::map<std::string, std::string> kinds;
+  std::vector<std::string> patterns = {last}, end;
+  for (const NormalizationFound& found : normalizations_of(subject.model())) {
+    kinds[found.path] = found.kind;
+    patterns.push_back(found.path + ".output");
+  }
+  see_values(subject, patterns, [&](const std::string& path, const std::string&, const Tensor&) {
+    const auto kind = kinds.find(path);
+    if (kind == kinds.end())
+      end.clear();  // what came before the last state
+    else
+      end.push_back(path + " (" + kind->second + ")");
+  });
+  return end;
+}
+
+std::string said_of_end(const std::vector<std::string>& end) {
+  if (end.empty()) return "Each state goes through the head; no normalization stands before it.";
+  return "Each state goes through the model's own end: " + join(end, ", ") + ", then the head.";
+}
+
+MapView map_of(const std::string& figure, const std::vector<std::string>& rows, const Subject::Words& columns,
+               const std::vector<double>& values) {
+  const Shape shape{1, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size())};
+  return {.figure = figure, .rows = rows, .columns = columns, .values = Tensor::from(shape, values, Dtype::f64)};
+}
+
+// What a row of logits says.  The logits of all states are more than memory holds of a large vocabulary.
+struct Verdict {
+  int32_t likeliest;
+  double chance;                        // ln p of the likeliest
+  double of_answer = NAN, logit = NAN;  // ln p and logit of the answer, if one is asked for
+  int64_t rank = 0;
+};
+using Verdicts = std::vector<Verdict>;  // of each row
+
+Verdicts verdicts_of(const Tensor& logits, const Answers& answers) {
+  Verdicts all;
+  for (int64_t row = 0; row < logits.size(0); ++row) {
+    const std::vector<double> z = logits[row].to_vector();
+    const int32_t first = likeliest(z), answer = answers.of_rows[static_cast<size_t>(row)];
+    all.push_back({first, log_probability(z, first)});
+    if (answer < 0) continue;
+    all.back().of_answer = log_probability(z, answer), all.back().logit = z[static_cast<size_t>(answer)];
+    all.back().rank = rank_of(z, answer);
+  }
+  return all;
+}
+
+// The states of the last stream, and what the model's end makes of each.
+struct Lens {
+  std::vector<std::string> layers = {};
+  std::vector<Verdicts> verdicts = {};  // of each layer
+  Answers answers;
+  Subject::Words words;
+  int64_t choices;  // answers there are
+};
+
+Lens lens_of(const Subject& subject, const ResidualStream& stream) {
+  const Tensor logits = subject.run();
+  Lens lens{.answers = answers_to(subject, logits),
+            .words = words_of_rows(subject, stream.last().path, logits.size(0)),
+            .choices = logits.size(1)};
+  for (const ResidualState& state : stream.states) {
+    lens.layers.push_back(state.path);
+    lens.verdicts.push_back(verdicts_of(logits_of(subject, stream, state.value), lens.answers));
+  }
+  return lens;
+}
+
+// The row that is asked for, or the one whose answer the model finds hardest, and the last.
+std::set<size_t> chosen_rows(const Lens& lens, const LookSettings& s) {
+  const auto rows = static_cast<int64_t>(lens.words.size());
+  check(s.place < rows, "inspect: there is no place ", s.place, "; there are ", rows, ", from 0");
+  if (s.place >= 0) return {static_cast<size_t>(s.place)};
+  size_t hardest = lens.answers.last();
+  const Verdicts& end = lens.verdicts.back();
+  for (size_t row = 0; row < end.size(); ++row)
+    if (end[row].of_answer < end[hardest].of_answer) hardest = row;
+  return {hardest, lens.words.size() - 1};
+}
+
+View table_of_row(const Subject& subject, const Lens& lens, size_t row) {
+  const int32_t answer = lens.answers.of_rows[row];
+  TableView table{{"after", "likeliest", "p"}, "llr", {}};
+  if (answer >= 0) table.columns.insert(table.columns.end(), {"rank", "-ln p"}), table.alignment += "rr";
+  for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
+    const Verdict& v = lens.verdicts[layer][row];
+    table.rows.push_back({lens.layers[layer], subject.answer(v.likeliest), fixed(std::exp(v.chance), 3)});
+    if (answer < 0) continue;
+    table.rows.back().push_back(std::to_string(v.rank)), table.rows.back().push_back(fixed(-v.of_answer, 3));
+  }
+  const std::string asked = answer < 0 ? "What comes after it is not known."
+                                       : text("Rank and -ln p of ", lens.answers.described(), ", ",
+                                              subject.answer(answer), ", among ", lens.choices, ".");
+  return {"Depth", "", text("Lens at place ", row, ", ", lens.words[row]), asked, std::move(table)};
+}
+
+void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens, const std::string& end,
+              const LookSettings& s) {
+  std::vector<double> chances, ranks, tops;
+  TableView words{{""}, "l", {}};
+  for (size_t row = 0; row < lens.words.size(); ++row) words.rows.push_back({lens.words[row]});
+  for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
+    words.columns.push_back(lens.layers[layer]), words.alignment += 'l';
+    for (size_t row = 0; row < lens.words.size(); ++row) {
+      const Verdict& v = lens.verdicts[layer][row];
+      chances.push_back(v.of_answer), ranks.push_back(v.rank > 0 ? static_cast<double>(v.rank) : NAN);
+      tops.push_back(std::exp(v.chance));
+      words.rows[row].push_back(subject.answer(v.likeliest));
+    }
+  }
+  const std::string described = lens.answers.described();
+  views.push_back({"Depth", "depth/log_probability", "Logit lens: ln p of " + described,
+                   "What the model would say if it ended after each sublayer.  " + end,
+                   map_of("ln p", lens.layers, lens.words, chances)});
+  for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(subject, lens, row));
+  const auto draw = [&](const char* file, const std::string& title, const std::string& figure,
+                        const std::vector<double>& values) {
+    views.push_back({"Depth", text("depth/", file), title, "", map_of(figure, lens.layers, lens.words, values), true});
+  };
+  draw("rank", "Logit lens: rank of " + described, "rank", ranks);
+  draw("likeliest", "Logit lens: probability of the likeliest", "p", tops);
+  views.push_back({"Depth", "", "Logit lens: the likeliest", end, std::move(words), true});
+}
+
+void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& streams) {
+  TableView table{{"after", "size", "added", "share"}, "lrrr", {}};
+  LineView lines{"sublayer", "root mean square", {}};
+  for (const ResidualStream& stream : streams) {
+    const std::string& begin = stream.states[0].path;
+    const std::string of = streams.size() == 1 ? "" : begin.substr(0, begin.find('.')) + ": ";
+    LineView::Line sizes{of + "state", {}, {}}, added{of + "added", {}, {}};
+    for (size_t k = 0; k < stream.states.size(); ++k) {
+      const ResidualState& state = stream.states[k];
+      const double size = root_mean_square(state.value), own = root_mean_square(state.added);
+      sizes.x.push_back(static_cast<double>(k)), sizes.y.push_back(size);
+      if (k > 0) added.x.push_back(static_cast<double>(k)), added.y.push_back(own);
+      table.rows.push_back({state.path, significant(size, 4), k > 0 ? significant(own, 4) : "",
+                            k > 0 && size > 0 ? fixed(own / size, 3) : ""});
+    }
+    lines.lines.push_back(std::move(sizes)), lines.lines.push_back(std::move(added));
+  }
+  std::string said = "Root mean square of the residual stream after each sublayer, and of what that one has added.";
+  if (!streams.back().is_sum)
+    said +=
+        "  Normalizations act on the stream itself, so its end is no sum of what the sublayers added, and none has a "
+        "direct contribution to a logit.";
+  views.push_back({"Depth", "", "Size of the residual stream", said, std::move(table)});
+  views.push_back({"Depth", "depth/size", "Size of the residual stream", "", std::move(lines), true});
+}
+
+void add_contributions(std::vector<View>& views, const Subject& subject, const ResidualStream& stream, const Lens& lens,
+                       bool is_linear) {
+  BarView bars{"logit", {}};
+  std::vector<double> values;
+  std::vector<std::string> components;
+  const Verdicts& whole = lens.verdicts.back();
+  const auto add = [&](const std::string& name, const auto& of_row) {
+    double total = 0, count = 0;
+    components.push_back(name);
+    for (size_t row = 0; row < whole.size(); ++row) {
+      values.push_back(of_row(row));  // NaN where nothing is asked
+      if (lens.answers.of_rows[row] >= 0) total += values.back(), ++count;
+    }
+    bars.bars.push_back({.name = name, .value = total / count});
+  };
+  const Tensor& last = stream.last().value;
+  for (const ResidualState& state : stream.states) {
+    const Tensor rest = plus(last, -state.in_end, state.added);
+    const Verdicts without = verdicts_of(logits_of(subject, stream, rest), lens.answers);
+    add(state.path, [&](size_t row) { return whole[row].logit - without[row].logit; });
+  }
+  if (is_linear) {
+    const Tensor nothing = Tensor::zeros(last.shape(), last.dtype());
+    const Verdicts bias = verdicts_of(logits_of(subject, stream, nothing), lens.answers);
+    const auto there = [](const Verdict& v) { return v.logit != 0 && !std::isnan(v.logit); };
+    if (std::any_of(bias.begin(), bias.end(), there)) add("head bias", [&](size_t row) { return bias[row].logit; });
+  }
+  const std::string title = "Direct contribution to the logit of " + lens.answers.described(),
+                    said = std::string("What the logit loses if a sublayer's words are taken out of the last state") +
+                           (is_linear ? "; together they are the logit."
+                                      : "; the normalization behind it keeps them from adding up to the logit.");
+  MapView map = map_of("logit", components, lens.words, values);
+  map.has_sign = true;
+  views.push_back({"Depth", "", title, said + "  Means over the places.", std::move(bars)});
+  views.push_back({"Depth", "depth/contribution", title, said, std::move(map)});
+}
+
+void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
+  const std::vector<ResidualStream> streams = residual_streams(subject);
+  if (streams.empty()) return;
+  const ResidualStream& stream = streams.back();
+  const std::vector<std::string> end = end_of_model(subject, stream.last().name);
+  const Lens lens = lens_of(subject, stream);
+  add_lens(views, subject, lens, said_of_end(end), s);
+  add_sizes(views, streams);
+  if (stream.is_sum) add_contributions(views, subject, stream, lens, end.empty());
+}
+
+REGISTER_LOOK(depth, {.name = "depth",
+                      .description = "logit lens, sizes of the residual stream, what each sublayer adds to the answer",
+                      .look = look});
+
+}  // namespace
+}  // namespace orrery::models

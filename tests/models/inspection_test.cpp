@@ -1,0 +1,392 @@
+// The looks that follow the residual stream, depth and causes, against plain computations; every look on every model.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/wording.h"
+#include "engine/ops/ops.h"
+#include "models/inspection/base/answers.h"
+#include "models/inspection/base/normalizations.h"
+#include "models/inspection/base/replacing.h"
+#include "models/inspection/base/residual_stream.h"
+#include "nn/normalizations/base/normalization.h"
+#include "tests/support/errors.h"
+#include "tests/support/subjects.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+std::vector<double> row_of(const MapView& map, const std::string& name) {
+  const auto at = std::find(map.rows.begin(), map.rows.end(), name);
+  REQUIRE(at != map.rows.end());
+  return map.values[0][at - map.rows.begin()].to_vector();
+}
+double bar_of(const BarView& bars, const std::string& name) {
+  for (const BarView::Bar& bar : bars.bars)
+    if (bar.name == name) return bar.value;
+  FAIL("no bar ", name);
+  return NAN;
+}
+// What hooks show under these whole names.
+std::map<std::string, Tensor> shown_by(const Subject& subject, const std::vector<std::string>& names) {
+  std::map<std::string, Tensor> all;
+  const Hooks hooks(names, [&](const std::string& name, const Tensor& value) { all[name] = value; });
+  subject.run();
+  hooks.check_seen();
+  return all;
+}
+const std::vector<std::string> sublayers = {"blocks.0.attention", "blocks.0.feed_forward", "blocks.1.attention",
+                                            "blocks.1.feed_forward"};
+
+}  // namespace
+
+TEST_CASE("the lens of the last state is the model's own answer, of every class of models") {
+  int lenses = 0;
+  for (const ModelCase& each : model_cases()) {
+    CAPTURE(each.described());
+    const auto model = make_model(make_settings(each.settings));
+    stir(*model);
+    const auto subject = subject_of(*model);
+    const std::vector<ResidualStream> streams = residual_streams(*subject);
+    const std::vector<View> views = look_at(*subject, "depth", {});
+    CHECK(streams.empty() == views.empty());
+    if (streams.empty()) continue;
+    ++lenses;
+    const Tensor logits = subject->run();
+    CHECK(largest_difference(logits_of(*subject, streams.back(), streams.back().last().value), logits) == 0);
+    const auto& map = shown<MapView>(views, "depth/log_probability");
+    const Answers answers = answers_to(*subject, logits);
+    const std::vector<double> plain = log_probabilities(logits, answers.of_rows), last = row_of(map, map.rows.back());
+    REQUIRE(plain.size() == last.size());
+    for (size_t i = 0; i < plain.size(); ++i) {
+      CAPTURE(i);
+      CHECK(std::isnan(plain[i]) == std::isnan(last[i]));
+      if (!std::isnan(plain[i])) CHECK(std::abs(plain[i] - last[i]) <= 1e-6);
+    }
+  }
+  CHECK(lenses > 25);
+}
+
+TEST_CASE("lens: a state goes through the model's own normalization and head, and the view says which") {
+  for (const std::string last : {"layer", "none"}) {
+    const auto model = small_gpt({{"final_normalization", last}});
+    const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0");
+    const std::vector<View> views = look_at(*subject, "depth", {.place = 2});
+    Tensor state = shown_by(*subject, {"embedding"}).at("embedding").reshape(Shape{8, 16});
+    if (last == "layer")
+      state = nn::layer_norm(state, parameter_of(*model, "norm.weight"), parameter_of(*model, "norm.bias"));
+    const Tensor logits = matmul(state, parameter_of(*model, "token_embedding.weight"), {.b = true});
+    const Tensor spread = logits - log(sum(exp(logits), {-1}, true));
+    const std::vector<double> of_embedding = row_of(shown<MapView>(views, "depth/log_probability"), "embedding");
+    CHECK(std::abs(of_embedding[2] - spread[2].to_vector()[2]) <= 1e-9);  // after place 2 comes token 2
+    CHECK(std::isnan(of_embedding[7]));
+    const std::string said = find_view(views, "depth/log_probability")->said;
+    CHECK(said.find(last == "none" ? "no normalization stands before it" : "norm (layer), then the head") !=
+          std::string::npos);
+
+    const auto& table = shown<TableView>(views, "Lens at place 2, ␣4");
+    REQUIRE(table.rows.size() == 5);
+    const std::vector<double> z = logits[2].to_vector();
+    CHECK(table.rows[0][0] == "embedding");
+    CHECK(table.rows[0][1] == subject->answer(likeliest(z)));
+    CHECK(table.rows[0][3] ==
+          std::to_string(1 + std::count_if(z.begin(), z.end(), [&](double x) { return x > z[2]; })));
+  }
+}
+
+TEST_CASE("depth: sizes are root mean squares of what was there and of what was added") {
+  const auto model = small_gpt({{"residual_gain", "0.5"}}, Dtype::f32);
+  const auto subject = subject_of(*model);
+  std::vector<std::string> names = {"embedding"};
+  for (const std::string& path : sublayers) names.push_back(path + ".residual"), names.push_back(path + ".output");
+  const auto seen = shown_by(*subject, names);
+  const std::vector<View> views = look_at(*subject, "depth", {});
+  const auto& lines = shown<LineView>(views, "depth/size").lines;
+  REQUIRE(lines.size() == 2);
+  const auto size = [](const Tensor& x) {
+    double squares = 0;
+    for (const double each : x.to_vector()) squares += each * each;
+    return std::sqrt(squares / static_cast<double>(x.numel()));
+  };
+  CHECK(std::abs(lines[0].y[0] - size(seen.at("embedding"))) <= 1e-6);
+  for (size_t k = 0; k < sublayers.size(); ++k) {
+    CHECK(std::abs(lines[0].y[k + 1] - size(seen.at(sublayers[k] + ".residual"))) <= 1e-6);
+    CHECK(std::abs(lines[1].y[k] - 0.5 * size(seen.at(sublayers[k] + ".output"))) <= 1e-6);
+  }
+}
+
+TEST_CASE("direct contributions: without a last normalization they add up to the logit") {
+  const Assignments variants[] = {
+      {},
+      {{"parallel", "yes"}, {"residual_gain", "learned(0.7)"}},
+      {{"feed_forward_divisor", "learned(2)"}, {"feed_forward_residual", "learned(1.5)"}, {"head_bias", "yes"}}};
+  for (const Assignments& settings : variants)
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      Assignments all = settings;
+      all.emplace_back("final_normalization", "none");
+      const auto model = small_gpt(all, dtype);
+      const auto subject = subject_of(*model);
+      const Tensor logits = subject->run();
+      const std::vector<View> views = look_at(*subject, "depth", {});
+      const auto& map = shown<MapView>(views, "depth/contribution");
+      CHECK(map.rows.size() == (settings.size() == 3 ? 6 : 5));  // with the head's bias
+      const Tensor total = sum(map.values, {1});
+      for (size_t place = 0; place < 7; ++place) {
+        const double logit =
+            logits[static_cast<int64_t>(place)].to_vector()[static_cast<size_t>(subject->answers()[place])];
+        CHECK(std::abs(total.to_vector()[place] - logit) <= (dtype == Dtype::f32 ? 1e-5 : 1e-12));
+      }
+      CHECK(std::isnan(total.to_vector()[7]));
+    }
+}
+
+TEST_CASE("direct contributions: what the logit loses when a sublayer's words leave the last state") {
+  const auto model = small_gpt({{"residual_gain", "0.5"}});
+  const auto subject = subject_of(*model);
+  const auto seen = shown_by(*subject, {"blocks.0.attention.output", "blocks.1.feed_forward.residual"});
+  const auto end = [&](const Tensor& state) {
+    return matmul(nn::layer_norm(state, parameter_of(*model, "norm.weight"), parameter_of(*model, "norm.bias")),
+                  parameter_of(*model, "token_embedding.weight"), {.b = true})
+        .reshape(Shape{8, 9});
+  };
+  const Tensor last = seen.at("blocks.1.feed_forward.residual");
+  const Tensor lost = end(last) - end(last - seen.at("blocks.0.attention.output") * 0.5);
+  const std::vector<View> views = look_at(*subject, "depth", {});
+  const std::vector<double> row = row_of(shown<MapView>(views, "depth/contribution"), "blocks.0.attention");
+  double total = 0;
+  for (size_t place = 0; place < 7; ++place) {
+    const double plain = lost[static_cast<int64_t>(place)].to_vector()[static_cast<size_t>(subject->answers()[place])];
+    CHECK(std::abs(row[place] - plain) <= 1e-9);
+    total += plain / 7;
+  }
+  CHECK(std::abs(bar_of(shown<BarView>(views, "Direct contribution to the logit of the right answer"),
+                        "blocks.0.attention") -
+                 total) <= 1e-9);
+}
+
+TEST_CASE("depth: with normalizations on the stream there are no direct contributions, and it is said") {
+  const auto model = small_gpt({{"norm_place", "post"}});
+  const std::vector<View> views = look_at(*subject_of(*model), "depth", {});
+  CHECK_FALSE(find_view(views, "depth/contribution"));
+  CHECK(find_view(views, "Size of the residual stream")->said.find("none has a direct contribution") !=
+        std::string::npos);
+  const auto without = small_gpt({{"norm_place", "post"}, {"normalization", "none"}, {"final_normalization", "none"}});
+  CHECK(find_view(look_at(*subject_of(*without), "depth", {}), "depth/contribution"));  // the stream is a sum again
+}
+
+TEST_CASE("causes: the loss without a head is that without its columns of W_o") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    const auto model = small_gpt({}, dtype);
+    const auto subject = subject_of(*model);
+    const double loss = subject->loss(subject->run());
+    const std::vector<View> views = look_at(*subject, "causes", {});
+    const auto& map = shown<MapView>(views, "causes/heads");
+    CHECK(map.rows == std::vector<std::string>{"blocks.0.attention", "blocks.1.attention"});
+    for (const auto& [layer, head] : {std::pair(0, 0), std::pair(0, 1), std::pair(1, 1)}) {
+      const Tensor weight = parameter_of(*model, "blocks." + std::to_string(layer) + ".attention.output.weight");
+      const Tensor old = weight.clone();
+      const std::vector<double> keep = old.to_vector();
+      std::vector<double> zeroed = keep;
+      for (size_t i = 0; i < zeroed.size(); ++i)
+        if (i % 16 / 8 == static_cast<size_t>(head)) zeroed[i] = 0;
+      weight.copy_from(Tensor::from(weight.shape(), zeroed, dtype));
+      CHECK(map.values[0][layer].to_vector()[static_cast<size_t>(head)] == subject->loss(subject->run()) - loss);
+      weight.copy_from(old);
+    }
+  }
+}
+
+TEST_CASE("causes: the loss without a sublayer, without a hidden unit, without a slot") {
+  const auto model = small_gpt({{"attention", "softmax(persistent=slots(3))"}, {"feed_forward", "dense(relu)"}});
+  const auto subject = subject_of(*model);
+  const double loss = subject->loss(subject->run());
+  const std::vector<View> views = look_at(*subject, "causes", {.top = 1000});
+  const auto& table = shown<TableView>(views, "What the example needs most");
+  const auto harm = [&](const std::string& what) -> std::string {
+    for (const auto& row : table.rows)
+      if (row[0] == what) return row[2];
+    return "not there";
+  };
+  const auto loss_with = [&](const std::string& path, const auto& change) {
+    const Tensor weight = parameter_of(*model, path), old = weight.clone();
+    std::vector<double> numbers = old.to_vector();
+    change(numbers);
+    weight.copy_from(Tensor::from(weight.shape(), numbers, Dtype::f64));
+    const double without = subject->loss(subject->run());
+    weight.copy_from(old);
+    return signed_fixed(without - loss, 4);
+  };
+  CHECK(harm("blocks.1.feed_forward unit 5") ==
+        loss_with("blocks.1.feed_forward.output.weight", [](std::vector<double>& w) {  // (16, 64)
+          for (size_t i = 5; i < w.size(); i += 64) w[i] = 0;
+        }));
+  CHECK(harm("blocks.0.attention head 1 slot 2") ==
+        loss_with("blocks.0.attention.slots.value", [](std::vector<double>& v) {  // (3, 2, 8)
+          std::fill(v.begin() + (2 * 2 + 1) * 8, v.begin() + (2 * 2 + 2) * 8, 0.0);
+        }));
+  CHECK(bar_of(shown<BarView>(views, "Loss without each sublayer"), "blocks.0.attention") ==
+        doctest::Approx(
+            loss_of(run_changed(*subject, "blocks.0.attention.output",
+                                [](const Shape&, std::vector<double>& x) { std::fill(x.begin(), x.end(), 0.0); }),
+                    subject->answers()) -
+            loss)
+            .epsilon(1e-12));
+  CHECK(std::is_sorted(table.rows.begin(), table.rows.end(),
+                       [](const auto& a, const auto& b) { return std::stod(a[2]) > std::stod(b[2]); }));
+  const std::vector<View> shorter = look_at(*subject, "causes", {.top = 3});
+  CHECK(shown<TableView>(shorter, "What the example needs most").rows.size() == 3);
+}
+
+TEST_CASE("a residual state in its own place changes nothing, to the bit") {
+  for (const ModelCase& each : model_cases()) {
+    const auto model = make_model(make_settings(each.settings));
+    stir(*model);
+    const auto subject = subject_of(*model);
+    const Tensor plain = subject->run();
+    for (const ResidualStream& stream : residual_streams(*subject))
+      for (const ResidualState& state : stream.states)
+        CHECK(largest_difference(run_with(*subject, state.name, state.value), plain) == 0);
+  }
+}
+
+TEST_CASE("patching: everything at the embedding restores all, the same states nothing") {
+  const auto model = small_gpt({});
+  const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0"), other = subject_of(*model, "0 1 5 2 2 4 1 3");
+  const std::vector<View> views = look_at(*subject, "causes", {.other = other.get()});
+  const auto& map = shown<MapView>(views, "causes/patched_embedding");
+  CHECK(map.has_sign);
+  const Subject::Words words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
+  CHECK(map.columns == words);
+  CHECK(map.rows.size() == 5);
+  for (const std::string& row : map.rows) {
+    const std::vector<double> shares = row_of(map, row);
+    CHECK(shares[0] == 0);  // before the first token that differs
+    CHECK(shares[1] == 0);
+    CHECK(shares[7] == 0);  // behind the last place that has an answer
+    CHECK(shares[8] == doctest::Approx(1).epsilon(1e-9));
+  }
+  CHECK(row_of(map, "embedding")[2] == doctest::Approx(1).epsilon(1e-9));  // alone differs, up to the place asked
+  const std::vector<double> last = row_of(map, "blocks.1.feed_forward");
+  CHECK(last[6] == doctest::Approx(1).epsilon(1e-9));  // the place asked
+  CHECK(last[2] == 0);
+
+  // One cell by hand: the logit of token 3 over that of token 0 at place 6.
+  const auto measure = [](const Tensor& logits) {
+    const std::vector<double> z = logits[6].to_vector();
+    return z[3] - z[0];
+  };
+  const std::vector<View> earlier = look_at(*subject, "causes", {.place = 4, .other = other.get()});
+  const auto& of_place = shown<MapView>(earlier, "causes/patched_embedding");
+  CHECK(row_of(of_place, "blocks.1.feed_forward")[4] == doctest::Approx(1).epsilon(1e-9));
+  CHECK(row_of(of_place, "embedding")[5] == 0);
+  const Tensor own = residual_streams(*subject)[0].states[1].value,
+               others = residual_streams(*other)[0].states[1].value;
+  Tensor mixed = own.clone();
+  mixed.slice(2, 3).copy_from(others.slice(2, 3));
+  const double here = measure(subject->run()), there = measure(other->run()),
+               cell = measure(run_with(*subject, "blocks.0.attention.residual", mixed));
+  CHECK(row_of(map, "blocks.0.attention")[2] == doctest::Approx((cell - here) / (there - here)).epsilon(1e-9));
+}
+
+TEST_CASE("looks: what does not fit is said in a sentence") {
+  const auto model = small_gpt({}), another = small_gpt({});
+  const auto subject = subject_of(*model, "0 1 4 2"), longer = subject_of(*model, "0 1 5 2 2"),
+             stranger = subject_of(*another, "0 1 4 3"), same = subject_of(*model, "0 1 4 2");
+  const auto causes = [&](const Subject& other) {
+    return error_of([&] { look_at(*subject, "causes", {.other = &other}); });
+  };
+  CHECK(causes(*longer) ==
+        "inspect: the two examples have 4 and 5 places in embedding, and patching puts place for place; give another "
+        "example with as many tokens");
+  CHECK(causes(*stranger) == "inspect: patching needs two examples of one model");
+  CHECK(causes(*same) ==
+        "inspect: the model answers both examples in the same way at place 2, so patching has nothing to restore; "
+        "choose another place or another example");
+  CHECK(error_of([&] { look_at(*subject, "causes", {.place = 3, .other = same.get()}); }) ==
+        "inspect: place 3 has no answer in both examples; choose an earlier one, or give longer examples");
+  CHECK(error_of([&] { look_at(*subject, "depth", {.place = 4}); }) ==
+        "inspect: there is no place 4; there are 4, from 0");
+  CHECK(error_of([&] { look_at(*subject, "causes", {.layer = 2}); }) ==
+        "inspect: there is no layer 2 of attention; there are 2, from 0");
+  CHECK(error_of([&] { look_at(*subject, "causes", {.head = 2}); }) ==
+        "inspect: there is no head 2 in blocks.0.attention; there are 2, from 0");
+  CHECK(error_of([&] { look_at(*subject, "memories", {.slot = 64}); }) ==
+        "inspect: there is no slot 64 in blocks.0.feed_forward; there are 64, from 0");
+}
+
+namespace {
+
+bool has_infinite(const std::vector<double>& all) {
+  return std::any_of(all.begin(), all.end(), [](double x) { return std::isinf(x); });
+}
+// Whether the sizes of a view agree with each other and its numbers are numbers, NaN where there is none.
+void check_whole(const View& view) {
+  CAPTURE(view.title);
+  CHECK_FALSE(view.group.empty());
+  CHECK(view.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_./") == std::string::npos);
+  if (const auto* const map = std::get_if<MapView>(&view.shown)) {
+    REQUIRE(map->values.shape().rank() == 3);
+    CHECK(map->values.size(1) == static_cast<int64_t>(map->rows.size()));
+    CHECK(map->values.size(2) == static_cast<int64_t>(map->columns.size()));
+    const std::vector<double> all = map->values.to_vector();
+    CHECK_FALSE(has_infinite(all));
+    if (view.name.find("span") == std::string::npos)
+      CHECK(std::any_of(all.begin(), all.end(), [](double x) { return !std::isnan(x); }));
+  } else if (const auto* const table = std::get_if<TableView>(&view.shown)) {
+    CHECK(table->columns.size() == table->alignment.size());
+    for (const auto& row : table->rows) CHECK(row.size() == table->columns.size());
+  } else if (const auto* const bars = std::get_if<BarView>(&view.shown)) {
+    for (const BarView::Bar& bar : bars->bars) CHECK(std::isfinite(bar.value));
+  } else {
+    for (const LineView::Line& line : std::get<LineView>(view.shown).lines) {
+      CHECK(line.x.size() == line.y.size());
+      for (const double y : line.y) CHECK(std::isfinite(y));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("looks take a model of bf16") {
+  const auto model = small_gpt({{"attention", "softmax(persistent=2)"}}, Dtype::bf16);
+  const auto subject = subject_of(*model, 0), other = subject_of(*model, 1);
+  const std::vector<View> views = look_at(*subject, "all", {.other = other.get()});
+  for (const View& view : views) check_whole(view);
+  const std::vector<double> of_embedding = row_of(shown<MapView>(views, "causes/patched_embedding"), "embedding");
+  CHECK(of_embedding.back() == doctest::Approx(1));
+  CHECK(find_view(views, "depth/contribution"));  // rounding does not hide that the stream is a sum
+}
+
+TEST_CASE("every look takes every model: numbers are finite, what a model lacks adds nothing") {
+  for (const ModelCase& each : model_cases()) {
+    CAPTURE(each.described());
+    const auto model = make_model(make_settings(each.settings));
+    stir(*model);
+    const auto subject = subject_of(*model, 0), other = subject_of(*model, 1);
+    const std::vector<View> views =
+        look_at(*subject, "all", {.other = other.get(), .corpus = {subject.get(), other.get()}});
+    std::set<std::string> groups;
+    for (const View& view : views) check_whole(view), groups.insert(view.group);
+    std::set<std::string> shows;
+    {
+      const Hooks hooks({"*"}, [&](const std::string& name, const Tensor&) {
+        shows.insert(name.substr(name.rfind('.') == std::string::npos ? 0 : name.rfind('.') + 1));
+      });
+      subject->run();
+    }
+    CHECK(groups.contains("Attention") == shows.contains("weights"));
+    CHECK(groups.contains("Depth") == shows.contains("embedding"));
+    CHECK(groups.contains("Causes") == shows.contains("residual"));
+    CHECK(groups.contains("Curves") == !normalizations_of(*model).empty());
+    const bool has_slots = each.described().find("persistent") != std::string::npos;
+    CHECK(groups.contains("Memories") == (shows.contains("hidden") || has_slots));
+    CHECK((find_view(views, "causes/heads") != nullptr) == shows.contains("read"));
+    // One unit, one place, one head: the shorter views.
+    LookSettings one{.layer = 0, .head = 0, .slot = 1, .place = 0, .top = 3};
+    if (!groups.contains("Attention")) one.head = -1;
+    for (const View& view : look_at(*subject, "depth, causes, memories, curves", one)) check_whole(view);
+  }
+}

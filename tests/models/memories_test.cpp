@@ -1,0 +1,155 @@
+// What opens the units of memories and what they vote for, against their weights.
+#include <algorithm>
+
+#include "engine/base/wording.h"
+#include "engine/ops/ops.h"
+#include "models/inspection/base/answers.h"
+#include "models/inspection/base/memory_units.h"
+#include "tests/support/errors.h"
+#include "tests/support/subjects.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+// The bars of a unit's votes, of every answer.
+void check_votes(const std::vector<View>& views, const std::string& unit, const Tensor& rises, const Subject& subject) {
+  const auto& bars = shown<BarView>(views, unit + " votes").bars;
+  const std::vector<double> plain = rises.to_vector();
+  REQUIRE(bars.size() == plain.size());
+  for (const BarView::Bar& bar : bars) {
+    CAPTURE(bar.name);
+    double nearest = INFINITY;
+    for (size_t answer = 0; answer < plain.size(); ++answer)
+      if (subject.answer(static_cast<int32_t>(answer)) == bar.name)
+        nearest = std::min(nearest, std::abs(plain[answer] - bar.value));
+    CHECK(nearest <= 1e-9);
+  }
+}
+Tensor hidden_of(const Subject& subject, int64_t layer) {  // (places, units)
+  const Tensor value = see(subject, "hidden")[static_cast<size_t>(layer)].value;
+  return value.reshape(Shape{value.shape().rows(), value.size(-1)});
+}
+std::vector<double> column(const Tensor& matrix, int64_t at) { return transpose(matrix)[at].to_vector(); }
+
+}  // namespace
+
+TEST_CASE("memories: a unit's votes are its activation times W_head times its column of W_out") {
+  for (const char* gain : {"1", "learned(-0.5)"}) {
+    const auto model =
+        small_gpt({{"feed_forward", "dense(relu)"}, {"final_normalization", "none"}, {"residual_gain", gain}});
+    const auto subject = subject_of(*model);
+    const Tensor hidden = hidden_of(*subject, 1);
+    const std::vector<double> of_unit = column(hidden, 7);
+    const auto at = std::max_element(of_unit.begin(), of_unit.end());
+    REQUIRE(*at > 0);
+    const std::vector<View> views = look_at(*subject, "memories", {.layer = 1, .slot = 7, .top = 9});
+    Tensor out = transpose(parameter_of(*model, "blocks.1.feed_forward.output.weight"))[7] * *at;
+    if (std::string(gain) != "1") out = out * parameter_of(*model, "blocks.1.feed_forward_gain").item();
+    const Tensor rises = matmul(out.reshape(Shape{1, 16}), parameter_of(*model, "token_embedding.weight"), {.b = true});
+    check_votes(views, "blocks.1.feed_forward unit 7", rises, *subject);
+    const auto& table = shown<TableView>(views, "blocks.1.feed_forward unit 7");
+    CHECK(table.rows[0][0] == significant(*at, 4));
+    CHECK(table.rows[0][1] == std::to_string(at - of_unit.begin()));
+    CHECK(table.rows.size() ==
+          static_cast<size_t>(std::count_if(of_unit.begin(), of_unit.end(), [](double x) { return x > 0; })));
+  }
+}
+
+TEST_CASE("memories: a persistent slot's votes go through its head's part of W_o") {
+  const auto model = small_gpt({{"attention", "softmax(persistent=slots(3, scaled=no))"},
+                                {"feed_forward", "none"},
+                                {"final_normalization", "none"}});
+  const auto subject = subject_of(*model);
+  const std::vector<View> views = look_at(*subject, "memories", {.layer = 0, .slot = 4, .top = 9});  // head 1 slot 1
+  const Tensor weights = see(*subject, "weights")[0].value;                                          // (1, 2, 8, 11)
+  const std::vector<double> of_slot = column(weights[0][1], 8 + 1);
+  const double most = *std::max_element(of_slot.begin(), of_slot.end());
+  const Tensor value = parameter_of(*model, "blocks.0.attention.slots.value")[1][1].reshape(Shape{1, 8});
+  const Tensor part = slice(parameter_of(*model, "blocks.0.attention.output.weight"), 1, 8, 16);  // (16, 8)
+  const Tensor rises =
+      matmul(matmul(value * most, part, {.b = true}), parameter_of(*model, "token_embedding.weight"), {.b = true});
+  check_votes(views, "blocks.0.attention head 1 slot 1", rises, *subject);
+  CHECK(shown<TableView>(views, "How many units do the work").rows[0][1] == "6");
+}
+
+TEST_CASE("memories: through a last normalization, the votes are what its logits do") {
+  const auto model = small_gpt({{"feed_forward", "gated(silu)"}});
+  const auto subject = subject_of(*model);
+  const std::vector<double> of_unit = column(hidden_of(*subject, 0), 3);
+  const auto at =
+      std::max_element(of_unit.begin(), of_unit.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+  const Tensor last = see(*subject, "residual").back().value;
+  const Tensor out = transpose(parameter_of(*model, "blocks.0.feed_forward.output.weight"))[3] * *at;
+  const Tensor moved = run_with(*subject, "blocks.1.feed_forward.residual", last + out);
+  check_votes(look_at(*subject, "memories", {.layer = 0, .slot = 3, .top = 9}), "blocks.0.feed_forward unit 3",
+              (moved - subject->run())[at - of_unit.begin()], *subject);
+}
+
+TEST_CASE("memories: how many units do the work, and how many never do") {
+  const auto model = small_gpt({{"feed_forward", "memory(relu)"}});
+  const auto subject = subject_of(*model), other = subject_of(*model, 1);
+  for (const bool with_corpus : {false, true}) {
+    std::vector<std::vector<double>> rows;
+    for (const Subject* each : {subject.get(), other.get()})
+      if (with_corpus || each == subject.get())
+        for (int64_t place = 0; place < 8; ++place) rows.push_back(hidden_of(*each, 1)[place].to_vector());
+    double carriers = 0, never = 0;
+    for (std::vector<double> row : rows) {
+      std::sort(row.rbegin(), row.rend());
+      double total = 0, sum = 0;
+      for (const double x : row) total += x;
+      for (const double x : row)
+        if (sum < 0.85 * total) sum += x, ++carriers;
+    }
+    for (size_t unit = 0; unit < 64; ++unit)
+      never += std::all_of(rows.begin(), rows.end(), [&](const auto& row) { return row[unit] == 0; });
+    LookSettings settings{.layer = 1};
+    if (with_corpus) settings.corpus = {other.get()};
+    const std::vector<View> views = look_at(*subject, "memories", settings);
+    const auto& row = shown<TableView>(views, "How many units do the work").rows[0];
+    CHECK(row[2] == fixed(carriers / static_cast<double>(rows.size()), 1));
+    CHECK(row[4] == fixed(100 * never / 64, 1) + " %");
+    const auto& line = shown<LineView>(views, "memories/mass").lines[0];
+    CHECK(line.y.back() == doctest::Approx(1));
+    CHECK(line.x.back() == 64);
+  }
+}
+
+TEST_CASE("memories: places of the corpus open units as well, shown among their words") {
+  const auto model = small_gpt({{"feed_forward", "dense(relu)"}});
+  const auto subject = subject_of(*model, "0 1"), other = subject_of(*model, "5 3 8 6 2 2 7 4");
+  const Tensor here = hidden_of(*subject, 0), there = hidden_of(*other, 0);
+  int64_t chosen = -1;  // a unit that the corpus opens more, in its middle
+  std::vector<double> of_unit;
+  for (int64_t unit = 0; unit < 64 && chosen < 0; ++unit) {
+    of_unit = column(there, unit);
+    const std::vector<double> own = column(here, unit);
+    if (std::max_element(of_unit.begin(), of_unit.end()) - of_unit.begin() == 4 && of_unit[4] > own[0] &&
+        of_unit[4] > own[1])
+      chosen = unit;
+  }
+  REQUIRE(chosen >= 0);
+  LookSettings settings{.layer = 0, .slot = chosen, .corpus = {other.get()}};
+  const std::string name = text("blocks.0.feed_forward unit ", chosen);
+  const std::vector<View> views = look_at(*subject, "memories", settings);
+  const auto& row = shown<TableView>(views, name).rows[0];
+  CHECK(row[0] == significant(of_unit[4], 4));
+  CHECK(row[1] == "4");
+  CHECK(row[2] == "␣5␣3␣8␣6[␣2]␣2␣7␣4");
+
+  // Among those that stand out, the first has the largest value of all.
+  settings.slot = -1;
+  double most = 0;
+  for (const Tensor& hidden : {here, there})
+    for (const double value : hidden.to_vector()) most = std::max(most, value);
+  const std::vector<View> all = look_at(*subject, "memories", settings);
+  const auto& table = shown<TableView>(all, "blocks.0.feed_forward");
+  CHECK(table.rows.size() == 10);
+  CHECK(table.rows[0][1] == significant(most, 4));
+  const auto& map = shown<MapView>(all, "memories/blocks.0.feed_forward");
+  REQUIRE(map.rows[0] == table.rows[0][0]);
+  CHECK(largest_difference(map.values[0][0], transpose(here)[std::stol(map.rows[0].substr(5))]) == 0);
+}
