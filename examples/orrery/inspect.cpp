@@ -21,7 +21,7 @@ namespace orrery::program {
 namespace {
 
 struct InspectSettings {
-  std::string looks = "attention, heads, depth", hooks, out, page, other;
+  std::string looks = "attention, heads, depth", hooks, out, page, other, corpus;
   ExampleSettings example;
   models::LookSettings look;
   int64_t threads = 0;
@@ -37,6 +37,7 @@ struct InspectSettings {
       between(-1, 1e9));
     v("top", look.top, "so many lines of a list", between(1, 1e6));
     v("other", other, "a second example (text, image or source) to patch values from, for the look at causes");
+    v("corpus", corpus, "a text file, whose places a memory is looked for in; none: the example alone");
     v("seed", look.seed, "of examples that a look makes up", between(0, models::largest_seed));
     v("hooks", hooks,
       "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
@@ -96,6 +97,24 @@ void write_numbers(const std::string& out, const std::vector<NamedTensor>& all) 
   std::cout << out << ": " << all.size() << (all.size() == 1 ? " file" : " files") << std::endl;
 }
 
+// The text, cut into pieces that the model reads at once.
+std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file, const Trained& trained,
+                                                        const models::Subject& subject) {
+  constexpr size_t most_pieces = 1024;
+  const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
+  check(model && subject.tokens(), "inspect: --corpus is a text, and this is no model of texts; leave it out");
+  const std::vector<int32_t> tokens = models::restore_tokenizer(trained.tokenizer)->encode(read_file(file));
+  check(!tokens.empty(), "inspect: the corpus ", file, " has no tokens; give a text");
+  std::vector<std::unique_ptr<models::Subject>> pieces;
+  for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {
+    const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(model->context()));
+    pieces.push_back(subject.of_tokens(
+        {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)}));
+    begin = end;
+  }
+  return pieces;
+}
+
 ExampleSettings other_of(const InspectSettings& s) {
   ExampleSettings other = s.example;
   (!other.image.empty() ? other.image : !other.source.empty() ? other.source : other.text) = s.other;
@@ -125,6 +144,9 @@ int inspect(const Arguments& arguments) {
   const auto subject = make_subject("inspect", trained, s.example);
   std::unique_ptr<models::Subject> other;
   if (!s.other.empty()) other = make_subject("inspect", trained, other_of(s)), s.look.other = other.get();
+  std::vector<std::unique_ptr<models::Subject>> pieces;
+  if (!s.corpus.empty()) pieces = pieces_of(s.corpus, trained, *subject);
+  for (const auto& piece : pieces) s.look.corpus.push_back(piece.get());
   const std::vector<models::View> views =
       s.hooks.empty() || !s.page.empty() ? look_at(*subject, s.looks, s.look) : std::vector<models::View>();
   std::vector<NamedTensor> numbers;

@@ -3,8 +3,8 @@
 // Parameters are counted exactly: the model is built with one layer and with two, on memory that nothing touches, and
 // every further layer is like the second.  Moments and activations are measured: these small models do one step of
 // few tokens, and the peaks are drawn out to all layers, sequences and tokens.  So whatever is registered is
-// reckoned, plug-ins too.  Learned spans count at their longest, which they may reach: a run that begins with short ones
-// holds less at first.
+// reckoned, plug-ins too.  Learned spans count at their longest, which they may reach: a run that begins with short
+// ones holds less at first.
 #pragma once
 
 #include <cstdint>

@@ -130,3 +130,24 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
   CHECK(contains(made({"--text=abeabe", "--look=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
   CHECK(contains(run_orrery({"report", run, "--text=abedkabedkabe"}).err, "the text has 13 tokens"));
 }
+
+TEST_CASE("inspect: depth, causes, memories and curves through the program") {
+  const Folder folder;
+  const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
+  const Outcome depth = inspect({run, "--text=abeabe", "--look=depth", "--place=2"});
+  CHECK(contains(depth.out, "Logit lens: ln p of"));
+  CHECK(contains(depth.out, "Lens at place 2, e"));
+  CHECK(contains(refusal({run, "--text=abeabe", "--look=depth", "--place=6"}), "there is no place 6"));
+  const Outcome causes =
+      inspect({run, "--text=abeabe", "--other=abedbe", "--look=causes", "--top=4", "--page=" + page});
+  CHECK(contains(causes.out, "blocks.1.attention"));
+  CHECK(contains(read_file(page), "\"group\":\"Causes\""));
+  CHECK(contains(refusal({run, "--text=abeabe", "--other=ab", "--look=causes"}), "tokens"));
+  const std::string corpus = folder.write("corpus.txt", tiny_text());
+  const Outcome memories =
+      inspect({run, "--text=abeabe", "--corpus=" + corpus, "--look=memories", "--layer=0", "--slot=3"});
+  CHECK(contains(memories.out, "Memories: "));
+  CHECK(contains(refusal({run, "--text=abeabe", "--look=memories", "--slot=999"}), "999"));
+  CHECK(contains(inspect({run, "--text=abeabe", "--look=curves"}).out, "blocks.0.attention_norm"));
+  CHECK(contains(inspect({run, "--text=abeabe", "--look=all"}).out, "Heads: "));
+}
