@@ -1,10 +1,10 @@
 // orrery generate: a trained model continues a text.
 #include <iostream>
 
-#include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/given_text.h"
 #include "examples/orrery/trained.h"
 #include "models/data/tokenizer.h"
 #include "models/language_model.h"
@@ -39,13 +39,10 @@ struct GenerateSettings {
   }
 };
 
-constexpr uint64_t longest_prompt = uint64_t{1} << 24;  // bytes
-
 std::string prompt_of(const GenerateSettings& s) {
   if (s.start.empty()) return s.prompt;
   check(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
-  const std::string scheme = "FILE:";
-  return s.start.starts_with(scheme) ? read_file(s.start.substr(scheme.size()), longest_prompt) : s.start;
+  return given_text(s.start);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/given_text.h"
 #include "examples/orrery/report_page.h"
 #include "examples/orrery/subject.h"
 #include "examples/orrery/table.h"
@@ -103,7 +104,7 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
   constexpr size_t most_pieces = 1024;
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   check(model && subject.tokens(), "inspect: --corpus is a text, and this is no model of texts; leave it out");
-  const std::vector<int32_t> tokens = models::restore_tokenizer(trained.tokenizer)->encode(read_file(file));
+  const std::vector<int32_t> tokens = models::restore_tokenizer(trained.tokenizer)->encode(text_of_file(file));
   check(!tokens.empty(), "inspect: the corpus ", file, " has no tokens; give a text");
   std::vector<std::unique_ptr<models::Subject>> pieces;
   for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {

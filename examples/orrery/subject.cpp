@@ -1,15 +1,13 @@
 #include "examples/orrery/subject.h"
 
 #include "engine/autograd/autograd.h"
-#include "engine/base/files.h"
+#include "examples/orrery/given_text.h"
 #include "examples/orrery/picture_reader.h"
 #include "models/data/pairs.h"
 #include "models/training/translation.h"
 
 namespace orrery::program {
 namespace {
-
-std::string text_of(const std::string& given) { return given.starts_with('@') ? read_file(given.substr(1)) : given; }
 
 std::string own_translation(models::TranslationModel& model, const models::Tokenizer& tokenizer,
                             const std::string& source) {
@@ -38,7 +36,7 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
   const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(&model)) {
     need(example.text, "text", "texts");
-    return models::text_subject(*writes, tokenizer, text_of(example.text));
+    return models::text_subject(*writes, tokenizer, given_text(example.text));
   }
   if (auto* const translates = dynamic_cast<models::TranslationModel*>(&model)) {
     need(example.source, "source", "pairs of sentences");

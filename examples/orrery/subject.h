@@ -15,7 +15,7 @@ struct ExampleSettings {
 
   template <class V>
   void visit(V& v) {
-    v("text", text, "of a model of texts: what it reads; @FILE takes it from a file");
+    v("text", text, "of a model of texts: what it reads; FILE:path takes it from a file");
     v("image", image, "of a model of images: a PNG or JPEG file");
     v("label", label, "its class, as a number from 0; -1: not known", between(-1, 1e6));
     v("source", source, "of a translator: the sentence that it reads");

@@ -44,7 +44,7 @@ TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
   CHECK(std::regex_search(map.out, std::regex("place  reads     weight\n +0 a  a +0  1\\.0000\n")));
   CHECK(contains(inspect({run, "--text=abeabe", "--look=attention"}).out, "4 maps of 6 x 6; --page=FILE.html draws"));
   const std::string file = folder.write("example.txt", "abeabe");
-  CHECK(inspect({run, "--text=@" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
+  CHECK(inspect({run, "--text=FILE:" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
 }
 
 TEST_CASE("inspect: what heads do, as a table, a page and numbers") {

@@ -379,7 +379,7 @@ TEST_CASE("every look takes every model: numbers are finite, what a model lacks 
     }
     CHECK(groups.contains("Attention") == shows.contains("weights"));
     CHECK(groups.contains("Depth") == shows.contains("embedding"));
-    CHECK(groups.contains("Causes") == shows.contains("residual"));
+    CHECK(groups.contains("Causes") == shows.contains("embedding"));
     CHECK(groups.contains("Curves") == !normalizations_of(*model).empty());
     const bool has_slots = each.described().find("persistent") != std::string::npos;
     CHECK(groups.contains("Memories") == (shows.contains("hidden") || has_slots));
