@@ -250,7 +250,8 @@ class Chart {
             'data-key': s.key,
             'data-run': s.run,
             'data-rows': s.rows,
-            'data-points': s.values.length
+            'data-points': s.values.length,
+            'data-axis': this.data.axis || ''
           }),
           colour);
       if (s.values.length <= few) this.addDots(s, at, colour, faded);

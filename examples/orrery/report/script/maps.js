@@ -98,7 +98,9 @@ class MapView {
     paint(this.canvas, map, this.rows.length, this.columns.length, scale, colours);
   }
   layOut() {
-    const room = this.element.parentElement.clientWidth - 60, n = this.columns.length;
+    const names = Math.min(120, 8 + 7 * Math.max(...this.rows.map((text) => String(text).length)));
+    this.left.style.width = names + 'px';
+    const gap = 8, room = this.element.parentElement.clientWidth - names - gap, n = this.columns.length;
     const side = Math.max(2, Math.min(34, Math.floor(Math.min(room, 620) / n)));
     this.field.style.width = Math.min(room, n * side) + 'px';
     this.canvas.style.aspectRatio = `${n} / ${this.rows.length}`;
@@ -116,7 +118,6 @@ class MapView {
           label.style.top = 100 * (i + .5) / rows + '%';
           return label;
         }));
-    this.left.style.width = Math.min(120, 8 + 7 * Math.max(...this.rows.map((text) => String(text).length))) + 'px';
     this.below.classList.toggle('turned', turned);
     this.below.replaceChildren(
         ...this.columns.map((text, i) => [text, i]).filter(([, i]) => i % across === 0).map(([text, i]) => {
