@@ -465,6 +465,40 @@ def check_maps(driver, page, path, pictures):
     )
 
 
+claim_text = """
+source = "a test"
+sentence = "A small model learns more in thirty steps than in two."
+kind = "trained"
+seeds = [1, 2, 3]
+metric = "validation_loss"
+refuted_if = "thirty > two - 0.1"
+[base]
+data = "examples/data/tinyshakespeare.txt"
+layers = 1
+heads = 2
+width = 16
+context = 16
+batch = 2
+validation_tokens = 2000
+[sweep]
+learning_rate = [1e-3, 3e-3]
+[variants.thirty]
+steps = 30
+[variants.two]
+steps = 2
+"""
+
+
+def check_study(page, folder):
+    with open(folder + "/verdict.json") as file:
+        verdict = json.load(file)
+    text = page.run("return document.body.innerText")
+    check(verdict["verdict"] in text and "more in thirty steps" in text, "the page does not say what was judged")
+    with open(folder + "/table.csv") as file:
+        for row in csv.DictReader(file):
+            check(f"{float(row['mean']):.4f}" in text, f"the page lacks the mean of {row}")
+
+
 def main():
     program, pictures = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
     if pictures:
@@ -503,10 +537,18 @@ def main():
             "--out=" + sweep,
             "--runs=" + os.path.join(folder, "pool"),
         )
+        claim = os.path.join(folder, "claim.toml")
+        with open(claim, "w") as file:
+            file.write(claim_text)
+        study = os.path.join(folder, "study")
+        orrery(program, "study", claim, "--out=" + study, "--runs=" + os.path.join(folder, "pool"))
         pages = {}
-        for name, folders in {"run": [a], "runs": [a, b], "sweep": [sweep]}.items():
+        for name, folders in {"run": [a], "runs": [a, b], "sweep": [sweep], "study": [study]}.items():
             pages[name] = os.path.join(folder, name + ".html")
             orrery(program, "report", *folders, "--out=" + pages[name])
+        pages["looks"] = os.path.join(folder, "looks.html")
+        orrery(program, "inspect", b, "--text=First Citizen:", "--look=all", "--page=" + pages["looks"])
+        for name in pages:
             check(os.path.getsize(pages[name]) < 5e6, f"{name}: {os.path.getsize(pages[name])} bytes")
         driver = browser()
         driver.set_script_timeout(60)
@@ -528,6 +570,7 @@ def main():
                 len(bars) == len(table) and f"{abs(float(table[1]['difference'])):.4f}"[:5] in bars[1],
                 f"bars {bars}, table {table}",
             )
+            check_study(Page(driver, pages["study"]).open(), study)
             with open(pages["run"]) as file:
                 check_maps(driver, file.read(), os.path.join(folder, "maps.html"), pictures)
         finally:
