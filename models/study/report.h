@@ -10,7 +10,8 @@
 //   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool, "figure": "weight"}
 //   matrices  {"rows", "columns", "signed", "figure", "down": "layer", "across": "head", "shape": [R, C],
 //              "maps": [{"name": "layer 0, head 3", "values": packed}]}     R C maps, row by row
-//   bars      {"figure", "rows": [{"name", "value", "low", "high", "note"}]}           low and high, or null
+//   bars      {"figure", "rows": [{"name", "value", "low", "high", "note"}], "zero": bool}     low and high, or null;
+//                                                         with zero its place is shown
 //   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "facts", "source"}]}
 // packed: what packed_values makes of numbers, rows after one another.
 #pragma once

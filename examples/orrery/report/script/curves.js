@@ -210,7 +210,7 @@ class Chart {
     return path;
   }
   draw() {
-    for (const s of this.series) s.shown = smoothed(s.values, smoothing);
+    for (const s of this.series) s.shown = this.data.axis ? s.values : smoothed(s.values, smoothing);
     const at = this.at = this.place(), clip = `clip${allCharts.indexOf(this)}`;
     this.svg.setAttribute('viewBox', `0 0 ${at.width} ${this.height}`);
     this.back.replaceChildren(drawn('clipPath', {id: clip}, drawn('rect', {
@@ -226,8 +226,8 @@ class Chart {
           drawn('line', {class: 'grid', x1: at.left, x2: at.right, y1: y, y2: y}),
           drawn('text', {x: at.left - 8, y: y + 4, 'text-anchor': 'end'}, tickText(tick)));
     }
-    const steps =
-        roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90))).filter(Number.isInteger);
+    const steps = roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90)))
+                      .filter((x) => this.data.axis || Number.isInteger(x));
     for (const step of steps) {
       const x = at.x(step), anchor = x > at.right - 18 ? 'end' : x < at.left + 12 ? 'start' : 'middle';
       this.back.append(drawn(

@@ -139,8 +139,8 @@ function renderText(section, head, body) {
 function renderBars(section, head, body) {
   const {rows} = section.data, ends = rows.flatMap((row) => [row.value, row.low, row.high]).filter((x) => x !== null);
   if (!ends.length) return;
-  const around = rows.some((row) => row.low !== null) || Math.min(...ends) <= 0;
-  if (around) ends.push(0);
+  const around = rows.some((row) => row.low !== null) || Math.min(...ends) <= 0, zero = around || section.data.zero;
+  if (zero) ends.push(0);
   let low = Math.min(...ends), high = Math.max(...ends);
   const room = (high - low || Math.abs(high) || 1) * .08;
   low -= room, high += room;
@@ -151,7 +151,7 @@ function renderBars(section, head, body) {
   for (const row of rows) {
     const known = row.low !== null && row.high !== null, sure = known && (row.low > 0 || row.high < 0);
     const track = drawn('svg', {'aria-hidden': 'true'}), kind = sure ? 'sure' : 'unsure';
-    if (around) track.append(drawn('line', {class: 'zero', x1: place(0), x2: place(0), y1: 0, y2: 38}));
+    if (zero) track.append(drawn('line', {class: 'zero', x1: place(0), x2: place(0), y1: 0, y2: 38}));
     if (known)
       track.append(drawn('line', {class: `span ${kind}`, x1: place(row.low), x2: place(row.high), y1: 19, y2: 19}));
     if (row.value !== null) track.append(drawn('circle', {class: kind, cx: place(row.value), cy: 19, r: 5}));
