@@ -38,7 +38,8 @@ Json section_of(const View& view, const BarView& bars) {
                     {"low", number(bar.low)},
                     {"high", number(bar.high)},
                     {"note", bar.note}});
-  return report_section(view.group, "bars", view.title, view.said, {{"figure", bars.figure}, {"zero", true}, {"rows", rows}});
+  return report_section(view.group, "bars", view.title, view.said,
+                        {{"figure", bars.figure}, {"zero", true}, {"rows", rows}});
 }
 
 Json section_of(const View& view, const TableView& table) {
