@@ -15,6 +15,7 @@
 #include "models/exchange/npy.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
+#include "models/study/csv.h"
 #include "models/study/report_views.h"
 #include "models/study/run_files.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 struct InspectSettings {
   std::string looks = "attention, heads, depth", hooks, out, page, other, corpus;
-  ExampleSettings example;
+  models::ExampleSettings example;
   models::LookSettings look;
   int64_t threads = 0;
 
@@ -43,7 +44,10 @@ struct InspectSettings {
     v("hooks", hooks,
       "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
       "TransformerLens's names are taken too");
-    v("out", out, "a file FILE.safetensors, or a folder for .npy files: the numbers of all that is seen");
+    v("out", out,
+      "a file FILE.safetensors, or a folder for .npy files: the numbers of all that is seen; FILE.csv: the figures "
+      "that "
+      "a claim can measure (orrery study)");
     v("page", page, "a file FILE.html: what is seen, drawn");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
@@ -98,6 +102,17 @@ void write_numbers(const std::string& out, const std::vector<NamedTensor>& all) 
   std::cout << out << ": " << all.size() << (all.size() == 1 ? " file" : " files") << std::endl;
 }
 
+void write_figures(const std::string& out, const std::vector<models::View>& views) {
+  const std::map<std::string, double> figures = models::figures_of(views);
+  check(!figures.empty(),
+        "inspect: what was seen has no figures to write; look at heads, curves, depth, memories or "
+        "causes");
+  std::string csv = models::csv_line({"figure", "value"});
+  for (const auto& [name, value] : figures) csv += models::csv_line({name, print_number(value)});
+  write_file_atomically(out, csv);
+  std::cout << out << ": " << figures.size() << (figures.size() == 1 ? " figure" : " figures") << std::endl;
+}
+
 // The text, cut into pieces that the model reads at once.
 std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file, const Trained& trained,
                                                         const models::Subject& subject) {
@@ -116,8 +131,8 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
   return pieces;
 }
 
-ExampleSettings other_of(const InspectSettings& s) {
-  ExampleSettings other = s.example;
+models::ExampleSettings other_of(const InspectSettings& s) {
+  models::ExampleSettings other = s.example;
   (!other.image.empty() ? other.image : !other.source.empty() ? other.source : other.text) = s.other;
   return other;
 }
@@ -160,7 +175,10 @@ int inspect(const Arguments& arguments) {
   check(!views.empty() || !s.hooks.empty(), "inspect: this model has nothing of what ", s.looks, " look at; there are ",
         join(models::looks().names()));
   add_numbers(numbers, views);
-  if (!s.out.empty()) write_numbers(s.out, numbers);
+  if (s.out.ends_with(".csv"))
+    write_figures(s.out, views);
+  else if (!s.out.empty())
+    write_numbers(s.out, numbers);
   if (!s.page.empty()) {
     models::Json sections = models::Json::array();
     add_views(sections, views);

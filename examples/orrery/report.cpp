@@ -27,7 +27,7 @@ using models::Json;
 struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
-  ExampleSettings example;
+  models::ExampleSettings example;
   std::string looks = "attention, heads, depth";
   int64_t threads = 0;
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t most_tokens = 64;  // of an example that nobody has given: its maps can still be read
 
-std::unique_ptr<models::Subject> subject_of(const Trained& trained, const ExampleSettings& example,
+std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models::ExampleSettings& example,
                                             const SampleSettings& samples) {
   if (example.given()) return make_subject("report", trained, example);
   auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get());
@@ -22,7 +22,7 @@ std::unique_ptr<models::Subject> subject_of(const Trained& trained, const Exampl
   std::vector<int32_t> written =
       models::generate(*writes, beginning_of_text(*tokenizer), {.tokens = tokens, .seed = samples.seed});
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
-  ExampleSettings own;
+  models::ExampleSettings own;
   own.text = tokenizer->decode(written);
   return make_subject("report", trained, own);
 }
@@ -30,7 +30,7 @@ std::unique_ptr<models::Subject> subject_of(const Trained& trained, const Exampl
 }  // namespace
 
 void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& looks,
-               const ExampleSettings& example, const SampleSettings& samples) {
+               const models::ExampleSettings& example, const SampleSettings& samples) {
   if (looks == "none") return;
   for (const models::ReportedRun& run : runs) {
     if (run.best.empty()) continue;

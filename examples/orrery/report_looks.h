@@ -12,6 +12,6 @@ namespace orrery::program {
 // Sections of the looks with these names, by the checkpoint of the lowest validation loss of each run.  Without an
 // example language models read the beginning of their first sample; others are left out.
 void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& looks,
-               const ExampleSettings& example, const SampleSettings& samples);
+               const models::ExampleSettings& example, const SampleSettings& samples);
 
 }  // namespace orrery::program

@@ -6,8 +6,10 @@
 #include "engine/base/check.h"
 #include "engine/base/registry.h"
 #include "engine/base/wording.h"
+#include "examples/orrery/subject.h"
 #include "examples/orrery/train_settings.h"
 #include "models/figures/base/figure.h"
+#include "models/inspection/base/look.h"
 #include "models/study/figure_names.h"
 
 namespace orrery::program {
@@ -19,12 +21,21 @@ using models::Outcome;
 
 constexpr const char* diverged = "diverged";  // a figure that no log has
 
+// What looks tell of the run's last checkpoint and the claim's example.
+std::map<std::string, double> look_inside(const Claim& claim, const std::string& folder, const std::string& looks) {
+  const Trained trained = read_trained("study", folder);
+  const auto subject = make_subject("study", trained, claim.example);
+  return models::figures_of(models::look_at(*subject, looks, {}));
+}
+
 // What the metric is measured of: a derived claim looks at the first step alone, whose figures come before its update.
 std::vector<LogRow> rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   std::vector<LogRow> rows = models::read_run_log(folder);
   if (claim.kind == Claim::Kind::derived)
     std::erase_if(rows, [](const LogRow& row) { return row.step != 1 || !row.figures.contains("loss"); });
   rows.push_back({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
+  if (const std::vector<std::string> looks = claim.looks(); !looks.empty() && outcome.kind == Outcome::Kind::done)
+    rows.push_back({outcome.step, look_inside(claim, folder, join(looks))});
   return rows;
 }
 

@@ -22,7 +22,7 @@ std::string own_translation(models::TranslationModel& model, const models::Token
 }  // namespace
 
 std::unique_ptr<models::Subject> make_subject(const std::string& command, const Trained& trained,
-                                              const ExampleSettings& example) {
+                                              const models::ExampleSettings& example) {
   const auto need = [&](const std::string& value, const char* key, const char* kind) {
     check(!value.empty(), command, ": this is a model of ", kind, "; give it one with --", key, "=",
           std::string(key) == "image" ? "FILE.png" : "\"...\"");

@@ -140,15 +140,20 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
   if (all.empty()) return;
   std::stable_sort(all.begin(), all.end(), [](const Harm& a, const Harm& b) { return a.difference > b.difference; });
   TableView table{{"without", "loss", "difference"}, "lrr", {}};
-  for (const Harm& harm : all)
+  std::vector<std::pair<std::string, double>> told = {{"causes/loss", ablation.loss()}};
+  for (const Harm& harm : all) {
+    std::string name = harm.what;
+    std::replace(name.begin(), name.end(), ' ', '.');
+    told.emplace_back("causes/without/" + name, harm.difference);
     if (static_cast<int64_t>(table.rows.size()) < s.top)
       table.rows.push_back({harm.what, fixed(ablation.loss() + harm.difference, 4), signed_fixed(harm.difference, 4)});
+  }
   views.push_back({"Causes", "", "What the example needs most",
                    text("The loss of the example, mean -ln p of ", ablation.answers().described(), ", is ",
                         fixed(ablation.loss(), 4), ".  ", all.size(),
                         " parts were left out one at a time: heads, sublayers, and the strongest units of memories.  ",
                         "The least needed is ", all.back().what, ", ", signed_fixed(all.back().difference, 4), "."),
-                   std::move(table)});
+                   std::move(table), false, std::move(told)});
   std::move(drawn.begin(), drawn.end(), std::back_inserter(views));
 }
 

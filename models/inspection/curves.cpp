@@ -181,14 +181,19 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
   if (dynamic) table.columns.insert(table.columns.end(), {"alpha", "saturated"}), table.alignment += "rr";
   LineView lines{"input", "mean output", {}};
   std::vector<View> maps;
+  std::vector<std::pair<std::string, double>> told;
   const auto number = [](double x, int digits) { return std::isnan(x) ? std::string("-") : significant(x, digits); };
   for (const size_t at : chosen_layers(curves.size(), s.layer, "normalization")) {
     const Curve& curve = curves[at];
     const Curve sample = sample_of(curve);
     const Tanh tanh = best_tanh(sample);
-    table.rows.push_back({curve.path, curve.kind, number(1 / deviation_of(curve.x), 4),
-                          number(explained(sample, [](double x) { return x; }), 4), number(tanh.share, 4),
+    const double steepness = 1 / deviation_of(curve.x), straight = explained(sample, [](double x) { return x; });
+    table.rows.push_back({curve.path, curve.kind, number(steepness, 4), number(straight, 4), number(tanh.share, 4),
                           number(tanh.slope, 4)});
+    for (const auto& [name, value] : {std::pair("inverse_deviation", steepness), std::pair("straight", straight),
+                                      std::pair("like_tanh", tanh.share), std::pair("slope", tanh.slope),
+                                      std::pair("alpha", curve.alpha), std::pair("saturated", curve.saturation)})
+      told.emplace_back(text("curves/", name, "/", curve.path), value);
     if (dynamic) {
       const bool has_alpha = !std::isnan(curve.saturation);
       table.rows.back().push_back(has_alpha && std::isnan(curve.alpha) ? "fixed" : number(curve.alpha, 4));
@@ -201,7 +206,8 @@ void look_at_curves(std::vector<View>& views, const Subject& subject, const Look
       "Shares of the variance of the outputs, before weight and bias, that a straight line and a tanh explain, element "
       "by element.";
   if (dynamic) said += "  Saturated are inputs with |alpha x| > 2.";
-  views.push_back({"Curves", "", "Input against output of normalizations", said, std::move(table)});
+  views.push_back(
+      {"Curves", "", "Input against output of normalizations", said, std::move(table), false, std::move(told)});
   views.push_back({"Curves", "curves/means", "Mean output by input", "Before weight and bias.", std::move(lines)});
   std::move(maps.begin(), maps.end(), std::back_inserter(views));
 }

@@ -141,9 +141,16 @@ void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens
     }
   }
   const std::string described = lens.answers.described();
+  std::vector<std::pair<std::string, double>> told;
+  for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
+    double sum = 0, count = 0;
+    for (const Verdict& v : lens.verdicts[layer])
+      if (!std::isnan(v.of_answer)) sum -= v.of_answer, ++count;
+    told.emplace_back("depth/lens_loss/" + lens.layers[layer], sum / count);
+  }
   views.push_back({"Depth", "depth/log_probability", "Logit lens: ln p of " + described,
                    "What the model would say if it ended after each sublayer.  " + end,
-                   map_of("ln p", lens.layers, lens.words, chances)});
+                   map_of("ln p", lens.layers, lens.words, chances), false, std::move(told)});
   for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(subject, lens, row));
   const auto draw = [&](const char* file, const std::string& title, const std::string& figure,
                         const std::vector<double>& values) {
@@ -157,6 +164,7 @@ void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens
 void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& streams) {
   TableView table{{"after", "size", "added", "share"}, "lrrr", {}};
   LineView lines{"sublayer", "root mean square", {}};
+  std::vector<std::pair<std::string, double>> told;
   for (const ResidualStream& stream : streams) {
     const std::string& begin = stream.states[0].path;
     const std::string of = streams.size() == 1 ? "" : begin.substr(0, begin.find('.')) + ": ";
@@ -165,6 +173,8 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
       const ResidualState& state = stream.states[k];
       const double size = root_mean_square(state.value), own = root_mean_square(state.added);
       sizes.x.push_back(static_cast<double>(k)), sizes.y.push_back(size);
+      told.emplace_back("depth/size/" + state.path, size);
+      if (k > 0) told.emplace_back("depth/added/" + state.path, own);
       if (k > 0) added.x.push_back(static_cast<double>(k)), added.y.push_back(own);
       table.rows.push_back({state.path, significant(size, 4), k > 0 ? significant(own, 4) : "",
                             k > 0 && size > 0 ? fixed(own / size, 3) : ""});
@@ -176,7 +186,7 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
     said +=
         "  Normalizations act on the stream itself, so its end is no sum of what the sublayers added, and none has a "
         "direct contribution to a logit.";
-  views.push_back({"Depth", "", "Size of the residual stream", said, std::move(table)});
+  views.push_back({"Depth", "", "Size of the residual stream", said, std::move(table), false, std::move(told)});
   views.push_back({"Depth", "depth/size", "Size of the residual stream", "", std::move(lines), true});
 }
 
@@ -185,6 +195,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
   BarView bars{"logit", {}};
   std::vector<double> values;
   std::vector<std::string> components;
+  std::vector<std::pair<std::string, double>> told;
   const Verdicts& whole = lens.verdicts.back();
   const auto add = [&](const std::string& name, const auto& of_row) {
     double total = 0, count = 0;
@@ -194,6 +205,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
       if (lens.answers.of_rows[row] >= 0) total += values.back(), ++count;
     }
     bars.bars.push_back({.name = name, .value = total / count});
+    if (name.find(' ') == std::string::npos) told.emplace_back("depth/contribution/" + name, total / count);
   };
   const Tensor& last = stream.last().value;
   for (const ResidualState& state : stream.states) {
@@ -213,7 +225,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
                                       : "; the normalization behind it keeps them from adding up to the logit.");
   MapView map = map_of("logit", components, lens.words, values);
   map.has_sign = true;
-  views.push_back({"Depth", "", title, said + "  Means over the places.", std::move(bars)});
+  views.push_back({"Depth", "", title, said + "  Means over the places.", std::move(bars), false, std::move(told)});
   views.push_back({"Depth", "depth/contribution", title, said, std::move(map)});
 }
 

@@ -165,10 +165,19 @@ void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& al
   if (heads == 0) return;
   BarView bars{"share of the heads", {}};
   const char* const names[] = {"0 to 1/4", "1/4 to 1/2", "1/2 to 3/4", "3/4 to 1"};
-  for (size_t i = 0; i < 4; ++i)
+  std::vector<std::pair<std::string, double>> told;
+  for (size_t i = 0; i < 4; ++i) {
     bars.bars.push_back({.name = names[i], .value = counts[i] / heads, .note = text(std::lround(counts[i]), " heads")});
+    told.emplace_back(text("heads/entropy_quarter/", i), counts[i] / heads);
+  }
   views.push_back({"Heads", "", "Entropies against their ceiling",
-                   "In which quarter of the entropy of uniform weights a head's lies.", std::move(bars)});
+                   "In which quarter of the entropy of uniform weights a head's lies.", std::move(bars), false,
+                   std::move(told)});
+}
+
+std::string file_name(std::string figure) {
+  std::replace(figure.begin(), figure.end(), ' ', '_');
+  return figure;
 }
 
 void look_at_heads(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
@@ -183,6 +192,7 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
   for (const AttentionSeen& seen : all) most_heads = std::max(most_heads, seen.heads());
   TableView table{{"attention", "head"}, "lr", {}};
   std::vector<std::string> figures, layers, heads;
+  std::vector<std::pair<std::string, double>> told;
   std::string said;
   for (const auto& [name, meaning] : explanations)
     if (std::any_of(scores.begin(), scores.end(), [&, n = name](const Scores& each) { return each.contains(n); })) {
@@ -199,11 +209,12 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
         const auto found = scores[layer].find(name);
         const double x = found == scores[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
         row.push_back(std::isnan(x) ? "-" : fixed(x, 3));
+        told.emplace_back(text("heads/", file_name(name), "/", all[layer].path, ".", head), x);
       }
       table.rows.push_back(std::move(row));
     }
   }
-  views.push_back({"Heads", "", "What each head does", said + ".", std::move(table)});
+  views.push_back({"Heads", "", "What each head does", said + ".", std::move(table), false, std::move(told)});
   add_quarters(views, all, scores);
   for (const std::string& name : figures) {
     std::vector<double> values;
@@ -216,10 +227,8 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
     if (*low == *high) continue;  // a row sum of 1 everywhere is no picture
     const Shape shape{1, static_cast<int64_t>(all.size()), most_heads};
-    std::string file = name;
-    std::replace(file.begin(), file.end(), ' ', '_');
     views.push_back(
-        {"Heads", "heads/" + file, name, "",
+        {"Heads", "heads/" + file_name(name), name, "",
          MapView{.figure = name, .rows = layers, .columns = heads, .values = Tensor::from(shape, values, Dtype::f64)},
          true});
   }

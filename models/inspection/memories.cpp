@@ -278,17 +278,21 @@ void add_outstanding(std::vector<View>& views, const Subject& subject, const Rec
 void add_shares(std::vector<View>& views, const std::vector<Record>& records, const std::vector<size_t>& layers) {
   TableView table{{"memory", "units", "carry 85 %", "of all", "never open"}, "lrrrr", {}};
   LineView lines{"units, the largest first", "share of the sum of |value|", {}};
+  std::vector<std::pair<std::string, double>> told;
   for (const size_t layer : layers) {
     const Record& record = records[layer];
     const auto units = static_cast<double>(record.memory().units());
     table.rows.push_back({record.memory().path, std::to_string(record.memory().units()), fixed(record.carriers(), 1),
                           fixed(100 * record.carriers() / units, 2) + " %", fixed(100 * record.never(), 1) + " %"});
     lines.lines.push_back(record.curve());
+    for (const auto& [name, value] :
+         {std::pair("carriers", record.carriers()), std::pair("never_open", record.never())})
+      told.emplace_back(text("memories/", name, "/", record.memory().path), value);
   }
   views.push_back({"Memories", "", "How many units do the work",
                    "How many have 85 % of the sum of |value| at a place, on the mean over the places, and the share of "
                    "those that are 0 at all of them.",
-                   std::move(table)});
+                   std::move(table), false, std::move(told)});
   views.push_back({"Memories", "memories/mass", "How many units do the work", "", std::move(lines), true});
 }
 

@@ -17,6 +17,9 @@
 //   [variants.softmax]
 //   feed_forward = "memory(softmax)"
 //
+//   [example]                                  # for figures of looks inside the trained models, as heads/induction/*
+//   text = "First Citizen:"                    # what they read; or image, or source and target, as in orrery inspect
+//
 // refuted_if: VARIANT > or < OTHER [+ or - NUMBER [%]],  VARIANT != OTHER +- NUMBER [%].  OTHER is a variant, or a
 // number, which is a metric without figures, as in "naive != ratio(0.25, swept) +- 5 %".  With a sweep and a metric
 // that is not over it, it is asked at each swept value.  One that begins with a metric and a colon has that metric
@@ -31,6 +34,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/inspection/base/example.h"
 #include "models/study/combinations.h"
 #include "models/study/metric.h"
 #include "models/study/verdict.h"
@@ -70,6 +74,7 @@ struct Claim {
   std::vector<double> learning_rates;
   std::vector<Metric> metrics;  // the claim's, then those that comparisons have of their own
   std::vector<Comparison> refuted_if;
+  ExampleSettings example;  // of figures that looks tell
   int64_t rounds = 0, round_steps = 0;
   bool smoke = false;  // for_smoke has shortened it
 
@@ -79,6 +84,8 @@ struct Claim {
   double swept_number(size_t i) const;
   // Whether that metric is measured of the variant: the first one is of all, another one of those that it compares.
   bool concerns(size_t metric, const std::string& variant) const;
+  // The looks whose figures its metrics name, each once: those that begin with "heads/", say.
+  std::vector<std::string> looks() const;
 };
 std::string name(Claim::Kind kind);  // trained, derived, timed
 

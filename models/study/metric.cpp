@@ -24,10 +24,39 @@ double max_of(const Numbers& x) { return *std::max_element(x.begin(), x.end()); 
 double min_of(const Numbers& x) { return *std::min_element(x.begin(), x.end()); }
 double sum_of(const Numbers& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
 
+// Ranks from 1; equal ones have the mean of theirs.
+Numbers ranks_of(const Numbers& x) {
+  Numbers ranks;
+  for (const double each : x) {
+    const auto below = std::count_if(x.begin(), x.end(), [&](double other) { return other < each; });
+    const auto equal = std::count(x.begin(), x.end(), each);
+    ranks.push_back(static_cast<double>(below) + static_cast<double>(equal + 1) / 2);
+  }
+  return ranks;
+}
+// sum (x - mean x)(y - mean y) / sqrt(sum (x - mean x)^2 sum (y - mean y)^2), of ranks; NaN if either is constant.
+double rank_correlation(const Numbers& a, const Numbers& b) {
+  check(a.size() == b.size(), "study: a rank correlation of ", a.size(), " and ", b.size(),
+        " places; both figures must have the same ones");
+  const Numbers x = ranks_of(a), y = ranks_of(b);
+  const double mean_x = mean_of(x), mean_y = mean_of(y);
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    xy += (x[i] - mean_x) * (y[i] - mean_y), xx += (x[i] - mean_x) * (x[i] - mean_x),
+        yy += (y[i] - mean_y) * (y[i] - mean_y);
+  return xy / std::sqrt(xx * yy);
+}
+double share_above(const Numbers& x, const Numbers& bound) {
+  return static_cast<double>(std::count_if(x.begin(), x.end(), [&](double each) { return each > bound[0]; })) /
+         static_cast<double>(x.size());
+}
+
 struct Function {
   Kind kind;
   size_t parts;
   double (*of)(const Numbers& x) = nullptr;  // of the places, the rows or the parts
+  double (*of_two)(const Numbers& x,
+                   const Numbers& y) = nullptr;  // of the places of two figures, or of one and a number
 };
 const std::map<std::string, Function, std::less<>>& functions() {
   static const std::map<std::string, Function, std::less<>> all = {
@@ -35,6 +64,8 @@ const std::map<std::string, Function, std::less<>>& functions() {
       {"min", {Kind::of_places, 1, min_of}},
       {"sum", {Kind::of_places, 1, sum_of}},
       {"mean", {Kind::of_places, 1, mean_of}},
+      {"above", {Kind::of_places, 2, nullptr, share_above}},
+      {"rank_correlation", {Kind::of_places, 2, nullptr, rank_correlation}},
       {"first", {Kind::of_rows, 1, [](const Numbers& x) { return x.front(); }}},
       {"last", {Kind::of_rows, 1, [](const Numbers& x) { return x.back(); }}},
       {"highest", {Kind::of_rows, 1, max_of}},
@@ -52,9 +83,12 @@ const std::map<std::string, Function, std::less<>>& functions() {
   return all;
 }
 
-double taken_together(const std::string& function, const Numbers& x) {
-  if (std::any_of(x.begin(), x.end(), [](double each) { return std::isnan(each); })) return NAN;  // max would hide it
-  return functions().at(function).of(x);
+// `y`: the places of the second figure, of a function of two.
+double taken_together(const std::string& name, const Numbers& x, const Numbers& y = {}) {
+  const auto is_none = [](double each) { return std::isnan(each); };
+  if (std::any_of(x.begin(), x.end(), is_none) || std::any_of(y.begin(), y.end(), is_none)) return NAN;  // max hides it
+  const Function& function = functions().at(name);
+  return function.of ? function.of(x) : function.of_two(x, y);
 }
 
 class Parser {
@@ -109,7 +143,9 @@ class Parser {
         if (std::find(kinds.begin(), kinds.end(), part.kind) == kinds.end())
           refuse(text("has ", print(part), " in ", metric.name, "(...), where a figure must stand"));
     };
-    if (metric.kind == Kind::of_places) holds({Kind::figure});
+    if (metric.kind == Kind::of_places && metric.name != "above") holds({Kind::figure});
+    if (metric.name == "above" && (metric.parts[0].kind != Kind::figure || metric.parts[1].kind != Kind::number))
+      refuse("needs above(figure, number)");
     if (metric.kind == Kind::of_rows) holds({Kind::figure, Kind::of_places});
     if (metric.is_of_sweep() && !outermost) refuse(text("has ", metric.name, "(...) within another function"));
     for (const Metric& part : metric.parts) check_order(part, false);
@@ -139,19 +175,27 @@ class Parser {
   size_t at_ = 0;
 };
 
+// A figure's places in a row, or a number alone.
+Numbers places_of(const Metric& part, const LogRow& row) {
+  if (part.kind == Kind::number) return {part.value};
+  Numbers places;
+  for (const auto& [name, value] : row.figures)
+    if (::fnmatch(part.name.c_str(), name.c_str(), 0) == 0) places.push_back(value);
+  return places;
+}
+
 // Of each row that has the figure, its places taken together.
 Numbers over_rows(const Metric& metric, std::span<const LogRow> rows) {
-  const bool told = metric.kind == Kind::of_places;
-  const std::string& pattern = told ? metric.parts[0].name : metric.name;
+  const bool told = metric.kind == Kind::of_places, two = metric.parts.size() == 2;
+  const Metric& figure = told ? metric.parts[0] : metric;
   Numbers all;
   for (const LogRow& row : rows) {
-    Numbers places;
-    for (const auto& [name, value] : row.figures)
-      if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) places.push_back(value);
-    if (!places.empty()) all.push_back(taken_together(told ? metric.name : "mean", places));
+    const Numbers places = places_of(figure, row), others = two ? places_of(metric.parts[1], row) : places;
+    if (!places.empty() && !others.empty()) all.push_back(taken_together(told ? metric.name : "mean", places, others));
   }
-  if (all.empty()) fitting_figures("study", figure_names(rows), pattern);  // says which there are
-  check(!all.empty(), "study: no figure fits '", pattern, "'");
+  for (const std::string& pattern : metric.figures())
+    if (all.empty()) fitting_figures("study", figure_names(rows), pattern);  // says which there are
+  check(!all.empty(), "study: no figure fits '", figure.name, "'");
   return all;
 }
 

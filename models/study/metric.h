@@ -3,6 +3,8 @@
 //   validation_loss                           a figure of metrics.jsonl, of the last row that has it
 //   entropy/blocks.*.attention.*              several places of a figure (* ? [ab] as in file names): their mean
 //   max(...)  min(...)  sum(...)  mean(...)   of the places of one row
+//   above(..., 2.9)                           the share of its places that are above a number
+//   rank_correlation(..., ...)                Spearman's, of two figures over their places, in the order of their names
 //   first(...)  highest(...)  lowest(...)  average(...)  last(...)    over the rows that have the figure
 //   ratio(a, b)  difference(a, b)  product(a, b)  root(a)  log(a)     of such, of 0.25, or of `swept`, the swept value
 //   slope(a)     over the swept key: of the least-squares line of a over its values
@@ -11,7 +13,8 @@
 //   growth(a)    a at the last swept value over a at the first one
 //   diverged     1 of a run that diverged, else 0
 //
-// The last four stand outermost.
+// The last four stand outermost.  Figures of looks inside (`orrery list looks`), as heads/induction/*, are those of the
+// trained model and the claim's example.
 #pragma once
 
 #include <span>

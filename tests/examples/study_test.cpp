@@ -235,6 +235,49 @@ TEST_CASE("study: interrupted, it goes on with what is missing") {
   for (const auto& [run, time] : done) CHECK(written_runs(folder / "pool").at(run) == time);
 }
 
+TEST_CASE("study: figures of looks inside, of the trained models and an example") {
+  const Folder folder;
+  const std::string head = "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\n";
+  const std::string rest = two + "[example]\ntext = \"abeabeab\"\n";
+  const Outcome outcome = judge(
+      folder, claim_text(folder, head + "refuted_if = [\"softmax != 1 +- 0.001\", \"causes/loss: relu > 99\"]", rest));
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(contains(outcome.out, "verdict: shown"));
+  // The same that inspect says of that run.
+  const std::string samples = read_file(folder / "study/samples.csv"), runs = read_file(folder / "study/runs.csv");
+  const size_t line = runs.find("relu,1,") + 7;
+  const std::string figures = folder / "figures.csv";
+  const Outcome inspected = run_orrery(
+      {"inspect", folder / ("pool/" + runs.substr(line, 16)), "--text=abeabeab", "--look=all", "--out=" + figures});
+  INFO(inspected.out, inspected.err);
+  REQUIRE(inspected.code == 0);
+  const std::string csv = read_file(figures), name = "causes/loss,";
+  const size_t at = csv.find(name) + name.size();
+  CHECK(contains(samples, "causes/loss,relu,,1," + csv.substr(at, csv.find('\n', at) - at)));
+  for (const char* each : {"figure,value\n", "\nheads/induction/blocks.0.attention.1,", "\ndepth/lens_loss/embedding,",
+                           "\nmemories/carriers/blocks.0.feed_forward,", "\ncurves/like_tanh/norm,",
+                           "\ncauses/without/blocks.0.attention.head.0,"})
+    CHECK_MESSAGE(contains(csv, each), csv);
+
+  const auto refused = [&](const std::string& whole, const std::string& sentence) {
+    const Outcome wrong = judge(folder, whole);
+    CHECK(wrong.code == 1);
+    CHECK_MESSAGE(contains(wrong.err, sentence), wrong.err);
+  };
+  const std::string equal = "refuted_if = \"softmax != 1 +- 0.001\"";
+  refused(claim_text(folder, head + equal, two),
+          "the metric names a figure of the look 'heads'; say what the models read");
+  refused(claim_text(folder, head + equal, two + "[example]\ntxt = \"a\"\n"),
+          "unknown key 'txt'; did you mean 'text'?");
+  refused(claim_text(folder, head + equal, two + "[example]\nlabel = 1\n"), "[example] gives no text, image or source");
+  refused(claim_text(folder, trained + "refuted_if = \"relu > softmax\"", rest), "so [example] would not be read");
+  refused(claim_text(folder, "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"heads/row_sum/*\"\n" + equal, rest),
+          "are those of a trained model, and this claim is derived");
+  refused(claim_text(folder, head + equal, two + "[example]\ntext = \"abeabeabeabe\"\n"),
+          "the text has 12 tokens, and this model reads 8 at once");
+}
+
 TEST_CASE("study: a formula of one's own") {
   const Folder folder;
   const Outcome tried = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp",

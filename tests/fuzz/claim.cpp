@@ -39,8 +39,8 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(claim, {.name = "claim",
-                        .readers = {"models/study/claim.cpp", "models/study/metric.cpp", "models/study/refutation.cpp",
-                                    "models/settings_table.cpp", "models/toml.cpp"},
+                        .readers = {"models/study/claim_file.cpp", "models/study/metric.cpp",
+                                    "models/study/refutation.cpp", "models/settings_table.cpp", "models/toml.cpp"},
                         .read = read_claim_file,
                         .memory_multiple = 4096,
                         .memory_base = 8 << 20,

@@ -42,7 +42,7 @@ Measurements small_measurements() {
   all.values = {{{{1.98, 1.97, 1.96}, {1.96, 1.94, 1.92}}, {{2, 2, 2}, {2, 2, 2}}}};
   return all;
 }
-Comparison above(double bound) {
+Comparison if_above(double bound) {
   Comparison comparison;
   comparison.text = "relu > softmax", comparison.left = "relu", comparison.right = "softmax";
   comparison.bound = bound;
@@ -111,6 +111,9 @@ TEST_CASE("metric: places, rows, numbers and sweeps") {
   CHECK(measured("sum(entropy/*)") == 8);
   CHECK(measured("min(entropy/blocks.*.attention.[01])") == 2);
   CHECK(measured("first(max(entropy/*))") == 3);
+  CHECK(measured("above(entropy/*, 5.9)") == 0.5);
+  CHECK(measured("above(entropy/*, 6)") == 0);
+  CHECK(measured("first(above(entropy/*, 0.5))") == 1);
   CHECK(measured("ratio(entropy/blocks.1.*, entropy/blocks.0.*)") == 3);
   CHECK(measured("difference(loss, product(swept, 0.25))", 2) == 3);
   CHECK(near(measured("root(log(loss))"), std::sqrt(std::log(3.5))));
@@ -127,10 +130,36 @@ TEST_CASE("metric: places, rows, numbers and sweeps") {
     CHECK(print(parse_metric("claim", each)) == each);
 }
 
+TEST_CASE("metric: rank correlation of two figures over their places") {
+  // Ranks 1 2 3 4 against 2 1 4 3: 1 - 6 (1 + 1 + 1 + 1) / (4 (16 - 1)) = 0.6
+  const std::vector<LogRow> places = {{1,
+                                       {{"a/0", -5},
+                                        {"a/1", 0.1},
+                                        {"a/2", 7},
+                                        {"a/3", 900},
+                                        {"b/0", 2},
+                                        {"b/1", 1},
+                                        {"b/2", 4},
+                                        {"b/3", 3},
+                                        {"c/0", 1},
+                                        {"c/1", 1},
+                                        {"c/2", 2},
+                                        {"c/3", 3},
+                                        {"d/0", 1}}}};
+  const auto of = [&](const std::string& metric) { return measure(parse_metric("claim", metric), places, 0); };
+  CHECK(near(of("rank_correlation(a/*, b/*)"), 0.6));
+  CHECK(near(of("rank_correlation(a/*, a/*)"), 1));
+  // Equal ones share their rank: 1.5 1.5 3 4 against 1 2 3 4 is 4.5 / sqrt(4.5 x 5).
+  CHECK(near(of("rank_correlation(c/*, a/*)"), 4.5 / std::sqrt(22.5)));
+  CHECK(error_of([&] { of("rank_correlation(a/*, d/*)"); }) ==
+        "study: a rank correlation of 4 and 1 places; both figures must have the same ones");
+}
+
 TEST_CASE("metric: what is none is refused with a sentence") {
   const auto refusal = [](const std::string& metric) { return error_of([&] { parse_metric("c.toml:3", metric); }); };
   CHECK(refusal("slop(loss)") == "c.toml:3: unknown function 'slop' in 'slop(loss)'; did you mean 'slope'?");
   CHECK(refusal("ratio(loss)") == "c.toml:3: ratio takes 2 parts, not 1, in 'ratio(loss)'");
+  CHECK(refusal("above(loss, loss)") == "c.toml:3: the metric 'above(loss, loss)' needs above(figure, number)");
   CHECK(refusal("max(loss") == "c.toml:3: the metric 'max(loss' opens a bracket that is not closed");
   CHECK(refusal("max(first(loss))") ==
         "c.toml:3: the metric 'max(first(loss))' has first(loss) in max(...), where a figure must stand");
@@ -147,7 +176,7 @@ TEST_CASE("metric: what is none is refused with a sentence") {
 }
 
 TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") {
-  const JudgedClaim at_each = judge(small_claim({above(0)}), small_measurements());
+  const JudgedClaim at_each = judge(small_claim({if_above(0)}), small_measurements());
   REQUIRE(at_each.comparisons.size() == 2);
   CHECK(at_each.verdict == Verdict::shown);
   CHECK(at_each.comparisons[0].at == "slots=8");
@@ -156,26 +185,26 @@ TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") 
   CHECK(at_each.comparisons[0].sentence ==
         "shown: validation loss, relu - softmax at slots=8 is -0.0300, 95 % interval -0.0548 to -0.0052, 3 seeds; it "
         "lies below zero");
-  const JudgedClaim far = judge(small_claim({above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
+  const JudgedClaim far = judge(small_claim({if_above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
   CHECK(far.verdict == Verdict::not_shown);
   CHECK(far.comparisons[0].needed == 7);  // 2.446912 x 0.01 / sqrt 7 = 0.00925 < 0.01, and 6 have 0.0105
   CHECK(far.comparisons[0].sentence.ends_with(
       "the interval holds the margin -0.04; at this spread 7 seeds would resolve it"));
 
   // One doubling from 8 to 16: what it gains is the second value less the first, -0.02, -0.03 and -0.04.
-  const JudgedClaim over = judge(small_claim({above(0)}, "doubling(validation_loss)"), small_measurements());
+  const JudgedClaim over = judge(small_claim({if_above(0)}, "doubling(validation_loss)"), small_measurements());
   REQUIRE(over.comparisons.size() == 1);
   CHECK(over.comparisons[0].at.empty());
   CHECK(near(over.comparisons[0].mean, -0.03));
 
-  Comparison number = above(0);
+  Comparison number = if_above(0);
   number.of_variants = false, number.right = "ratio(16, swept)", number.number = parse_metric("c", number.right);
   const JudgedClaim against = judge(small_claim({number}), small_measurements());  // 2 at 8, and 1 at 16
   CHECK(near(against.comparisons[0].mean, -0.03));
   CHECK(near(against.comparisons[1].mean, 0.94));
   CHECK(against.verdict == Verdict::reversed);
 
-  Comparison share = above(0.1);
+  Comparison share = if_above(0.1);
   share.share = true;
   CHECK(near(judge(small_claim({share}), small_measurements()).comparisons[0].mean, -0.015));
 }
@@ -183,7 +212,7 @@ TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") 
 TEST_CASE("claim: a sample that is missing is never left out") {
   Measurements measured = small_measurements();
   measured.values[0][1][0][2] = std::nullopt;
-  const JudgedClaim judged = judge(small_claim({above(0)}), measured);
+  const JudgedClaim judged = judge(small_claim({if_above(0)}), measured);
   CHECK(judged.verdict == Verdict::not_shown);
   CHECK(!judged.comparisons[0].known);
   CHECK(
@@ -198,7 +227,7 @@ TEST_CASE("claim: a verdict is written and read again") {
   StudyVerdict verdict;
   verdict.file = "a.toml", verdict.sentence = "\"quoted\" | and more", verdict.kind = "trained";
   verdict.minutes = 1.5, verdict.missing = {"relu seed=1: diverged at step 3"};
-  verdict.judged = judge(small_claim({above(-0.04)}), small_measurements());
+  verdict.judged = judge(small_claim({if_above(-0.04)}), small_measurements());
   write_verdict(folder / "verdict.json", verdict);
   const StudyVerdict again = read_verdict(folder / "verdict.json");
   CHECK(again.sentence == verdict.sentence);

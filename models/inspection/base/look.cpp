@@ -22,6 +22,14 @@ std::vector<View> look_at(const Subject& subject, const std::string& names, cons
   return views;
 }
 
+std::map<std::string, double> figures_of(std::span<const View> views) {
+  std::map<std::string, double> all;
+  for (const View& view : views)
+    for (const auto& [name, value] : view.figures)
+      if (!std::isnan(value)) all[name] = value;
+  return all;
+}
+
 Tensor as_seen(const Tensor& value) {
   const Tensor here = value.detach().to(Device::cpu);
   return here.dtype() == Dtype::f64 ? here : here.to(Dtype::f32);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -53,7 +55,11 @@ struct View {
   std::string name;   // of its numbers in a file: letters, digits, _ . and /
   std::string title, said;
   std::variant<MapView, BarView, TableView, LineView> shown;
-  bool only_drawn = false;  // a table beside it says the same on a terminal
+  bool only_drawn = false;                                   // a table beside it says the same on a terminal
+  std::vector<std::pair<std::string, double>> figures = {};  // "heads/induction/blocks.0.attention.3", see figures_of
 };
+
+// What looks tell as numbers that can be compared between models, look/figure/place, by name.
+std::map<std::string, double> figures_of(std::span<const View> views);
 
 }  // namespace orrery::models

@@ -1,0 +1,330 @@
+// Claims as files: TOML, read key by key.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "engine/base/registry.h"
+#include "models/settings_file.h"
+#include "models/settings_table.h"
+#include "models/study/claim.h"
+#include "models/study/refutation.h"
+#include "models/training/settings.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t most_variants = 64, most_values = 64, most_seeds = 1000, most_refutations = 64;
+
+const std::vector<std::string> known_keys = {"source",         "sentence", "kind",        "config", "seeds",
+                                             "learning_rates", "metric",   "refuted_if",  "rounds", "base",
+                                             "sweep",          "variants", "round_steps", "example"};
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path), table_(read_toml(path)) {}
+
+  Claim read() {
+    for (const auto& [key, node] : members_in_order(table_)) check_known(key, *node);
+    claim_.path = path_;
+    claim_.source = sentence("source", "who claims it, with its year or address");
+    claim_.sentence = sentence("sentence", "what is claimed");
+    read_kind();
+    claim_.config = text_at("config").value_or("");
+    check(!claim_.config.empty() || table_.contains("base"), path_,
+          ": the claim has no base; name a file of settings as config, or give settings in [base]");
+    if (const toml::table* const base = table_at("base")) claim_.base = settings(*base, {});
+    read_variants();
+    read_sweep();
+    read_samples();
+    read_learning_rates();
+    read_metric();
+    read_refutations();
+    read_example();
+    return std::move(claim_);
+  }
+
+ private:
+  void check_known(const std::string& key, const toml::node& node) const {
+    if (std::find(known_keys.begin(), known_keys.end(), key) != known_keys.end()) return;
+    const std::string meant = nearest(key, known_keys);
+    fail(place(node), ": unknown key '", key, "'; ",
+         meant.empty() ? "there are " + join(known_keys) + "; settings stand in [base]"
+                       : "did you mean '" + meant + "'? settings stand in [base]");
+  }
+
+  void read_kind() {
+    const std::string kind = sentence("kind", "trained, derived or timed");
+    const bool known = kind == "trained" || kind == "derived" || kind == "timed";
+    check(known, place("kind"), ": kind is trained, derived or timed, not '", kind, "'");
+    claim_.kind = kind == "trained"   ? Claim::Kind::trained
+                  : kind == "derived" ? Claim::Kind::derived
+                                      : Claim::Kind::timed;
+  }
+
+  // The keys that a variant may set are those of its model and task.
+  Assignments settings(const toml::table& table, const Assignments& before) const {
+    std::optional<std::string> model = word_in(table, "model"), task = word_in(table, "task");
+    for (const auto& [key, value] : before) {
+      if (key == "model" && !model) model = value;
+      if (key == "task" && !task) task = value;
+    }
+    const auto from_config = [&](const char* key) {
+      return claim_.config.empty() ? std::nullopt : value_in_settings_file(claim_.config, key);
+    };
+    if (!model) model = from_config("model");
+    if (!task) task = from_config("task");
+    TrainSettings scratch(model.value_or(TrainSettings().model), task.value_or(""));
+    for (const auto& [key, value] : before) set_setting(scratch, path_, key, value, nanogpt_keys());
+    const std::vector<Setting> members = settings_of(scratch);
+    Assignments found = settings_in_table(table, path_, members, nanogpt_keys());
+    for (const char* own : {"out", "seed", "resume"})
+      for (const auto& [key, value] : found)
+        check(key != own, path_, ": '", own, "' is no setting of a claim; ",
+              key == "seed" ? "its seeds stand at the top, as in seeds = [1, 2, 3]" : "orrery study sets it itself");
+    return found;
+  }
+  static std::optional<std::string> word_in(const toml::table& table, const char* key) {
+    return table[key].value<std::string>();
+  }
+
+  void read_variants() {
+    const toml::table* const variants = table_at("variants");
+    check(variants && !variants->empty(), path_,
+          ": the claim has no variants; give each one's settings in a table, as in [variants.relu]");
+    check(variants->size() <= most_variants, place("variants"), ": more than ", most_variants, " variants");
+    for (const auto& [name, node] : members_in_order(*variants)) {
+      check(node->is_table(), place(*node), ": the variant '", name, "' must be a table of settings, as in [variants.",
+            name, "]");
+      const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+      });
+      const bool a_name = !name.empty() && plain && !(name[0] >= '0' && name[0] <= '9') && name != "swept";
+      check(a_name, place(*node), ": a variant's name begins with a letter and has letters, digits and _, unlike '",
+            name, "'");
+      claim_.variants.push_back({name, settings(*node->as_table(), claim_.base)});
+    }
+  }
+
+  void read_sweep() {
+    const toml::table* const sweep = table_at("sweep");
+    if (!sweep) return;
+    swept_keys(*sweep, "");
+    check(!claim_.sweep.empty(), place("sweep"), ": [sweep] names no key");
+    for (const SweptKey& key : claim_.sweep)
+      check(key.values.size() == claim_.sweep[0].values.size(), place("sweep"), ": ", key.key, " has ",
+            key.values.size(), " values and ", claim_.sweep[0].key, " has ", claim_.sweep[0].values.size(),
+            "; the lists of [sweep] are changed together");
+    std::set<std::string> distinct(claim_.sweep[0].values.begin(), claim_.sweep[0].values.end());
+    check(distinct.size() == claim_.swept_values() && distinct.size() > 1, place("sweep"), ": ", claim_.sweep[0].key,
+          " needs two or more different values");
+  }
+  void swept_keys(const toml::table& table, const std::string& prefix) {
+    for (const auto& [key, node] : members_in_order(table)) {
+      if (const toml::table* const inner = node->as_table()) {
+        swept_keys(*inner, prefix + key + ".");
+        continue;
+      }
+      const toml::array* const list = node->as_array();
+      check(list && list->size() <= most_values, place(*node), ": ", prefix + key, " must be a list of at most ",
+            most_values, " values, as in [32, 256]");
+      SweptKey swept{prefix + key, {}};
+      for (const toml::node& each : *list) {
+        if (const auto* const whole = each.as_integer()) swept.values.push_back(std::to_string(whole->get()));
+        if (const auto* const real = each.as_floating_point()) swept.values.push_back(print_number(real->get()));
+        if (const auto* const word = each.as_string()) swept.values.push_back(word->get());
+      }
+      check(swept.values.size() == list->size(), place(*node), ": the values of ", swept.key,
+            " must be numbers or text in quotes");
+      claim_.sweep.push_back(std::move(swept));
+    }
+  }
+
+  void read_samples() {
+    if (claim_.kind == Claim::Kind::timed) {
+      check(!table_.contains("seeds"), place("seeds"), ": a timed claim has rounds, not seeds");
+      claim_.seeds = {1};
+      claim_.rounds = whole_number("rounds", 10, 2, 10'000);
+      claim_.round_steps = whole_number("round_steps", 10, 1, 100'000);
+      return;
+    }
+    for (const char* key : {"rounds", "round_steps"})
+      check(!table_.contains(key), place(key), ": only a timed claim has ", key, "; this one is ", name(claim_.kind));
+    const toml::array* const list = list_at("seeds");
+    check(list, path_, ": the claim has no seeds; name two or more, as in seeds = [1, 2, 3]");
+    check(list->size() <= most_seeds, place("seeds"), ": more than ", most_seeds, " seeds");
+    for (const toml::node& each : *list) {
+      const auto* const seed = each.as_integer();
+      check(seed && seed->get() >= 0, place("seeds"), ": seeds are whole numbers from 0");
+      check(std::find(claim_.seeds.begin(), claim_.seeds.end(), seed->get()) == claim_.seeds.end(), place("seeds"),
+            ": the seed ", seed->get(), " is there twice");
+      claim_.seeds.push_back(seed->get());
+    }
+    check(claim_.seeds.size() >= 2, place("seeds"), ": a ", name(claim_.kind), " claim with ",
+          claim_.seeds.size() == 1 ? "one seed" : "no seed",
+          " has no interval and cannot be judged; name two or more, as in seeds = [1, 2, 3]");
+  }
+
+  void read_learning_rates() {
+    if (!table_.contains("learning_rates")) return;
+    check(claim_.kind == Claim::Kind::trained, place("learning_rates"), ": a ", name(claim_.kind),
+          " claim learns nothing; leave learning_rates out");
+    const toml::array* const list = list_at("learning_rates");
+    check(!list->empty() && list->size() <= most_values, place("learning_rates"), ": from 1 to ", most_values,
+          " learning rates");
+    for (const toml::node& each : *list) {
+      const double rate = each.value<double>().value_or(NAN);
+      check(std::isfinite(rate) && rate > 0, place("learning_rates"), ": learning rates are numbers above 0");
+      claim_.learning_rates.push_back(rate);
+    }
+    const auto sets_rate = [](const Assignments& settings) {
+      return std::any_of(settings.begin(), settings.end(), [](const auto& s) {
+        return s.first == "learning_rate" || s.first == "rate" || s.first == "min_learning_rate" ||
+               s.first == "final_rate";
+      });
+    };
+    for (const Variant& variant : claim_.variants)
+      check(!sets_rate(variant.settings), path_, ": the variant '", variant.name,
+            "' has a learning rate of its own beside learning_rates; leave one of them out");
+  }
+
+  void read_metric() {
+    const bool timed = claim_.kind == Claim::Kind::timed;
+    std::string text = text_at("metric").value_or("");
+    check(!text.empty() || timed, path_,
+          ": the claim has no metric; name a figure that its runs log, as in metric = \"validation_loss\"");
+    if (text.empty()) text = "milliseconds";
+    claim_.metrics = {checked_metric(place("metric"), text)};
+  }
+
+  Metric checked_metric(const std::string& where, const std::string& text) const {
+    Metric metric = parse_metric(where, text);
+    check(!metric.is_of_sweep() || !claim_.sweep.empty(), where, ": ", metric.name,
+          "(...) is over a swept key; give its values in [sweep]");
+    check(!metric.uses_swept() || !claim_.sweep.empty(), where, ": the metric names `swept`, and there is no [sweep]");
+    const std::vector<std::string> figures = metric.figures();
+    check(!figures.empty(), where, ": the metric '", text, "' names no figure");
+    if (claim_.kind == Claim::Kind::timed)
+      check(figures == std::vector<std::string>{"milliseconds"}, where, ": a timed claim measures milliseconds, not ",
+            join(figures));
+    else if (metric.is_of_sweep() && (metric.name == "power" || metric.name == "doubling"))
+      for (size_t i = 0; i < claim_.swept_values(); ++i)
+        check(claim_.swept_number(i) > 0, where, ": ", metric.name, "(...) needs swept values above 0, and ",
+              claim_.sweep[0].key, " has ", claim_.swept_text(i));
+    return metric;
+  }
+
+  void read_refutations() {
+    const toml::node* const node = table_.get("refuted_if");
+    check(node, path_,
+          ": the claim has no refuted_if, so nothing could refute it; say what would, as in refuted_if = \"relu > "
+          "softmax\"");
+    std::vector<std::string> texts;
+    if (const auto* const one = node->as_string()) texts = {one->get()};
+    if (const auto* const list = node->as_array())
+      for (const toml::node& each : *list) {
+        check(each.is_string(), place(*node), ": refuted_if is text in quotes, or a list of such");
+        texts.push_back(each.as_string()->get());
+      }
+    check(!texts.empty() && texts.size() <= most_refutations, place(*node),
+          ": refuted_if is text in quotes, or a list of such");
+    std::vector<std::string> names;
+    for (const Variant& variant : claim_.variants) names.push_back(variant.name);
+    for (const std::string& text : texts) {
+      Comparison comparison = parse_refutation(place(*node), text, names);
+      const bool over_sweep = metric_of(comparison, place(*node)).is_of_sweep();
+      check(!comparison.number.uses_swept() || (!claim_.sweep.empty() && !over_sweep), place(*node), ": '", text,
+            "' names `swept`, and the metric has no swept value");
+      if (claim_.kind == Claim::Kind::timed) {
+        check(comparison.of_variants || over_sweep, place(*node), ": milliseconds are those of a machine; hold '",
+              comparison.left, "' against another variant");
+        if (!over_sweep) {
+          check(comparison.share || comparison.bound == 0, place(*node),
+                ": a margin of a timed claim is a share, as in '", comparison.left, " > ", comparison.right, " + 5 %'");
+          comparison.share = true;
+        }
+      }
+      claim_.refuted_if.push_back(std::move(comparison));
+    }
+  }
+
+  void read_example() {
+    const toml::table* const table = table_at("example");
+    if (table) {
+      ExampleSettings scratch;
+      const std::vector<Setting> members = settings_of(claim_.example);
+      for (const auto& [key, value] : settings_in_table(*table, path_, settings_of(scratch)))
+        set_setting(members, path_, key, value);
+      check(claim_.example.given(), place("example"), ": [example] gives no text, image or source");
+    }
+    const std::vector<std::string> looks = claim_.looks();
+    if (looks.empty()) {
+      check(!table, place("example"), ": no metric names a figure of a look inside, so [example] would not be read");
+      return;
+    }
+    check(claim_.kind == Claim::Kind::trained, place("metric"), ": figures of the look '", looks[0],
+          "' are those of a trained model, and this claim is ", name(claim_.kind));
+    check(table, path_, ": the metric names a figure of the look '", looks[0],
+          "'; say what the models read, as in [example] and text = \"...\"");
+  }
+
+  // The comparison's own metric, if it names one; it is listed once.
+  const Metric& metric_of(Comparison& comparison, const std::string& where) {
+    if (comparison.measure.empty()) return claim_.metrics[0];
+    const Metric own = checked_metric(where, comparison.measure);
+    for (size_t i = 0; i < claim_.metrics.size(); ++i)
+      if (print(claim_.metrics[i]) == print(own)) {
+        comparison.metric = i;
+        return claim_.metrics[i];
+      }
+    comparison.metric = claim_.metrics.size();
+    claim_.metrics.push_back(own);
+    return claim_.metrics.back();
+  }
+
+  std::string place(const toml::node& node) const { return toml_place(path_, node); }
+  std::string place(const char* key) const {
+    const toml::node* const node = table_.get(key);
+    return node ? place(*node) : path_;
+  }
+  std::optional<std::string> text_at(const char* key) const {
+    const toml::node* const node = table_.get(key);
+    if (!node) return {};
+    check(node->is_string(), place(*node), ": ", key, " must be text in quotes");
+    return node->as_string()->get();
+  }
+  std::string sentence(const char* key, const char* what) const {
+    const std::string text = text_at(key).value_or("");
+    check(!text.empty(), path_, ": the claim has no ", key, ": ", what);
+    return text;
+  }
+  const toml::table* table_at(const char* key) const {
+    const toml::node* const node = table_.get(key);
+    check(!node || node->is_table(), node ? place(*node) : "", ": ", key, " must be a table, as in [", key, "]");
+    return node ? node->as_table() : nullptr;
+  }
+  const toml::array* list_at(const char* key) const {
+    const toml::node* const node = table_.get(key);
+    check(!node || node->is_array(), node ? place(*node) : "", ": ", key, " must be a list, as in ", key,
+          " = [1, 2, 3]");
+    return node ? node->as_array() : nullptr;
+  }
+  int64_t whole_number(const char* key, int64_t otherwise, int64_t low, int64_t high) const {
+    const toml::node* const node = table_.get(key);
+    if (!node) return otherwise;
+    const auto* const whole = node->as_integer();
+    check(whole && whole->get() >= low && whole->get() <= high, place(*node), ": ", key,
+          " must be a whole number from ", low, " to ", high);
+    return whole->get();
+  }
+
+  const std::string& path_;
+  const toml::table table_;
+  Claim claim_;
+};
+
+}  // namespace
+
+Claim read_claim(const std::string& path) { return Reader(path).read(); }
+
+}  // namespace orrery::models
