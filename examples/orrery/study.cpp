@@ -12,8 +12,9 @@
 #include "examples/orrery/study_runs.h"
 #include "examples/orrery/table.h"
 #include "models/study/csv.h"
+#include "models/study/picture.h"
 #include "models/study/statistics.h"
-#include "models/study/verdict_file.h"
+#include "models/study/verdict_table.h"
 
 namespace orrery::program {
 namespace {
@@ -26,19 +27,21 @@ namespace fs = std::filesystem;
 constexpr size_t most_without_yes = 1000;
 
 struct StudySettings {
-  std::string out, runs = "runs/pool", all;
+  std::string out, runs = "runs/pool", all, data;
   int64_t jobs = 0;
   bool smoke = false, fresh = false, yes = false;
 
   template <class V>
   void visit(V& v) {
     v("out", out,
-      "folder for verdict.json, table.csv, samples.csv and runs.csv, which `orrery report` shows; none: "
+      "folder for verdict.json, table.csv, samples.csv, runs.csv and picture.svg, which `orrery report` shows; none: "
       "runs/studies/NAME of NAME.toml; with --all the folder of those folders");
     v("runs", runs,
       "folder of all runs, which sweeps and studies share: one that has been trained is not trained again");
     v("all", all,
-      "a folder of claims: each is judged, or read if it was judged as it is now, and all verdicts are listed");
+      "a folder of claims, or of folders of them: each is judged, or read if it was judged as it is now, and README.md "
+      "and verdicts.csv list all verdicts; without --out they stand beside the claims");
+    v("data", data, "a folder of the sets that claims name, as images/fashion-mnist");
     v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each.  Time is measured alone",
       between(0, 1024));
     v("smoke", smoke, "one seed, one learning rate, two variants, two steps: whether it runs; nothing is judged");
@@ -67,12 +70,15 @@ std::string samples_text(const Claim& claim) {
 // Rows of what is compared, a table for each metric, with the learning rates that were chosen.
 std::string measured_text(const Claim& claim, const std::vector<models::SampleRow>& rows, const StudiedRuns& studied) {
   std::string all;
+  const auto rate_of = [&](const std::string& variant) {
+    for (const auto& [name, rate] : studied.rates)
+      if (name == variant) return print_number(rate);
+    return std::string();
+  };
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
-    const bool rates = !studied.rates.empty() && !claim.metrics[m].is_of_sweep();
     Table table({"", "", in_words(print(claim.metrics[m])), claim.kind == Claim::Kind::timed ? "rounds" : "seeds",
-                 rates ? "learning rate" : ""},
+                 studied.rates.empty() ? "" : "learning rate"},
                 "llrrr");
-    size_t place = 0;
     for (const models::SampleRow& row : rows) {
       if (row.metric != m) continue;
       const std::vector<double> samples = known(row.samples);
@@ -81,7 +87,7 @@ std::string measured_text(const Claim& claim, const std::vector<models::SampleRo
         const models::Spread spread = models::spread_of(samples);
         mean = shown(spread.mean) + (samples.size() > 1 ? " +- " + shown(spread.deviation) : "");
       }
-      table.add({row.variant, row.at, mean, std::to_string(samples.size()), rates ? studied.rates[place++] : ""});
+      table.add({row.variant, row.at, mean, std::to_string(samples.size()), rate_of(row.variant)});
     }
     all += table.print();
   }
@@ -120,10 +126,15 @@ std::string samples_csv(const Claim& claim, const models::Measurements& measured
   return all;
 }
 
-std::string folder_of(const StudySettings& s, const std::string& file, bool one_of_many) {
-  const std::string name = fs::path(file).stem().string();
-  if (one_of_many) return (s.out.empty() ? "runs/studies" : s.out) + "/" + name;
-  return s.out.empty() ? "runs/studies/" + name : s.out;
+std::string folder_of(const StudySettings& s, const std::string& file) {
+  return s.out.empty() ? "runs/studies/" + fs::path(file).stem().string() : s.out;
+}
+
+// The command that repeats it, wherever its data lie there.
+std::string repeating(const StudySettings& s, const std::string& file, const std::string& out) {
+  std::vector<std::string> words = {file, "--out=" + out, "--runs=" + s.runs};
+  if (!s.data.empty()) words.push_back("--data=FOLDER");
+  return command_text("study", words);
 }
 
 // 0, or the signal that ended it.
@@ -139,8 +150,8 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   check(runs <= most_without_yes || s.yes, "study: ", file, " has ", runs,
         " runs, more than 1,000; train them with --yes");
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
-  const StudiedRuns studied =
-      timed ? time_claim(claim, out + "/timing", s.runs) : train_claim(claim, {s.runs, s.jobs, s.fresh});
+  const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
+                                    : train_claim(claim, {s.runs, s.jobs, s.fresh}, s.data);
   if (studied.signal != 0) {
     std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command goes on" << std::endl;
     return studied.signal;
@@ -151,110 +162,113 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
              .kind = name(claim.kind),
              .metric = print(claim.metrics[0]),
              .version = build().version,
+             .figure = claim.figure,
+             .smaller = claim.smaller,
+             .main = claim.main,
              .claim = sha256_of_file(file),
-             .command = command_text("study", {file, "--out=" + out, "--runs=" + s.runs}),
+             .command = repeating(s, file, out),
              .runs = s.runs,
              .smoke = s.smoke,
              .samples = samples_text(claim),
              .minutes = 0,
              .minutes_of_runs = studied.minutes,
              .judged = {},
+             .rates = studied.rates,
+             .common_rate = studied.common_rate,
+             .at_common_rate = {},
              .missing = studied.measured.missing};
   const std::vector<models::SampleRow> rows = sample_rows(claim, studied.measured);
   std::cout << measured_text(claim, rows, studied);
   if (!s.smoke) verdict.judged = judge(claim, studied.measured);
+  if (!s.smoke && studied.at_common_rate) verdict.at_common_rate = judge(claim, *studied.at_common_rate);
   verdict.minutes = std::chrono::duration<double>(Clock::now() - began).count() / 60;
   for (const models::JudgedComparison& each : verdict.judged.comparisons) std::cout << each.sentence << "\n";
+  if (verdict.at_common_rate) {
+    std::cout << "all at the learning rate " << print_number(verdict.common_rate) << ":\n";
+    for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
+      std::cout << "  " << each.sentence << "\n";
+  }
   make_folders(out);
   write_file_atomically(out + "/table.csv", table_csv(claim, rows));
   write_file_atomically(out + "/samples.csv", samples_csv(claim, studied.measured));
   if (!timed) write_file_atomically(out + "/runs.csv", runs_csv(studied.rows, studied.outcomes));
   write_verdict(out + "/verdict.json", verdict);
+  write_file_atomically(out + "/picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
   if (s.smoke) {
     const bool ran = verdict.missing.empty();
     std::cout << "smoke: every run " << (ran ? "ends as it should" : "was tried, and some failed")
               << "; two steps of one seed judge nothing" << std::endl;
     return 0;
   }
-  std::cout << "verdict: " << name(verdict.judged.verdict) << ", after " << fixed(verdict.minutes, 1)
+  std::cout << "verdict: " << verdict.word() << ", after " << fixed(verdict.minutes, 1)
             << " minutes (the steps of all its runs took " << fixed(verdict.minutes_of_runs, 1) << ")\nfiles:\n";
-  for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv"})
+  for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << out << "/" << written << "\n";
   std::cout << std::flush;
   return 0;
 }
 
-// As it was judged by this program, if the claim's file has not changed.
+// If the claim's file has not changed; of another version of the program it is told.
 std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
   if (s.fresh || s.smoke || !file_exists(path)) return {};
   StudyVerdict before = models::read_verdict(path);
-  const bool same = before.claim == sha256_of_file(file) && before.version == build().version && !before.smoke;
+  const bool same = before.claim == sha256_of_file(file) && !before.smoke;
   return same ? std::optional(std::move(before)) : std::nullopt;
 }
 
-struct Listed {
-  std::string name, verdict, sentence, what;  // what: the intervals, or the error
-  double minutes = 0;
-};
-
-void write_verdicts(const std::string& out, const std::vector<Listed>& all) {
-  std::string csv = models::csv_line({"study", "verdict", "claim", "found", "minutes"});
-  std::string markdown = "| study | claim | verdict | found | minutes |\n| --- | --- | --- | --- | --- |\n";
-  const auto cell = [](std::string text) {
-    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return text;
+// Every NAME.toml of the folder and of those in it, that lists of claims may be long: each with its group.
+std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
+  std::vector<models::ListedVerdict> all;
+  const auto add = [&](const std::string& group, const std::string& inside) {
+    for (const std::string& path : files_in(inside))
+      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, ""});
   };
-  for (const Listed& each : all) {
-    csv += models::csv_line({each.name, each.verdict, each.sentence, each.what, fixed(each.minutes, 1)});
-    markdown += "| " + each.name + " | " + cell(each.sentence) + " | " + each.verdict + " | " + cell(each.what) +
-                " | " + fixed(each.minutes, 1) + " |\n";
-  }
-  make_folders(out);
-  write_file_atomically(out + "/verdicts.csv", csv);
-  write_file_atomically(out + "/verdicts.md", markdown);
+  add("", folder);
+  std::vector<std::string> groups;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory()) groups.push_back(entry.path().filename().string());
+  std::sort(groups.begin(), groups.end());
+  for (const std::string& group : groups) add(group, folder + "/" + group);
+  return all;
 }
 
 int judge_all(const StudySettings& s) {
   check(folder_exists(s.all), "study: there is no folder ", s.all,
-        "; --all needs one with claims, as in "
-        "--all=examples/studies");
-  std::vector<std::string> files;
-  for (const std::string& path : files_in(s.all))
-    if (path.ends_with(".toml")) files.push_back(path);
-  check(!files.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
-  std::vector<Listed> all;
+        "; --all needs one with claims, as in --all=examples/studies");
+  std::vector<models::ListedVerdict> all = claims_in(s.all);
+  check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
+  const std::string to = s.out.empty() ? s.all : s.out;
   bool errors = false;
-  for (const std::string& file : files) {
-    const std::string out = folder_of(s, file, true);
-    Listed listed{fs::path(file).stem().string(), "error", "", "", 0};
+  for (models::ListedVerdict& listed : all) {
+    const std::string file = s.all + "/" + listed.place() + ".toml", out = to + "/" + listed.place();
     try {
-      std::optional<StudyVerdict> verdict = judged_before(s, file, out);
-      if (verdict) {
-        std::cout << file << ": judged before\n";
-      } else {
-        std::cout << file << "\n";
-        verdict.emplace();
-        if (const int signal = judge_file(s, file, out, *verdict)) return 128 + signal;
+      listed.verdict = judged_before(s, file, out);
+      if (listed.verdict) {
+        std::cout << file << ": judged before" << (listed.verdict->version == build().version ? "" : " by orrery ")
+                  << (listed.verdict->version == build().version ? "" : listed.verdict->version) << "\n";
+        continue;
       }
-      listed.verdict = verdict->word(), listed.sentence = verdict->sentence;
-      listed.minutes = verdict->minutes_of_runs;
-      for (const models::JudgedComparison& each : verdict->judged.comparisons)
-        listed.what += (listed.what.empty() ? "" : "; ") + each.sentence;
+      std::cout << file << "\n";
+      StudyVerdict verdict;
+      if (const int signal = judge_file(s, file, out, verdict)) return 128 + signal;
+      listed.verdict = std::move(verdict);
     } catch (const Error& error) {
-      errors = true, listed.what = error.what();
+      errors = true, listed.error = error.what();
       std::cout << error.what() << "\n";
     }
-    all.push_back(std::move(listed));
   }
-  const std::string out = s.out.empty() ? "runs/studies" : s.out;
-  write_verdicts(out, all);
-  Table table({"study", "verdict", "minutes", "claim"}, "llrl");
-  for (const Listed& each : all)
-    table.add({each.name, each.verdict, fixed(each.minutes, 1), each.sentence.empty() ? each.what : each.sentence});
-  std::cout << "\n"
-            << table.print() << "files:\n  " << out << "/verdicts.csv\n  " << out << "/verdicts.md" << std::endl;
+  make_folders(to);
+  std::error_code none;
+  const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
+  write_file_atomically(to + "/verdicts.csv", models::verdicts_csv(all));
+  write_file_atomically(to + "/README.md", models::verdicts_page(all, claims));
+  Table table({"study", "verdict", "core minutes", "claim"}, "llrl");
+  for (const models::ListedVerdict& each : all)
+    table.add({each.place(), each.verdict ? each.verdict->word() : "error",
+               each.verdict ? fixed(each.verdict->minutes_of_runs, 1) : "",
+               each.verdict ? each.verdict->sentence : each.error});
+  std::cout << "\n" << table.print() << "files:\n  " << to << "/README.md\n  " << to << "/verdicts.csv" << std::endl;
   return errors ? 1 : 0;
 }
 
@@ -281,7 +295,7 @@ int study(const Arguments& arguments) {
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
         ", as in orrery study examples/studies/adaptive_span.toml, or --all=FOLDER");
   StudyVerdict verdict;
-  const int signal = judge_file(s, words[0], folder_of(s, words[0], false), verdict);
+  const int signal = judge_file(s, words[0], folder_of(s, words[0]), verdict);
   return signal == 0 ? 0 : 128 + signal;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/base/check.h"
+#include "engine/base/files.h"
 #include "engine/base/registry.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/subject.h"
@@ -76,57 +77,76 @@ void for_each_place(const Claim& claim, const F& f) {
 
 class Study {
  public:
-  Study(const Claim& claim, const PoolOptions& options) : claim_(claim), options_(options) {}
+  Study(const Claim& claim, const PoolOptions& options, const std::string& data)
+      : claim_(claim), options_(options), data_(data) {}
 
   StudiedRuns train() {
-    std::vector<double> rates(claim_.variants.size() * claim_.swept_values(), 0);
+    std::vector<double> rates(claim_.variants.size(), 0);
     if (claim_.learning_rates.size() == 1) rates.assign(rates.size(), claim_.learning_rates[0]);
     if (claim_.learning_rates.size() > 1 && !choose(rates)) return std::move(studied_);
     RunRows& rows = studied_.rows;
-    std::vector<std::vector<std::string>> keys;
+    Keys own, common;
     for_each_place(claim_, [&](size_t v, size_t s) {
-      keys.emplace_back();
-      for (const int64_t seed : claim_.seeds) keys.back().push_back(add(rows, v, s, seed, rates[keys.size() - 1], ""));
+      own.push_back(add_seeds(rows, v, s, rates[v], ""));
+      const double at = studied_.common_rate;
+      const bool same = at == 0 || at == rates[v];
+      common.push_back(same ? own.back() : add_seeds(rows, v, s, at, " learning_rate=" + print_number(at)));
     });
     train_these(rows);
-    if (studied_.signal == 0) measure(keys);
+    if (studied_.signal != 0) return std::move(studied_);
+    studied_.measured = measure(own);
+    if (common != own) studied_.at_common_rate = measure(common);
     return std::move(studied_);
   }
 
  private:
-  // The lowest validation loss at a seed that is none of those that are compared.
+  using Keys = std::vector<std::vector<std::string>>;  // of each variant and swept value the runs of its seeds
+
+  std::vector<std::string> add_seeds(RunRows& rows, size_t v, size_t s, double rate, const std::string& more) {
+    std::vector<std::string> keys;
+    for (const int64_t seed : claim_.seeds) keys.push_back(add(rows, v, s, seed, rate, more));
+    return keys;
+  }
+
+  // The lowest validation loss at a seed that is none of those that are compared: of each variant, and of all together.
   bool choose(std::vector<double>& rates) {
     const int64_t seed = further_seed(claim_);
+    const size_t s = claim_.middle_value(), count = claim_.learning_rates.size();
     RunRows search;
-    std::vector<std::vector<std::string>> keys;
-    for_each_place(claim_, [&](size_t v, size_t s) {
-      keys.emplace_back();
+    Keys keys(claim_.variants.size());
+    for (size_t v = 0; v < keys.size(); ++v)
       for (const double rate : claim_.learning_rates)
-        keys.back().push_back(add(search, v, s, seed, rate, " learning_rate=" + print_number(rate)));
-    });
+        keys[v].push_back(add(search, v, s, seed, rate, " learning_rate=" + print_number(rate)));
     train_these(search);
     if (studied_.signal != 0) {
       studied_.rows = std::move(search);
       return false;
     }
-    for (size_t place = 0; place < keys.size(); ++place) {
-      std::optional<double> lowest;
-      rates[place] = claim_.learning_rates[0];
-      for (size_t r = 0; r < claim_.learning_rates.size(); ++r) {
-        const Outcome& outcome = studied_.outcomes.at(keys[place][r]);
+    constexpr double diverges = 1e9;  // a rate at which a variant has no loss is the last that is taken for all
+    std::vector<double> sums(count, 0);
+    for (size_t v = 0; v < keys.size(); ++v) {
+      std::vector<double> losses;
+      for (const std::string& key : keys[v]) {
+        const Outcome& outcome = studied_.outcomes.at(key);
         const auto loss = outcome.figures.find("validation_loss");
-        if (outcome.kind != Outcome::Kind::done || loss == outcome.figures.end()) continue;
-        if (!lowest || loss->second < *lowest) lowest = loss->second, rates[place] = claim_.learning_rates[r];
+        const bool done = outcome.kind == Outcome::Kind::done && loss != outcome.figures.end();
+        losses.push_back(done ? loss->second : diverges);
       }
-      studied_.rates.push_back(print_number(rates[place]));
+      for (size_t r = 0; r < count; ++r) sums[r] += losses[r];
+      rates[v] = claim_.learning_rates[least(losses)];
+      studied_.rates.emplace_back(claim_.variants[v].name, rates[v]);
     }
+    studied_.common_rate = claim_.learning_rates[least(sums)];
     return true;
+  }
+  static size_t least(const std::vector<double>& x) {
+    return static_cast<size_t>(std::min_element(x.begin(), x.end()) - x.begin());
   }
 
   std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double rate, const std::string& more) {
     const models::Variant& its = claim_.variants[variant];
     const std::string key =
-        rows.add(label_of(claim_, its, swept) + more, settings_of_study(claim_, its, swept, seed, rate));
+        rows.add(label_of(claim_, its, swept) + more, settings_of_study(claim_, its, swept, seed, rate, data_));
     variant_of_.try_emplace(key, its.name);
     return key;
   }
@@ -151,23 +171,23 @@ class Study {
     }
   }
 
-  void measure(const std::vector<std::vector<std::string>>& keys) {
-    auto& values = studied_.measured.values;
-    values.assign(claim_.metrics.size(), {});
-    for (auto& each : values) each.resize(claim_.variants.size());
+  models::Measurements measure(const Keys& keys) const {
+    models::Measurements measured;
+    measured.values.assign(claim_.metrics.size(), {});
+    for (auto& each : measured.values) each.resize(claim_.variants.size());
     size_t place = 0;
     for_each_place(claim_, [&](size_t v, size_t s) {
-      for (auto& each : values) each[v].emplace_back(claim_.seeds.size());
-      for (size_t i = 0; i < claim_.seeds.size(); ++i) measure_run(keys[place][i], v, s, i);
+      for (auto& each : measured.values) each[v].emplace_back(claim_.seeds.size());
+      for (size_t i = 0; i < claim_.seeds.size(); ++i) measure_run(measured, keys[place][i], v, s, i);
       ++place;
     });
+    return measured;
   }
-  void measure_run(const std::string& key, size_t v, size_t s, size_t sample) {
+  void measure_run(models::Measurements& measured, const std::string& key, size_t v, size_t s, size_t sample) const {
     const models::Variant& variant = claim_.variants[v];
     const Outcome& outcome = studied_.outcomes.at(key);
     const auto miss = [&](const std::string& why) {
-      studied_.measured.missing.push_back(
-          text(label_of(claim_, variant, s), " seed=", claim_.seeds[sample], ": ", why));
+      measured.missing.push_back(text(label_of(claim_, variant, s), " seed=", claim_.seeds[sample], ": ", why));
     };
     const bool told = outcome.kind == Outcome::Kind::diverged && asks_for_divergence(claim_);
     if (outcome.kind != Outcome::Kind::done && !told) return miss(outcome.why);
@@ -175,7 +195,7 @@ class Study {
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.concerns(m, variant.name)) continue;
       try {
-        studied_.measured.values[m][v][s][sample] = models::measure(claim_.metrics[m], rows, claim_.swept_number(s));
+        measured.values[m][v][s][sample] = models::measure(claim_.metrics[m], rows, claim_.swept_number(s));
       } catch (const Error& error) {
         miss(error.what());
       }
@@ -184,6 +204,7 @@ class Study {
 
   const Claim& claim_;
   const PoolOptions& options_;
+  const std::string& data_;
   std::map<std::string, std::string> variant_of_;  // of each run's key
   std::set<std::string> looked_;                   // variants
   StudiedRuns studied_;
@@ -193,17 +214,24 @@ class Study {
 
 size_t count_runs(const Claim& claim) {
   const size_t places = claim.variants.size() * claim.swept_values(), rates = claim.learning_rates.size();
-  return places * (claim.seeds.size() + (rates > 1 ? rates : 0));
+  return places * claim.seeds.size() + (rates > 1 ? claim.variants.size() * rates : 0);
 }
 
-StudiedRuns train_claim(const Claim& claim, const PoolOptions& options) { return Study(claim, options).train(); }
+StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data) {
+  return Study(claim, options, data).train();
+}
+
+std::string found_data(const std::string& path, const std::string& folder) {
+  const bool there = folder.empty() || path.starts_with('/') || file_exists(path) || folder_exists(path);
+  return there ? path : folder + "/" + path;
+}
 
 models::TrainSettings settings_of_study(const Claim& claim, const models::Variant& variant, size_t swept, int64_t seed,
-                                        double rate) {
+                                        double rate, const std::string& data) {
   Arguments words;
   if (!claim.config.empty()) words.push_back("--config=" + claim.config);
   for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, rate))
-    words.push_back("--" + key + "=" + value);
+    words.push_back("--" + key + "=" + (key == "data" || key == "validation_data" ? found_data(value, data) : value));
   try {
     return read_train_settings("study", words);
   } catch (const Error& error) {

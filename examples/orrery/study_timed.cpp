@@ -53,7 +53,8 @@ double one_turn(models::Trainer& trainer, int64_t steps, const StopSignals& sign
 
 }  // namespace
 
-StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std::string& pool) {
+StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std::string& pool,
+                       const std::string& data) {
   check_alone(pool);
   make_folders(pool);
   const models::FolderLock alone(pool + "/timed");  // another study of time waits for the same machine
@@ -67,7 +68,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
   for (size_t v = 0; v < claim.variants.size(); ++v)
     for (size_t s = 0; s < claim.swept_values(); ++s) {
       for (auto& each : all) each[v].emplace_back();
-      models::TrainSettings settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0);
+      models::TrainSettings settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
       settings.out = folder + "/" + std::to_string(turns.size());
       settings.steps = (claim.rounds + 1) * claim.round_steps + 1;  // it never comes to its end
       settings.evaluate_every = settings.checkpoint_every = 0;

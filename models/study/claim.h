@@ -3,9 +3,14 @@
 //   source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"
 //   sentence = "A ReLU memory beats a softmax memory, and the more the more slots there are."
 //   kind = "trained"                           # or derived, or timed
+//   figure = "BLEU 34.22 against 33.08"        # optional: the source's own figure
+//   smaller = "a language model of 4 layers"   # optional: how the test is smaller than the source's
+//   main = true                                # optional: one of the source's main claims, listed first
 //   config = "examples/configs/quickstart.toml"    # what all runs have in common: a file, [base], or both
 //   seeds = [1, 2, 3]                          # the same for every variant: differences are taken seed by seed
-//   learning_rates = [3e-3, 1e-2]              # optional: each variant takes the one that is best at a further seed
+//   learning_rates = [3e-3, 1e-2]              # optional: each variant takes the one with the lowest validation loss
+//                                              # at a further seed and the middle swept value; what comes out at the
+//                                              # one rate that is best for all is told as well
 //   metric = "doubling(validation_loss)"       # metric.h
 //   refuted_if = "relu > softmax - 0.01"       # one or a list; the claim holds if none of them is so
 //   [base]                                     # settings as in any file of settings
@@ -66,7 +71,8 @@ struct SweptKey {
 struct Claim {
   enum class Kind { trained, derived, timed };
   Kind kind = Kind::trained;
-  std::string path, source, sentence, config;
+  std::string path, source, sentence, config, figure, smaller;
+  bool main = false;
   Assignments base;
   std::vector<Variant> variants;
   std::vector<SweptKey> sweep;  // none, or the same number of values each
@@ -80,6 +86,7 @@ struct Claim {
 
   // Of the first swept key as text and as a number (of text that is none, its place from 1); "" and 0 without a sweep.
   size_t swept_values() const { return sweep.empty() ? 1 : sweep[0].values.size(); }
+  size_t middle_value() const { return swept_values() / 2; }  // where learning rates are chosen
   std::string swept_text(size_t i) const;
   double swept_number(size_t i) const;
   // Whether that metric is measured of the variant: the first one is of all, another one of those that it compares.

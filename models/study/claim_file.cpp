@@ -16,9 +16,9 @@ namespace {
 
 constexpr size_t most_variants = 64, most_values = 64, most_seeds = 1000, most_refutations = 64;
 
-const std::vector<std::string> known_keys = {"source",         "sentence", "kind",        "config", "seeds",
-                                             "learning_rates", "metric",   "refuted_if",  "rounds", "base",
-                                             "sweep",          "variants", "round_steps", "example"};
+const std::vector<std::string> known_keys = {
+    "source", "sentence", "kind",     "config",      "seeds",   "learning_rates", "metric",  "refuted_if", "rounds",
+    "base",   "sweep",    "variants", "round_steps", "example", "figure",         "smaller", "main"};
 
 class Reader {
  public:
@@ -31,6 +31,11 @@ class Reader {
     claim_.sentence = sentence("sentence", "what is claimed");
     read_kind();
     claim_.config = text_at("config").value_or("");
+    claim_.figure = text_at("figure").value_or(""), claim_.smaller = text_at("smaller").value_or("");
+    if (const toml::node* const main = table_.get("main")) {
+      check(main->is_boolean(), place("main"), ": main is true or false");
+      claim_.main = main->as_boolean()->get();
+    }
     check(!claim_.config.empty() || table_.contains("base"), path_,
           ": the claim has no base; name a file of settings as config, or give settings in [base]");
     if (const toml::table* const base = table_at("base")) claim_.base = settings(*base, {});
@@ -183,6 +188,9 @@ class Reader {
                s.first == "final_rate";
       });
     };
+    for (const SweptKey& key : claim_.sweep)
+      check(!sets_rate({{key.key, ""}}), place("sweep"), ": ", key.key,
+            " is swept, beside learning_rates; leave one of them out");
     for (const Variant& variant : claim_.variants)
       check(!sets_rate(variant.settings), path_, ": the variant '", variant.name,
             "' has a learning rate of its own beside learning_rates; leave one of them out");

@@ -83,10 +83,10 @@ JudgedComparison judge(const Claim& claim, const Comparison& c, const SampleRow&
   for (const double d : differences)
     check(std::isfinite(d), claim.path, ": ", judged.name, " is ", d, ", for ", c.right, " is 0");
   const Judgement found = judge(differences, c.refuted, c.bound);
-  judged.verdict = found.verdict, judged.known = true;
+  judged.verdict = found.verdict, judged.known = true, judged.on_border = found.on_border;
   judged.mean = found.interval.mean, judged.low = found.interval.low, judged.high = found.interval.high;
   judged.needed = static_cast<int64_t>(found.needed.value_or(0));
-  judged.sentence = sentence_of(claim, c, judged);
+  judged.sentence = sentence_of(claim, c, judged) + (judged.on_border ? "; on the border" : "");
   return judged;
 }
 

@@ -23,6 +23,7 @@ struct JudgedComparison {
   std::string at;    // "feed_forward.slots=32"; empty: of the whole sweep, or there is none
   Verdict verdict = Verdict::not_shown;
   bool known = false;  // else no interval: samples are missing
+  bool on_border = false;
   double mean = 0, low = 0, high = 0;
   int64_t samples = 0, needed = 0;  // needed: to resolve what is not shown; 0: no number of them would
   std::string sentence;

@@ -33,6 +33,10 @@ Judgement judge(std::span<const double> differences, Refuted refuted, double bou
   check(refuted != Refuted::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
   const auto [mean, low, high] = *interval;
   Judgement judgement{Verdict::not_shown, *interval, differences.size(), {}};
+  const auto near = [&, close = (high - low) / 20](double end) {
+    return std::abs(end - bound) < close || (refuted == Refuted::outside && std::abs(end + bound) < close);
+  };
+  judgement.on_border = near(low) || near(high);
   const bool equality = refuted == Refuted::outside;
   const bool below = high<bound, above = low> bound;
   if (equality) {

@@ -9,6 +9,8 @@
 //
 // Anything else is not shown: I holds a bound.  At this spread it would be resolved by the least n with
 //   t_(n-1) s / sqrt(n) < the distance of mean d from the nearest bound
+// It is on the border if an end of I lies within a tenth of its half width from a bound: another machine, which rounds
+// otherwise, may say otherwise.
 #pragma once
 
 #include <optional>
@@ -31,6 +33,7 @@ struct Judgement {
   Interval interval;
   size_t samples = 0;
   std::optional<size_t> needed;  // of one that is not shown; none: more than most_samples
+  bool on_border = false;
 };
 // Of two differences or more.  `bound` is at least 0 for `outside`.
 Judgement judge(std::span<const double> differences, Refuted refuted, double bound);

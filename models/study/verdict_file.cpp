@@ -1,5 +1,6 @@
 #include "models/study/verdict_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,7 @@ Json json_of(const JudgedComparison& c) {
           {"at", c.at},
           {"verdict", name(c.verdict)},
           {"known", c.known},
+          {"on_border", c.on_border},
           {"mean", c.mean},
           {"low", c.low},
           {"high", c.high},
@@ -47,16 +49,37 @@ JudgedComparison comparison_in(const Json& json, const std::string& what) {
   c.metric = text_member(json, "metric", what);
   c.at = text_member(json, "at", what), c.sentence = text_member(json, "sentence", what);
   c.verdict = parse_verdict(text_member(json, "verdict", what), what);
-  c.known = flag_member(json, "known", what);
+  c.known = flag_member(json, "known", what), c.on_border = flag_member(json, "on_border", what);
   c.mean = number_member(json, "mean", what), c.low = number_member(json, "low", what);
   c.high = number_member(json, "high", what);
   c.samples = whole_number_member(json, "samples", what), c.needed = whole_number_member(json, "needed", what);
   return c;
 }
 
+Json comparisons_of(const JudgedClaim& judged) {
+  Json all = Json::array();
+  for (const JudgedComparison& each : judged.comparisons) all.push_back(json_of(each));
+  return all;
+}
+JudgedClaim judged_in(const Json& json, const std::string& what) {
+  JudgedClaim judged;
+  judged.verdict = parse_verdict(text_member(json, "verdict", what), what);
+  for (const Json& each : list_member(json, "comparisons", what))
+    judged.comparisons.push_back(comparison_in(each, what));
+  return judged;
+}
+
 }  // namespace
 
-std::string StudyVerdict::word() const { return smoke ? "smoke" : name(judged.verdict); }
+std::string StudyVerdict::word() const {
+  if (smoke) return "smoke";
+  return name(judged.verdict) + (judged.verdict == Verdict::shown && !smaller.empty() ? " at this scale" : "");
+}
+
+bool StudyVerdict::on_border() const {
+  return std::any_of(judged.comparisons.begin(), judged.comparisons.end(),
+                     [](const JudgedComparison& each) { return each.on_border; });
+}
 
 void write_verdict(const std::string& path, const StudyVerdict& v) {
   Json json = {{"file", v.file},
@@ -73,8 +96,15 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
                {"minutes", v.minutes},
                {"minutes_of_runs", v.minutes_of_runs}};
   json["verdict"] = name(v.judged.verdict);
-  json["comparisons"] = Json::array();
-  for (const JudgedComparison& each : v.judged.comparisons) json["comparisons"].push_back(json_of(each));
+  json["figure"] = v.figure, json["smaller"] = v.smaller, json["main"] = v.main;
+  json["comparisons"] = comparisons_of(v.judged);
+  json["learning_rates"] = Json::array();
+  for (const auto& [variant, rate] : v.rates)
+    json["learning_rates"].push_back({{"variant", variant}, {"learning_rate", rate}});
+  json["common_rate"] = v.common_rate;
+  if (v.at_common_rate)
+    json["at_common_rate"] = {{"verdict", name(v.at_common_rate->verdict)},
+                              {"comparisons", comparisons_of(*v.at_common_rate)}};
   json["missing"] = v.missing;
   write_file_atomically(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -89,9 +119,14 @@ StudyVerdict read_verdict(const std::string& path) {
   v.runs = text_member(json, "runs", path), v.samples = text_member(json, "samples", path);
   v.smoke = flag_member(json, "smoke", path);
   v.minutes = number_member(json, "minutes", path), v.minutes_of_runs = number_member(json, "minutes_of_runs", path);
-  v.judged.verdict = parse_verdict(text_member(json, "verdict", path), path);
-  for (const Json& each : list_member(json, "comparisons", path))
-    v.judged.comparisons.push_back(comparison_in(each, path));
+  v.figure = text_member(json, "figure", path), v.smaller = text_member(json, "smaller", path);
+  v.main = flag_member(json, "main", path);
+  v.judged = judged_in(json, path);
+  for (const Json& each : list_member(json, "learning_rates", path))
+    v.rates.emplace_back(text_member(each, "variant", path), number_member(each, "learning_rate", path));
+  v.common_rate = number_member(json, "common_rate", path);
+  if (const auto common = json.find("at_common_rate"); common != json.end())
+    v.at_common_rate = judged_in(*common, path);
   for (const Json& each : list_member(json, "missing", path)) {
     check(each.is_string(), path, ": 'missing' must be a list of sentences");
     v.missing.push_back(each.get<std::string>());

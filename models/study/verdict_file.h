@@ -3,13 +3,16 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "models/study/judged_claim.h"
 
 namespace orrery::models {
 
 struct StudyVerdict {
-  std::string file, source, sentence, kind, metric, version;
+  std::string file, source, sentence, kind, metric, version, figure, smaller;
+  bool main = false;
   std::string claim;           // SHA-256 of the claim's file
   std::string command, runs;   // that repeats it; the folder of its runs
   bool smoke = false;          // nothing was judged
@@ -17,9 +20,15 @@ struct StudyVerdict {
   double minutes = 0;          // that the study took now
   double minutes_of_runs = 0;  // of the steps of all its runs, whenever they were trained
   JudgedClaim judged;
+  // Of learning rates that were chosen: each variant's, the one that is best for all, and what is found there if that
+  // is not every variant's own.
+  std::vector<std::pair<std::string, double>> rates;
+  double common_rate = 0;
+  std::optional<JudgedClaim> at_common_rate;
   std::vector<std::string> missing;  // sentences of runs without a figure
 
-  std::string word() const;  // shown, not shown, reversed, or smoke
+  std::string word() const;  // shown, shown at this scale, not shown, reversed, or smoke
+  bool on_border() const;
 };
 
 void write_verdict(const std::string& path, const StudyVerdict& verdict);

@@ -94,7 +94,7 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
                                                    "feed_forward = \"dense(relu)\"\n"));
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
-  CHECK(contains(outcome.out, "2 values of d_ff, 2 seeds, 16 runs\n"));
+  CHECK(contains(outcome.out, "2 values of d_ff, 2 seeds, 12 runs\n"));
   const auto verdict = verdict_in(folder / "study");
   REQUIRE(verdict["comparisons"].size() == 3);  // the slope, and the ratio at both values
   CHECK(verdict["comparisons"][0]["at"] == "");
@@ -110,6 +110,33 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
   first = first.substr(first.find(",1,") + 3, 16);
   CHECK(
       contains(read_file(folder / ("pool/" + first + ".toml")), "\nlearning_rate = 0.01\nmin_learning_rate = 0.001\n"));
+}
+
+TEST_CASE("study: where families take other learning rates, it is told what one rate for all finds") {
+  const Folder folder;
+  // The small rate is none for plain gradient descent, the large one is too much for Adam.
+  const std::string head =
+      "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [0.02, 0.1]\nmetric = \"validation_loss\"\n"
+      "refuted_if = \"sgd != adam +- 10\"";
+  std::string text =
+      claim_text(folder, head, "[variants.sgd]\noptimizer = \"sgd\"\nsteps = 30\n[variants.adam]\nsteps = 31\n");
+  text.erase(text.find("data = "), text.find("text.txt") + 10 - text.find("data = "));
+  text.insert(text.find("layers"), "data = \"text.txt\"\n");
+  const Outcome outcome = judge(folder, text, {"--data=" + folder.path()});  // the set lies in that folder
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  const auto verdict = verdict_in(folder / "study");
+  std::map<std::string, double> rates;
+  for (const auto& each : verdict["learning_rates"]) rates[each["variant"]] = each["learning_rate"];
+  CHECK(rates == std::map<std::string, double>{{"sgd", 0.1}, {"adam", 0.02}});
+  REQUIRE(verdict.contains("at_common_rate"));
+  const double common = verdict["common_rate"];
+  CHECK(contains(outcome.out, "all at the learning rate " + std::string(common == 0.1 ? "0.1" : "0.02")));
+  CHECK(verdict["at_common_rate"]["comparisons"][0]["mean"] != verdict["comparisons"][0]["mean"]);
+  CHECK(contains(verdict["command"].get<std::string>(), "--data=FOLDER"));
+  const Outcome none = judge(folder, text);
+  CHECK(none.code == 1);
+  CHECK(contains(none.err, "text.txt"));
 }
 
 TEST_CASE("study: a derived claim looks at the first step, before its update") {
@@ -146,8 +173,9 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   CHECK(contains(outcome.out, "round 3 of 3: wide "));
-  CHECK(contains(outcome.out, "verdict: shown"));
+  CHECK(contains(outcome.out, "verdict: "));  // which one depends on what else the machine does
   const auto verdict = verdict_in(folder / "study");
+  CHECK(verdict["comparisons"][0]["mean"] > 0);
   CHECK(verdict["comparisons"][0]["name"] == "wide / narrow - 1");
   CHECK(verdict["samples"] == "3 rounds");
   CHECK(!fs::exists(folder / "study/timing"));
@@ -168,12 +196,13 @@ TEST_CASE("study: the three that come with it run, two steps each") {
       " --runs=" + (folder / "pool"));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
+  const std::string page = read_file(folder / "studies/README.md");
   for (const char* name : {"adaptive_span", "dynamic_tanh", "memory_activation"}) {
     const auto verdict = verdict_in(folder / ("studies/" + std::string(name)));
     CHECK(verdict["smoke"] == true);
     CHECK(verdict["comparisons"].empty());
     CHECK(verdict["missing"].empty());
-    CHECK(contains(read_file(folder / "studies/verdicts.md"), "| " + std::string(name) + " |"));
+    CHECK(contains(page, "/examples/studies/" + std::string(name) + ".toml)"));
     CHECK(run_orrery({"report", folder / ("studies/" + std::string(name))}).code == 0);
   }
   CHECK(contains(outcome.out, "smoke: every run ends as it should; two steps of one seed judge nothing"));
@@ -187,6 +216,11 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   folder.write("claims/a.toml", text);
   folder.write("claims/b.toml", claim_text(folder, trained + "refuted_if = \"relu > softmx\"", two));
   folder.write("claims/notes.txt", "no claim");
+  fs::create_directory(folder / "claims/group");
+  folder.write("claims/group/c.toml", claim_text(folder,
+                                                 "main = true\nfigure = \"BLEU 34 | 33\"\nsmaller = \"one layer\"\n" +
+                                                     trained + "refuted_if = \"relu > softmax + 1\"",
+                                                 two));
   const Words words = {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "out"),
                        "--runs=" + (folder / "pool")};
   const Outcome first = run_orrery(words);
@@ -195,6 +229,21 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(contains(first.out, "did you mean 'softmax'?"));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,shown,Two variants differ."));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "b,error,"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
+  const std::string page = read_file(folder / "out/README.md");
+  CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
+  const size_t main = page.find("## The main claims"), rest = page.find("## Claims"), group = page.find("## group");
+  REQUIRE(main < rest);
+  REQUIRE(rest < group);
+  REQUIRE(group < page.size());
+  const std::string row =
+      "| [Two variants differ.](../claims/group/c.toml)<br>Here: one layer. | BLEU 34 \\| 33 | "
+      "`validation_loss`<br>relu - softmax: ";
+  CHECK(page.find(row) < rest);
+  CHECK(page.find(row, group) != std::string::npos);
+  CHECK(contains(page, "| 3 seeds | **shown at this scale** | "));
+  CHECK(contains(page, "![Two variants differ.](group/c/picture.svg)"));
+  CHECK(contains(read_file(folder / "out/group/c/picture.svg"), ">softmax</text>"));
   const auto runs = written_runs(folder / "pool");
   fs::remove(folder / "claims/b.toml");
   const Outcome second = run_orrery(words);
@@ -204,7 +253,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   // Another claim in the file is judged again.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
   const Outcome third = run_orrery(words);
-  CHECK(!contains(third.out, "judged before"));
+  CHECK(!contains(third.out, "a.toml: judged before"));
   CHECK(contains(third.out, "reversed"));
   CHECK(written_runs(folder / "pool") == runs);
 }
@@ -333,6 +382,9 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   says("heads has 1 values and d_ff has 2; the lists of [sweep] are changed together", good,
        "[sweep]\nd_ff = [8, 16]\nheads = [2]\n" + two);
   says("d_ff needs two or more different values", good, "[sweep]\nd_ff = [8]\n" + two);
+  says("learning_rate is swept, beside learning_rates; leave one of them out", good + "\nlearning_rates = [0.1, 0.2]",
+       "[sweep]\nlearning_rate = [0.1, 0.2]\n" + two);
+  says("main is true or false", good + "\nmain = \"yes\"");
   says("only a timed claim has rounds", good + "\nrounds = 4");
   says("a timed claim has rounds, not seeds", "kind = \"timed\"\nseeds = [1, 2]\nrefuted_if = \"relu > softmax\"");
   says("a timed claim measures milliseconds, not loss",

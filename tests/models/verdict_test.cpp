@@ -68,6 +68,12 @@ TEST_CASE("verdict: shown, not shown and reversed, against Student's interval by
   const Judgement held = judge(d, Refuted::above, -0.01);
   CHECK(held.verdict == Verdict::not_shown);
   CHECK(held.needed == 4);
+  // A tenth of the half width is 0.0025 around the ends -0.0548 and -0.0052.
+  CHECK(!below_zero.on_border);
+  CHECK(judge(d, Refuted::above, -0.007).on_border);
+  CHECK(judge(d, Refuted::above, -0.003).on_border);
+  CHECK(!judge(d, Refuted::above, -0.0025).on_border);
+  CHECK(judge(d, Refuted::outside, 0.054).on_border);
 }
 
 TEST_CASE("verdict: equality is judged by both ends of the interval") {
@@ -228,12 +234,24 @@ TEST_CASE("claim: a verdict is written and read again") {
   verdict.file = "a.toml", verdict.sentence = "\"quoted\" | and more", verdict.kind = "trained";
   verdict.minutes = 1.5, verdict.missing = {"relu seed=1: diverged at step 3"};
   verdict.judged = judge(small_claim({if_above(-0.04)}), small_measurements());
+  verdict.figure = "34 | 33", verdict.main = true;
+  verdict.rates = {{"relu", 0.01}, {"softmax", 0.003}}, verdict.common_rate = 0.003;
+  verdict.at_common_rate = judge(small_claim({if_above(1)}), small_measurements());
   write_verdict(folder / "verdict.json", verdict);
   const StudyVerdict again = read_verdict(folder / "verdict.json");
   CHECK(again.sentence == verdict.sentence);
   CHECK(again.missing == verdict.missing);
   CHECK(again.minutes == 1.5);
   CHECK(again.word() == "not shown");
+  CHECK(again.figure == verdict.figure);
+  CHECK(again.main);
+  CHECK(again.rates == verdict.rates);
+  CHECK(again.common_rate == 0.003);
+  REQUIRE(again.at_common_rate);
+  CHECK(again.at_common_rate->verdict == Verdict::shown);
+  CHECK(again.at_common_rate->comparisons[1].mean == verdict.at_common_rate->comparisons[1].mean);
+  verdict.smaller = "one layer", verdict.judged.verdict = Verdict::shown;
+  CHECK(verdict.word() == "shown at this scale");
   REQUIRE(again.judged.comparisons.size() == 2);
   for (size_t i = 0; i < 2; ++i) {
     const JudgedComparison &a = again.judged.comparisons[i], &b = verdict.judged.comparisons[i];

@@ -1,0 +1,140 @@
+#include "models/study/verdict_table.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/config.h"
+#include "engine/base/registry.h"
+#include "engine/base/wording.h"
+#include "models/study/csv.h"
+
+namespace orrery::models {
+namespace {
+
+// Within a cell a bar would end it.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string number(double x, bool share) {
+  if (share) return signed_fixed(100 * x, 1) + " %";
+  const double size = std::abs(x);
+  return size == 0 || (size >= 1e-3 && size < 1e5) ? signed_fixed(x, size < 10 ? 3 : 1)
+                                                   : (x > 0 ? "+" : "") + significant(x, 3);
+}
+
+// "relu - softmax at slots=256: -0.035 (-0.056 to -0.014)", a line each.
+std::string found(const JudgedClaim& judged, const std::string& metric) {
+  std::string all;
+  for (const JudgedComparison& each : judged.comparisons) {
+    const bool share = each.name.ends_with(" - 1");
+    if (!all.empty()) all += "<br>";
+    all += each.metric == metric ? "" : "`" + each.metric + "` ";
+    all += (share ? each.name.substr(0, each.name.size() - 4) : each.name) + (each.at.empty() ? "" : ", " + each.at);
+    all += each.known ? text(": ", number(each.mean, share), " (", number(each.low, share), " to ",
+                             number(each.high, share), ")")
+                      : std::string(": runs failed or diverged");
+    if (each.verdict != judged.verdict || each.on_border)
+      all += text(" [", name(each.verdict), each.on_border ? ", on the border" : "", "]");
+  }
+  return all;
+}
+
+std::string rates_text(const StudyVerdict& v) {
+  if (v.rates.empty()) return "";
+  std::string all = "<br>rates:";
+  for (const auto& [variant, rate] : v.rates) all += " " + variant + " " + print_number(rate);
+  if (!v.at_common_rate) return all;
+  return all + text("<br>all at ", print_number(v.common_rate), ", ", name(v.at_common_rate->verdict), ": ",
+                    found(*v.at_common_rate, v.metric));
+}
+
+std::string inside(const std::string& folder, const std::string& path) {
+  return folder == "." ? path : folder + "/" + path;
+}
+
+std::string row_of(const ListedVerdict& listed, const std::string& claims) {
+  const std::string link = inside(claims, listed.place() + ".toml");
+  if (!listed.verdict) return text("| [", listed.name, "](", link, ") | | ", cell(listed.error), " | | error | | |\n");
+  const StudyVerdict& v = *listed.verdict;
+  const std::string kept = v.smoke ? "nothing was judged" : found(v.judged, v.metric) + rates_text(v);
+  return text("| [", cell(v.sentence), "](", link, ")", v.smaller.empty() ? "" : "<br>Here: " + cell(v.smaller) + ".",
+              " | ", cell(v.figure), " | `", v.metric, "`<br>", cell(kept), " | ", v.samples, " | **", v.word(), "**",
+              v.on_border() ? ", on the border" : "", " | ", fixed(v.minutes_of_runs, 1), " | `", v.claim.substr(0, 12),
+              "` |\n");
+}
+
+constexpr const char* head =
+    "| claim | the source's figure | found, with the 95 % interval | samples | verdict | core minutes | file |\n"
+    "| --- | --- | --- | --- | --- | ---: | --- |\n";
+
+std::string counted(std::span<const ListedVerdict> all) {
+  std::map<std::string, int> counts;
+  for (const ListedVerdict& each : all) ++counts[each.verdict ? each.verdict->word() : "without a verdict"];
+  std::string said = text(all.size(), all.size() == 1 ? " claim" : " claims", ": ");
+  bool first = true;
+  for (const auto& [word, count] : counts) said += text(first ? "" : ", ", count, " ", word), first = false;
+  return said + ".\n";
+}
+
+std::string versions(std::span<const ListedVerdict> all) {
+  std::vector<std::string> names;
+  for (const ListedVerdict& each : all)
+    if (each.verdict && std::find(names.begin(), names.end(), each.verdict->version) == names.end())
+      names.push_back(each.verdict->version);
+  return join(names);
+}
+
+}  // namespace
+
+std::string verdicts_csv(std::span<const ListedVerdict> all) {
+  std::string csv = csv_line({"study", "verdict", "claim", "found", "minutes"});
+  for (const ListedVerdict& each : all) {
+    std::string what = each.error;
+    if (each.verdict)
+      for (const JudgedComparison& c : each.verdict->judged.comparisons)
+        what += (what.empty() ? "" : "; ") + c.sentence;
+    csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "error",
+                     each.verdict ? each.verdict->sentence : "", what,
+                     fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
+  }
+  return csv;
+}
+
+std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims) {
+  std::string page = "# Claims, put to the test\n\n";
+  page += counted(all) + "\n";
+  page +=
+      "Written by `orrery study --all`: each row is a file that says what would refute its claim, judged by paired "
+      "runs, fresh weights or times.  A claim is shown if every 95 % interval lies on its side of what would refute "
+      "it, reversed if one lies on the other side, else not shown; \"at this scale\" says that the test is smaller "
+      "than the source's.  `orrery study FILE` repeats one.  The last column begins the SHA-256 of the file that was "
+      "judged, by orrery " +
+      versions(all) + ".\n";
+  std::vector<ListedVerdict> main;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(main),
+               [](const ListedVerdict& each) { return each.verdict && each.verdict->main; });
+  if (!main.empty()) {
+    page += std::string("\n## The main claims\n\n") + head;
+    for (const ListedVerdict& each : main) page += row_of(each, claims);
+    for (const ListedVerdict& each : main)
+      page += text("\n![", each.verdict->sentence, "](", each.place(), "/picture.svg)\n");
+  }
+  std::string group;
+  bool begun = false;
+  for (const ListedVerdict& each : all) {
+    if (!begun || each.group != group) {
+      group = each.group, begun = true;
+      page += text("\n## ", group.empty() ? "Claims" : group, "\n\n");
+      if (each.verdict) page += each.verdict->source + ".";
+      if (!group.empty()) page += text("  [What we make of it](", inside(claims, group + "/README.md"), ").");
+      page += std::string("\n\n") + head;
+    }
+    page += row_of(each, claims);
+  }
+  return page;
+}
+
+}  // namespace orrery::models
