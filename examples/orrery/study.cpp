@@ -281,7 +281,8 @@ std::string study_help(const Arguments&) {
          "and what would refute it (models/study/claim.h has every key).  What is missing is trained, differences are\n"
          "taken seed by seed, and the verdict is shown, not shown or reversed.\n" +
          describe(settings_of(settings)) +
-         "\nExample: orrery study examples/studies/adaptive_span.toml; orrery report runs/studies/adaptive_span";
+         "\nExample: orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
+         "runs/studies/feed_forward_can_be_dropped";
 }
 
 int study(const Arguments& arguments) {
@@ -293,7 +294,7 @@ int study(const Arguments& arguments) {
     return judge_all(s);
   }
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
-        ", as in orrery study examples/studies/adaptive_span.toml, or --all=FOLDER");
+        ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;
   const int signal = judge_file(s, words[0], folder_of(s, words[0]), verdict);
   return signal == 0 ? 0 : 128 + signal;

@@ -425,7 +425,9 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
     CHECK(outcome.code == 1);
     return outcome.err;
   };
-  CHECK(contains(fails({}), "study: give a claim, as in orrery study examples/studies/adaptive_span.toml"));
+  CHECK(contains(
+      fails({}),
+      "study: give a claim, as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml"));
   CHECK(contains(fails({"a.toml", "b.toml"}), "study: give one claim"));
   CHECK(contains(fails({"--all=" + folder.path(), "a.toml"}), "leave 'a.toml' out"));
   CHECK(contains(fails({"--all=" + (folder / "nowhere")}), "study: there is no folder"));
