@@ -81,7 +81,7 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
   const EncoderDecoderSettings& s = settings_;
   if (!s.tied_head)
     head_ = nn::Parameter(Shape{s.vocabulary, s.width},
-                          nn::initial_weights(s.initial_std, s.width).inner(s.width, s.vocabulary));
+                          nn::initial_weights(s.initial_std, s.width).head(s.width, s.vocabulary));
   nn::name_paths(*this);
 }
 

@@ -65,7 +65,7 @@ struct EncoderDecoderSettings {
     v("tied_head", tied_head, "the head is the target's table of embeddings");
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("initial_std", initial_std,
-      "standard deviation of weights at the start: a number, by_width, equal(...), or a paper's own: "
+      "standard deviation of weights at the start: a number, by_width, equal(...), fixup(...) or a paper's own: "
       "nn/layers/initial_weights.h");
   }
 };

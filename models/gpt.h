@@ -75,7 +75,7 @@ struct GptSettings {
     v("shared_activation", shared_activation,
       "all feed-forwards have the learned parameters of their activation in common");
     v("initial_std", initial_std,
-      "standard deviation at which weights start: a number, by_width, equal(...) or a paper's: "
+      "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
       "nn/layers/initial_weights.h");
   }
 };

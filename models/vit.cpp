@@ -42,7 +42,7 @@ Vit::Vit(const VitSettings& settings)
       head_(
           settings_.width, settings_.classes,
           {.weight =
-               nn::initial_weights(settings_.initial_std, settings_.width).inner(settings_.width, settings_.classes)}) {
+               nn::initial_weights(settings_.initial_std, settings_.width).head(settings_.width, settings_.classes)}) {
   const VitSettings& s = settings_;
   head_.bias.initialization = nn::constant(s.head_bias);
   if (has_class_token()) class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));

@@ -61,7 +61,7 @@ struct VitSettings {
     v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
       one_of({"pre", "post"}));
     v("initial_std", initial_std,
-      "standard deviation at which weights start: a number, by_width, equal(...) or a paper's: "
+      "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
       "nn/layers/initial_weights.h");
     v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
       between(-1e6, 1e6));

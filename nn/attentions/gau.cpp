@@ -47,7 +47,7 @@ class Gau final : public Sublayer {
         length_(info.name, s.length, o.causal),
         input_(o.width, sum_of_sizes("gau: 2 d_ff + size", {expanded_, expanded_, size_}),
                {.bias = o.bias,
-                .weight = o.initial_weights.inner(o.width, expanded_),
+                .weight = o.initial_weights.inner(o.width, expanded_, o.layers),
                 .parts = {expanded_, expanded_, size_}}),
         query_gain_(Shape{size_}, normal(0.02)),
         query_bias_(Shape{size_}, constant(0)),

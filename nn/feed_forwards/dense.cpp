@@ -123,7 +123,7 @@ class Dense final : public SlotReader {
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)
       : function_(settings.activation, o.shared_activation),
-        input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.d_ff)}),
+        input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.d_ff, o.layers)}),
         output_(o.d_ff, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(o.d_ff, o.width, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {

@@ -158,7 +158,7 @@ class Gated final : public Sublayer {
         d_ff_(settings.two_thirds ? std::max<int64_t>(1, sum_of_sizes("gated: d_ff", {o.d_ff, o.d_ff, 1}) / 3)
                                   : o.d_ff),
         input_(o.width, sum_of_sizes("gated: 2 d_ff", {d_ff_, d_ff_}),
-               {.bias = o.bias, .weight = o.initial_weights.inner(o.width, d_ff_), .parts = {d_ff_, d_ff_}}),
+               {.bias = o.bias, .weight = o.initial_weights.inner(o.width, d_ff_, o.layers), .parts = {d_ff_, d_ff_}}),
         output_(d_ff_, o.width, {.bias = o.bias, .weight = o.initial_weights.joining(d_ff_, o.width, o.layers)}) {}
 
   Tensor forward_onto(const Tensor& x, const Tensor& residual, Pass&) override {

@@ -54,7 +54,7 @@ class Memory final : public SlotReader {
   Memory(const Spec& spec, const FeedForwardOptions& options) : Memory(settings_from<Settings>(spec), options) {}
   Memory(const Settings& settings, const FeedForwardOptions& o) : scale_(settings.scale) {
     const Shape shape{settings.d_ff ? settings.d_ff : o.d_ff, o.width};
-    key_ = Parameter(shape, o.initial_weights.inner(o.width, shape[0]));
+    key_ = Parameter(shape, o.initial_weights.inner(o.width, shape[0], o.layers));
     value_ = Parameter(shape, o.initial_weights.joining(shape[0], o.width, o.layers));
     if (settings.function.name == "softmax") {
       check(settings.function.items.empty(), "memory: '", settings.function,

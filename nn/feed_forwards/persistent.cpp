@@ -57,7 +57,7 @@ class Persistent final : public SlotReader {
       : dropout_(settings.dropout), slots_(slots_spec(settings, o), settings.heads, head_size(settings, o)) {
     scale_ = settings.scale > 0 ? settings.scale : 1 / std::sqrt(static_cast<double>(head_size(settings, o)));
     if (!settings.projections) return;
-    const Linear::Options query{.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.width)};
+    const Linear::Options query{.bias = o.bias, .weight = o.initial_weights.inner(o.width, o.width, o.layers)};
     const Linear::Options output{.bias = o.bias, .weight = o.initial_weights.joining(o.width, o.width, o.layers)};
     query_ = std::make_unique<Linear>(o.width, o.width, query);
     output_ = std::make_unique<Linear>(o.width, o.width, output);

@@ -25,12 +25,18 @@ bool is_number(const Spec& spec) {
 
 }  // namespace
 
-Initialization InitialWeights::inner(int64_t inputs, int64_t outputs) const {
+// Fixup: a branch of m matrices, one of L, has them at L^(-1 / (2 m - 2)) of what they would be.  Here m = 2.
+Initialization InitialWeights::inner(int64_t inputs, int64_t outputs, int64_t layers) const {
+  if (form == Form::fixup) return scaled_normal(std, layers);
   if (form == Form::by_inputs) return uniform(1 / std::sqrt(static_cast<double>(inputs)));
   return form == Form::xavier ? xavier_uniform(inputs, outputs) : normal(std);
 }
 Initialization InitialWeights::joining(int64_t inputs, int64_t outputs, int64_t layers) const {
-  return form == Form::normal && !equal ? scaled_normal(std, layers) : inner(inputs, outputs);
+  if (form == Form::fixup) return constant(0);
+  return form == Form::normal && !equal ? scaled_normal(std, layers) : inner(inputs, outputs, layers);
+}
+Initialization InitialWeights::head(int64_t inputs, int64_t outputs) const {
+  return form == Form::fixup ? constant(0) : inner(inputs, outputs, 1);
 }
 
 InitialWeights initial_weights(const Spec& spec, int64_t width) {
@@ -39,17 +45,17 @@ InitialWeights initial_weights(const Spec& spec, int64_t width) {
     const double std = std_of(spec, width);
     return {.std = std, .table_std = std};
   }
-  if (spec.name == "equal") {
+  if (const bool fixup = spec.name == "fixup"; fixup || spec.name == "equal") {
     check(spec.items.size() == 1 && spec.items[0].key.empty(), "initial_std: '", spec,
-          "' must name one standard deviation, as in equal(0.02) or equal(by_width)");
+          "' must name one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(by_width)");
     const double std = std_of(spec.items[0].value, width);
-    return {.std = std, .equal = true, .table_std = std};
+    return {.form = fixup ? Form::fixup : Form::normal, .std = std, .equal = !fixup, .table_std = std};
   }
-  check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) takes something in brackets");
+  check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) and fixup(...) take something in brackets");
   if (spec.name == "relu_revival") return {.equal = true};
   if (spec.name == "adaptive_span") return {.form = Form::by_inputs, .table_std = 1};
   if (spec.name == "relu_former") return {.form = Form::xavier, .table_std = by_width(width)};
-  static const std::vector<std::string> words = {"a number",     "by_width",      "equal",
+  static const std::vector<std::string> words = {"a number",     "by_width",      "equal",      "fixup",
                                                  "relu_revival", "adaptive_span", "relu_former"};
   detail::fail_unknown("initial_std", spec.name, words, {});
 }

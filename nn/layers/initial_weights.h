@@ -3,6 +3,9 @@
 //                                                                           Radford et al. 2019, GPT-2
 //   by_width         the same from 1 / sqrt(width), which gives scores and logits of about 1 at any width
 //   equal(0.02)      N(0, 0.02^2) for all; also equal(by_width)
+//   fixup(by_width)  N(0, std^2 / (2 layers)) in residual branches of two matrices in a row, whose last one and a head
+//                    of its own start at 0, tables N(0, std^2); with residual_gain=learned(1) and biases
+//                                                                           Zhang et al. 2019, arXiv:1901.09321
 //   relu_revival     equal(0.02): their blocks are made anew after GPT-2's shrinking
 //                                                                           Jha and Reagen 2024, arXiv:2410.09637
 //   adaptive_span    U(-a, a), a = 1 / sqrt(inputs); tables N(0, 1)         Sukhbaatar et al. 2019, arXiv:1905.07799
@@ -16,14 +19,16 @@
 namespace orrery::nn {
 
 struct InitialWeights {
-  enum class Form { normal, by_inputs, xavier } form = Form::normal;
-  double std = 0.02;        // of `normal`
+  enum class Form { normal, fixup, by_inputs, xavier } form = Form::normal;
+  double std = 0.02;        // of `normal` and `fixup`
   bool equal = false;       // of `normal`: no smaller for what joins the residual stream
   double table_std = 0.02;  // of embeddings and learned positions
 
-  Initialization inner(int64_t inputs, int64_t outputs) const;
+  // Of a matrix within a branch of a model of so many layers, which are two branches each.
+  Initialization inner(int64_t inputs, int64_t outputs, int64_t layers) const;
   // Of a matrix whose output is added to the residual stream of a model of so many layers.
   Initialization joining(int64_t inputs, int64_t outputs, int64_t layers) const;
+  Initialization head(int64_t inputs, int64_t outputs) const;
   Initialization table() const { return normal(table_std); }
 };
 

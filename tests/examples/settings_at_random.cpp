@@ -161,7 +161,7 @@ class Draw {
     if (key.ends_with("_normalization") && chance(0.5)) return "same";
     if (key.ends_with("normalization")) return member(nn::normalizations(), depth);
     if (key == "initial_std")
-      return one_of<std::string>({number("std", between(1e-6, 1e3), false), "by_width", "equal(by_width)",
+      return one_of<std::string>({number("std", between(1e-6, 1e3), false), "by_width", "equal(by_width)", "fixup(0.1)",
                                   "relu_revival", "adaptive_span", "relu_former"});
     if (key == "embedding_scale")
       return one_of<std::string>(

@@ -52,7 +52,7 @@ double std_of(const Tensor& x) {
   const Tensor wide = x.detach().to(Dtype::f64);
   return std::sqrt(mean(wide * wide).item());
 }
-bool near(double found, double expected) { return std::abs(found / expected - 1) < 0.15; }
+bool near(double found, double expected) { return std::abs(found - expected) <= 0.15 * expected; }
 
 }  // namespace
 
@@ -174,19 +174,20 @@ TEST_CASE("decoder: weights start at the standard deviation that is set") {
     CHECK(near(std_of(all.at("blocks.1.attention.output.weight")), joining));
     CHECK(near(std_of(all.at("token_embedding.weight")), table));
     CHECK(near(std_of(all.at("position_embedding.weight")), table));
-    CHECK(std_of(all.at("head.weight")) > 0);
+    CHECK((std_of(all.at("head.weight")) > 0) == (joining > 0));
   };
   check_starts("0.02", 0.02, 0.01, 0.02);  // 0.02 / sqrt(2 * 2 layers)
   check_starts("0.3", 0.3, 0.15, 0.3);
   check_starts("by_width", 0.125, 0.0625, 0.125);
   check_starts("equal(by_width)", 0.125, 0.125, 0.125);
+  check_starts("fixup(0.3)", 0.15, 0, 0.3);  // 0.3 / sqrt(2 * 2 layers)
   check_starts("relu_revival", 0.02, 0.02, 0.02);
   check_starts("adaptive_span", 0.125 / std::sqrt(3.0), 0.125 / std::sqrt(3.0), 1);
   check_starts("relu_former", 0.125, 0.125, 0.125);  // 2 / (64 + 64)
   CHECK(refusal({{"initial_std", "0"}}) == "initial_std: 0 must be at least 1e-6 and at most 1000");
   CHECK(refusal({{"initial_std", "by_with"}}).find("did you mean 'by_width'?") != std::string::npos);
   CHECK(refusal({{"initial_std", "equal"}}).find("must name one standard deviation") != std::string::npos);
-  CHECK(refusal({{"initial_std", "relu_revival(1)"}}).find("only equal(...)") != std::string::npos);
+  CHECK(refusal({{"initial_std", "relu_revival(1)"}}).find("only equal(...) and fixup(...)") != std::string::npos);
 }
 
 TEST_CASE("decoder: a slope that all layers share feels the gradients of all of them") {

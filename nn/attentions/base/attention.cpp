@@ -152,7 +152,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   const int64_t width = options.width, queries = query_width(options),
                 keys = product_of_sizes(name, {key_heads_, head_size_});
   const auto linear = [&](std::vector<int64_t> parts) {
-    const Initialization weight = options.initial_weights.inner(width, queries);
+    const Initialization weight = options.initial_weights.inner(width, queries, options.layers);
     return Linear::Options{.bias = options.bias, .weight = weight, .parts = std::move(parts)};
   };
   if (options.memory_width) {
