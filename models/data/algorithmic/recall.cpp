@@ -1,9 +1,9 @@
-// Recall of evidence that is spread: each of n tokens files a value under a key, the last ones name keys, and of each the
-// value that was filed under it most often is asked for.
+// Recall of evidence that is spread: each of n tokens files a value under a key, the last ones name keys, and of each
+// the value that was filed under it most often is asked for.
 //   inputs   (k_1 v_1) ... (k_n v_n) q_1 ... q_m         token of a pair: k values + v
-// Exactly `evidence` of the n tokens are filed under each q, at places that are drawn; the answer leads by at least one.
-// A single token of them tells little, so what is read must be gathered from all: arXiv:2302.06461 says that weights that
-// need not add up to 1 gather better the more there is to gather.  More questions are more to learn from.
+// Exactly `evidence` of the n tokens are filed under each q, at places that are drawn; the answer leads by at least
+// one.  A single token of them tells little, so what is read must be gathered from all: arXiv:2302.06461 says that
+// weights that need not add up to 1 gather better the more there is to gather.  More questions are more to learn from.
 #include <algorithm>
 #include <numeric>
 #include <vector>
