@@ -79,7 +79,11 @@ const std::map<std::string, Function, std::less<>>& functions() {
       {"slope", {Kind::of_sweep, 1}},
       {"doubling", {Kind::of_sweep, 1}},
       {"power", {Kind::of_sweep, 1}},
-      {"growth", {Kind::of_sweep, 1}}};
+      {"growth", {Kind::of_sweep, 1}},
+      {"at_first", {Kind::of_sweep, 1}},
+      {"at_last", {Kind::of_sweep, 1}},
+      {"lowest_at", {Kind::of_sweep, 1}},
+      {"highest_at", {Kind::of_sweep, 1}}};
   return all;
 }
 
@@ -266,7 +270,11 @@ double measure_sweep(const Metric& metric, std::span<const double> swept, std::s
   Numbers x(swept.begin(), swept.end()), y(measured.begin(), measured.end());
   check(metric.is_of_sweep() && x.size() == y.size() && x.size() > 1, "study: ", print(metric), " of ", x.size(),
         " swept values and ", y.size(), " measured ones");
+  if (metric.name == "at_first") return y.front();
+  if (metric.name == "at_last") return y.back();
   if (metric.name == "growth") return checked(metric, y.back() / y.front());
+  if (metric.name == "lowest_at") return x[static_cast<size_t>(std::min_element(y.begin(), y.end()) - y.begin())];
+  if (metric.name == "highest_at") return x[static_cast<size_t>(std::max_element(y.begin(), y.end()) - y.begin())];
   if (metric.name != "slope")
     for (double& each : x) each = metric.name == "doubling" ? std::log2(each) : std::log(each);
   if (metric.name == "power")

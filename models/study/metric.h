@@ -11,10 +11,12 @@
 //   doubling(a)  what a gains each time that the swept value doubles: slope of a over log2
 //   power(a)     the exponent p of a ~ value^p: slope of log a over log
 //   growth(a)    a at the last swept value over a at the first one
+//   at_first(a)  at_last(a)   a at the first, the last swept value
+//   lowest_at(a)  highest_at(a)   the swept value at which a is lowest, highest; of equals the first
 //   diverged     1 of a run that diverged, else 0
 //
-// The last four stand outermost.  Figures of looks inside (`orrery list looks`), as heads/induction/*, are those of the
-// trained model and the claim's example.
+// Those over the swept key stand outermost.  Figures of looks inside (`orrery list looks`), as
+// heads/induction/*, are those of the trained model and the claim's example.
 #pragma once
 
 #include <span>

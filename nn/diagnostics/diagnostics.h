@@ -34,6 +34,8 @@ double top_share(const Tensor& weights, double share);
 
 // ---- diagnostics/variance.cpp
 
+// mean (x - mean x)^2 over all elements.
+double variance(const Tensor& x);
 // Variance of a sublayer's output over that of the residual it is added to, each over all elements.
 double variance_ratio(const Tensor& output, const Tensor& residual);
 

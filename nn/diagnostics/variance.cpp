@@ -20,16 +20,16 @@ struct Power {  // (x - mean), to the first or second power
   }
 };
 
+}  // namespace
+
 double variance(const Tensor& x) {
   const Tensor total = Tensor::empty_like(x, Shape{}, Dtype::f64);
   const auto average = [&](double mean, bool squared) {
-    sum_elements("variance_ratio", Power{mean, squared}, to_sums<double>(total), row_of(x));
+    sum_elements("variance", Power{mean, squared}, to_sums<double>(total), row_of(x));
     return total.item() / static_cast<double>(std::max<int64_t>(1, x.numel()));
   };
   return average(average(0, false), true);
 }
-
-}  // namespace
 
 double variance_ratio(const Tensor& output, const Tensor& residual) {
   const double of_residual = variance(residual);

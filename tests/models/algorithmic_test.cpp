@@ -88,26 +88,34 @@ TEST_CASE("problems: induction asks for what followed the last token, which stoo
 
 TEST_CASE("problems: recall asks for the most frequent value under a key, of so many") {
   struct Case {
-    int32_t length, evidence, keys, values;
+    int32_t length, evidence, keys, values, questions = 1;
   };
-  for (const Case& c : {Case{20, 5, 3, 4}, Case{8, 8, 2, 2}, Case{10, 1, 4, 3}, Case{64, 16, 2, 2}}) {
-    const std::string spec =
-        text("recall(length=", c.length, ", evidence=", c.evidence, ", keys=", c.keys, ", values=", c.values, ")");
+  for (const Case& c : {Case{20, 5, 3, 4}, Case{8, 8, 2, 2}, Case{10, 1, 4, 3}, Case{64, 16, 2, 2},
+                        Case{20, 5, 4, 3, 4}, Case{20, 5, 5, 3, 3}}) {
+    const std::string spec = text("recall(length=", c.length, ", evidence=", c.evidence, ", keys=", c.keys,
+                                  ", values=", c.values, ", questions=", c.questions, ")");
     each(spec, [&](const Sequence& s) {
-      const int32_t asked = s.inputs.back() - c.keys * c.values;
-      std::map<int32_t, int> count;
-      for (size_t i = 0; i + 1 < s.inputs.size(); ++i)
-        if (s.inputs[i] / c.values == asked) ++count[s.inputs[i] % c.values];
-      int all = 0;
-      for (const auto& [value, times] : count) {
-        all += times;
-        if (value != s.targets.back()) CHECK(times < count[s.targets.back()]);
+      std::set<int32_t> asked_for;
+      for (auto at = static_cast<size_t>(c.length); at < s.inputs.size(); ++at) {
+        const int32_t asked = s.inputs[at] - c.keys * c.values;
+        asked_for.insert(asked);
+        std::map<int32_t, int> count;
+        for (size_t i = 0; i < static_cast<size_t>(c.length); ++i)
+          if (s.inputs[i] / c.values == asked) ++count[s.inputs[i] % c.values];
+        int all = 0;
+        for (const auto& [value, times] : count) {
+          all += times;
+          if (value != s.targets[at]) CHECK(times < count[s.targets[at]]);
+        }
+        CHECK(all == c.evidence);
       }
-      CHECK(all == c.evidence);
+      CHECK(asked_for.size() == static_cast<size_t>(c.questions));
     });
   }
   CHECK(error_of([] { make_problem(parse_spec("recall(length=4, evidence=5)")); }) ==
-        "recall: evidence 5 of 4 tokens; it can be at most length");
+        "recall: evidence 5 for each of 1 question of 4 tokens; it can be at most 4");
+  CHECK(error_of([] { make_problem(parse_spec("recall(length=20, evidence=4, questions=4)")); }) ==
+        "recall: all 4 keys are asked for, so no other is left for the 4 tokens that are no evidence; ask for fewer");
 }
 
 TEST_CASE("problems: a sum is that of its terms, modulo k") {

@@ -123,7 +123,7 @@ TEST_CASE("figures: a run has the same bits with all of them and with none, what
 TEST_CASE("figures: every one is told of some small model") {
   std::set<std::string> told;
   const Assignments forms[] = {
-      {{"normalization", "dyt"}, {"feed_forward", "dense(relu)"}, {"attention", "relu_former"}},
+      {{"normalization", "dyt"}, {"feed_forward", "memory(relu)"}, {"attention", "relu_former"}},
       stream,
   };
   for (const Assignments& form : forms) {
@@ -211,6 +211,59 @@ TEST_CASE(
   const double share = saturated.row.at("saturation/blocks.1.attention_norm");
   CHECK(share == doctest::Approx(flat / static_cast<double>(x.numel())));
   CHECK(share > 0.1);
+}
+
+TEST_CASE(
+    "figures: variances are those of what sublayers add, of the stream before them, and of what attentions read") {
+  Looked looked("output_variance, stream_variance, read_variance, value_variance", {{"attention", "naive"}});
+  CHECK(looked.row.size() == 2 * 2 * 2 + 2 * 2);  // of two sublayers and of one attention, in two blocks
+  const auto shown = looked.shown({"*.output", "*.stream", "*.residual", "*.read", "*.value"});
+  const auto variance_of = [](const Tensor& x) {
+    double sum = 0, squares = 0;
+    for (const double each : x.to_vector()) sum += each, squares += each * each;
+    const auto n = static_cast<double>(x.numel());
+    return squares / n - sum / n * (sum / n);
+  };
+  for (const std::string sublayer : {"blocks.0.attention", "blocks.1.attention", "blocks.1.feed_forward"}) {
+    const Tensor stream = shown.at(sublayer + ".stream"), added = shown.at(sublayer + ".residual") - stream;
+    CHECK(looked.row.at("output_variance/" + sublayer) == doctest::Approx(variance_of(added)).epsilon(1e-4));
+    CHECK(looked.row.at("stream_variance/" + sublayer) == doctest::Approx(variance_of(stream)).epsilon(1e-5));
+  }
+  for (const char* what : {"read", "value"})
+    CHECK(looked.row.at(std::string(what) + "_variance/blocks.1.attention") ==
+          doctest::Approx(variance_of(shown.at(std::string("blocks.1.attention.") + what))).epsilon(1e-5));
+}
+
+TEST_CASE("figures: what the largest slots carry, and whether the values that are read point the same way") {
+  for (const char* memory : {"memory(relu, slots=9)", "memory(softmax, slots=9)"}) {
+    CAPTURE(memory);
+    Looked looked("top_share, value_cosine", {{"feed_forward", memory}});
+    const std::string path = "blocks.1.feed_forward";
+    const std::vector<double> hidden = looked.shown({"*.hidden"}).at(path + ".hidden").to_vector();
+    Tensor v;
+    for (const auto& [name, parameter] : nn::parameters_of(*looked.model))
+      if (name == path + ".value") v = parameter->value;
+    constexpr size_t slots = 9;
+    double largest = 0, read[slots] = {}, rows = 0;
+    for (size_t i = 0; i < hidden.size(); i += slots) {
+      double all = 0, most = 0;
+      for (size_t s = 0; s < slots; ++s) {
+        const double a = hidden[i + s];
+        all += a, most = std::max(most, a), read[s] += a;
+      }
+      if (all > 0) largest += most / all, ++rows;  // 0.2 % of nine slots: at least one
+    }
+    CHECK(looked.row.at("top_share/" + path) == doctest::Approx(largest / rows).epsilon(1e-5));
+    double together = 0, pairs = 0;
+    const auto at = [](size_t i) { return static_cast<int64_t>(i); };
+    for (size_t s = 0; s < slots; ++s)
+      for (size_t t = 0; t < slots; ++t) {
+        const Tensor a = v[at(s)], b = v[at(t)];
+        const double cosine = sum(a * b).item() / std::sqrt(sum(a * a).item() * sum(b * b).item());
+        if (s != t) together += read[s] * read[t] * cosine, pairs += read[s] * read[t];
+      }
+    CHECK(looked.row.at("value_cosine/" + path) == doctest::Approx(together / pairs).epsilon(1e-4));
+  }
 }
 
 TEST_CASE("figures: gradient norms of the parts add up to that of the whole, and learned numbers have their names") {

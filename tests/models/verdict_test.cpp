@@ -132,6 +132,10 @@ TEST_CASE("metric: places, rows, numbers and sweeps") {
   CHECK(near(over("doubling(loss)", sizes, {5, 4, 3}), -0.5));
   CHECK(near(over("power(loss)", sizes, {8, 32, 128}), 1));
   CHECK(near(over("growth(loss)", sizes, {8, 99, 2}), 0.25));
+  CHECK(over("at_first(loss)", sizes, {8, 2, 5}) == 8);
+  CHECK(over("at_last(loss)", sizes, {8, 2, 5}) == 5);
+  CHECK(over("lowest_at(loss)", sizes, {8, 2, 5}) == 64);
+  CHECK(over("highest_at(loss)", sizes, {8, 9, 9}) == 64);
   for (const char* each : {"doubling(ratio(max(entropy/*), 2))", "first(loss)", "difference(a, swept)"})
     CHECK(print(parse_metric("claim", each)) == each);
 }

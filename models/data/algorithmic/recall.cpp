@@ -1,10 +1,11 @@
-// Recall of evidence that is spread: each of n tokens files a value under a key, the last one names a key q, and the
-// value that was filed under q most often is asked for.
-//   inputs   (k_1 v_1) ... (k_n v_n) q         token of a pair: k values + v
-// Exactly `evidence` of the n tokens are filed under q, at places that are drawn; the answer leads by at least one.  A
-// single token of them tells little, so what is read must be gathered from all: arXiv:2302.06461 says that weights that
-// need not add up to 1 gather better the more there is to gather.
+// Recall of evidence that is spread: each of n tokens files a value under a key, the last ones name keys, and of each
+// the value that was filed under it most often is asked for.
+//   inputs   (k_1 v_1) ... (k_n v_n) q_1 ... q_m         token of a pair: k values + v
+// Exactly `evidence` of the n tokens are filed under each q, at places that are drawn; the answer leads by at least
+// one.  A single token of them tells little, so what is read must be gathered from all: arXiv:2302.06461 says that
+// weights that need not add up to 1 gather better the more there is to gather.  More questions are more to learn from.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "models/data/algorithmic/base/problem.h"
@@ -15,13 +16,14 @@ namespace {
 class Recall final : public Problem {
  public:
   struct Settings {
-    int64_t length = 64, evidence = 16, keys = 4, values = 4;
+    int64_t length = 64, evidence = 16, keys = 4, values = 4, questions = 1;
     template <class V>
     void visit(V& v) {
       v("length", length, "tokens that file something", between(1, 16777215));
-      v("evidence", evidence, "of them that are filed under the key that is asked for", between(1, 16777215));
+      v("evidence", evidence, "of them that are filed under a key that is asked for", between(1, 16777215));
       v("keys", keys, "that there are", between(2, 1024));
       v("values", values, "that there are", between(2, 1023));
+      v("questions", questions, "keys that are asked for, each once", between(1, 1024));
     }
   };
   static inline const nn::Info info{.name = "recall",
@@ -29,26 +31,41 @@ class Recall final : public Problem {
                                     .source = "after A Study on ReLU and Softmax in Transformer, arXiv:2302.06461"};
 
   explicit Recall(const Spec& spec) : settings_(nn::settings_from<Settings>(spec)) {
-    check(settings_.evidence <= settings_.length, "recall: evidence ", settings_.evidence, " of ", settings_.length,
-          " tokens; it can be at most length");
+    const Settings& s = settings_;
+    check(s.questions <= s.keys, "recall: questions ", s.questions, " of ", s.keys, " keys; each is asked for once");
+    check(s.evidence <= s.length / s.questions, "recall: evidence ", s.evidence, " for each of ", s.questions,
+          s.questions == 1 ? " question" : " questions", " of ", s.length, " tokens; it can be at most ",
+          s.length / s.questions);
+    check(s.questions < s.keys || s.evidence * s.questions == s.length, "recall: all ", s.keys,
+          " keys are asked for, so no other is left for the ", s.length - s.evidence * s.questions,
+          " tokens that are no evidence; ask for fewer");
   }
   int64_t vocabulary() const override { return settings_.keys * settings_.values + settings_.keys; }
-  int64_t length() const override { return settings_.length + 1; }
+  int64_t length() const override { return settings_.length + settings_.questions; }
   void write(RandomKey key, std::span<int32_t> inputs, std::span<int32_t> targets) const override {
     const Settings& s = settings_;
     Draws draws(key);
-    const int64_t asked = draws.below(s.keys);
-    const std::vector<int64_t> values = evidence(draws, targets.back());
-    size_t used = 0;
+    std::vector<int64_t> others(static_cast<size_t>(s.keys)), pairs;  // keys that are not asked for; evidence
+    std::iota(others.begin(), others.end(), 0);
+    for (size_t at = static_cast<size_t>(s.length); at < inputs.size(); ++at) {
+      const auto drawn = others.begin() + draws.below(static_cast<int64_t>(others.size()));
+      const int64_t asked = *drawn;
+      others.erase(drawn);
+      for (const int64_t value : evidence(draws, targets[at])) pairs.push_back(asked * s.values + value);
+      inputs[at] = static_cast<int32_t>(s.keys * s.values + asked);
+    }
     for (int64_t i = 0; i < s.length; ++i) {  // each place is taken with the chance that makes all choices alike
-      const auto needed = static_cast<int64_t>(values.size() - used);
-      const bool under_asked = draws.below(s.length - i) < needed;
-      const int64_t other = draws.below(s.keys - 1), value = draws.below(s.values);
-      const int64_t pair =
-          under_asked ? asked * s.values + values[used++] : (other + (other >= asked ? 1 : 0)) * s.values + value;
+      const bool is_evidence = draws.below(s.length - i) < static_cast<int64_t>(pairs.size());
+      int64_t pair = 0;
+      if (is_evidence) {
+        const auto taken = pairs.begin() + draws.below(static_cast<int64_t>(pairs.size()));
+        pair = *taken, *taken = pairs.back(), pairs.pop_back();
+      } else {
+        const auto other = static_cast<size_t>(draws.below(static_cast<int64_t>(others.size())));
+        pair = others[other] * s.values + draws.below(s.values);
+      }
       inputs[static_cast<size_t>(i)] = static_cast<int32_t>(pair);
     }
-    inputs.back() = static_cast<int32_t>(s.keys * s.values + asked);
   }
 
  private:

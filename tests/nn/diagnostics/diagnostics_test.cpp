@@ -88,6 +88,7 @@ TEST_CASE("top share: what the largest entries of a row carry") {
 TEST_CASE("variance ratio: over all elements, whatever the means") {
   const Tensor output = Tensor::from({4}, {11, 13, 11, 13}, Dtype::f32),
                residual = Tensor::from({2}, {-3, 1}, Dtype::f32);
+  CHECK(variance(output) == 1);
   CHECK(variance_ratio(output, residual) == doctest::Approx(1.0 / 4));
   CHECK_THROWS_WITH_AS(variance_ratio(output, Tensor::full({2, 2}, 3)),
                        "variance_ratio: the residual (2, 2) is constant; there is nothing to compare", Error);

@@ -1,0 +1,51 @@
+// Whether few slots of a feed-forward do all the work.  Over many slots softmax concentrates and its values come to
+// point the same way (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461: 0.2 % of them carry over 85 %).
+//   top share      the part of a place's hidden values that the largest 0.2 % of the slots carry, at least one of them;
+//                  those below 0 count as 0
+//   value cosine   sum_(s != t) m_s m_t cos(v_s, v_t) / sum_(s != t) m_s m_t,  m_s the mean |hidden value| of slot s:
+//                  the cosine of two values drawn as often as they are read.  With u_s = v_s / |v_s| the sums are
+//                  |sum m_s u_s|^2 - sum m_s^2 and (sum m_s)^2 - sum m_s^2, so no table of pairs is made
+#include <cmath>
+
+#include "engine/ops/ops.h"
+#include "models/figures/base/figure.h"
+#include "nn/diagnostics/diagnostics.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr double top = 0.002;
+
+REGISTER_FIGURE(top_share, {.name = "top_share",
+                            .description = "of a feed-forward's hidden values that 0.2 % of its units carry",
+                            .watches = "hidden",
+                            .of_value = [](FigureRow& row, nn::Module& layer, const Tensor& hidden) {
+                              tell(row, "top_share", layer.path(), nn::top_share(hidden, top));
+                            }});
+
+// The parameter `value` of a memory, one row for each slot; undefined if the layer is none.
+Tensor values_of(nn::Module& layer) {
+  for (const auto& [path, parameter] : nn::parameters_of(layer))
+    if (path == "value") return parameter->value;
+  return {};
+}
+
+void tell_value_cosine(FigureRow& row, nn::Module& layer, const Tensor& hidden) {
+  const Tensor values = values_of(layer);
+  if (!values) return;
+  const int64_t slots = values.size(0);
+  const Tensor v = values.to(Dtype::f64), u = v / sqrt(sum(v * v, {1}, true)),
+               m = mean(absolute(hidden.reshape(Shape{hidden.numel() / slots, slots})).to(Dtype::f64), {0}, true),
+               read = matmul(m, u);
+  const double squares = sum(m * m).item(), all = sum(m).item();
+  const double pairs = all * all - squares;
+  if (pairs > 0) tell(row, "value_cosine", layer.path(), (sum(read * read).item() - squares) / pairs);
+}
+
+REGISTER_FIGURE(value_cosine, {.name = "value_cosine",
+                               .description = "of two values of a memory, drawn as often as they are read",
+                               .watches = "hidden",
+                               .of_value = tell_value_cosine});
+
+}  // namespace
+}  // namespace orrery::models

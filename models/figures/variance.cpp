@@ -1,0 +1,42 @@
+// Variances along a model, Var x = mean (x - mean x)^2 over all elements of a batch: what a sublayer adds beside what
+// it is added to, and what an attention reads beside its values.  Scores and values of variance 1 and n of each predict
+// for what is read, before any projection,
+//   softmax over n     about e / n,    for sum_j w_j^2 is about n E[e^2s] / (n E[e^s])^2
+//   relu, unscaled     n / 2,          for E[relu(s)^2] = 1/2;   1 after division by sqrt(n / 2)
+// of slots as of keys (A Study on ReLU and Softmax in Transformer, arXiv:2302.06461).  Keys and values of one input
+// depend on each other, which adds a mean that grows as n^2: of C channels about n^2 / (4 C) beside n / 2.
+#include "models/figures/base/figure.h"
+#include "nn/base/sublayer.h"
+#include "nn/diagnostics/diagnostics.h"
+
+namespace orrery::models {
+namespace {
+
+REGISTER_FIGURE(output_variance, {.name = "output_variance",
+                                  .description = "of what a sublayer adds to the residual stream",
+                                  .watches = "output",
+                                  .of_value = [](FigureRow& row, nn::Module& module, const Tensor& output) {
+                                    if (dynamic_cast<nn::Sublayer*>(&module))
+                                      tell(row, "output_variance", module.path(), nn::variance(output));
+                                  }});
+REGISTER_FIGURE(stream_variance, {.name = "stream_variance",
+                                  .description = "of the residual stream that a sublayer adds to",
+                                  .watches = "stream",
+                                  .of_value = [](FigureRow& row, nn::Module& sublayer, const Tensor& x) {
+                                    tell(row, "stream_variance", sublayer.path(), nn::variance(x));
+                                  }});
+REGISTER_FIGURE(read_variance, {.name = "read_variance",
+                                .description = "of what an attention's heads read, before the output projection",
+                                .watches = "read",
+                                .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& read) {
+                                  tell(row, "read_variance", attention.path(), nn::variance(read));
+                                }});
+REGISTER_FIGURE(value_variance, {.name = "value_variance",
+                                 .description = "of an attention's values",
+                                 .watches = "value",
+                                 .of_value = [](FigureRow& row, nn::Module& attention, const Tensor& value) {
+                                   tell(row, "value_variance", attention.path(), nn::variance(value));
+                                 }});
+
+}  // namespace
+}  // namespace orrery::models
