@@ -212,6 +212,18 @@ class Study {
 
 }  // namespace
 
+namespace {
+
+// What only shows that it runs needs no whole split.
+void shorten_validations(models::TrainSettings& settings) {
+  const std::vector<Setting> members = settings_of(settings);
+  for (const auto& [key, value] : {std::pair("validation_tokens", "1024"), std::pair("training_loss_tokens", "1024"),
+                                   std::pair("validation_sequences", "16"), std::pair("training_loss_images", "16")})
+    if (find_setting(members, key)) set_setting(members, "study", key, value);
+}
+
+}  // namespace
+
 size_t count_runs(const Claim& claim) {
   const size_t places = claim.variants.size() * claim.swept_values(), rates = claim.learning_rates.size();
   return places * claim.seeds.size() + (rates > 1 ? claim.variants.size() * rates : 0);
@@ -233,7 +245,9 @@ models::TrainSettings settings_of_study(const Claim& claim, const models::Varian
   for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, rate))
     words.push_back("--" + key + "=" + (key == "data" || key == "validation_data" ? found_data(value, data) : value));
   try {
-    return read_train_settings("study", words);
+    models::TrainSettings settings = read_train_settings("study", words);
+    if (claim.smoke) shorten_validations(settings);
+    return settings;
   } catch (const Error& error) {
     fail(claim.path, ": ", label_of(claim, variant, swept), ": ", error.what());
   }
