@@ -29,7 +29,7 @@ constexpr size_t most_without_yes = 1000;
 struct StudySettings {
   std::string out, runs = "runs/pool", all, data;
   int64_t jobs = 0;
-  bool smoke = false, fresh = false, yes = false;
+  bool judge = true, smoke = false, fresh = false, yes = false;
 
   template <class V>
   void visit(V& v) {
@@ -39,8 +39,9 @@ struct StudySettings {
     v("runs", runs,
       "folder of all runs, which sweeps and studies share: one that has been trained is not trained again");
     v("all", all,
-      "a folder of claims, or of folders of them: each is judged, or read if it was judged as it is now, and README.md "
-      "and verdicts.csv list all verdicts; without --out they stand beside the claims");
+      "a folder of claims, or of folders of them: each is judged, main ones first, or read if it was judged as it is "
+      "now, and README.md and verdicts.csv list all verdicts; without --out they stand beside the claims");
+    v("judge", judge, "no: --all lists what has been judged, and judges nothing");
     v("data", data, "a folder of the sets that claims name, as images/fashion-mnist");
     v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each.  Time is measured alone",
       between(0, 1024));
@@ -233,43 +234,79 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   return all;
 }
 
+// README.md and verdicts.csv, after every verdict: a night's work may be interrupted.
+void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
+  make_folders(to);
+  std::error_code none;
+  const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
+  write_file_atomically(to + "/verdicts.csv", models::verdicts_csv(all));
+  write_file_atomically(to + "/README.md", models::verdicts_page(all, claims));
+}
+
+bool is_main(const std::string& file) {
+  try {
+    return models::read_claim(file).main;
+  } catch (const Error&) {
+    return false;  // what is wrong with it is told when its turn comes
+  }
+}
+
+// 0, or the signal that ended it.  False in `fine`: a claim has an error.
+int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all, bool& fine) {
+  const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
+  std::vector<models::ListedVerdict*> turns;
+  for (models::ListedVerdict& each : all) {
+    each.error = "not judged yet";
+    turns.push_back(&each);
+  }
+  std::stable_partition(turns.begin(), turns.end(),
+                        [&](const models::ListedVerdict* each) { return is_main(file_of(*each)); });
+  const auto tried = [&](models::ListedVerdict& listed, const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      fine = false, listed.error = error.what();
+      std::cout << error.what() << "\n";
+    }
+  };
+  for (models::ListedVerdict* listed : turns)
+    tried(*listed, [&] { listed->verdict = judged_before(s, file_of(*listed), to + "/" + listed->place()); });
+  int signal = 0;
+  for (models::ListedVerdict* listed : turns) {
+    if (listed->verdict) {
+      const std::string& version = listed->verdict->version;
+      std::cout << file_of(*listed) << ": judged before" << (version == build().version ? "" : " by orrery " + version)
+                << "\n";
+      continue;
+    }
+    if (!s.judge || signal != 0) continue;
+    std::cout << file_of(*listed) << "\n";
+    tried(*listed, [&] {
+      StudyVerdict verdict;
+      signal = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
+      if (signal == 0) listed->verdict = std::move(verdict);
+    });
+    if (signal == 0) list_verdicts(s, to, all);
+  }
+  return signal;
+}
+
 int judge_all(const StudySettings& s) {
   check(folder_exists(s.all), "study: there is no folder ", s.all,
         "; --all needs one with claims, as in --all=examples/studies");
   std::vector<models::ListedVerdict> all = claims_in(s.all);
   check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
-  bool errors = false;
-  for (models::ListedVerdict& listed : all) {
-    const std::string file = s.all + "/" + listed.place() + ".toml", out = to + "/" + listed.place();
-    try {
-      listed.verdict = judged_before(s, file, out);
-      if (listed.verdict) {
-        std::cout << file << ": judged before" << (listed.verdict->version == build().version ? "" : " by orrery ")
-                  << (listed.verdict->version == build().version ? "" : listed.verdict->version) << "\n";
-        continue;
-      }
-      std::cout << file << "\n";
-      StudyVerdict verdict;
-      if (const int signal = judge_file(s, file, out, verdict)) return 128 + signal;
-      listed.verdict = std::move(verdict);
-    } catch (const Error& error) {
-      errors = true, listed.error = error.what();
-      std::cout << error.what() << "\n";
-    }
-  }
-  make_folders(to);
-  std::error_code none;
-  const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
-  write_file_atomically(to + "/verdicts.csv", models::verdicts_csv(all));
-  write_file_atomically(to + "/README.md", models::verdicts_page(all, claims));
+  bool fine = true;
+  const int signal = judge_listed(s, to, all, fine);
+  list_verdicts(s, to, all);
   Table table({"study", "verdict", "core minutes", "claim"}, "llrl");
   for (const models::ListedVerdict& each : all)
-    table.add({each.place(), each.verdict ? each.verdict->word() : "error",
+    table.add({each.place(), each.verdict ? each.verdict->word() : "-",
                each.verdict ? fixed(each.verdict->minutes_of_runs, 1) : "",
                each.verdict ? each.verdict->sentence : each.error});
   std::cout << "\n" << table.print() << "files:\n  " << to << "/README.md\n  " << to << "/verdicts.csv" << std::endl;
-  return errors ? 1 : 0;
+  return signal != 0 ? 128 + signal : fine ? 0 : 1;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::string inside(const std::string& folder, const std::string& path) {
 
 std::string row_of(const ListedVerdict& listed, const std::string& claims) {
   const std::string link = inside(claims, listed.place() + ".toml");
-  if (!listed.verdict) return text("| [", listed.name, "](", link, ") | | ", cell(listed.error), " | | error | | |\n");
+  if (!listed.verdict) return text("| [", listed.name, "](", link, ") | | ", cell(listed.error), " | | - | | |\n");
   const StudyVerdict& v = *listed.verdict;
   const std::string kept = v.smoke ? "nothing was judged" : found(v.judged, v.metric) + rates_text(v);
   return text("| [", cell(v.sentence), "](", link, ")", v.smaller.empty() ? "" : "<br>Here: " + cell(v.smaller) + ".",
@@ -96,7 +96,7 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
     if (each.verdict)
       for (const JudgedComparison& c : each.verdict->judged.comparisons)
         what += (what.empty() ? "" : "; ") + c.sentence;
-    csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "error",
+    csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "-",
                      each.verdict ? each.verdict->sentence : "", what,
                      fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
   }

@@ -242,7 +242,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(first.code == 1);
   CHECK(contains(first.out, "did you mean 'softmax'?"));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,shown,Two variants differ."));
-  CHECK(contains(read_file(folder / "out/verdicts.csv"), "b,error,"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "b,-,"));
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
   const std::string page = read_file(folder / "out/README.md");
   CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
@@ -264,12 +264,29 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(second.code == 0);
   CHECK(contains(second.out, "a.toml: judged before\n"));
   CHECK(contains(second.out, "shown"));
-  // Another claim in the file is judged again.
+  // Another claim in the file is judged again, unless it is only to be listed.
   folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
+  Words listing = words;
+  listing.push_back("--judge=no");
+  CHECK(run_orrery(listing).code == 0);
+  CHECK(contains(read_file(folder / "out/README.md"), "2 claims: 1 shown at this scale, 1 without a verdict.\n"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,,not judged yet,"));
   const Outcome third = run_orrery(words);
   CHECK(!contains(third.out, "a.toml: judged before"));
   CHECK(contains(third.out, "reversed"));
   CHECK(written_runs(folder / "pool") == runs);
+}
+
+TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {
+  const Folder folder;
+  const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
+  fs::copy(kept, copy, fs::copy_options::recursive);
+  fs::remove(copy + "/README.md");
+  const Outcome outcome = run_orrery({"study", "--all=" + copy, "--judge=no"});
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(read_file(copy + "/README.md") == read_file(kept + "/README.md"));
+  CHECK(read_file(copy + "/verdicts.csv") == read_file(kept + "/verdicts.csv"));
 }
 
 TEST_CASE("study: interrupted, it goes on with what is missing") {
