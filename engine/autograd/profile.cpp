@@ -1,5 +1,7 @@
 #include "engine/autograd/profile.h"
 
+#include <atomic>
+
 #include "engine/autograd/finite_guard.h"
 #include "engine/base/check.h"
 
@@ -8,8 +10,8 @@ namespace {
 bool profiling = false;
 Profile table;
 thread_local int open_calls = 0;
-thread_local double open_flops = 0, all_flops = 0;
-thread_local double inner_seconds = 0;  // of the calls inside the open span: a row counts its own time only
+std::atomic<double> open_flops = 0, all_flops = 0;  // whole numbers below 2^53: in any order the same sum
+thread_local double inner_seconds = 0;              // of the calls inside the open span: a row counts its own time only
 }  // namespace
 
 void start_profile() {
@@ -33,7 +35,7 @@ ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current
   if (!active_) return;
   synchronize();  // a span counts the time of its own kernels
   total_ = &table[{operation, direction}];
-  outer_flops_ = std::exchange(open_flops, 0);
+  outer_flops_ = open_flops.exchange(0);
   row_.seconds = std::exchange(inner_seconds, 0);  // the outer span's, until this one ends
   start_ = std::chrono::steady_clock::now();
 }
@@ -48,7 +50,7 @@ ProfileSpan::~ProfileSpan() {
   row.calls += 1;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   row.seconds += seconds - std::exchange(inner_seconds, row_.seconds + seconds);
-  row.flops += std::exchange(open_flops, outer_flops_);
+  row.flops += open_flops.exchange(outer_flops_);
   row.bytes += row_.bytes;
   row.kept_bytes += row_.kept_bytes;
 }

@@ -24,8 +24,9 @@ using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // b
 
 void start_profile();
 Profile stop_profile();
-void count_flops(double flops);  // added to the span that is open on this thread, and to
-double flops_counted();          // all that this thread has done: of products and attention
+// Of all threads, for a loop's pieces may multiply for the operation that runs it.
+void count_flops(double flops);  // added to the span that is open, and to
+double flops_counted();          // all that was done: of products and attention
 
 class ProfileSpan {  // also names the operation that holds what is allocated meanwhile
  public:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/pool.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define ORRERY_STANDARD_THREADS  // the packaged oneTBB is not instrumented; std::thread is
@@ -27,12 +28,27 @@
 #endif
 
 namespace orrery {
+namespace {
+
+thread_local bool inside = false;  // a piece of a loop
+
+// Of a thread that runs pieces, for the operation whose loop it is.
+class Inside {
+ public:
+  explicit Inside(const char* operation) : named_(operation) { inside = true; }
+  ~Inside() { inside = before_; }
+
+ private:
+  CurrentOperation named_;
+  bool before_ = inside;
+};
+
+}  // namespace
 
 #if defined(ORRERY_STANDARD_THREADS)
 
 namespace {
 int threads = static_cast<int>(std::thread::hardware_concurrency());
-thread_local bool inside = false;  // a nested loop runs serially
 }  // namespace
 
 int thread_count() { return threads; }
@@ -52,8 +68,8 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   std::atomic<bool> failed = false;
   std::vector<std::thread> workers;
   workers.reserve(static_cast<size_t>(threads));
-  const auto work = [&] {
-    inside = true;
+  const auto work = [&, operation = current_operation()] {
+    const Inside guard(operation);
     try {
       for (int64_t i; !failed && (i = next++) < pieces;) piece(i);
     } catch (...) {
@@ -109,12 +125,14 @@ void set_thread_count(int count) {
 }
 void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   const int64_t pieces = (n + grain - 1) / grain;
-  if (pieces <= 1 || threads == 1) {
+  if (pieces <= 1 || threads == 1 || inside) {
     for (int64_t i = 0; i < pieces; ++i) f(i * grain, std::min(n, (i + 1) * grain));
     return;
   }
   if (proven < threads) prove_threads();
+  const char* const operation = current_operation();
   tbb::parallel_for(tbb::blocked_range<int64_t>(0, pieces, 1), [&](const tbb::blocked_range<int64_t>& range) {
+    const Inside guard(operation);
     for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
   });
 }

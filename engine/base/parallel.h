@@ -20,7 +20,8 @@ class RangeFunction {
 };
 
 // Calls f(begin, end) over pieces of [0, n), each a multiple of `grain` long except the last.  The pieces depend on n
-// and grain alone, never on the number of threads; a range of at most `grain` runs on the calling thread.
+// and grain alone, never on the number of threads; a range of at most `grain` runs on the calling thread, and so does a
+// loop within a piece of another one.
 void parallel_for(int64_t n, int64_t grain, RangeFunction f);
 
 int thread_count();

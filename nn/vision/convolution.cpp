@@ -12,14 +12,16 @@
 //   dx[b, r', c', k] = sum over i', j', n of W[n, h-1-i', w-1-j', k] G[b, r' - p' + i' d, c' - p' + j' d, n],
 //   p' = (h - 1) d - p
 // so it is one matrix product with the windows of G and needs no dX.
-// Kept: x and W (both live anyway).  X is made for a few pictures at a time, so many that it stays in a cache, and
-// again in backward.  A window of one pixel that visits every pixel is a linear layer.
+// Kept: x and W (both live anyway).  X is made for a few lines of windows at a time, so many that it stays in a cache,
+// and again in backward.  On a CPU each core has lines of its own and reads, multiplies and sums them alone: the
+// products of one group are too small to share.  A window of one pixel that visits every pixel is a linear layer.
 #include "nn/vision/convolution.h"
 
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/dispatch.h"
+#include "engine/base/parallel.h"
 #include "engine/loops/loops.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
@@ -30,20 +32,20 @@
 namespace orrery::nn {
 namespace {
 
-// Numbers of X at a time, unless one picture has more: what a core's second cache holds, and what keeps a GPU busy.
-int64_t scratch_elements(Device device) { return device == Device::cpu ? 1 << 18 : 1 << 22; }
+// Numbers of X at a time, unless one line has more: what fits into a core's second cache, and what keeps a GPU busy.
+int64_t scratch_elements(Device device) { return device == Device::cpu ? 1 << 16 : 1 << 22; }
 
 template <class T>
 struct ReadWindows {  // row (line of windows, i): row i of each of its windows
   In<T> x;
   Out<T> windows;
   WindowGrid grid;
-  int64_t first;  // picture of the first row
+  int64_t first;  // line of the first row, counted over the batch
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const WindowAxis &down = grid.vertical, &across = grid.horizontal;
-    const int64_t i = r % down.size, line = r / down.size, picture = first + line / down.windows;
-    const int64_t pixel_line = down.pixel(line % down.windows, i);
+    const int64_t i = r % down.size, line = r / down.size, picture = (first + line) / down.windows;
+    const int64_t pixel_line = down.pixel((first + line) % down.windows, i);
     const bool on_picture = down.on_picture(pixel_line);
     const In<T> in = x.at(on_picture ? grid.element(picture, pixel_line, 0) : 0);
     const int channels = static_cast<int>(grid.channels);
@@ -76,6 +78,22 @@ struct TurnWindow {  // row (tap, n): W[n, h-1-i, w-1-j, :]
   }
 };
 template <class T>
+struct AddParts {  // row n of dW: the sum of its parts, in order
+  In<T> parts;
+  Out<T> sum;
+  int64_t count, outputs;
+  bool accumulate;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const Out<T> out = sum.at(r * row.n);
+    for (int64_t p = 0; p < count; ++p) {
+      const In<T> in = parts.at((p * outputs + r) * row.n);
+      const bool add = accumulate || p > 0;
+      row.each([&](int e) { out[e] = add ? out[e] + in[e] : in[e]; });
+    }
+  }
+};
+template <class T>
 struct SumWindows {  // row (pixel) of dx: the elements of dX that were read there
   In<T> windows;
   Out<T> dx;
@@ -103,11 +121,10 @@ struct ConvolutionOperation {
   template <class T>
   Tensor forward_as(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Tensor y = Tensor::empty_like(x, Shape{grid.batch, grid.vertical.windows, grid.horizontal.windows, outputs});
-    const Tensor scratch = make_scratch<T>(x.device(), grid);
-    in_groups(x.device(), grid, [&](int64_t first, int64_t pictures) {
-      read_windows<T>(x, grid, scratch, first, pictures);
-      multiply<T>(x.device(), {.m = pictures * grid.windows(), .n = outputs, .k = row_size(), .transpose_b = true},
-                  scratch.data<T>(), weight.data<T>(), {y.mutable_data<T>() + first * grid.windows() * outputs},
+    in_groups(x.device(), grid, 1, [&](int64_t first, int64_t lines) {
+      const Tensor windows = read_windows<T>(x, grid, first, lines);
+      multiply<T>(x.device(), {.m = lines * line(), .n = outputs, .k = row_size(), .transpose_b = true},
+                  windows.data<T>(), weight.data<T>(), {y.mutable_data<T>() + first * line() * outputs},
                   {.bias = bias ? bias.data<T>() : nullptr});
     });
     return y;
@@ -135,46 +152,64 @@ struct ConvolutionOperation {
     };
     const WindowGrid back{grid.batch, outputs, turned_axis(grid.vertical), turned_axis(grid.horizontal)};
     const Tensor turned = Tensor::empty_like(weight, Shape{grid.taps() * outputs, grid.channels}),
-                 dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>), scratch = make_scratch<T>(dy.device(), back);
+                 dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>);
     rows(dy.device(), grid.taps() * outputs, static_cast<int>(grid.channels),
          TurnWindow<T>{{weight.data<T>()}, {turned.mutable_data<T>()}, grid.taps(), outputs});
-    in_groups(dy.device(), back, [&](int64_t first, int64_t pictures) {
-      read_windows<T>(dy, back, scratch, first, pictures);
-      multiply<T>(dy.device(), {.m = pictures * grid.pixels(), .n = grid.channels, .k = grid.taps() * outputs},
-                  scratch.data<T>(), turned.data<T>(),
-                  {dx.mutable_data<Sum>() + first * grid.pixels() * grid.channels});
+    in_groups(dy.device(), back, 1, [&](int64_t first, int64_t lines) {
+      const int64_t pixels = grid.horizontal.pixels;
+      const Tensor windows = read_windows<T>(dy, back, first, lines);
+      multiply<T>(dy.device(), {.m = lines * pixels, .n = grid.channels, .k = grid.taps() * outputs}, windows.data<T>(),
+                  turned.data<T>(), {dx.mutable_data<Sum>() + first * pixels * grid.channels});
     });
     return dx.to(dy.dtype());
   }
   template <class T>
   Tensor gathered_gradient(const Tensor& weight, const Tensor& dy) const {
     using Sum = Arithmetic<T>;  // over windows
-    const Tensor dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>), scratch = make_scratch<Sum>(dy.device(), grid);
-    in_groups(dy.device(), grid, [&](int64_t first, int64_t pictures) {
-      multiply<T>(dy.device(), {.m = pictures * grid.windows(), .n = row_size(), .k = outputs},
-                  dy.data<T>() + first * grid.windows() * outputs, weight.data<T>(), {scratch.mutable_data<Sum>()});
-      Sum* const to = dx.mutable_data<Sum>() + first * grid.pixels() * grid.channels;
-      rows(dy.device(), pictures * grid.pixels(), static_cast<int>(grid.channels),
-           SumWindows<Sum>{{scratch.data<Sum>()}, {to}, grid});
+    const Tensor dx = Tensor::empty_like(dy, x_shape(), dtype_of<Sum>);
+    const int64_t of_picture = grid.vertical.windows;  // lines; a pixel's windows are those of its picture
+    in_groups(dy.device(), grid, of_picture, [&](int64_t first, int64_t lines) {
+      const Tensor windows = Tensor::empty(Shape{lines * line(), row_size()}, dtype_of<Sum>, dy.device());
+      multiply<T>(dy.device(), {.m = lines * line(), .n = row_size(), .k = outputs},
+                  dy.data<T>() + first * line() * outputs, weight.data<T>(), {windows.mutable_data<Sum>()});
+      Sum* const to = dx.mutable_data<Sum>() + first / of_picture * grid.pixels() * grid.channels;
+      rows(dy.device(), lines / of_picture * grid.pixels(), static_cast<int>(grid.channels),
+           SumWindows<Sum>{{windows.data<Sum>()}, {to}, grid});
     });
     return dx.to(dy.dtype());
   }
+  // Lines are shared out to sums of their own, so many that every core has some and that they stay small beside X.
   template <class T>
   Tensor weight_gradient(const Saved& saved, const Tensor& x, const Tensor& dy) const {
-    using Sum = Arithmetic<T>;  // over groups
+    using Sum = Arithmetic<T>;  // over lines
     const Saved::Place place = saved.place(1, weight_shape(), dtype_of<Sum>, dy.device());
-    const Tensor scratch = make_scratch<T>(dy.device(), grid);
-    in_groups(dy.device(), grid, [&](int64_t first, int64_t pictures) {
-      read_windows<T>(x, grid, scratch, first, pictures);
-      multiply<T>(dy.device(),
-                  {.m = outputs,
-                   .n = row_size(),
-                   .k = pictures * grid.windows(),
-                   .transpose_a = true,
-                   .accumulate = place.accumulate || first > 0},
-                  dy.data<T>() + first * grid.windows() * outputs, scratch.data<T>(),
-                  {place.gradient.template mutable_data<Sum>()});
+    const int64_t size = outputs * row_size(), all = grid.batch * grid.vertical.windows;
+    const int64_t step = lines_at_once(dy.device(), grid, 1), groups = (all + step - 1) / step;
+    const int64_t most =
+        dy.device() == Device::cpu ? std::min<int64_t>({(1 << 20) / std::max<int64_t>(size, 1), groups, 32}) : 1;
+    const int64_t parts = std::max<int64_t>(most, 1);
+    const Tensor sums = parts > 1 ? Tensor::empty(Shape{parts, size}, dtype_of<Sum>, dy.device()) : place.gradient;
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        const int64_t from = part * all / parts, to = (part + 1) * all / parts;
+        for (int64_t first = from; first < to; first += step) {
+          const int64_t lines = std::min(step, to - first);
+          const Tensor windows = read_windows<T>(x, grid, first, lines);
+          multiply<T>(dy.device(),
+                      {.m = outputs,
+                       .n = row_size(),
+                       .k = lines * line(),
+                       .transpose_a = true,
+                       .accumulate = first > from || (parts == 1 && place.accumulate)},
+                      dy.data<T>() + first * line() * outputs, windows.data<T>(),
+                      {sums.mutable_data<Sum>() + part * size});
+        }
+      }
     });
+    if (parts > 1)
+      rows(dy.device(), outputs, static_cast<int>(row_size()),
+           AddParts<Sum>{
+               {sums.data<Sum>()}, {place.gradient.template mutable_data<Sum>()}, parts, outputs, place.accumulate});
     return place.as(dy.dtype());
   }
 
@@ -182,25 +217,27 @@ struct ConvolutionOperation {
   Shape x_shape() const { return {grid.batch, grid.vertical.pixels, grid.horizontal.pixels, grid.channels}; }
   Shape weight_shape() const { return {outputs, grid.vertical.size, grid.horizontal.size, grid.channels}; }
 
-  // ---- the windows of a grid, a few pictures at a time
-  static int64_t elements_of_picture(const WindowGrid& g) { return g.windows() * g.taps() * g.channels; }
-  static int64_t pictures_at_once(Device device, const WindowGrid& g) {
-    return std::clamp<int64_t>(scratch_elements(device) / elements_of_picture(g), 1, g.batch);
+  // ---- the windows of a grid, a few lines at a time
+  int64_t line() const { return grid.horizontal.windows; }  // windows
+  static int64_t lines_at_once(Device device, const WindowGrid& g, int64_t unit) {
+    const int64_t elements = unit * g.horizontal.windows * g.taps() * g.channels;
+    return unit * std::max<int64_t>(scratch_elements(device) / std::max<int64_t>(elements, 1), 1);
   }
-  template <class T>
-  static Tensor make_scratch(Device device, const WindowGrid& g) {
-    return Tensor::empty(Shape{pictures_at_once(device, g) * elements_of_picture(g)}, dtype_of<T>, device);
-  }
+  // f(first line, lines) for lines counted over the batch, whole units of them.
   template <class F>
-  static void in_groups(Device device, const WindowGrid& g, const F& f) {
-    for (int64_t first = 0, step = pictures_at_once(device, g); first < g.batch; first += step)
-      f(first, std::min(step, g.batch - first));
+  static void in_groups(Device device, const WindowGrid& g, int64_t unit, const F& f) {
+    const int64_t lines = g.batch * g.vertical.windows, step = lines_at_once(device, g, unit);
+    const auto group = [&](int64_t begin, int64_t end) { f(begin, end - begin); };
+    if (device == Device::cpu) return parallel_for(lines, step, group);
+    for (int64_t first = 0; first < lines; first += step) group(first, std::min(lines, first + step));
   }
   template <class T>
-  static void read_windows(const Tensor& x, const WindowGrid& g, const Tensor& scratch, int64_t first,
-                           int64_t pictures) {
-    rows(x.device(), pictures * g.vertical.windows * g.vertical.size, static_cast<int>(g.horizontal.size * g.channels),
-         ReadWindows<T>{{x.data<T>()}, {scratch.mutable_data<T>()}, g, first});
+  static Tensor read_windows(const Tensor& x, const WindowGrid& g, int64_t first, int64_t lines) {
+    const Tensor windows =
+        Tensor::empty(Shape{lines * g.horizontal.windows, g.taps() * g.channels}, dtype_of<T>, x.device());
+    rows(x.device(), lines * g.vertical.size, static_cast<int>(g.horizontal.size * g.channels),
+         ReadWindows<T>{{x.data<T>()}, {windows.mutable_data<T>()}, g, first});
+    return windows;
   }
 };
 
