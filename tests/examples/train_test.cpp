@@ -1,4 +1,4 @@
-// orrery train and orrery generate, from a text to a sample.
+// orrery train: settings, names, plug-ins, profiles, and what is refused.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -6,33 +6,10 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-
-namespace {
-
-const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
-
-Words train_tiny(const Folder& folder, const std::string& out, const Words& more = {}) {
-  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / out)} + tiny + more;
-}
-std::string weights(const std::string& checkpoint) { return read_file(checkpoint + "/weights.safetensors"); }
-
-// The rows of metrics.jsonl without what depends on the clock.
-std::vector<std::string> metrics(const std::string& run) {
-  std::vector<std::string> rows;
-  std::istringstream lines(read_file(run + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    nlohmann::ordered_json row = nlohmann::ordered_json::parse(line);
-    row.erase("milliseconds"), row.erase("tokens_per_second");
-    rows.push_back(row.dump());
-  }
-  return rows;
-}
-
-}  // namespace
 
 TEST_CASE("train: settings, steps, files and the validation loss, in plain lines") {
   const Folder folder;
@@ -105,24 +82,6 @@ TEST_CASE("train: a file in nanoGPT's words trains the same model, and is record
   const std::string theirs = read_file(folder / "theirs/settings.toml");
   ours.replace(ours.find(folder / "ours"), (folder / "ours").size(), folder / "theirs");
   CHECK(ours == theirs);
-}
-
-TEST_CASE("prepare: tokens of a text, which train learns and generate continues") {
-  const Folder folder;
-  const std::string text = folder.write("text.txt", tiny_text()), out = folder / "tokens";
-  const Words tokenizer = {std::string("--tokenizer=") + ORRERY_SOURCE_DIR + "/tests/models/byte_pair/gpt2"};
-  const Outcome prepared = run_orrery(Words{"prepare", "--input=" + text, "--out=" + out} + tokenizer);
-  INFO(prepared.out, prepared.err);
-  REQUIRE(prepared.code == 0);
-  CHECK(contains(prepared.out, " for validation, of 420 that there are\nfiles:\n  " + out + "/train.bin\n"));
-  const Outcome again = run_orrery(Words{"prepare", "--input=" + text, "--out=" + out} + tokenizer);
-  CHECK(again.code == 1);
-  CHECK(contains(again.err, "train.bin is there already"));
-  const std::string run = "--out=" + (folder / "run");
-  const Outcome trained = run_orrery({"train", "--data=" + out, run, "--steps=2", "--context=16", "--width=16"});
-  INFO(trained.out, trained.err);
-  CHECK(trained.code == 0);
-  CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=a", "--tokens=5"}).code == 0);
 }
 
 TEST_CASE("train: a run of the time when settings had their former names goes on, and generates") {
@@ -229,74 +188,6 @@ TEST_CASE("train: an attention that cannot work is refused with a sentence, befo
   CHECK(contains(error_of({"--attention=linear(relu)", "--position=alibi"}), "linear: has no scores for a position"));
 }
 
-TEST_CASE("train: same seed, same bits, whatever the number of threads") {
-  const Folder folder;
-  const auto train = [&](const std::string& out, const std::string& threads) {
-    const Outcome outcome = run_orrery({"train", "--data=" + shakespeare, "--steps=50", "--evaluate_every=0",
-                                        "--threads=" + threads, "--out=" + (folder / out)});
-    INFO(outcome.err);
-    REQUIRE(outcome.code == 0);
-    return weights(folder / out + "/step_000050");
-  };
-  const std::string one = train("one", "1"), two = train("two", "2");
-  CHECK(one.size() > 805248 * 4);
-  CHECK(one == two);
-  CHECK(train("again", "2") == two);
-  CHECK(metrics(folder / "one") == metrics(folder / "two"));
-  CHECK(one.substr(0, 300).find("\"__metadata__\":{\"format\":") != std::string::npos);
-}
-
-TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") {
-  const Folder folder;
-  const Words more = {"--steps=60", "--checkpoint_every=20", "--evaluate_every=30"};
-  REQUIRE(run_orrery(train_tiny(folder, "whole", more)).code == 0);
-  // The second run is killed by its reader as soon as it has named its first checkpoint.
-  std::string command = "\"$ORRERY\"";
-  for (const std::string& word :
-       train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep_checkpoints=0"}))
-    command += " '" + word + "'";
-  const Outcome killed =
-      run_shell("mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
-                " & while read -r line; do case $line in checkpoint:*) kill -9 $!; break;; esac; done < " +
-                (folder / "pipe") + "; wait $!");
-  REQUIRE(killed.code == 128 + 9);
-  const Words constant = {"--schedule=constant"};
-  REQUIRE(run_orrery(train_tiny(folder, "constant", more + constant)).code == 0);
-  CHECK(!fs::exists(folder / "killed/step_100000000"));
-  for (const auto& entry : fs::directory_iterator(folder / "killed"))  // the kill may have come later than step 20
-    if (entry.path().filename() > "step_000020" && entry.is_directory()) fs::remove_all(entry.path());
-  REQUIRE(fs::exists(folder / "killed/step_000020"));
-  const Outcome resumed = run_orrery(train_tiny(folder, "killed", more + constant + Words{"--resume"}));
-  INFO(resumed.out, resumed.err);
-  CHECK(resumed.code == 0);
-  CHECK(contains(resumed.out, "resumed after step 20"));
-  CHECK(weights(folder / "killed/step_000060") == weights(folder / "constant/step_000060"));
-  CHECK(metrics(folder / "killed") == metrics(folder / "constant"));
-  CHECK(weights(folder / "killed/step_000060") != weights(folder / "whole/step_000060"));
-}
-
-TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") {
-  const Folder folder;
-  std::string command = "\"$ORRERY\"";
-  for (const std::string& word :
-       train_tiny(folder, "run", {"--steps=100000000", "--evaluate_every=0", "--checkpoint_every=0"}))
-    command += " '" + word + "'";
-  const Outcome outcome = run_shell(
-      "mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
-      " & while read -r line; do echo \"$line\"; case $line in 'step '*' 1/100000000 '*) kill -INT $!;; esac; "
-      "done < " +
-      (folder / "pipe") + "; wait $!");
-  INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 130);
-  CHECK(contains(outcome.out, "stopped after step "));
-  CHECK(contains(outcome.out, "go on with --resume"));
-  CHECK(!contains(outcome.out, "validation loss "));
-  size_t checkpoints = 0;
-  for (const auto& entry : fs::directory_iterator(folder / "run"))
-    checkpoints += fs::exists(entry.path() / "weights.safetensors");
-  CHECK(checkpoints == 1);
-}
-
 TEST_CASE("train: --profile prints a table of the operations") {
   const Folder folder;
   const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--profile"}));
@@ -357,135 +248,4 @@ TEST_CASE("train: what cannot be trained is said before anything is written") {
   check_error({"train", "--data=" + text, "--device=cuda"}, without);
 #endif
   check_error({"train", "--data=" + text, "--graph=yes"}, "train: --graph replays a step on a GPU; it needs");
-}
-
-TEST_CASE("train: a folder that holds a run is not overwritten") {
-  const Folder folder;
-  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
-  const std::string before = weights(folder / "run/step_000004");
-  const Outcome again = run_orrery(train_tiny(folder, "run"));
-  CHECK(again.code == 1);
-  CHECK(contains(again.err, "already holds a run"));
-  CHECK(weights(folder / "run/step_000004") == before);
-  const Outcome nothing_left = run_orrery(train_tiny(folder, "run", {"--resume"}));
-  INFO(nothing_left.out, nothing_left.err);
-  CHECK(nothing_left.code == 0);
-  CHECK(last_line(nothing_left.out).starts_with("validation loss "));
-}
-
-TEST_CASE("train: a second run in one folder is refused while the first goes on, and not after it was killed") {
-  const Folder folder;
-  const auto command = [&](const Words& more) {
-    std::string all = "\"$ORRERY\"";
-    for (const std::string& word : train_tiny(folder, "run", more)) all += " '" + word + "'";
-    return all;
-  };
-  const Outcome outcome = run_shell(
-      "mkfifo " + (folder / "pipe") + "; " +
-      command({"--steps=100000000", "--schedule=constant", "--checkpoint_every=0"}) + " > " + (folder / "pipe") +
-      " & while read -r line; do case $line in 'step '*) break;; esac; done < " + (folder / "pipe") + "; " +
-      command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
-  INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 0);
-  std::smatch process;
-  REQUIRE(std::regex_search(outcome.out, process, std::regex("code 1, process (\\d+)\n")));
-  CHECK(outcome.err.starts_with("orrery: train: " + (folder / "run") + " is in use by another run (process " +
-                                process[1].str() + "); wait for its end, or choose another --out\n"));
-  CHECK(fs::exists(folder / "run/step_000004"));
-}
-
-TEST_CASE("train and generate: a folder and a text whose names are not UTF-8") {
-  const Folder folder;
-  std::string train = "\"$ORRERY\"", name = folder / "lat\xe9";
-  for (const std::string& word : train_tiny(folder, "lat\xe9")) train += " '" + word + "'";
-  const Outcome outcome =
-      run_shell(train + " && " + train + " --resume --steps=6 && \"$ORRERY\" generate --prompt=ae " +
-                "--tokens=5 --checkpoint='" + name + "'");
-  INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 0);
-  CHECK(fs::exists(name + "/step_000006/weights.safetensors"));
-}
-
-TEST_CASE("train: a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
-  const Folder folder;
-  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
-  const Outcome outcome =
-      run_orrery(train_tiny(folder, "run",
-                            {"--steps=400", "--learning_rate=1e30", "--schedule=constant", "--warmup_steps=0",
-                             "--grad_clip=0", "--checkpoint_every=1", "--keep_checkpoints=1", "--resume"}));
-  INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 1);
-  CHECK(std::regex_search(outcome.err, std::regex("orrery: train: the loss is not finite at step \\d+")));
-  CHECK(contains(outcome.err, "the last good checkpoint is " + (folder / "run/step_")));
-  CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=ae", "--tokens=5"}).code == 0);
-}
-
-TEST_CASE("train: a disk that is full leaves the previous checkpoint intact") {
-  const Folder folder;
-  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
-  const std::string before = weights(folder / "run/step_000004");
-  std::string command = "\"$ORRERY\"";
-  for (const std::string& word : train_tiny(folder, "run", {"--steps=8", "--resume"})) command += " '" + word + "'";
-  // No file may grow beyond 8 blocks; the signal for it is ignored, so that the write fails as on a full disk.
-  const Outcome full = run_shell("( trap '' XFSZ; ulimit -f 8; exec " + command + " )");
-  INFO(full.out, full.err);
-  CHECK(full.code == 1);
-  CHECK(contains(full.err, "orrery: checkpoint: "));
-  CHECK(contains(full.err, "the previous checkpoint is intact"));
-  CHECK(weights(folder / "run/step_000004") == before);
-  CHECK(!fs::exists(folder / "run/step_000008"));
-  for (const auto& entry : fs::directory_iterator(folder / "run")) CHECK(entry.path().extension() != ".partial");
-  CHECK(run_orrery(train_tiny(folder, "run", {"--steps=8", "--resume"})).code == 0);
-}
-
-TEST_CASE("generate: from a run or a checkpoint, the same text for the same seed") {
-  const Folder folder;
-  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
-  const auto generate = [&](const Words& more) {
-    const Outcome outcome = run_orrery(Words{"generate", "--tokens=30"} + more);
-    INFO(outcome.err);
-    CHECK(outcome.code == 0);
-    return outcome.out;
-  };
-  const std::string run = "--checkpoint=" + (folder / "run"), checkpoint = run + "/step_000004";
-  const std::string text = generate({run, "--prompt=ae"});
-  CHECK(text.size() == 2 + 30 + 1);
-  CHECK(text.starts_with("ae"));
-  CHECK(generate({checkpoint, "--prompt=ae"}) == text);
-  CHECK(generate({run, "--start=FILE:" + folder.write("prompt.txt", "ae")}) == text);
-  CHECK(generate({run, "--prompt=ae", "--seed=2"}) != text);
-  CHECK(generate({run, "--prompt=ae", "--temperature=0"}) ==
-        generate({run, "--prompt=ae", "--temperature=0", "--seed=9"}));
-  CHECK(generate({run}).size() == 30 + 1);
-  const std::string two = generate({run, "--prompt=ae", "--samples=2"});
-  CHECK(two.starts_with(text.substr(0, text.size() - 1) + "\n---------------\nae"));
-  CHECK(two.ends_with(generate({run, "--prompt=ae", "--seed=2"})));
-}
-
-TEST_CASE("generate: damaged checkpoints and unknown characters are answered with a sentence") {
-  const Folder folder;
-  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
-  const std::string run = "--checkpoint=" + (folder / "run"), checkpoint = folder / "run/step_000004";
-  const auto check_error = [&](const Words& words, const std::string& sentence) {
-    const Outcome outcome = run_orrery(Words{"generate", run} + words);
-    INFO(outcome.out, outcome.err);
-    CHECK(outcome.code == 1);
-    CHECK(outcome.out.empty());
-    CHECK(contains(outcome.err, sentence));
-    CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
-  };
-  check_error({"--prompt=A?"}, "'A'");
-  check_error({"--prompt=a", "--start=FILE:x"}, "generate: --prompt and --start both give a text to continue; use one");
-  check_error({"--start=FILE:/nowhere"}, "read: cannot read /nowhere: No such file or directory");
-  check_error({"--temperature=-1"}, "generate: temperature: -1 must be at least 0");
-  check_error({"--checkpoint=" + folder.path()}, "holds no checkpoint");
-
-  const std::string whole = weights(checkpoint);
-  fs::resize_file(checkpoint + "/weights.safetensors", whole.size() / 2);
-  check_error({}, "weights.safetensors");
-  fs::remove(checkpoint + "/weights.safetensors");
-  check_error({}, "weights.safetensors is missing; there is no checkpoint before it that is whole");
-  folder.write("run/step_000004/weights.safetensors", whole);
-  folder.write("run/step_000004/state.json", "{\"step\": 4");
-  check_error({}, "state.json is damaged");
 }

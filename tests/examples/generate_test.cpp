@@ -1,0 +1,91 @@
+// orrery prepare and orrery generate: from a text to a sample.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/examples/training.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+TEST_CASE("prepare: tokens of a text, which train learns and generate continues") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), out = folder / "tokens";
+  const Words tokenizer = {std::string("--tokenizer=") + ORRERY_SOURCE_DIR + "/tests/models/byte_pair/gpt2"};
+  const Outcome prepared = run_orrery(Words{"prepare", "--input=" + text, "--out=" + out} + tokenizer);
+  INFO(prepared.out, prepared.err);
+  REQUIRE(prepared.code == 0);
+  CHECK(contains(prepared.out, " for validation, of 420 that there are\nfiles:\n  " + out + "/train.bin\n"));
+  const Outcome again = run_orrery(Words{"prepare", "--input=" + text, "--out=" + out} + tokenizer);
+  CHECK(again.code == 1);
+  CHECK(contains(again.err, "train.bin is there already"));
+  const std::string run = "--out=" + (folder / "run");
+  const Outcome trained = run_orrery({"train", "--data=" + out, run, "--steps=2", "--context=16", "--width=16"});
+  INFO(trained.out, trained.err);
+  CHECK(trained.code == 0);
+  CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=a", "--tokens=5"}).code == 0);
+}
+
+TEST_CASE("train and generate: a folder and a text whose names are not UTF-8") {
+  const Folder folder;
+  std::string train = "\"$ORRERY\"", name = folder / "lat\xe9";
+  for (const std::string& word : train_tiny(folder, "lat\xe9")) train += " '" + word + "'";
+  const Outcome outcome =
+      run_shell(train + " && " + train + " --resume --steps=6 && \"$ORRERY\" generate --prompt=ae " +
+                "--tokens=5 --checkpoint='" + name + "'");
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(fs::exists(name + "/step_000006/weights.safetensors"));
+}
+
+TEST_CASE("generate: from a run or a checkpoint, the same text for the same seed") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const auto generate = [&](const Words& more) {
+    const Outcome outcome = run_orrery(Words{"generate", "--tokens=30"} + more);
+    INFO(outcome.err);
+    CHECK(outcome.code == 0);
+    return outcome.out;
+  };
+  const std::string run = "--checkpoint=" + (folder / "run"), checkpoint = run + "/step_000004";
+  const std::string text = generate({run, "--prompt=ae"});
+  CHECK(text.size() == 2 + 30 + 1);
+  CHECK(text.starts_with("ae"));
+  CHECK(generate({checkpoint, "--prompt=ae"}) == text);
+  CHECK(generate({run, "--start=FILE:" + folder.write("prompt.txt", "ae")}) == text);
+  CHECK(generate({run, "--prompt=ae", "--seed=2"}) != text);
+  CHECK(generate({run, "--prompt=ae", "--temperature=0"}) ==
+        generate({run, "--prompt=ae", "--temperature=0", "--seed=9"}));
+  CHECK(generate({run}).size() == 30 + 1);
+  const std::string two = generate({run, "--prompt=ae", "--samples=2"});
+  CHECK(two.starts_with(text.substr(0, text.size() - 1) + "\n---------------\nae"));
+  CHECK(two.ends_with(generate({run, "--prompt=ae", "--seed=2"})));
+}
+
+TEST_CASE("generate: damaged checkpoints and unknown characters are answered with a sentence") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const std::string run = "--checkpoint=" + (folder / "run"), checkpoint = folder / "run/step_000004";
+  const auto check_error = [&](const Words& words, const std::string& sentence) {
+    const Outcome outcome = run_orrery(Words{"generate", run} + words);
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(outcome.out.empty());
+    CHECK(contains(outcome.err, sentence));
+    CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  };
+  check_error({"--prompt=A?"}, "'A'");
+  check_error({"--prompt=a", "--start=FILE:x"}, "generate: --prompt and --start both give a text to continue; use one");
+  check_error({"--start=FILE:/nowhere"}, "read: cannot read /nowhere: No such file or directory");
+  check_error({"--temperature=-1"}, "generate: temperature: -1 must be at least 0");
+  check_error({"--checkpoint=" + folder.path()}, "holds no checkpoint");
+
+  const std::string whole = weights(checkpoint);
+  fs::resize_file(checkpoint + "/weights.safetensors", whole.size() / 2);
+  check_error({}, "weights.safetensors");
+  fs::remove(checkpoint + "/weights.safetensors");
+  check_error({}, "weights.safetensors is missing; there is no checkpoint before it that is whole");
+  folder.write("run/step_000004/weights.safetensors", whole);
+  folder.write("run/step_000004/state.json", "{\"step\": 4");
+  check_error({}, "state.json is damaged");
+}

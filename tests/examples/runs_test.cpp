@@ -1,0 +1,145 @@
+// Runs of orrery train: their bits, interrupted, resumed, in a folder that is taken or full.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "tests/examples/training.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+TEST_CASE("train: same seed, same bits, whatever the number of threads") {
+  const Folder folder;
+  const auto train = [&](const std::string& out, const std::string& threads) {
+    const Outcome outcome = run_orrery({"train", "--data=" + shakespeare, "--steps=50", "--evaluate_every=0",
+                                        "--threads=" + threads, "--out=" + (folder / out)});
+    INFO(outcome.err);
+    REQUIRE(outcome.code == 0);
+    return weights(folder / out + "/step_000050");
+  };
+  const std::string one = train("one", "1"), two = train("two", "2");
+  CHECK(one.size() > 805248 * 4);
+  CHECK(one == two);
+  CHECK(train("again", "2") == two);
+  CHECK(metrics(folder / "one") == metrics(folder / "two"));
+  CHECK(one.substr(0, 300).find("\"__metadata__\":{\"format\":") != std::string::npos);
+}
+
+TEST_CASE("train: killed and resumed, the run ends as if nothing had happened") {
+  const Folder folder;
+  const Words more = {"--steps=60", "--checkpoint_every=20", "--evaluate_every=30"};
+  REQUIRE(run_orrery(train_tiny(folder, "whole", more)).code == 0);
+  // The second run is killed by its reader as soon as it has named its first checkpoint.
+  std::string command = "\"$ORRERY\"";
+  for (const std::string& word :
+       train_tiny(folder, "killed", more + Words{"--steps=100000000", "--schedule=constant", "--keep_checkpoints=0"}))
+    command += " '" + word + "'";
+  const Outcome killed =
+      run_shell("mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
+                " & while read -r line; do case $line in checkpoint:*) kill -9 $!; break;; esac; done < " +
+                (folder / "pipe") + "; wait $!");
+  REQUIRE(killed.code == 128 + 9);
+  const Words constant = {"--schedule=constant"};
+  REQUIRE(run_orrery(train_tiny(folder, "constant", more + constant)).code == 0);
+  CHECK(!fs::exists(folder / "killed/step_100000000"));
+  for (const auto& entry : fs::directory_iterator(folder / "killed"))  // the kill may have come later than step 20
+    if (entry.path().filename() > "step_000020" && entry.is_directory()) fs::remove_all(entry.path());
+  REQUIRE(fs::exists(folder / "killed/step_000020"));
+  const Outcome resumed = run_orrery(train_tiny(folder, "killed", more + constant + Words{"--resume"}));
+  INFO(resumed.out, resumed.err);
+  CHECK(resumed.code == 0);
+  CHECK(contains(resumed.out, "resumed after step 20"));
+  CHECK(weights(folder / "killed/step_000060") == weights(folder / "constant/step_000060"));
+  CHECK(metrics(folder / "killed") == metrics(folder / "constant"));
+  CHECK(weights(folder / "killed/step_000060") != weights(folder / "whole/step_000060"));
+}
+
+TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") {
+  const Folder folder;
+  std::string command = "\"$ORRERY\"";
+  for (const std::string& word :
+       train_tiny(folder, "run", {"--steps=100000000", "--evaluate_every=0", "--checkpoint_every=0"}))
+    command += " '" + word + "'";
+  const Outcome outcome = run_shell(
+      "mkfifo " + (folder / "pipe") + "; " + command + " > " + (folder / "pipe") +
+      " & while read -r line; do echo \"$line\"; case $line in 'step '*' 1/100000000 '*) kill -INT $!;; esac; "
+      "done < " +
+      (folder / "pipe") + "; wait $!");
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 130);
+  CHECK(contains(outcome.out, "stopped after step "));
+  CHECK(contains(outcome.out, "go on with --resume"));
+  CHECK(!contains(outcome.out, "validation loss "));
+  size_t checkpoints = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "run"))
+    checkpoints += fs::exists(entry.path() / "weights.safetensors");
+  CHECK(checkpoints == 1);
+}
+
+TEST_CASE("train: a folder that holds a run is not overwritten") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const std::string before = weights(folder / "run/step_000004");
+  const Outcome again = run_orrery(train_tiny(folder, "run"));
+  CHECK(again.code == 1);
+  CHECK(contains(again.err, "already holds a run"));
+  CHECK(weights(folder / "run/step_000004") == before);
+  const Outcome nothing_left = run_orrery(train_tiny(folder, "run", {"--resume"}));
+  INFO(nothing_left.out, nothing_left.err);
+  CHECK(nothing_left.code == 0);
+  CHECK(last_line(nothing_left.out).starts_with("validation loss "));
+}
+
+TEST_CASE("train: a second run in one folder is refused while the first goes on, and not after it was killed") {
+  const Folder folder;
+  const auto command = [&](const Words& more) {
+    std::string all = "\"$ORRERY\"";
+    for (const std::string& word : train_tiny(folder, "run", more)) all += " '" + word + "'";
+    return all;
+  };
+  const Outcome outcome = run_shell(
+      "mkfifo " + (folder / "pipe") + "; " +
+      command({"--steps=100000000", "--schedule=constant", "--checkpoint_every=0"}) + " > " + (folder / "pipe") +
+      " & while read -r line; do case $line in 'step '*) break;; esac; done < " + (folder / "pipe") + "; " +
+      command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  std::smatch process;
+  REQUIRE(std::regex_search(outcome.out, process, std::regex("code 1, process (\\d+)\n")));
+  CHECK(outcome.err.starts_with("orrery: train: " + (folder / "run") + " is in use by another run (process " +
+                                process[1].str() + "); wait for its end, or choose another --out\n"));
+  CHECK(fs::exists(folder / "run/step_000004"));
+}
+
+TEST_CASE("train: a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const Outcome outcome =
+      run_orrery(train_tiny(folder, "run",
+                            {"--steps=400", "--learning_rate=1e30", "--schedule=constant", "--warmup_steps=0",
+                             "--grad_clip=0", "--checkpoint_every=1", "--keep_checkpoints=1", "--resume"}));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(std::regex_search(outcome.err, std::regex("orrery: train: the loss is not finite at step \\d+")));
+  CHECK(contains(outcome.err, "the last good checkpoint is " + (folder / "run/step_")));
+  CHECK(run_orrery({"generate", "--checkpoint=" + (folder / "run"), "--prompt=ae", "--tokens=5"}).code == 0);
+}
+
+TEST_CASE("train: a disk that is full leaves the previous checkpoint intact") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const std::string before = weights(folder / "run/step_000004");
+  std::string command = "\"$ORRERY\"";
+  for (const std::string& word : train_tiny(folder, "run", {"--steps=8", "--resume"})) command += " '" + word + "'";
+  // No file may grow beyond 8 blocks; the signal for it is ignored, so that the write fails as on a full disk.
+  const Outcome full = run_shell("( trap '' XFSZ; ulimit -f 8; exec " + command + " )");
+  INFO(full.out, full.err);
+  CHECK(full.code == 1);
+  CHECK(contains(full.err, "orrery: checkpoint: "));
+  CHECK(contains(full.err, "the previous checkpoint is intact"));
+  CHECK(weights(folder / "run/step_000004") == before);
+  CHECK(!fs::exists(folder / "run/step_000008"));
+  for (const auto& entry : fs::directory_iterator(folder / "run")) CHECK(entry.path().extension() != ".partial");
+  CHECK(run_orrery(train_tiny(folder, "run", {"--steps=8", "--resume"})).code == 0);
+}

@@ -1,0 +1,110 @@
+// orrery study --all: folders of claims, and the one that comes with the program.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/examples/study.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+TEST_CASE("study: the claims that come with it run, two steps each") {
+  const Folder folder;
+  // Scraps in the places of the sets that they name.
+  const std::string sets = folder / "sets", scraps = ORRERY_SOURCE_DIR "/tests/models/images/";
+  fs::create_directories(sets + "/images");
+  fs::create_directories(sets + "/text/novels");
+  fs::create_directory_symlink(scraps + "fashion", sets + "/images/fashion-mnist");
+  fs::create_directory_symlink(scraps + "shapes", sets + "/images/cifar10");
+  const std::string text = folder.write("novel.txt", tiny_text() + tiny_text() + tiny_text());
+  for (const char* part : {"train", "valid"})
+    REQUIRE(run_shell("gzip -c " + text + " > " + sets + "/text/novels/" + part + ".txt.gz").code == 0);
+  const Outcome outcome = run_shell(
+      "cd '" ORRERY_SOURCE_DIR "' && \"$ORRERY\" study --all=examples/studies --smoke --out=" + (folder / "studies") +
+      " --runs=" + (folder / "pool") + " --data=" + sets);
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  const std::string page = read_file(folder / "studies/README.md");
+  size_t count = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
+    if (entry.path().extension() != ".toml") continue;
+    const std::string name = entry.path().parent_path().filename().string() + "/" + entry.path().stem().string();
+    CAPTURE(name);
+    const auto verdict = verdict_in(folder / ("studies/" + name));
+    CHECK(verdict["smoke"] == true);
+    CHECK(verdict["comparisons"].empty());
+    CHECK(verdict["missing"].empty());
+    CHECK(contains(page, "/examples/studies/" + name + ".toml)"));
+    if (++count % 10 == 1) CHECK(run_orrery({"report", folder / ("studies/" + name)}).code == 0);
+  }
+  CHECK(count >= 38);  // as many claims as the papers make
+  CHECK(contains(outcome.out, "smoke: every run ends as it should; two steps of one seed judge nothing"));
+  CHECK(!contains(outcome.out, "some failed"));
+}
+
+TEST_CASE("study: all claims of a folder, each trained or read, and one that is none") {
+  const Folder folder;
+  fs::create_directory(folder / "claims");
+  const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax + 1\"", two);
+  folder.write("claims/a.toml", text);
+  folder.write("claims/b.toml", claim_text(folder, trained + "refuted_if = \"relu > softmx\"", two));
+  folder.write("claims/notes.txt", "no claim");
+  fs::create_directory(folder / "claims/group");
+  folder.write("claims/group/c.toml", claim_text(folder,
+                                                 "main = true\nfigure = \"BLEU 34 | 33\"\nsmaller = \"one layer\"\n" +
+                                                     trained + "refuted_if = \"relu > softmax + 1\"",
+                                                 two));
+  const Words words = {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "out"),
+                       "--runs=" + (folder / "pool")};
+  const Outcome first = run_orrery(words);
+  INFO(first.out, first.err);
+  CHECK(first.code == 1);
+  CHECK(contains(first.out, "did you mean 'softmax'?"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,shown,Two variants differ."));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "b,-,"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
+  const std::string page = read_file(folder / "out/README.md");
+  CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
+  const size_t main = page.find("## The main claims"), rest = page.find("## Claims"), group = page.find("## group");
+  REQUIRE(main < rest);
+  REQUIRE(rest < group);
+  REQUIRE(group < page.size());
+  const std::string row =
+      "| [Two variants differ.](../claims/group/c.toml)<br>Here: one layer. | BLEU 34 \\| 33 | "
+      "`validation_loss`<br>relu - softmax: ";
+  CHECK(page.find(row) < rest);
+  CHECK(page.find(row, group) != std::string::npos);
+  CHECK(contains(page, "| 3 seeds | **shown at this scale** | "));
+  CHECK(contains(page, "![Two variants differ.](group/c/picture.svg)"));
+  CHECK(contains(read_file(folder / "out/group/c/picture.svg"), ">softmax</text>"));
+  const auto runs = written_runs(folder / "pool");
+  fs::remove(folder / "claims/b.toml");
+  const Outcome second = run_orrery(words);
+  CHECK(second.code == 0);
+  CHECK(contains(second.out, "a.toml: judged before\n"));
+  CHECK(contains(second.out, "shown"));
+  // Another claim in the file is judged again, unless it is only to be listed.
+  folder.write("claims/a.toml", claim_text(folder, trained + "refuted_if = \"relu < softmax + 1\"", two));
+  Words listing = words;
+  listing.push_back("--judge=no");
+  CHECK(run_orrery(listing).code == 0);
+  CHECK(contains(read_file(folder / "out/README.md"), "2 claims: 1 shown at this scale, 1 without a verdict.\n"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,,not judged yet,"));
+  const Outcome third = run_orrery(words);
+  CHECK(!contains(third.out, "a.toml: judged before"));
+  CHECK(contains(third.out, "reversed"));
+  CHECK(written_runs(folder / "pool") == runs);
+}
+
+TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {
+  const Folder folder;
+  const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
+  fs::copy(kept, copy, fs::copy_options::recursive);
+  fs::remove(copy + "/README.md");
+  const Outcome outcome = run_orrery({"study", "--all=" + copy, "--judge=no"});
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(read_file(copy + "/README.md") == read_file(kept + "/README.md"));
+  CHECK(read_file(copy + "/verdicts.csv") == read_file(kept + "/verdicts.csv"));
+}
