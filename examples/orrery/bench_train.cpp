@@ -4,6 +4,7 @@
 #include "examples/orrery/table.h"
 #include "models/encoder_decoder.h"
 #include "models/gpt.h"
+#include "models/resnet.h"
 #include "models/training/generation.h"
 #include "models/vit.h"
 #include "nn/losses/base/loss.h"
@@ -56,16 +57,29 @@ BenchCase gpt_case(const std::string& preset, int64_t vocabulary, int64_t contex
           }};
 }
 
-// Reads the mean of all tokens, as the peer.
-BenchCase vit_case(const std::string& preset, int64_t size, int64_t channels, int64_t classes, int64_t batch) {
-  auto settings = models::presets().at(preset).settings.as<models::VitSettings>();
-  settings.image_size = size, settings.channels = channels, settings.classes = classes, settings.pooling = "mean";
+// Steps of a model that classifies images, which has the preset's settings.
+template <class Model, class Settings>
+BenchCase image_case(const std::string& preset, Settings settings, int64_t size, int64_t channels, int64_t classes,
+                     int64_t batch) {
+  settings.image_size = size, settings.channels = channels, settings.classes = classes;
   return {"train/" + preset, static_cast<double>(batch), "images/s", true, [=](const BenchRun& run) {
-            models::Vit model(settings);
+            Model model(settings);
             return train_steps(
                 model, {normal_tensor(Shape{batch, size, size, channels}, 0), random_tokens(Shape{batch}, classes, 1)},
                 [&](auto batch, auto& pass) { return nn::cross_entropy(model(batch[0], pass), batch[1]); }, run);
           }};
+}
+
+// Reads the mean of all tokens, as the peer.
+BenchCase vit_case(const std::string& preset, int64_t size, int64_t channels, int64_t classes, int64_t batch) {
+  auto settings = models::presets().at(preset).settings.as<models::VitSettings>();
+  settings.pooling = "mean";
+  return image_case<models::Vit>(preset, settings, size, channels, classes, batch);
+}
+
+BenchCase resnet_case(const std::string& preset, int64_t size, int64_t channels, int64_t classes, int64_t batch) {
+  const auto settings = models::presets().at(preset).settings.as<models::ResnetSettings>();
+  return image_case<models::Resnet>(preset, settings, size, channels, classes, batch);
 }
 
 // Sources and targets of one length, with their lengths said, as a batch of padded pairs says them.
@@ -95,7 +109,8 @@ BenchCase translation_case(int64_t batch, int64_t tokens) {
 std::vector<BenchCase> train_cases() {
   return {gpt_case("gpt-char-small", 65, 64, 12),  gpt_case("gpt-char-medium", 65, 256, 4),
           gpt_case("gpt2-124m", 50304, 256, 2),    vit_case("vit-s16", 224, 3, 1000, 8),
-          vit_case("vit-fashion", 28, 1, 10, 128), translation_case(96, 16)};
+          vit_case("vit-fashion", 28, 1, 10, 128), resnet_case("resnet8", 32, 3, 10, 128),
+          translation_case(96, 16)};
 }
 
 // One text that goes on token by token after a prompt.  The weights are read once a token: bytes x tokens/s is what of
