@@ -217,6 +217,22 @@ TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
                  "'--attention={softmax,pointwise(relu, alpha=1)}'"));
 }
 
+TEST_CASE("report: a row of a sweep that diverged stands in the picture of differences") {
+  const Folder folder;
+  fs::create_directory(folder / "sweep");
+  folder.write("sweep/table.csv",
+               "row,seeds,mean,deviation,difference,low,high,diverged,failed\na,3,2.5,0.1,,,,0,0\n"
+               "b,3,2.25,0.1,-0.25,-0.5,-0.1,0,0\nc,0,,,,,,2,1\n");
+  folder.write("sweep/runs.csv", "row,seed,run,outcome,step,seconds,why,validation_loss\na,1,,ended,4,1,,2.5\n");
+  const Page page = report_of(folder, {folder / "sweep"});
+  const Json bars = page.section("Difference of validation loss, seed by seed")["rows"];
+  REQUIRE(bars.size() == 3);
+  CHECK(bars[0]["note"] == "compared with");
+  CHECK(bars[2]["name"] == "c");
+  CHECK(bars[2]["value"].is_null());
+  CHECK(bars[2]["note"] == "2 diverged, 1 failed");
+}
+
 TEST_CASE("report: what is no run, and a page that cannot be written, are told") {
   const Folder folder;
   const auto refusal = [](const Words& words) {
