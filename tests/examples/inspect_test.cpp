@@ -40,8 +40,9 @@ TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
   const Outcome map = inspect({run, "--text=abeabe", "--look=attention", "--layer=1", "--head=0", "--top=3"});
   CHECK(contains(map.out, "Attention: blocks.1.attention, head 0\n"));
   CHECK(contains(map.out, "The weights of a row add up to 1."));
-  CHECK(contains(map.out, "     abeabe\n  a |█     |\n"));
-  CHECK(std::regex_search(map.out, std::regex("place  reads     weight\n +0 a  a +0  1\\.0000\n")));
+  CHECK(contains(map.out, "     abeabe\n  a |█·····|\n"));
+  CHECK(contains(map.out, "; ·: not visible\n"));
+  CHECK(std::regex_search(map.out, std::regex("place  reads  weight\n +0 a +0 a +1\\.0000\n")));
   CHECK(contains(inspect({run, "--text=abeabe", "--look=attention"}).out, "4 maps of 6 x 6; --page=FILE.html draws"));
   const std::string file = folder.write("example.txt", "abeabe");
   CHECK(inspect({run, "--text=FILE:" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
