@@ -174,6 +174,8 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
   CHECK(!contains(made({"--look=none"}), "\"title\":\"What each head does\""));
   CHECK(contains(made({"--text=abeabe", "--look=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
   CHECK(contains(run_orrery({"report", run, "--text=abedkabedkabe"}).err, "the text has 13 tokens"));
+  CHECK(contains(run_orrery({"report", run, "--source=abe"}).err,
+                 "report: none of these runs reads an example of this kind"));
 }
 
 TEST_CASE("inspect: depth, causes, memories and curves through the program") {

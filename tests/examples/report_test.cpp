@@ -173,10 +173,18 @@ TEST_CASE("report: a translator shows held-out sentences") {
                   "--steps=3", "--context=64", "--validation_fraction=0.2", "--out=" + (folder / "run")});
   INFO(outcome.err);
   REQUIRE(outcome.code == 0);
-  const Json items = report_of(folder, {folder / "run", "--samples=1"}).section("What it writes")["items"];
+  const Page page = report_of(folder, {folder / "run", "--samples=1"});
+  const Json items = page.section("What it writes")["items"];
   REQUIRE(items.size() == 1);
   CHECK(contains(items[0]["text"].get<std::string>(),
                  "source     ein haus und 59 hunde\nreference  a house and 59 dogs\nmodel      "));
+  // A held-out pair is looked at; beside a model of texts that is given one, too.
+  CHECK(page.section("encoder.attention.layer")["rows"].size() > 20);
+  CHECK(page.section("encoder.attention.layer")["columns"][4] == "h");
+  CHECK(page.section("decoder.cross_attention.layer")["shape"] == Json({3, 2}));  // all three of the decoder
+  const Page two = report_of(folder, {folder / "run", trained(folder, "writes"), "--text=abeabe"});
+  CHECK(two.section("run: encoder.attention.layer")["rows"].size() > 20);
+  CHECK(two.section("writes: blocks.attention")["rows"] == Json::parse(R"(["a","b","e","a","b","e"])"));
 }
 
 TEST_CASE("report: a model without texts has a page without samples") {
