@@ -12,10 +12,10 @@
 // A name is the path of the module and, after a dot, what it shows.  In a pattern * stands for any characters, ? for
 // one.
 //   every module            input, output
-//   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, and
-//                           weights (B, H, Tq, Tk + N), with split slots slot_scores apart; read (B, T, H, D); of each
-//                           row of weights, (B, H, T), row_sum row_entropy row_zero_share row_maximum, no numbers where
-//                           a query sees nothing (nn/diagnostics/diagnostics.h makes numbers of them)
+//   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, weights
+//                           and visible, 1 or 0 (B, H, Tq, Tk + N), with split slots slot_scores apart; read (B, T, H,
+//                           D); of each row of weights, (B, H, T), row_sum row_entropy row_zero_share row_maximum, NaN
+//                           where a query sees nothing (nn/diagnostics/diagnostics.h makes numbers of them)
 //   its span                span, z + 1 in tokens (nn/attentions/base/span.h)
 //   a dynamic normalization saturation, the share of its inputs with |alpha x| > 2
 //   a feed-forward          hidden_before and hidden, before and after its function: (B, T, N), of slots that softmax

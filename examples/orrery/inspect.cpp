@@ -1,4 +1,5 @@
 // orrery inspect: a look inside a trained model while it reads one example.
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -22,8 +23,10 @@
 namespace orrery::program {
 namespace {
 
+const std::string usual_looks = "attention, heads, depth";
+
 struct InspectSettings {
-  std::string looks = "attention, heads, depth", hooks, out, page, other, corpus;
+  std::string looks, hooks, out, page, other, corpus;
   models::ExampleSettings example;
   models::LookSettings look;
   int64_t threads = 0;
@@ -31,7 +34,9 @@ struct InspectSettings {
   template <class V>
   void visit(V& v) {
     example.visit(v);
-    v("look", looks, "what to look at, with commas between, or all: " + join(models::looks().names()));
+    v("look", looks,
+      "what to look at, with commas between, or all: " + join(models::looks().names()) + "; none: " + usual_looks +
+          ", or with --hooks and no page nothing");
     v("layer", look.layer, "of attentions or feed-forwards, in the order they act, from 0; -1: all", between(-1, 1e6));
     v("head", look.head, "of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot", look.slot, "a hidden unit or persistent slot, from 0; -1: those that stand out", between(-1, 1e9));
@@ -45,9 +50,8 @@ struct InspectSettings {
       "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
       "TransformerLens's names are taken too");
     v("out", out,
-      "a file FILE.safetensors, or a folder for .npy files: the numbers of all that is seen; FILE.csv: the figures "
-      "that "
-      "a claim can measure (orrery study)");
+      "a file FILE.safetensors, or a folder for .npy files and a figures.csv: the numbers of all that is seen; "
+      "FILE.csv: the figures alone, which a claim can measure (orrery study)");
     v("page", page, "a file FILE.html: what is seen, drawn");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
   }
@@ -76,15 +80,45 @@ std::string list_of(const std::vector<NamedTensor>& values) {
   return table.print(0);
 }
 
+// Maps as they are, of a line its x and y as two rows.
 void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
-  for (const models::View& view : views)
+  for (const models::View& view : views) {
     if (const auto* const map = std::get_if<models::MapView>(&view.shown); map && !view.name.empty())
       to.push_back({view.name, map->values});
+    const auto* const lines = std::get_if<models::LineView>(&view.shown);
+    if (!lines || view.name.empty()) continue;
+    for (const models::LineView::Line& line : lines->lines) {
+      std::vector<double> both = line.x;
+      both.insert(both.end(), line.y.begin(), line.y.end());
+      to.push_back({view.name + "/" + line.name,
+                    Tensor::from(Shape{2, static_cast<int64_t>(line.x.size())}, both, Dtype::f64)});
+    }
+  }
 }
 
-void write_numbers(const std::string& out, const std::vector<NamedTensor>& all) {
-  check(!all.empty(), "inspect: nothing was seen that has numbers to write; name looks or --hooks that there are");
+std::string figures_csv(const std::map<std::string, double>& figures) {
+  std::string csv = models::csv_line({"figure", "value"});
+  for (const auto& [name, value] : figures) csv += models::csv_line({name, print_number(value)});
+  return csv;
+}
+
+// An ending that is none of ours would silently become a folder's name.
+void check_out(const std::string& out) {
+  const std::string ending = std::filesystem::path(out).extension().string();
+  const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
+  check(known || folder_exists(out), "inspect: --out=", out, " ends with ", ending,
+        ", which is not written here; give FILE.safetensors, FILE.csv, or a folder for .npy files, whose name has no "
+        "ending unless it exists");
+}
+
+// Figures are tensors of one number in a safetensors file, and of a folder one table.
+void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
+  const std::map<std::string, double> figures = models::figures_of(views);
+  check(!all.empty() || !figures.empty(),
+        "inspect: nothing was seen that has numbers to write; name looks or --hooks that there are");
   if (out.ends_with(".safetensors")) {
+    for (const auto& [name, value] : figures)
+      all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
     write_safetensors(out, all);
     std::cout << out << ": " << all.size() << (all.size() == 1 ? " tensor" : " tensors") << std::endl;
     return;
@@ -99,7 +133,9 @@ void write_numbers(const std::string& out, const std::vector<NamedTensor>& all) 
     models::write_npy(out + "/" + file + ".npy",
                       {each.name, each.tensor.dtype() == Dtype::f64 ? "F64" : "F32", sizes, each.tensor, {}});
   }
-  std::cout << out << ": " << all.size() << (all.size() == 1 ? " file" : " files") << std::endl;
+  if (!figures.empty()) write_file_atomically(out + "/figures.csv", figures_csv(figures));
+  const size_t files = all.size() + (figures.empty() ? 0 : 1);
+  std::cout << out << ": " << files << (files == 1 ? " file" : " files") << std::endl;
 }
 
 void write_figures(const std::string& out, const std::vector<models::View>& views) {
@@ -107,9 +143,7 @@ void write_figures(const std::string& out, const std::vector<models::View>& view
   check(!figures.empty(),
         "inspect: what was seen has no figures to write; look at heads, curves, depth, memories or "
         "causes");
-  std::string csv = models::csv_line({"figure", "value"});
-  for (const auto& [name, value] : figures) csv += models::csv_line({name, print_number(value)});
-  write_file_atomically(out, csv);
+  write_file_atomically(out, figures_csv(figures));
   std::cout << out << ": " << figures.size() << (figures.size() == 1 ? " figure" : " figures") << std::endl;
 }
 
@@ -155,6 +189,8 @@ int inspect(const Arguments& arguments) {
   const std::vector<std::string> words = read_arguments("inspect", arguments, settings_of(s));
   check(words.size() == 1, "inspect: ", words.size(),
         " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
+  if (!s.out.empty()) check_out(s.out);
+  if (s.looks.empty() && (s.hooks.empty() || !s.page.empty())) s.looks = usual_looks;
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Trained trained = read_trained("inspect", words[0]);
   const auto subject = make_subject("inspect", trained, s.example);
@@ -163,8 +199,7 @@ int inspect(const Arguments& arguments) {
   std::vector<std::unique_ptr<models::Subject>> pieces;
   if (!s.corpus.empty()) pieces = pieces_of(s.corpus, trained, *subject);
   for (const auto& piece : pieces) s.look.corpus.push_back(piece.get());
-  const std::vector<models::View> views =
-      s.hooks.empty() || !s.page.empty() ? look_at(*subject, s.looks, s.look) : std::vector<models::View>();
+  const std::vector<models::View> views = look_at(*subject, s.looks, s.look);
   std::vector<NamedTensor> numbers;
   if (!s.hooks.empty()) {
     numbers = watched(*subject, s.hooks);
@@ -178,7 +213,7 @@ int inspect(const Arguments& arguments) {
   if (s.out.ends_with(".csv"))
     write_figures(s.out, views);
   else if (!s.out.empty())
-    write_numbers(s.out, numbers);
+    write_numbers(s.out, std::move(numbers), views);
   if (!s.page.empty()) {
     models::Json sections = models::Json::array();
     add_views(sections, views);

@@ -12,19 +12,49 @@ namespace {
 
 constexpr int64_t most_tokens = 64;  // of an example that nobody has given: its maps can still be read
 
-std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models::ExampleSettings& example,
-                                            const SampleSettings& samples) {
-  if (example.given()) return make_subject("report", trained, example);
-  auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get());
-  if (!writes || trained.tokenizer.empty() || setting_of(trained.settings, "tokenizer").empty()) return nullptr;
-  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
-  const int64_t tokens = std::min(most_tokens, writes->context());
+bool reads(nn::Module& model, const models::ExampleSettings& example) {
+  if (dynamic_cast<models::ImageModel*>(&model)) return !example.image.empty();
+  if (dynamic_cast<models::TranslationModel*>(&model)) return !example.source.empty();
+  return !example.text.empty();
+}
+
+// The first held-out pair that is short enough.
+models::ExampleSettings held_out_example(const Trained& trained, const models::TranslationModel& model,
+                                         const models::Tokenizer& tokenizer) {
+  constexpr int64_t enough = 100;
+  const auto most = static_cast<size_t>(std::min(most_tokens, model.context()));
+  const auto fits = [&](const std::string& sentence) {
+    const size_t tokens = tokenizer.encode(sentence).size() + 1;  // with its end
+    return tokens > 1 && tokens <= most;
+  };
+  models::ExampleSettings example;
+  for (const auto& [source, target] : held_out_pairs(trained.settings, enough))
+    if (example.source.empty() && fits(source) && fits(target)) example.source = source, example.target = target;
+  return example;
+}
+
+// What a language model itself writes.
+models::ExampleSettings own_text(models::LanguageModel& model, const models::Tokenizer& tokenizer, int64_t seed) {
+  const int64_t tokens = std::min(most_tokens, model.context());
   std::vector<int32_t> written =
-      models::generate(*writes, beginning_of_text(*tokenizer), {.tokens = tokens, .seed = samples.seed});
+      models::generate(model, beginning_of_text(tokenizer), {.tokens = tokens, .seed = seed});
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
+  models::ExampleSettings example;
+  example.text = tokenizer.decode(written);
+  return example;
+}
+
+std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models::ExampleSettings& given,
+                                            const SampleSettings& samples) {
+  if (reads(*trained.model, given)) return make_subject("report", trained, given);
+  if (trained.tokenizer.empty() || setting_of(trained.settings, "tokenizer").empty()) return nullptr;
+  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
   models::ExampleSettings own;
-  own.text = tokenizer->decode(written);
-  return make_subject("report", trained, own);
+  if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
+    own = own_text(*writes, *tokenizer, samples.seed);
+  else if (auto* const translates = dynamic_cast<models::TranslationModel*>(trained.model.get()))
+    own = held_out_example(trained, *translates, *tokenizer);
+  return own.given() ? make_subject("report", trained, own) : nullptr;
 }
 
 }  // namespace
@@ -32,14 +62,17 @@ std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models
 void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& looks,
                const models::ExampleSettings& example, const SampleSettings& samples) {
   if (looks == "none") return;
+  bool looked = false, read = false;
   for (const models::ReportedRun& run : runs) {
     if (run.best.empty()) continue;
     std::vector<models::View> views;
+    bool given = false;
     try {
       const Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      given = reads(*trained.model, example), looked = true, read |= given;
       if (const auto subject = subject_of(trained, example, samples)) views = look_at(*subject, looks, {});
     } catch (const Error& error) {
-      if (example.given()) throw;  // what was asked for; else a page without it is better than none
+      if (given) throw;  // what was asked for; else a page without it is better than none
       models::Json items = models::Json::array({{{"name", run.name}, {"text", error.what()}, {"wrap", true}}});
       sections.push_back(models::report_section("A look inside", "text", "What could not be looked at", "",
                                                 {{"items", std::move(items)}}));
@@ -48,6 +81,9 @@ void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs
       for (models::View& view : views) view.title = run.name + ": " + view.title;
     add_views(sections, views);
   }
+  check(!looked || read || !example.given(),
+        "report: none of these runs reads an example of this kind; give --text to a model of texts, --image to one of "
+        "images, --source to a translator");
 }
 
 }  // namespace orrery::program

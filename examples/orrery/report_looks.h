@@ -9,8 +9,9 @@
 
 namespace orrery::program {
 
-// Sections of the looks with these names, by the checkpoint of the lowest validation loss of each run.  Without an
-// example language models read the beginning of their first sample; others are left out.
+// Sections of the looks with these names, by the checkpoint of the lowest validation loss of each run.  Those
+// that do not read an example of the kind that is given have one of their own: language models the beginning of their
+// first sample, translators a held-out pair; models of images are left out.  An Error if no run reads what is given.
 void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& looks,
                const models::ExampleSettings& example, const SampleSettings& samples);
 

@@ -5,8 +5,6 @@
 
 #include "engine/base/files.h"
 #include "examples/orrery/trained.h"
-#include "models/data/pairs.h"
-#include "models/data/tokenizer.h"
 #include "models/language_model.h"
 #include "models/study/report.h"
 #include "models/training/generation.h"
@@ -30,20 +28,12 @@ void add_texts(Json& items, models::LanguageModel& model, const models::Tokenize
   }
 }
 
-// Of the last pairs, which no run learns: validation data of their own, or the end of the data.
 void add_translations(Json& items, models::TranslationModel& model, const models::Tokenizer& tokenizer,
                       const models::TrainSettings& settings, const std::string& name, const SampleSettings& s) {
-  const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
-  models::PairFiles files{setting_of(settings, "validation_data"), setting_of(settings, "validation_translations")};
-  if (files.source.empty()) files = {setting_of(settings, "data"), setting_of(settings, "translations")};
-  files.source_column = number("source_column"), files.target_column = number("target_column");
-  files.document_column = number("document_column"), files.document_lines = number("document_lines");
-  if (!file_exists(files.source) || s.samples == 0) return;
-  std::vector<models::TextPair> pairs = models::read_pairs(files);
-  const auto shown = std::min<std::ptrdiff_t>(4 * s.samples, static_cast<std::ptrdiff_t>(pairs.size()));
-  pairs.erase(pairs.begin(), pairs.end() - shown);
+  const std::vector<models::TextPair> pairs = held_out_pairs(settings, 4 * s.samples);
+  if (pairs.empty()) return;
   const models::SentenceMarks marks = models::sentence_marks(tokenizer);
-  const int64_t context = number("context");
+  const int64_t context = model.context();
   std::string all;
   for (const auto& [source, target] : pairs) {
     std::vector<std::vector<int32_t>> tokens = {tokenizer.encode(source)};
@@ -58,6 +48,18 @@ void add_translations(Json& items, models::TranslationModel& model, const models
 }
 
 }  // namespace
+
+std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t most) {
+  const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
+  models::PairFiles files{setting_of(settings, "validation_data"), setting_of(settings, "validation_translations")};
+  if (files.source.empty()) files = {setting_of(settings, "data"), setting_of(settings, "translations")};
+  files.source_column = number("source_column"), files.target_column = number("target_column");
+  files.document_column = number("document_column"), files.document_lines = number("document_lines");
+  if (!file_exists(files.source)) return {};
+  std::vector<models::TextPair> pairs = models::read_pairs(files);
+  pairs.erase(pairs.begin(), pairs.end() - std::min(most, static_cast<int64_t>(pairs.size())));
+  return pairs;
+}
 
 std::vector<int32_t> beginning_of_text(const models::Tokenizer& tokenizer) {
   try {

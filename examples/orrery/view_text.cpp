@@ -37,16 +37,25 @@ std::string body(const TableView& table) {
   return printed.print();
 }
 
+std::string repeated(const std::string& what, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += what;
+  return all;
+}
+
+// What is below zero stands left of a line, what is above on its right.
 std::string body(const BarView& bars) {
-  double largest = 0;
+  double low = 0, high = 0;
   for (const BarView::Bar& bar : bars.bars)
-    if (std::isfinite(bar.value)) largest = std::max(largest, std::abs(bar.value));
+    if (std::isfinite(bar.value)) low = std::min(low, bar.value), high = std::max(high, bar.value);
+  const auto length = [&](double value) {
+    return high > low && value > 0 ? static_cast<size_t>(std::lround(value / (high - low) * widest_bar)) : 0;
+  };
   Table printed({"", bars.figure, "", ""}, "lrll");
   for (const BarView::Bar& bar : bars.bars) {
-    const double share = largest > 0 && std::isfinite(bar.value) ? std::abs(bar.value) / largest : 0;
-    std::string drawn;
-    for (size_t i = 0; i < static_cast<size_t>(std::lround(share * widest_bar)); ++i) drawn += "█";
-    printed.add({bar.name, significant(bar.value, 4), drawn, bar.note});
+    const size_t left = length(-bar.value), right = length(bar.value);
+    const std::string before = low < 0 ? repeated(" ", length(-low) - left) + repeated("█", left) + "|" : "";
+    printed.add({bar.name, significant(bar.value, 4), before + repeated("█", right), bar.note});
   }
   return printed.print();
 }
@@ -74,28 +83,32 @@ std::string body(const MapView& map) {
   if (columns > widest_map)
     return text("  a map of ", rows, " x ", columns, " does not fit here; --page=FILE.html draws it\n");
   const std::vector<double> values = map.values.to_vector();
-  double largest = 0;
+  double low = 0, high = 0;
   for (const double x : values)
-    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+    if (std::isfinite(x)) low = std::min(low, x), high = std::max(high, x);
+  const double largest = std::max(-low, high);
+  const size_t keys = columns - static_cast<size_t>(map.slots);  // slots stand behind a line
   size_t widest = 0;
   for (const std::string& row : map.rows) widest = std::max(widest, width_of(row));
   std::string all = std::string(widest + 4, ' ');
-  for (const std::string& column : map.columns) all += first_of(column);
+  for (size_t c = 0; c < columns; ++c) all += (c == keys && c > 0 ? "|" : "") + first_of(map.columns[c]);
   all += "\n";
   for (size_t r = 0; r < rows; ++r) {
     all += "  " + std::string(widest - width_of(map.rows[r]), ' ') + map.rows[r] + " |";
     for (size_t c = 0; c < columns; ++c) {
       const double x = values[r * columns + c];
+      if (c == keys && c > 0) all += "|";
       // The square root: small weights show beside large ones, as on a page.
-      all += std::isfinite(x) ? shade(largest > 0 ? std::sqrt(std::abs(x) / largest) : 0, x < 0) : "?";
+      all += std::isfinite(x) ? shade(largest > 0 ? std::sqrt(std::abs(x) / largest) : 0, x < 0) : "·";
     }
     all += "|\n";
   }
   if (std::any_of(map.columns.begin(), map.columns.end(), [](const std::string& c) { return width_of(c) > 1; }))
     all += wrapped("columns: " + join(map.columns, " "));
-  all += text("  full shade: ", map.figure, " ", significant(largest, 4), ", by square roots",
-              map.has_sign ? "; . - = # are negative" : "", "\n");
-  return all;
+  const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
+  const char* const sign = low == 0 ? "" : high == 0 ? "-" : "+-";
+  return all + wrapped(text("full shade: ", map.figure, " ", sign, significant(largest, 4), ", by square roots",
+                            low < 0 ? "; . - = # are negative" : "", some_missing ? "; ·: " + map.none : ""));
 }
 
 std::string body(const LineView& lines) {

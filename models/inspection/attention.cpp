@@ -12,7 +12,7 @@ struct Facts {
   double low = 0, high = 0;
   double lowest_sum = INFINITY, highest_sum = -INFINITY;
 };
-Facts facts_of(const Tensor& weights) {  // (..., columns)
+Facts facts_of(const Tensor& weights) {  // (..., columns), NaN where nothing is seen
   Facts f;
   const std::vector<double> all = weights.to_vector();
   const auto columns = static_cast<size_t>(weights.size(-1));
@@ -20,6 +20,7 @@ Facts facts_of(const Tensor& weights) {  // (..., columns)
     double sum = 0;
     for (size_t k = 0; k < columns; ++k) {
       const double w = all[row * columns + k];
+      if (std::isnan(w)) continue;
       sum += w, f.low = std::min(f.low, w), f.high = std::max(f.high, w);
     }
     f.lowest_sum = std::min(f.lowest_sum, sum), f.highest_sum = std::max(f.highest_sum, sum);
@@ -35,20 +36,28 @@ std::string scale_of(const Facts& f) {
               significant(f.high, 3), ".");
 }
 
+// NaN where nothing is seen: 0 is a weight.
+Tensor weights_that_are(const AttentionSeen& seen, int64_t first, int64_t last) {
+  const Tensor weights = seen.weights.slice(first, last);
+  return where(seen.visible.slice(first, last), weights, Tensor::full_like(weights, {1}, NAN));
+}
+
 // The largest links of one head, strongest first.
 View links_of(const AttentionSeen& seen, int64_t head, int64_t top, const std::string& title) {
   const std::vector<double> w = seen.weights[head].to_vector();
   std::vector<size_t> order(w.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::erase_if(order, [seen_at = seen.visible[head].to_vector()](size_t i) { return seen_at[i] == 0; });
   const size_t count = std::min(order.size(), static_cast<size_t>(top));
   std::partial_sort(
       order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
       [&](size_t a, size_t b) { return std::abs(w[a]) != std::abs(w[b]) ? std::abs(w[a]) > std::abs(w[b]) : a < b; });
-  TableView table{{"place", "reads", "", "weight"}, "rlrr", {}};
+  TableView table{{"place", "reads", "weight"}, "llr", {}};
   for (size_t i = 0; i < count; ++i) {
     const size_t row = order[i] / seen.columns.size(), column = order[i] % seen.columns.size();
     const bool slot = static_cast<int64_t>(column) >= seen.keys;
-    table.rows.push_back({text(row, " ", seen.queries[row]), seen.columns[column], slot ? "" : std::to_string(column),
+    table.rows.push_back({text(row, " ", seen.queries[row]),
+                          slot ? seen.columns[column] : text(column, " ", seen.columns[column]),
                           fixed(w[order[i]], 4)});
   }
   return {"Attention", "", title, "The strongest links.", std::move(table)};
@@ -67,22 +76,28 @@ std::string kind_of(const std::string& path) {
 }
 
 bool belong_together(const AttentionSeen& a, const AttentionSeen& b) {
-  return kind_of(a.path) == kind_of(b.path) && a.weights.shape() == b.weights.shape() && a.columns == b.columns;
+  return kind_of(a.path) == kind_of(b.path) && a.weights.shape() == b.weights.shape() && a.columns == b.columns &&
+         a.reach.empty() == b.reach.empty();
 }
 
 // Heads [first, last) of each of these layers.
 View map_of(std::span<const AttentionSeen* const> layers, int64_t first, int64_t last) {
   MapView map{.figure = "weight", .rows = layers[0]->queries, .columns = layers[0]->columns, .values = {}};
+  map.axes = {"place", "reads"}, map.none = "not visible", map.slots = layers[0]->slots();
   std::vector<Tensor> weights;
   for (const AttentionSeen* const layer : layers) {
-    weights.push_back(layer->weights.slice(first, last));
+    weights.push_back(weights_that_are(*layer, first, last));
+    const auto rows = static_cast<std::ptrdiff_t>(layer->queries.size());
+    if (!layer->reach.empty())
+      map.reach.insert(map.reach.end(), layer->reach.begin() + first * rows, layer->reach.begin() + last * rows);
     for (int64_t head = first; head < last; ++head) map.names.push_back(text(layer->path, ", head ", head));
   }
   map.values = concatenate(weights, 0);
   const Facts facts = facts_of(map.values);
   map.has_sign = facts.low < 0;
+  if (!map.has_sign) map.low = 0;
   map.sides = {"layer", "head"}, map.grid = {static_cast<int64_t>(layers.size()), last - first};
-  std::string said = "Rows read columns.  " + scale_of(facts);
+  std::string said = "Rows read columns, as far as they are visible.  " + scale_of(facts);
   if (layers[0]->slots() > 0) said += text("  The last ", layers[0]->slots(), " columns are persistent slots.");
   const std::string kind = kind_of(layers[0]->path);
   return {"Attention", "attention/" + kind, map.names.size() == 1 ? map.names[0] : kind, said, std::move(map)};
@@ -97,10 +112,14 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
     check(s.head < all[layer].heads(), "inspect: there is no head ", s.head, " in ", all[layer].path, "; there are ",
           all[layer].heads(), ", from 0");
   }
-  for (size_t begin = 0, end; begin < chosen.size(); begin = end) {
-    for (end = begin + 1; end < chosen.size() && belong_together(*chosen[begin], *chosen[end]);) ++end;
-    const int64_t first = std::max<int64_t>(s.head, 0), last = s.head < 0 ? chosen[begin]->heads() : s.head + 1;
-    views.push_back(map_of(std::span(chosen).subspan(begin, end - begin), first, last));
+  // Others may act between them: a decoder's attentions and cross attentions take turns.
+  for (std::vector<const AttentionSeen*> rest = chosen; !rest.empty();) {
+    const auto others = std::stable_partition(rest.begin(), rest.end(), [first = rest[0]](const AttentionSeen* seen) {
+      return belong_together(*first, *seen);
+    });
+    const int64_t first = std::max<int64_t>(s.head, 0), last = s.head < 0 ? rest[0]->heads() : s.head + 1;
+    views.push_back(map_of(std::span(rest.begin(), others), first, last));
+    rest.erase(rest.begin(), others);
   }
   for (const AttentionSeen* const seen : chosen)
     for (int64_t head = 0; head < seen->heads(); ++head)

@@ -68,6 +68,7 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
   const std::vector<Seen> reads = see(subject, "read");
   if (reads.empty()) return;
   MapView map{.figure = "loss without - with", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
+  map.axes = {"", "head"}, map.none = "not left out";
   std::vector<std::vector<double>> harms;
   size_t most = 0;
   for (const size_t layer : chosen_layers(reads.size(), s.layer, "attention")) {
@@ -242,6 +243,7 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
   for (size_t i = 0; i < streams.size(); ++i) {
     const std::string& begin = streams[i].states[0].path;
     MapView map{.figure = "share restored", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
+    map.axes = {"state after", "at the place of"};
     std::vector<double> values;
     for (size_t k = 0; k < streams[i].states.size(); ++k) {
       const std::vector<double> shares = patched(subject, distance, streams[i].states[k], of_other[i].states[k]);

@@ -149,6 +149,7 @@ void add_map(std::vector<View>& views, const Curve& curve) {
     counts[static_cast<size_t>((bins - 1 - of_y.of(curve.y[i])) * bins + of_x.of(curve.x[i]))] += 1;
   for (double& count : counts) count = count > 0 ? std::log10(1 + count) : NAN;
   MapView map{.figure = "lg(1 + count)", .rows = {}, .columns = {}, .values = {}};
+  map.axes = {"output", "input"}, map.none = "no element";
   for (int64_t bin = 0; bin < bins; ++bin) {
     map.rows.push_back(significant(of_y.middle(bins - 1 - bin), 3));
     map.columns.push_back(significant(of_x.middle(bin), 3));

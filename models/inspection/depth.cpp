@@ -52,7 +52,9 @@ std::string said_of_end(const std::vector<std::string>& end) {
 MapView map_of(const std::string& figure, const std::vector<std::string>& rows, const Subject::Words& columns,
                const std::vector<double>& values) {
   const Shape shape{1, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size())};
-  return {.figure = figure, .rows = rows, .columns = columns, .values = Tensor::from(shape, values, Dtype::f64)};
+  MapView map{.figure = figure, .rows = rows, .columns = columns, .values = Tensor::from(shape, values, Dtype::f64)};
+  map.axes = {"", "at the place of"}, map.none = "nothing is asked";
+  return map;
 }
 
 // What a row of logits says.  The logits of all states are more than memory holds of a large vocabulary.
@@ -163,15 +165,15 @@ void add_lens(std::vector<View>& views, const Subject& subject, const Lens& lens
 
 void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& streams) {
   TableView table{{"after", "size", "added", "share"}, "lrrr", {}};
-  LineView lines{"sublayer", "root mean square", {}};
+  std::vector<View> drawn;
   std::vector<std::pair<std::string, double>> told;
   for (const ResidualStream& stream : streams) {
-    const std::string& begin = stream.states[0].path;
-    const std::string of = streams.size() == 1 ? "" : begin.substr(0, begin.find('.')) + ": ";
-    LineView::Line sizes{of + "state", {}, {}}, added{of + "added", {}, {}};
+    LineView lines{"after", "root mean square", {}};
+    LineView::Line sizes{"state", {}, {}}, added{"added", {}, {}};
     for (size_t k = 0; k < stream.states.size(); ++k) {
       const ResidualState& state = stream.states[k];
       const double size = root_mean_square(state.value), own = root_mean_square(state.added);
+      lines.places.push_back(state.path);
       sizes.x.push_back(static_cast<double>(k)), sizes.y.push_back(size);
       told.emplace_back("depth/size/" + state.path, size);
       if (k > 0) told.emplace_back("depth/added/" + state.path, own);
@@ -180,6 +182,10 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
                             k > 0 && size > 0 ? fixed(own / size, 3) : ""});
     }
     lines.lines.push_back(std::move(sizes)), lines.lines.push_back(std::move(added));
+    const std::string& begin = stream.states[0].path;
+    const std::string of = streams.size() == 1 ? "" : begin.substr(0, begin.find('.'));
+    drawn.push_back({"Depth", "depth/size" + (of.empty() ? "" : "_" + of),
+                     "Sizes along the stream" + (of.empty() ? "" : " of the " + of), "", std::move(lines), true});
   }
   std::string said = "Root mean square of the residual stream after each sublayer, and of what that one has added.";
   if (!streams.back().is_sum)
@@ -187,7 +193,7 @@ void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& stre
         "  Normalizations act on the stream itself, so its end is no sum of what the sublayers added, and none has a "
         "direct contribution to a logit.";
   views.push_back({"Depth", "", "Size of the residual stream", said, std::move(table), false, std::move(told)});
-  views.push_back({"Depth", "depth/size", "Size of the residual stream", "", std::move(lines), true});
+  std::move(drawn.begin(), drawn.end(), std::back_inserter(views));
 }
 
 void add_contributions(std::vector<View>& views, const Subject& subject, const ResidualStream& stream, const Lens& lens,
@@ -226,7 +232,7 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
   MapView map = map_of("logit", components, lens.words, values);
   map.has_sign = true;
   views.push_back({"Depth", "", title, said + "  Means over the places.", std::move(bars), false, std::move(told)});
-  views.push_back({"Depth", "depth/contribution", title, said, std::move(map)});
+  views.push_back({"Depth", "depth/contribution", "Direct contribution, place by place", "", std::move(map)});
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {

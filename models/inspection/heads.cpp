@@ -126,34 +126,35 @@ void add_figures(std::vector<Scores>& scores, const Subject& subject, const std:
           scores[layer][name].push_back(found->second);
 }
 
-bool is_causal(const AttentionSeen& seen) {
-  const std::vector<double> w = seen.weights.to_vector();
+// The entropy of uniform weights, on the mean over the rows.
+double entropy_ceiling(const AttentionSeen& seen) {
+  const std::vector<double> visible = seen.visible.to_vector();
   const auto rows = seen.queries.size(), columns = seen.columns.size();
-  for (size_t i = 0; i < w.size(); ++i)
-    if (const size_t row = i / columns % rows, k = i % columns;
-        k > row && static_cast<int64_t>(k) < seen.keys && w[i] != 0)
-      return false;
-  return true;
+  bool causal = seen.slots() == 0;
+  for (size_t i = 0; i < visible.size(); ++i) causal &= visible[i] == 0 || i % columns <= i / columns % rows;
+  return causal ? nn::causal_entropy_ceiling(seen.keys) : std::log(static_cast<double>(columns));
 }
 
-const std::vector<std::pair<std::string, std::string>> explanations = {
-    {"entropy", "in nats"},
-    {"zeros", "share of exact zeros among the weights that may be others"},
-    {"row sum", "of the weights; 1 of softmax"},
-    {"distance", "how far back it reads, on the mean"},
-    {"span", "how far back it can read, in tokens"},
-    {"slots", "share of its weight on persistent slots"},
-    {"induction", "share on the token after the same one before, in random tokens that come twice"},
-    {"previous", "share on the token just before"},
-    {"first", "share on the first place"}};
+struct HeadFigure {
+  std::string name, meaning;
+  double most;  // of its scale, which begins at 0; NaN: what is there decides
+};
+const std::vector<HeadFigure> head_figures = {
+    {"entropy", "in nats", NAN},  // its ceiling
+    {"zeros", "share of exact zeros among the weights that may be others", 1},
+    {"row sum", "of the weights; 1 of softmax", NAN},
+    {"distance", "how far back it reads, on the mean", NAN},
+    {"span", "how far back it can read, in tokens", NAN},
+    {"slots", "share of its weight on persistent slots", 1},
+    {"induction", "share on the token after the same one before, in random tokens that come twice", 1},
+    {"previous", "share on the token just before", 1},
+    {"first", "share on the first place", 1}};
 
 void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& all, const std::vector<Scores>& scores) {
   std::array<double, 4> counts{};
   double heads = 0;
   for (size_t layer = 0; layer < all.size(); ++layer) {
-    const AttentionSeen& seen = all[layer];
-    const double ceiling = is_causal(seen) && seen.slots() == 0 ? nn::causal_entropy_ceiling(seen.keys)
-                                                                : std::log(static_cast<double>(seen.weights.size(2)));
+    const double ceiling = entropy_ceiling(all[layer]);
     const auto found = scores[layer].find("entropy");
     if (found == scores[layer].end() || !(ceiling > 0)) continue;
     const auto n = static_cast<double>(found->second.size());
@@ -180,6 +181,30 @@ std::string file_name(std::string figure) {
   return figure;
 }
 
+// Layers x heads, on a scale that begins at 0: heads that are alike look alike.
+void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vector<AttentionSeen>& all,
+             const std::vector<Scores>& scores, int64_t most_heads) {
+  MapView map{.figure = figure.name, .rows = {}, .columns = {}, .values = {}};
+  map.axes = {"", "head"}, map.low = 0, map.high = figure.most, map.none = "none";
+  std::vector<double> values;
+  double most = 0;
+  for (size_t layer = 0; layer < all.size(); ++layer) {
+    const auto found = scores[layer].find(figure.name);
+    for (int64_t head = 0; head < most_heads; ++head) {
+      const bool there = found != scores[layer].end() && head < static_cast<int64_t>(found->second.size());
+      values.push_back(there ? found->second[static_cast<size_t>(head)] : NAN);
+      if (values.back() > most) most = values.back();
+    }
+    map.rows.push_back(all[layer].path);
+    if (figure.name == "entropy") most = std::max(most, entropy_ceiling(all[layer]));
+  }
+  for (int64_t head = 0; head < most_heads; ++head) map.columns.push_back(std::to_string(head));
+  if (std::isnan(map.high) && most > 0) map.high = most;
+  map.values = Tensor::from(Shape{1, static_cast<int64_t>(all.size()), most_heads}, values, Dtype::f64);
+  const std::string said = figure.name == "entropy" ? "Up to that of uniform weights." : "";
+  views.push_back({"Heads", "heads/" + file_name(figure.name), figure.name, said, std::move(map), true});
+}
+
 void look_at_heads(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
   const std::vector<AttentionSeen> all = see_attentions(subject);
   if (all.empty()) return;
@@ -191,47 +216,30 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
   int64_t most_heads = 0;
   for (const AttentionSeen& seen : all) most_heads = std::max(most_heads, seen.heads());
   TableView table{{"attention", "head"}, "lr", {}};
-  std::vector<std::string> figures, layers, heads;
+  std::vector<HeadFigure> figures;
   std::vector<std::pair<std::string, double>> told;
   std::string said;
-  for (const auto& [name, meaning] : explanations)
-    if (std::any_of(scores.begin(), scores.end(), [&, n = name](const Scores& each) { return each.contains(n); })) {
-      figures.push_back(name), table.columns.push_back(name), table.alignment += 'r';
-      said += (said.empty() ? "" : "; ") + name + ": " + meaning +
-              (name == "distance" ? ", in " + subject.unit_of_distance() : std::string());
+  for (const HeadFigure& figure : head_figures)
+    if (std::any_of(scores.begin(), scores.end(), [&](const Scores& each) { return each.contains(figure.name); })) {
+      figures.push_back(figure), table.columns.push_back(figure.name), table.alignment += 'r';
+      said += (said.empty() ? "" : "; ") + figure.name + ": " + figure.meaning +
+              (figure.name == "distance" ? ", in " + subject.unit_of_distance() : std::string());
     }
-  for (int64_t head = 0; head < most_heads; ++head) heads.push_back(std::to_string(head));
   for (size_t layer = 0; layer < all.size(); ++layer) {
-    layers.push_back(all[layer].path);
     for (int64_t head = 0; head < all[layer].heads(); ++head) {
       std::vector<std::string> row = {head == 0 ? all[layer].path : "", std::to_string(head)};
-      for (const std::string& name : figures) {
-        const auto found = scores[layer].find(name);
+      for (const HeadFigure& figure : figures) {
+        const auto found = scores[layer].find(figure.name);
         const double x = found == scores[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
         row.push_back(std::isnan(x) ? "-" : fixed(x, 3));
-        told.emplace_back(text("heads/", file_name(name), "/", all[layer].path, ".", head), x);
+        told.emplace_back(text("heads/", file_name(figure.name), "/", all[layer].path, ".", head), x);
       }
       table.rows.push_back(std::move(row));
     }
   }
   views.push_back({"Heads", "", "What each head does", said + ".", std::move(table), false, std::move(told)});
   add_quarters(views, all, scores);
-  for (const std::string& name : figures) {
-    std::vector<double> values;
-    for (const Scores& each : scores)
-      for (int64_t head = 0; head < most_heads; ++head) {
-        const auto found = each.find(name);
-        const bool there = found != each.end() && head < static_cast<int64_t>(found->second.size());
-        values.push_back(there ? found->second[static_cast<size_t>(head)] : NAN);
-      }
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    if (*low == *high) continue;  // a row sum of 1 everywhere is no picture
-    const Shape shape{1, static_cast<int64_t>(all.size()), most_heads};
-    views.push_back(
-        {"Heads", "heads/" + file_name(name), name, "",
-         MapView{.figure = name, .rows = layers, .columns = heads, .values = Tensor::from(shape, values, Dtype::f64)},
-         true});
-  }
+  for (const HeadFigure& figure : figures) add_map(views, figure, all, scores, most_heads);
 }
 
 REGISTER_LOOK(heads, {.name = "heads",

@@ -293,7 +293,7 @@ void add_shares(std::vector<View>& views, const std::vector<Record>& records, co
                    "How many have 85 % of the sum of |value| at a place, on the mean over the places, and the share of "
                    "those that are 0 at all of them.",
                    std::move(table), false, std::move(told)});
-  views.push_back({"Memories", "memories/mass", "How many units do the work", "", std::move(lines), true});
+  views.push_back({"Memories", "memories/mass", "What the largest units have together", "", std::move(lines), true});
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {

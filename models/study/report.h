@@ -7,9 +7,12 @@
 //                                                         a long one begins with those that are marked
 //   text      {"items": [{"name", "text", "wrap": bool, "copy": bool}], "side": bool}
 //                                                         long ones page by page; with side beside one another
-//   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool, "figure": "weight"}
+//   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool, "figure": "weight"}, and where
+//             there is such a thing "axes": [what rows are, what columns are], "low" and "high": ends of the scale,
+//             "none": what is not finite, "slots": so many last columns are slots, "spans": true with "span": how many
+//             columns before its own a row reads, a number or one for each row
 //   matrices  {"rows", "columns", "signed", "figure", "down": "layer", "across": "head", "shape": [R, C],
-//              "maps": [{"name": "layer 0, head 3", "values": packed}]}     R C maps, row by row
+//              "maps": [{"name": "layer 0, head 3", "values": packed, "span"}]}     R C maps, row by row, else as above
 //   bars      {"figure", "rows": [{"name", "value", "low", "high", "note"}], "zero": bool}     low and high, or null;
 //                                                         with zero its place is shown
 //   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "facts", "source"}]}

@@ -28,15 +28,17 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_loss(const std::string& key) { return key == "loss" || key == "training_loss" || key == "validation_loss"; }
 
 // In which chart a key stands: its figure, with a slash if it has places, and the place that the line shows.  A point
-// and a number divide as well: span.0.mean.
+// and a number divide as well, span.0.mean, which a validation says and has a chart of its own: a figure of that name
+// may tell the same of a step.
 std::pair<std::string, std::string> figure_and_place(const std::string& key) {
   if (is_loss(key)) return {"loss", key};
   size_t cut = key.find('/');
   for (size_t i = 0; cut == std::string::npos && i + 1 < key.size(); ++i)
     if (key[i] == '.' && is_digit(key[i + 1])) cut = i;
   if (cut == std::string::npos) return {key, key};
-  return {key.substr(0, cut) + "/", key.substr(cut + 1)};
+  return {key.substr(0, cut + 1), key.substr(cut + 1)};
 }
+bool has_places(const std::string& figure) { return figure.ends_with('/') || figure.ends_with('.'); }
 
 // blocks.2 before blocks.10.
 bool comes_before(const std::string& a, const std::string& b) {
@@ -70,12 +72,12 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
       const auto [figure, place] = figure_and_place(key);
       auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.figure == figure; });
       if (chart == charts.end())
-        chart = charts.insert(charts.end(), {figure, figure.ends_with('/') ? "Parts over time" : "Curves", {}});
-      const std::string name = figure.ends_with('/') ? place : key == "loss" ? "loss of steps" : in_words(place);
+        chart = charts.insert(charts.end(), {figure, has_places(figure) ? "Parts over time" : "Curves", {}});
+      const std::string name = has_places(figure) ? place : key == "loss" ? "loss of steps" : in_words(place);
       chart->series.push_back({name, key, r, std::move(curve)});
     }
   }
-  const auto rank = [](const Chart& c) { return c.figure == "loss" ? 0 : c.figure.ends_with('/') ? 2 : 1; };
+  const auto rank = [](const Chart& c) { return c.figure == "loss" ? 0 : has_places(c.figure) ? 2 : 1; };
   std::sort(charts.begin(), charts.end(), [&](const Chart& a, const Chart& b) {
     return rank(a) != rank(b) ? rank(a) < rank(b) : a.figure < b.figure;
   });
@@ -145,12 +147,13 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
                      {"values", std::move(values)}});
     }
     const std::string figure =
-        chart.figure.ends_with('/') ? chart.figure.substr(0, chart.figure.size() - 1) : chart.figure;
+        has_places(chart.figure) ? chart.figure.substr(0, chart.figure.size() - 1) : chart.figure;
+    const std::string title = in_words(figure) + (chart.figure.ends_with('.') ? " at validations" : "");
     std::string said;
     if (thin) said = text("Of more than ", most, " rows the least and the largest of each span are shown.");
     if (not_finite > 0)
       said += text(said.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
-    sections.push_back(report_section(chart.group, "curves", in_words(figure), said,
+    sections.push_back(report_section(chart.group, "curves", title, said,
                                       {{"figure", figure}, {"runs", names}, {"thinned", thin}, {"series", all}}));
   }
 }

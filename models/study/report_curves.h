@@ -29,7 +29,7 @@ struct LoggedRun {
 // parts, named figure/place, with a line for each place.  data:
 //   {"figure": "gradient_norm", "series": [{"name": ..., "key": ..., "run": 0, "rows": 600, "steps": [...],
 //    "values": [...]}], "runs": [{"name": ..., "group": ...}], "thinned": false}
-// and "axis", a word, if they do not stand over steps.
+// and "axis", a word, if they do not stand over steps, with "places", the names of 0, 1, ... on it, if they have some.
 // `rows` counts what the log has, which are more than the points of a series that was thinned.
 void add_curves(Json& sections, std::span<const LoggedRun> runs);
 

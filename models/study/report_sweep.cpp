@@ -63,12 +63,12 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
     rows.push_back({table.at(i, "row"), shown(mean), seeds == "1" ? "" : shown(table.number(i, "deviation")), seeds,
                     shown_difference(difference),
                     low && high ? shown_difference(low) + " to " + shown_difference(high) : "", state});
-    if (any && !difference && !mean) continue;
+    // A row without a number stands there as well, with what became of its runs.
     bars.push_back({{"name", table.at(i, "row")},
-                    {"value", any ? Json(difference.value_or(0)) : json_of(mean)},
+                    {"value", any && mean ? Json(difference.value_or(0)) : json_of(mean)},
                     {"low", json_of(low)},
                     {"high", json_of(high)},
-                    {"note", any && !difference ? "compared with" : ""}});
+                    {"note", !mean ? state : any && !difference ? "compared with" : ""}});
   }
   if (any)
     sections.push_back(report_section(

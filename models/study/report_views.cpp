@@ -1,5 +1,7 @@
 #include "models/study/report_views.h"
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/wording.h"
@@ -15,17 +17,37 @@ Json packed(const Tensor& values) {
   return packed_values(numbers);
 }
 
+// One number if all rows have the same.
+Json span_of(const MapView& map, size_t i) {
+  const size_t rows = map.rows.size();
+  const std::span<const double> reach = std::span(map.reach).subspan(i * rows, rows);
+  if (std::adjacent_find(reach.begin(), reach.end(), std::not_equal_to<>()) == reach.end()) return number(reach[0]);
+  Json each = Json::array();
+  for (const double far : reach) each.push_back(number(far));
+  return each;
+}
+
 Json section_of(const View& view, const MapView& map) {
   Json data = {{"figure", map.figure}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
+  if (!map.axes.first.empty() || !map.axes.second.empty()) data["axes"] = {map.axes.first, map.axes.second};
+  if (!std::isnan(map.low)) data["low"] = map.low;
+  if (!std::isnan(map.high)) data["high"] = map.high;
+  if (map.slots > 0) data["slots"] = map.slots;
+  if (!map.reach.empty()) data["spans"] = true;
+  const std::vector<double> all = map.values.to_vector();
+  if (std::any_of(all.begin(), all.end(), [](double x) { return std::isnan(x); })) data["none"] = map.none;
   if (map.values.size(0) == 1) {
     data["values"] = packed(map.values);
+    if (!map.reach.empty()) data["span"] = span_of(map, 0);
     return report_section(view.group, "matrix", view.title, view.said, std::move(data));
   }
   data["down"] = map.sides.first, data["across"] = map.sides.second;
   data["shape"] = {map.grid.first, map.grid.second};
   Json maps = Json::array();
-  for (int64_t i = 0; i < map.values.size(0); ++i)
+  for (int64_t i = 0; i < map.values.size(0); ++i) {
     maps.push_back({{"name", map.names[static_cast<size_t>(i)]}, {"values", packed(map.values.slice(i, i + 1))}});
+    if (!map.reach.empty()) maps.back()["span"] = span_of(map, static_cast<size_t>(i));
+  }
   data["maps"] = std::move(maps);
   return report_section(view.group, "matrices", view.title, view.said, std::move(data));
 }
@@ -62,13 +84,13 @@ Json section_of(const View& view, const LineView& lines) {
                       {"steps", line.x},
                       {"values", std::move(values)}});
   }
-  const Json runs = Json::array({{{"name", ""}, {"group", ""}}});
-  return report_section(view.group, "curves", view.title, view.said,
-                        {{"figure", lines.y_figure},
-                         {"axis", lines.x_figure},
-                         {"runs", runs},
-                         {"thinned", false},
-                         {"series", std::move(series)}});
+  Json data = {{"figure", lines.y_figure},
+               {"axis", lines.x_figure},
+               {"runs", Json::array({{{"name", ""}, {"group", ""}}})},
+               {"thinned", false},
+               {"series", std::move(series)}};
+  if (!lines.places.empty()) data["places"] = lines.places;
+  return report_section(view.group, "curves", view.title, view.said, std::move(data));
 }
 
 }  // namespace

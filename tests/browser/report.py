@@ -5,8 +5,8 @@
 
 Trains small runs and a sweep with PROGRAM, makes their pages, and one of synthetic maps, and looks at what a browser
 makes of them: errors, every row of metrics.jsonl in its chart, pointer and keys, contrast in both themes, widths 400
-and 1600, frames.  With FOLDER, pictures of all pages stay there.  Needs Debian's chromium, chromium-driver and
-python3-selenium.
+and 1600, links of the contents, frames.  With FOLDER, pictures of all pages stay there.  Needs Debian's chromium,
+chromium-driver and python3-selenium.
 The last line reads "N passed, N failed".
 """
 
@@ -75,7 +75,7 @@ class Page:
     def __init__(self, driver, path):
         self.driver, self.path = driver, path
 
-    def open(self, width=1600, dark=False):
+    def load(self, width=1600, dark=False):  # nothing but the window's part is drawn
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
@@ -85,6 +85,13 @@ class Page:
         self.driver.get("file://" + self.path)
         self.run("localStorage.clear()")
         self.driver.get("file://" + self.path)
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
+        )
+        return self
+
+    def open(self, width=1600, dark=False):
+        self.load(width, dark)
         self.see_all()
         return self
 
@@ -155,7 +162,7 @@ contrast = """
   const behind = (e) => { const layers = []; for (; e; e = e.parentElement) layers.push(parse(getComputedStyle(e).backgroundColor));
     return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]); };
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), low = [];
-  let count = 0;
+  let count = 0, ofMaps = 0;
   for (let node; (node = walker.nextNode());) {
     const e = node.parentElement;
     if (!node.data.trim() || ['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(e.tagName) || e.closest('[hidden], .unseen, .skip, :disabled')) continue;
@@ -164,10 +171,52 @@ contrast = """
     let colour = parse(e.ownerSVGElement ? style.fill : style.color);
     colour[3] *= Number(style.opacity);
     const a = luminance(over(colour, ground)), b = luminance(ground), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-    ++count;
+    ++count, ofMaps += e.closest('.map') !== null;
     if (ratio < 4.5) low.push(`${ratio.toFixed(2)} ${node.data.trim().slice(0, 40)}`);
   }
-  return [count, low];"""
+  return [count, low, ofMaps];"""
+
+
+# Titles of one group, and numbers along one axis, that are the same.
+one_of_several = """
+  const twice = (texts) => texts.filter((text, i) => texts.indexOf(text) !== i), found = [];
+  for (const group of document.querySelectorAll('.group'))
+    found.push(...twice([...group.querySelectorAll('.section > .head > h3')].map((h) => h.textContent)));
+  for (const svg of document.querySelectorAll('.plot svg'))
+    found.push(...twice([...svg.querySelectorAll('text')].filter((t) => t.getAttribute('text-anchor') === 'end')
+        .map((t) => `${t.getAttribute('x')}: ${t.textContent}`)));
+  return found;"""
+
+follow_link = """
+  const [at, done] = arguments, links = [...document.querySelectorAll('#contents a')],
+        link = links[Math.min(links.length - 1, Math.floor(at * links.length))];
+  document.querySelector('#contents details').open = true;
+  link.click();
+  let last = -1, still = 0;
+  const target = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+  (function wait() {
+    const y = Math.round(scrollY);
+    still = y === last ? still + 1 : 0, last = y;
+    if (still < 8) { setTimeout(wait, 50); return; }
+    const atEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+    done([link.textContent, target.getBoundingClientRect().top, atEnd]);
+  })();"""
+
+
+def check_contents(page, name):
+    for width in (400, 1600):
+        for at in (0.3, 0.6, 0.85, 1):
+            page.load(width)
+            title, top, at_end = page.driver.execute_async_script(follow_link, at)
+            check(
+                0 <= top <= 40 or at_end and top > 0,
+                f"{name} at width {width}: the link '{title}' leads to {top} pixels below the window's top",
+            )
+        page.load(width)
+        before = page.run("return document.documentElement.scrollHeight")
+        page.see_all()
+        after = page.run("return document.documentElement.scrollHeight")
+        check(before == after, f"{name} at width {width}: seen, it is {after} and no longer {before} pixels high")
 
 
 def check_everywhere(page, name, pictures):
@@ -182,8 +231,12 @@ def check_everywhere(page, name, pictures):
                 page.run("return document.documentElement.scrollWidth") <= width,
                 f"{what}: it is wider than the window",
             )
-            count, low = page.run(contrast)
+            count, low, of_maps = page.run(contrast)
             check(count > 50 and not low, f"{what}: of {count} texts these have little contrast: {low}")
+            maps = page.run("return document.querySelectorAll('.map').length")
+            check(of_maps >= 2 * maps, f"{what}: {of_maps} labels of {maps} maps are looked at")
+            twice = page.run(one_of_several)
+            check(not twice, f"{what}: these stand there twice: {twice}")
             check(
                 page.run("return document.documentElement.dataset.theme") == ("dark" if dark else "light"),
                 f"{what}: theme",
@@ -331,12 +384,12 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
             period, reach, values = 3 + 5 * head + layer, 4 + 12 * layer, []
             for i in range(n):
                 row = [
-                    math.exp(-(i - k) / reach) * (1 + math.cos((i - k) * 2 * math.pi / period)) + 1e-3 if k <= i else 0
-                    for k in range(n)
+                    math.exp(-(i - k) / reach) * (1 + math.cos((i - k) * 2 * math.pi / period)) + 1e-3
+                    for k in range(i + 1)
                 ]
                 total = sum(row)
-                values += [x / total for x in row]
-            maps.append({"name": f"layer {layer}, head {head}", "values": packed(values)})
+                values += [x / total for x in row] + [math.nan] * (n - i - 1)
+            maps.append({"name": f"layer {layer}, head {head}", "values": packed(values), "span": reach + 0.5})
     tokens = [str(i) for i in range(n)]
     signed = [math.sin(r / 2) * (c - 5) for r in range(8) for c in range(12)]
     signed[5] = math.nan
@@ -355,6 +408,10 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
                     "columns": tokens,
                     "signed": False,
                     "figure": "weight",
+                    "axes": ["place", "reads"],
+                    "none": "not visible",
+                    "slots": 4,
+                    "spans": True,
                     "down": "layer",
                     "across": "head",
                     "shape": [4, 4],
@@ -370,6 +427,20 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
                     "signed": True,
                     "figure": "effect",
                     "values": packed(signed),
+                },
+            ),
+            section(
+                "matrix",
+                "entropy",
+                {
+                    "rows": ["a", "b"],
+                    "columns": ["0", "1"],
+                    "signed": False,
+                    "figure": "entropy",
+                    "axes": ["", "head"],
+                    "low": 0,
+                    "high": 3,
+                    "values": packed([2.5485, 2.54855, 2.5486, 2.5486]),
                 },
             ),
             section("text", "long", {"items": [{"name": "long", "text": long_text + "</script><b>", "wrap": True}]}),
@@ -405,6 +476,56 @@ frames = """
   });"""
 
 
+# From the top to the end of a page that has just been loaded, 150 pixels a frame.
+scroll_frames = """
+  const done = arguments[0], times = [];
+  let last = performance.now();
+  requestAnimationFrame(function frame(now) {
+    times.push(now - last);
+    last = now;
+    scrollBy({top: 150, behavior: 'instant'});
+    if (innerHeight + scrollY < document.documentElement.scrollHeight - 2) requestAnimationFrame(frame);
+    else done(times.slice(1));
+  });"""
+
+
+def check_scrolling(page, name):
+    worst = []
+    for attempt in range(3):  # as below
+        page.load()
+        worst.append(max(page.driver.execute_async_script(scroll_frames)))
+    print(f"scrolling through {name}: longest frames {', '.join(f'{x:.1f}' for x in worst)} ms")
+    check(min(worst) <= 50, f"{name}: scrolling has frames of {worst} ms")
+
+
+def check_marks(maps):
+    paths = maps.run(
+        "return ['slots', 'span'].map((k) => document.querySelectorAll(`.atlas .marks path.core.${k}[d^=M]`).length)"
+    )
+    check(paths == [1, 1], f"slots and span are {paths} lines")
+    keys = maps.run("return document.querySelector('.atlas .scale').innerText")
+    check("not visible" in keys and "slots" in keys and "span" in keys, f"the legend of a map is '{keys}'")
+    colours = maps.run(
+        """const canvas = document.querySelector("section[aria-label='entropy'] .map canvas"),
+              data = [...canvas.getContext('2d').getImageData(0, 0, 2, 2).data];
+        return [0, 1, 2].map((k) => {
+          const each = data.filter((x, i) => i % 4 === k);
+          return Math.max(...each) - Math.min(...each);
+        })"""
+    )
+    check(max(colours) <= 2, f"heads that are alike differ by {colours} in their colours")
+    axis = maps.run("return document.querySelector(\"section[aria-label='entropy'] .column-axis\").innerText")
+    check(axis == "head", f"columns are called '{axis}'")
+    canvas = maps.find(".atlas .map canvas")
+    maps.show(canvas)
+    maps.run("arguments[0].focus()", canvas)
+    keys = [Keys.ARROW_RIGHT] * 2 + [Keys.ARROW_DOWN] * 4
+    ActionChains(maps.driver).send_keys(*keys).perform()
+    check(" of 5 in its row" in maps.spoken(), f"a cell of row 4 says '{maps.spoken()}'")
+    ActionChains(maps.driver).send_keys(*[Keys.ARROW_RIGHT] * 6).perform()
+    check(maps.spoken().endswith(": not visible"), f"a masked cell says '{maps.spoken()}'")
+
+
 def check_maps(driver, page, path, pictures):
     data, signed = synthetic()
     maps = Page(driver, with_data(page, data, path))
@@ -430,6 +551,9 @@ def check_maps(driver, page, path, pictures):
             f"4 x 4 heads over 256 tokens: {len(times)} frames, longest {max(times):.1f} ms, tasks above 50 ms since the load: {maps.run('return stops')}"
         )
     check(min(worst) <= 50, f"frames of {worst} ms")
+    check_scrolling(maps, "maps")
+    check_contents(maps, "maps")
+    check_marks(maps.open())
 
     canvas = maps.find("section[aria-label='causes'] canvas[role]")
     maps.show(canvas)
@@ -517,6 +641,7 @@ def main():
                     for i in range(4)
                     for k in range(4)
                 }
+                parts["loss/entropy_regularizer"] = 0.1
                 log.write(json.dumps({"step": step, "loss": None if step == 130 else 2.5, **parts}) + "\n")
         small = [
             "--layers=1",
@@ -562,9 +687,20 @@ def main():
                 "of two, all with every row of their logs",
             )
             check_reading(Page(driver, pages["run"]), a)
+            for name in ("runs", "looks"):
+                check_contents(Page(driver, pages[name]), name)
+            check_scrolling(Page(driver, pages["looks"]), "looks")
+            alone = Page(driver, pages["runs"]).open().run(
+                "return [...document.querySelectorAll(\"section[aria-label='loss'] .legend\")].pop().innerText"
+            )
+            check("entropy_regularizer" in alone, f"a line of a part has the legend '{alone}'")
             page = Page(driver, pages["sweep"]).open()
             with open(sweep + "/table.csv") as file:
                 table = list(csv.DictReader(file))
+            check(
+                not page.run("return document.querySelector('input[type=range]')"),
+                "lines of 20 points have a slider that smooths none of them",
+            )
             bars = page.run("return [...document.querySelectorAll('.bar[role=listitem]')].map((b) => b.innerText)")
             check(
                 len(bars) == len(table) and f"{abs(float(table[1]['difference'])):.4f}"[:5] in bars[1],

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <regex>
+#include <sstream>
 
 #include "tests/examples/program.h"
 
@@ -40,8 +41,9 @@ TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
   const Outcome map = inspect({run, "--text=abeabe", "--look=attention", "--layer=1", "--head=0", "--top=3"});
   CHECK(contains(map.out, "Attention: blocks.1.attention, head 0\n"));
   CHECK(contains(map.out, "The weights of a row add up to 1."));
-  CHECK(contains(map.out, "     abeabe\n  a |█     |\n"));
-  CHECK(std::regex_search(map.out, std::regex("place  reads     weight\n +0 a  a +0  1\\.0000\n")));
+  CHECK(contains(map.out, "     abeabe\n  a |█·····|\n"));
+  CHECK(contains(map.out, "; ·: not visible\n"));
+  CHECK(std::regex_search(map.out, std::regex("place  reads  weight\n +0 a +0 a +1\\.0000\n")));
   CHECK(contains(inspect({run, "--text=abeabe", "--look=attention"}).out, "4 maps of 6 x 6; --page=FILE.html draws"));
   const std::string file = folder.write("example.txt", "abeabe");
   CHECK(inspect({run, "--text=FILE:" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
@@ -58,8 +60,48 @@ TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
   CHECK(contains(read_file(page), "\"kind\":\"matrices\""));
   CHECK(contains(read_file(page), "orrery inspect "));
   const Outcome shown = run_orrery({"show", file});
-  CHECK(contains(shown.out, "attention/blocks.attention  F32    (2, 8, 8)"));
+  CHECK(std::regex_search(shown.out, std::regex("attention/blocks.attention +F32 +\\(2, 8, 8\\)")));
   CHECK(contains(shown.out, "heads/entropy"));
+  CHECK(contains(shown.out, "heads/zeros  "));  // of softmax they are 0 everywhere
+}
+
+TEST_CASE("inspect: a signed picture keeps its signs on a terminal") {
+  const Folder folder;
+  const std::string run = trained(folder);
+  const Outcome votes = inspect({run, "--text=abeabe", "--look=memories", "--slot=3"});
+  CHECK(std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));         // falls, left of the line
+  CHECK(std::regex_search(votes.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));         // rises, on its right
+  CHECK(!std::regex_search(votes.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
+  const Outcome lens = inspect({run, "--text=abeabe", "--look=depth"});
+  CHECK(std::regex_search(lens.out, std::regex("full shade: ln p -\\d\\.\\d+, by square roots; ")));
+  CHECK(contains(lens.out, "; . - = # are negative;"));
+}
+
+TEST_CASE("inspect: --out writes whatever is seen, or says what it does not write") {
+  const Folder folder;
+  const std::string run = trained(folder, {"--normalization=dyt"});
+  const Words all = {run, "--text=abeabeab", "--look=all"};
+  inspect(all + Words{"--out=" + (folder / "seen.safetensors")});
+  const std::string listed = run_orrery({"show", folder / "seen.safetensors"}).out;
+  inspect(all + Words{"--out=" + (folder / "seen.csv")});
+  std::istringstream figures(read_file(folder / "seen.csv"));
+  std::string line;
+  std::getline(figures, line);
+  int count = 0;
+  for (; std::getline(figures, line); ++count)
+    CHECK_MESSAGE(contains(listed, line.substr(0, line.find(',')) + " "), line);
+  CHECK(count > 50);
+  for (const char* figure :
+       {"depth/size/blocks.0.attention", "causes/without/blocks.0.attention", "curves/inverse_deviation/",
+        "curves/like_tanh/", "memories/carriers/blocks.0.feed_forward", "depth/size/state",
+        "curves/means/blocks.0.attention_norm", "memories/mass/"})
+    CHECK_MESSAGE(contains(listed, figure), figure);
+  inspect(all + Words{"--out=" + (folder / "seen")});
+  CHECK(read_file(folder / "seen/figures.csv") == read_file(folder / "seen.csv"));
+  CHECK(fs::exists(folder / "seen/memories.mass.blocks.0.feed_forward.npy"));
+  CHECK(contains(refusal({run, "--text=abe", "--out=" + (folder / "x.json")}),
+                 "x.json ends with .json, which is not written here; give FILE.safetensors, FILE.csv, or a folder"));
+  CHECK(!fs::exists(folder / "x.json"));
 }
 
 TEST_CASE("inspect: any value that modules show, listed and written") {
@@ -71,6 +113,9 @@ TEST_CASE("inspect: any value that modules show, listed and written") {
   CHECK(last_line(seen.out) == out + ": 2 files");
   CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
   CHECK(!contains(seen.out, "Attention: "));
+  const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--look=heads"});
+  CHECK(contains(both.out, "blocks.0.feed_forward.hidden  f32"));
+  CHECK(contains(both.out, "Heads: What each head does"));
   CHECK(contains(refusal({run, "--text=abed", "--hooks=blocks.0.attention.weihgts"}),
                  "'blocks.0.attention.weihgts' never arose; did you mean 'blocks.0.attention.weights'?"));
 }
@@ -129,6 +174,8 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
   CHECK(!contains(made({"--look=none"}), "\"title\":\"What each head does\""));
   CHECK(contains(made({"--text=abeabe", "--look=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
   CHECK(contains(run_orrery({"report", run, "--text=abedkabedkabe"}).err, "the text has 13 tokens"));
+  CHECK(contains(run_orrery({"report", run, "--source=abe"}).err,
+                 "report: none of these runs reads an example of this kind"));
 }
 
 TEST_CASE("inspect: depth, causes, memories and curves through the program") {

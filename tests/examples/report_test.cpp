@@ -173,10 +173,18 @@ TEST_CASE("report: a translator shows held-out sentences") {
                   "--steps=3", "--context=64", "--validation_fraction=0.2", "--out=" + (folder / "run")});
   INFO(outcome.err);
   REQUIRE(outcome.code == 0);
-  const Json items = report_of(folder, {folder / "run", "--samples=1"}).section("What it writes")["items"];
+  const Page page = report_of(folder, {folder / "run", "--samples=1"});
+  const Json items = page.section("What it writes")["items"];
   REQUIRE(items.size() == 1);
   CHECK(contains(items[0]["text"].get<std::string>(),
                  "source     ein haus und 59 hunde\nreference  a house and 59 dogs\nmodel      "));
+  // A held-out pair is looked at; beside a model of texts that is given one, too.
+  CHECK(page.section("encoder.attention.layer")["rows"].size() > 20);
+  CHECK(page.section("encoder.attention.layer")["columns"][4] == "h");
+  CHECK(page.section("decoder.cross_attention.layer")["shape"] == Json({3, 2}));  // all three of the decoder
+  const Page two = report_of(folder, {folder / "run", trained(folder, "writes"), "--text=abeabe"});
+  CHECK(two.section("run: encoder.attention.layer")["rows"].size() > 20);
+  CHECK(two.section("writes: blocks.attention")["rows"] == Json::parse(R"(["a","b","e","a","b","e"])"));
 }
 
 TEST_CASE("report: a model without texts has a page without samples") {
@@ -215,6 +223,22 @@ TEST_CASE("report: a sweep's paired differences, its runs and their curves") {
   CHECK(page.section("loss")["runs"].size() == 6);
   CHECK(contains(page.section("The command that repeats the sweep").dump(),
                  "'--attention={softmax,pointwise(relu, alpha=1)}'"));
+}
+
+TEST_CASE("report: a row of a sweep that diverged stands in the picture of differences") {
+  const Folder folder;
+  fs::create_directory(folder / "sweep");
+  folder.write("sweep/table.csv",
+               "row,seeds,mean,deviation,difference,low,high,diverged,failed\na,3,2.5,0.1,,,,0,0\n"
+               "b,3,2.25,0.1,-0.25,-0.5,-0.1,0,0\nc,0,,,,,,2,1\n");
+  folder.write("sweep/runs.csv", "row,seed,run,outcome,step,seconds,why,validation_loss\na,1,,ended,4,1,,2.5\n");
+  const Page page = report_of(folder, {folder / "sweep"});
+  const Json bars = page.section("Difference of validation loss, seed by seed")["rows"];
+  REQUIRE(bars.size() == 3);
+  CHECK(bars[0]["note"] == "compared with");
+  CHECK(bars[2]["name"] == "c");
+  CHECK(bars[2]["value"].is_null());
+  CHECK(bars[2]["note"] == "2 diverged, 1 failed");
 }
 
 TEST_CASE("report: what is no run, and a page that cannot be written, are told") {

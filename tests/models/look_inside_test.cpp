@@ -77,18 +77,34 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
     CAPTURE(attention);
     const auto model = small_gpt(attention);
     const auto subject = reading(*model, "abcdefgh");
-    std::vector<Tensor> weights;
+    std::vector<Tensor> weights, visible;
     {
-      const Hooks hooks({"*.weights"}, [&](const std::string&, const Tensor& w) { weights.push_back(w.clone()); });
+      const Hooks hooks({"*.weights", "*.visible"}, [&](const std::string& name, const Tensor& w) {
+        (name.ends_with("weights") ? weights : visible).push_back(w.clone());
+      });
       subject->run();
     }
+    REQUIRE(visible.size() == 2);
     const auto views = look_at(*subject, "attention", {});
     const auto& map = shown<MapView>(views, "blocks.attention");
     REQUIRE(map.values.size(0) == 4);
     CHECK(map.columns.size() == static_cast<size_t>(weights[0].size(3)));
     for (int64_t layer = 0; layer < 2; ++layer)
-      for (int64_t head = 0; head < 2; ++head)
-        CHECK(largest_difference(map.values[2 * layer + head], weights[static_cast<size_t>(layer)][0][head]) == 0);
+      for (int64_t head = 0; head < 2; ++head) {
+        const auto at = static_cast<size_t>(layer);
+        const std::vector<double> shown_there = map.values[2 * layer + head].to_vector(),
+                                  w = weights[at][0][head].to_vector(), seen = visible[at][0][head].to_vector();
+        const size_t columns = map.columns.size();
+        for (size_t i = 0; i < w.size(); ++i) {
+          const bool is_slot = i % columns >= 8, sees = is_slot || i % columns <= i / columns;
+          CHECK(seen[i] == (sees ? 1 : 0));
+          CHECK(std::isnan(shown_there[i]) == !sees);
+          if (sees) CHECK(shown_there[i] == w[i]);
+        }
+      }
+    CHECK(map.slots == (map.columns.size() > 8 ? 3 : 0));
+    CHECK(map.low == 0);
+    CHECK(map.reach.empty());
   }
   const auto model = small_gpt("softmax(persistent=3)");
   const auto subject = reading(*model, "abc");
@@ -100,6 +116,44 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
   CHECK(error_of([&] { look_at(*subject, "attention", {.head = 2}); }) ==
         "inspect: there is no head 2 in blocks.0.attention; there are 2, from 0");
   CHECK(error_of([&] { look_at(*subject, "atention", {}); }).find("did you mean 'attention'?") != std::string::npos);
+}
+
+TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no weight") {
+  // A fixed span of 3 holds the own token and two before it; learned ones begin with the 4 tokens of their ramp.
+  for (const auto& [attention, reach] : {std::pair("pointwise(relu, alpha=1, span=fixed(3))", 2),
+                                         std::pair("softmax(span=adaptive_span(8, R=4))", 4)}) {
+    CAPTURE(attention);
+    const auto model = small_gpt(attention);
+    const auto subject = reading(*model, "abcdefgh");
+    const auto views = look_at(*subject, "attention", {});
+    const auto& map = shown<MapView>(views, "blocks.attention");
+    CHECK(map.reach == std::vector<double>(4 * 8, reach));
+    const std::vector<double> values = map.values[0].to_vector();
+    const bool own = reach == 2;
+    for (int row = 0; row < 8; ++row)
+      for (int column = 0; column < 8; ++column) {
+        const int distance = row - column;
+        CHECK(std::isnan(values[static_cast<size_t>(8 * row + column)]) !=
+              (distance <= reach && distance >= (own ? 0 : 1)));
+      }
+    Json sections = Json::array();
+    add_views(sections, views);
+    CHECK(sections[0]["data"]["maps"][3]["span"] == reach);
+    CHECK(sections[0]["data"]["none"] == "not visible");
+  }
+}
+
+TEST_CASE("looks: maps of heads have scales that begin at 0 and end where the figure does") {
+  const auto model = small_gpt();
+  const auto subject = reading(*model, "abcdefgh");
+  const auto views = look_at(*subject, "heads", {});
+  CHECK(shown<MapView>(views, "entropy").high == doctest::Approx(nn::causal_entropy_ceiling(8)));
+  for (const char* share : {"zeros", "induction", "previous", "first"}) CHECK(shown<MapView>(views, share).high == 1);
+  for (const View& view : views)
+    if (const auto* const map = std::get_if<MapView>(&view.shown)) {
+      CHECK(map->low == 0);
+      CHECK(map->axes.second == "head");
+    }
 }
 
 TEST_CASE("looks: of weights that are known, the numbers of heads are known") {

@@ -104,6 +104,13 @@ TEST_CASE("report: a chart for each figure, the losses together, a line for each
   CHECK(sections[2]["data"]["series"][1]["key"] == "alpha/blocks.10.norm");
   CHECK(sections[3]["data"]["figure"] == "span");
   CHECK(sections[3]["data"]["series"][0]["name"] == "0.0");
+  // What validations and steps say of the same heads does not stand in one chart.
+  Json both = Json::array();
+  add_curves(both, std::vector<LoggedRun>{{"a", "a", {{1, {{"span.0.0", 4}, {"span/blocks.0.attention.0", 4}}}}}});
+  REQUIRE(both.size() == 2);
+  CHECK(both[0]["title"] == "span at validations");
+  CHECK(both[1]["title"] == "span");
+  CHECK(both[1]["data"]["series"].size() == 1);
 }
 
 TEST_CASE("report: many long curves stay below five megabytes") {

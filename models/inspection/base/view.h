@@ -20,8 +20,13 @@ struct MapView {
   std::vector<std::string> names = {};             // of each map: "blocks.0.attention head 2"; of one map: empty
   std::pair<std::string, std::string> sides = {};  // of the grid: {"layer", "head"}; of one map: empty
   std::pair<int64_t, int64_t> grid = {1, 1};
-  Tensor values;          // (maps, rows, columns), floating, on the CPU; NaN: there is none
-  bool has_sign = false;  // two colours, and 0 between them
+  Tensor values;                                  // (maps, rows, columns), floating, on the CPU; NaN: there is none
+  bool has_sign = false;                          // two colours, and 0 between them
+  std::pair<std::string, std::string> axes = {};  // what rows and columns are, where their words do not say it
+  double low = NAN, high = NAN;                   // ends of the scale; NaN: the least and the largest of the values
+  std::string none = "no value";                  // what is said where there is none
+  int64_t slots = 0;                              // so many of the last columns are persistent slots
+  std::vector<double> reach = {};  // of each map and row: so many columns before its own a span holds; empty: no span
 };
 
 struct BarView {
@@ -48,6 +53,7 @@ struct LineView {
   };
   std::string x_figure, y_figure;
   std::vector<Line> lines;
+  std::vector<std::string> places = {};  // of x = 0, 1, ...; empty: x is a number
 };
 
 struct View {

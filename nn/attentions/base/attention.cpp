@@ -318,7 +318,8 @@ std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<Part>& part
 }
 
 void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const AttentionOptions& o) const {
-  const Tensor visible = attention_mask(r, o);
+  const Tensor visible = broadcast_to(attention_mask(r, o), w.shape());
+  hook(path(), "visible", visible);
   const AttentionOutput rows = row_statistics(w, visible);
   const Tensor some = sum(visible, {-1}), none = Tensor::full_like(w, {1}, NAN);
   const auto show = [&](const char* name, const Tensor& x) { hook(path(), name, where(some, x, none)); };
@@ -330,7 +331,7 @@ Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions
   const std::vector<Part> parts = parts_of(r, o);
   bool scores = false, looked_at = false;
   for (const Part& part : parts) scores |= is_hooked(path(), part.options.hooked_name);
-  const bool rows = is_hooked(path(), "row_sum") | is_hooked(path(), "row_entropy") |
+  const bool rows = is_hooked(path(), "visible") | is_hooked(path(), "row_sum") | is_hooked(path(), "row_entropy") |
                     is_hooked(path(), "row_zero_share") | is_hooked(path(), "row_maximum");
   looked_at = is_hooked(path(), "weights") || scores || rows;
   bool replaced = is_replaced(path(), "weights");

@@ -8,7 +8,11 @@ const few = 40;  // points, and less are drawn as dots and not smoothed
 class Chart {
   constructor(data, title, wide) {
     this.axis = data.axis || 'step';
-    this.data = data, this.title = title, this.height = wide ? 330 : 236;
+    this.data = data, this.title = title, this.places = data.places || null;  // names of 0, 1, ... on the axis
+    // They are turned by 60 degrees, about six pixels a letter.
+    const longest = this.places ? 6.2 * Math.max(...this.places.map((name) => name.length)) : 0;
+    this.under = 26 + Math.round(.87 * longest), this.beyond = 10 + Math.round(.5 * longest);
+    this.height = (wide ? 330 : 236) + this.under - 26;
     // Of several runs each has a colour, and what it logs a dash; but places, which are many, keep their colours.
     const names = [...new Set(data.series.map((s) => s.name))];
     const groups = [...new Set(data.series.map((s) => data.runs[s.run].group))];
@@ -62,7 +66,8 @@ class Chart {
         'button', {type: 'button', title: `show all ${this.axis}s`, onclick: () => this.zoomTo(null), hidden: true}, 'all');
     this.controls = element('div', {class: 'controls'}, this.allButton, this.logButton);
     this.legend = element('div', {class: 'legend', role: 'group', 'aria-label': 'Lines'});
-    if (this.keys.length > 1 || this.names.length > 1) this.buildLegend();
+    // One line needs no name if the title is its name.
+    if (this.series.length > 1 || this.series[0].label !== this.title) this.buildLegend();
     this.numbers = element('details', {class: 'numbers'}, element('summary', {}, 'as numbers'));
     this.numbers.addEventListener('toggle', () => this.fillNumbers(), {once: true});
     this.whole_element = element('div', {}, this.legend, this.plot, this.numbers);
@@ -111,7 +116,7 @@ class Chart {
       return button;
     };
     this.legend.replaceChildren();
-    if (this.keys.length > 1)
+    if (this.keys.length > 1 || this.names.length === 1)
       this.keys.forEach(
           (key, i) =>
               this.legend.append(entry(key, this.sample(lineColour(i, this.keys.length), ''), (s) => s.colour === i)));
@@ -133,12 +138,16 @@ class Chart {
     const rows = this.series.map((s) => {
       const finite = s.values.map((x, i) => [x, s.steps[i]]).filter(([x]) => x !== null);
       const least = finite.reduce((a, b) => (b[0] < a[0] ? b : a), [Infinity, 0]), end = finite[finite.length - 1];
-      const cells = finite.length ? [finite[0][0], least[0], least[1], end[0]].map(numberText) : ['', '', '', ''];
+      const cells = finite.length ?
+          [numberText(finite[0][0]), numberText(least[0]), this.placeText(least[1]), numberText(end[0])] :
+          ['', '', '', ''];
       return [s.label, numberText(s.rows), ...cells];
     });
     this.numbers.append(
         dataTable(head.map((name, i) => ({name, align: i ? 'right' : 'left'})), rows, [], 'The lines as numbers'));
   }
+
+  placeText(step) { return this.places ? this.places[step] : numberText(step); }
 
   // Drawing.
   inRange(s) {  // indices of the points in the window and one on each side
@@ -171,12 +180,12 @@ class Chart {
   }
   place() {
     const [x0, x1] = this.range || this.whole, [y0, y1] = this.limits();
-    const ticks = this.log ? logTicks(y0, y1, 5) : roundTicks(y0, y1, this.height / 46);
-    const left = 14 + 7 * Math.max(...ticks.map((tick) => tickText(tick).length), 2);
-    const width = this.plot.clientWidth, right = width - 10, top = 8, bottom = this.height - 26;
+    const ticks = this.log ? logTicks(y0, y1, 5) : roundTicks(y0, y1, (this.height - this.under) / 41);
+    const texts = tickTexts(ticks), left = 14 + 7 * Math.max(...texts.map((text) => text.length), 2);
+    const width = this.plot.clientWidth, right = width - this.beyond, top = 8, bottom = this.height - this.under;
     const x = (step) => left + (step - x0) / (x1 - x0) * (right - left);
     const y = (value) => bottom - ((this.log ? Math.log10(value) : value) - y0) / (y1 - y0) * (bottom - top);
-    return {x0, x1, left, right, top, bottom, x, y, ticks, width};
+    return {x0, x1, left, right, top, bottom, x, y, ticks, texts, width};
   }
   // A path with at most the least and the largest of each column of pixels.
   path(s, values, at) {
@@ -219,23 +228,45 @@ class Chart {
                                       width: Math.max(0, at.right - at.left + 8),
                                       height: at.bottom - at.top + 8
                                     })));
-    for (const tick of at.ticks) {
+    for (const [i, tick] of at.ticks.entries()) {
       const y = Math.round(at.y(tick)) + .5;
       if (y < at.top - 1 || y > at.bottom + 1) continue;
       this.back.append(
           drawn('line', {class: 'grid', x1: at.left, x2: at.right, y1: y, y2: y}),
-          drawn('text', {x: at.left - 8, y: y + 4, 'text-anchor': 'end'}, tickText(tick)));
+          drawn('text', {x: at.left - 8, y: y + 4, 'text-anchor': 'end'}, at.texts[i]));
     }
-    const steps = roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90)))
-                      .filter((x) => this.data.axis || Number.isInteger(x));
-    for (const step of steps) {
-      const x = at.x(step), anchor = x > at.right - 18 ? 'end' : x < at.left + 12 ? 'start' : 'middle';
-      this.back.append(drawn(
-          'text', {x: anchor === 'end' ? at.right : x, y: this.height - 6, 'text-anchor': anchor}, tickText(step)));
-    }
-    this.back.append(drawn('text', {x: at.left - 8, y: this.height - 6, 'text-anchor': 'end'}, this.axis));
+    if (this.places)
+      this.namePlaces(at);
+    else
+      this.nameSteps(at);
     if (this.above)
       this.back.append(drawn('text', {x: at.right, y: at.top + 4, 'text-anchor': 'end'}, `${this.above} above`));
+    this.drawLines(at, clip);
+    this.drawHover();
+  }
+  nameSteps(at) {
+    const steps = roundTicks(at.x0, at.x1, Math.max(2, Math.min(8, (at.right - at.left) / 90)))
+                      .filter((x) => this.data.axis || Number.isInteger(x));
+    // The name of the axis stands under the other one, or, if it is longer than that has room, under the first ticks.
+    const name = 6.2 * this.axis.length, long = name > at.left - 8, texts = tickTexts(steps);
+    for (const [i, step] of steps.entries()) {
+      if (long && at.x(step) < name + 24) continue;
+      const x = at.x(step), anchor = x > at.right - 18 ? 'end' : x < at.left + 12 ? 'start' : 'middle';
+      this.back.append(drawn(
+          'text', {x: anchor === 'end' ? at.right : x, y: this.height - 6, 'text-anchor': anchor}, texts[i]));
+    }
+    this.back.append(drawn(
+        'text', {x: long ? 0 : at.left - 8, y: this.height - 6, 'text-anchor': long ? 'start' : 'end'}, this.axis));
+  }
+  namePlaces(at) {
+    const first = Math.ceil(at.x0), last = Math.floor(at.x1),
+          every = Math.max(1, Math.ceil(16 * (at.x1 - at.x0) / (at.right - at.left)));
+    for (let place = first; place <= last; place += every) {
+      const x = at.x(place) - 3, y = at.bottom + 14;
+      this.back.append(drawn('text', {x, y, transform: `rotate(60 ${x} ${y})`}, this.places[place]));
+    }
+  }
+  drawLines(at, clip) {
     this.lines.setAttribute('clip-path', `url(#${clip})`);
     this.lines.replaceChildren();
     for (const s of this.series) {
@@ -256,7 +287,6 @@ class Chart {
           colour);
       if (s.values.length <= few) this.addDots(s, at, colour, faded);
     }
-    this.drawHover();
   }
   add(line, colour) {
     line.style.stroke = colour;
@@ -332,7 +362,7 @@ class Chart {
                         ''))));
     showTip(
         element(
-            'div', {}, element('b', {}, `${this.axis} ${numberText(step)}`), table,
+            'div', {}, element('b', {}, `${this.axis} ${this.placeText(step)}`), table,
             found.length > shown.length ? element('div', {class: 'quiet'}, `and ${found.length - shown.length} more`) :
                                           ''),
         px, py);
@@ -452,7 +482,7 @@ class Chart {
     }
     this.hover = {step, pointer: null};
     this.drawHover();
-    say(`${s.label}, step ${numberText(step)}: ${numberText(s.values[index])}`);
+    say(`${s.label}, ${this.axis} ${this.placeText(step)}: ${numberText(s.values[index])}`);
   }
 }
 
@@ -460,6 +490,11 @@ function renderCurves(section, head, body, wide) {
   const chart = new Chart(section.data, section.title, wide);
   head.append(chart.controls);
   body.append(chart.whole_element);
+}
+
+// Whether the slider changes any of these lines.
+function anySmoothed(sections) {
+  return sections.some((section) => section.data.series.some((s) => s.values.length > few && !isSmooth(s.values)));
 }
 
 // For all curves at once, wherever it stands.
@@ -481,7 +516,8 @@ function smoothingSlider() {
   return element(
       'label', {
         class: 'slider',
-        title: 'weight of each further point in an exponential mean; the rows themselves stay behind it'
+        title: 'weight of each further point in an exponential mean; the rows themselves stay behind it; a line of ' +
+            `${few} points or fewer stays as it is`
       },
       'smoothing', input, shown);
 }

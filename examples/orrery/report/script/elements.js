@@ -36,15 +36,21 @@ function numberText(x) {
   return (x < 0 ? '−' : '') + text;
 }
 
-// Labels of ticks, short: 0.5 and not 0.50000.
-function tickText(x) {
+// Labels of ticks, short: 0.5 and not 0.50000; but as many digits as tell them apart.
+function tickTexts(ticks) {
+  for (let digits = 1;; ++digits) {
+    const texts = ticks.map((tick) => tickText(tick, digits));
+    if (digits === 7 || new Set(texts).size === ticks.length) return texts;
+  }
+}
+function tickText(x, digits) {
   const size = Math.abs(x);
   let text;
   if (size === 0) return '0';
   if (size >= 1e6 || size < 1e-4)
-    text = size.toExponential(1).replace('.0e', 'e').replace('e+', 'e');
+    text = size.toExponential(digits).replace(/\.0e/, 'e').replace('e+', 'e');
   else
-    text = size >= 1000 ? size.toLocaleString('en') : String(Number(size.toPrecision(6)));
+    text = size >= 1000 ? size.toLocaleString('en') : String(Number(size.toPrecision(5 + digits)));
   return (x < 0 ? '−' : '') + text;
 }
 
@@ -89,21 +95,29 @@ const inPieces = (() => {
   };
 })();
 
-// Calls `first` when the element first comes near the window, and `again` whenever its width changes.
+// Calls `draw` when the element gets a width, before it is painted, and whenever that changes.
+function whenSized(watched, draw) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (watched.clientWidth === width) return;
+    width = watched.clientWidth;
+    draw();
+  }).observe(watched);
+}
+
+// Calls `first` when the element first comes near the window, and `again` whenever its width changes after that.  What
+// is drawn so late may not change its height: links of the contents would miss what they lead to.
 function whenSeen(watched, first, again) {
-  let seen = false, width = 0;
+  let seen = false;
   new IntersectionObserver((entries, observer) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     observer.disconnect();
     seen = true;
-    width = watched.clientWidth;
     first();
   }, {rootMargin: '300px'}).observe(watched);
-  new ResizeObserver(() => {
-    if (!seen || watched.clientWidth === width) return;
-    width = watched.clientWidth;
-    again();
-  }).observe(watched);
+  whenSized(watched, () => {
+    if (seen) again();
+  });
 }
 
 // A button that copies a text; where a page may not, it selects the text.

@@ -12,9 +12,11 @@ function valueAt(map, i) {
   return code === notFinite ? null : map.low + (map.high - map.low) * code / largestCode;
 }
 
-// The ends of a scale: of a signed one as far below zero as above.
-function scaleOf(maps, signed) {
-  let low = Math.min(...maps.map((map) => map.low)), high = Math.max(...maps.map((map) => map.high));
+// The ends of a scale: those that are given, else the least and the largest value; of a signed one as far below zero as
+// above.
+function scaleOf(maps, signed, given) {
+  let low = given.low ?? Math.min(...maps.map((map) => map.low)),
+      high = given.high ?? Math.max(...maps.map((map) => map.high));
   if (signed) high = Math.max(Math.abs(low), Math.abs(high)), low = -high;
   return low < high ? {low, high} : {low: low - .5, high: high + .5};
 }
@@ -37,8 +39,10 @@ function paint(canvas, map, rows, columns, scale, colours) {
 function wantsRoots(maps, scale) {
   let low = 0, all = 0;
   for (const map of maps)
-    for (let i = 0; i < map.codes.length; i += 37, ++all)
-      low += valueAt(map, i) - scale.low < .1 * (scale.high - scale.low);
+    for (let i = 0; i < map.codes.length; i += 37) {
+      if (map.codes[i] === notFinite) continue;
+      low += valueAt(map, i) - scale.low < .1 * (scale.high - scale.low), ++all;
+    }
   return low > .9 * all;
 }
 // Buttons above maps; `change` draws them again.
@@ -56,25 +60,62 @@ function mapControls(choices, change) {
 }
 const rootsTitle = 'colours by the square root, so that small values show';
 
-function scaleBar(signed) {
+// Which colour is which number, and what the marks mean.
+function scaleBar({signed, figure, none, slots, spans}) {
   const canvas = element('canvas', {width: 256, height: 1, 'aria-hidden': 'true'});
-  const low = element('span'), high = element('span'), bar = element('div', {class: 'scale'}, low, canvas, high);
+  const low = element('span'), high = element('span'), what = element('span', {}, figure);
+  const swatch = element('canvas', {width: 1, height: 1, class: 'swatch', 'aria-hidden': 'true'});
+  const line = (kind) => drawn(
+      'svg', {class: 'swatch', viewBox: '0 0 14 10', 'aria-hidden': 'true'},
+      ...marksOf(kind === 'span' ? 'M0,5L14,5' : 'M7,0L7,10', kind));
+  const entry = (picture, text) => element('span', {class: 'key'}, picture, text);
   return {
-    bar,
-    show(scale, figure) {
-      const image = new ImageData(256, 1);
-      new Uint32Array(image.data.buffer).set(mapColours(signed).subarray(0, 256));
+    bar: element(
+        'div', {class: 'scale'}, element('span', {class: 'ramp'}, low, canvas, high), what,
+        none ? entry(swatch, none) : null, slots ? entry(line('slots'), 'slots behind it') : null,
+        spans ? entry(line('span'), 'end of the span') : null),
+    show(scale) {
+      const colours = mapColours(signed), image = new ImageData(256, 1), grey = new ImageData(1, 1);
+      new Uint32Array(image.data.buffer).set(colours.subarray(0, 256));
       canvas.getContext('2d').putImageData(image, 0, 0);
-      low.textContent = numberText(scale.low),
-      high.textContent = `${numberText(scale.high)}  ${figure}${scale.roots ? ', by roots' : ''}`;
+      new Uint32Array(grey.data.buffer)[0] = colours[256];
+      swatch.getContext('2d').putImageData(grey, 0, 0);
+      low.textContent = numberText(scale.low), high.textContent = numberText(scale.high);
+      what.textContent = figure + (scale.roots ? ', by roots' : '');
     }
   };
 }
 
+// A line over a map that no colour of it hides: dark on a pale one.
+function marksOf(path, kind) {
+  return ['halo', 'core'].map((layer) => drawn('path', {class: `${layer} ${kind}`, d: path}));
+}
+// How far rows read: the edge on the left, and on the right where they see what comes after them.
+function spanPath(reach, rows, keys, both) {
+  let left = '', right = '';
+  for (let row = 0; row < rows; ++row) {
+    const far = typeof reach === 'number' ? reach : reach[row], from = row - far, to = row + 1 + far;
+    if (far !== null && from > 0) left += `${left ? 'L' : 'M'}${from},${row}L${from},${row + 1}`;
+    if (far !== null && both && to < keys) right += `${right ? 'L' : 'M'}${to},${row}L${to},${row + 1}`;
+  }
+  return left + right;
+}
+
+// What a place is called: by its word, with its number where the word stands at several.
+function placeNames(words) {
+  const times = new Map();
+  for (const word of words) times.set(word, (times.get(word) || 0) + 1);
+  return words.map((word, i) => (times.get(word) > 1 ? `${word} at ${i}` : word));
+}
+
 // One map with labels, read with the pointer or with keys.
 class MapView {
-  constructor(rows, columns, figure, title) {
-    Object.assign(this, {rows, columns, figure, title, at: null});
+  constructor(data, title) {
+    const {rows, columns, figure, slots, axes} = data;
+    Object.assign(this, {rows, columns, figure, title, keys: columns.length - (slots || 0), at: null, seen: false});
+    this.none = data.none || 'no value';
+    this.rowNames = placeNames(rows), this.columnNames = placeNames(columns);
+    const [down, across] = axes || ['', ''];
     this.canvas = element('canvas', {
       tabindex: 0,
       role: 'application',
@@ -82,46 +123,71 @@ class MapView {
       'aria-label': `${title}, ${rows.length} rows and ${columns.length} columns. Arrow keys read values.`,
     });
     this.cell = element('div', {class: 'cell', hidden: true});
-    this.field = element('div', {class: 'field'}, this.canvas, this.cell);
+    this.marks = drawn('svg', {
+      class: 'marks',
+      viewBox: `0 0 ${columns.length} ${rows.length}`,
+      preserveAspectRatio: 'none',
+      'aria-hidden': 'true',
+    });
+    this.field = element('div', {class: 'field'}, this.canvas, this.marks, this.cell);
     this.left = element('div', {class: 'row-labels', 'aria-hidden': 'true'});
     this.below = element('div', {class: 'column-labels', 'aria-hidden': 'true'});
-    this.element = element('div', {class: 'map'}, this.left, this.field, this.below);
+    this.columnLabels = columns.map((text, i) => (i < this.keys ? String(text) : `s${i - this.keys}`));
+    this.widest = Math.max(...this.columnLabels.map((text) => text.length));
+    this.turned = this.widest > 4 && columns.length <= 64;
+    this.below.classList.toggle('turned', this.turned);
+    if (this.turned) this.below.style.height = Math.min(76, 16 + 5.7 * this.widest) + 'px';
+    const width = element('div', {class: 'width'});
+    this.element = element(
+        'div', {class: 'map'}, width, down ? element('div', {class: 'row-axis'}, element('span', {}, down)) : null,
+        this.left, this.field, this.below, across ? element('div', {class: 'column-axis'}, across) : null);
+    this.taken = down ? 22 : 0;  // by the name of the rows
     this.canvas.addEventListener('pointermove', (event) => this.moved(event));
     this.canvas.addEventListener('pointerleave', () => this.leave());
     this.canvas.addEventListener('blur', () => this.leave());
     this.canvas.addEventListener('keydown', (event) => this.key(event));
-    whenSeen(this.field, () => this.layOut(), () => this.label());
+    whenSized(width, () => this.layOut(width.clientWidth));
+    whenSeen(this.field, () => {
+      this.seen = true;
+      this.label();
+    }, () => {});
   }
   show(map, scale, colours, title) {
     this.map = map;
     if (title) this.title = title;
     paint(this.canvas, map, this.rows.length, this.columns.length, scale, colours);
+    const n = this.columns.length, rows = this.rows.length, both = n > 1 && map.codes[1] !== notFinite;
+    this.marks.replaceChildren(
+        ...(this.keys < n ? marksOf(`M${this.keys},0L${this.keys},${rows}`, 'slots') : []),
+        ...(map.span === undefined ? [] : marksOf(spanPath(map.span, rows, this.keys, both), 'span')));
   }
-  layOut() {
-    const names = Math.min(120, 8 + 7 * Math.max(...this.rows.map((text) => String(text).length)));
-    this.left.style.width = names + 'px';
-    const gap = 8, room = this.element.parentElement.clientWidth - names - gap, n = this.columns.length;
+  // The size, before anything is drawn.  Cells are squares, but of few rows high enough for their labels.
+  layOut(width) {
+    const gap = 8, n = this.columns.length, rows = this.rows.length;
+    const longest = Math.max(...this.rows.map((text) => String(text).length));
+    const names = Math.min(Math.max(60, Math.min(240, .42 * width)), 8 + 6.6 * longest);
+    const room = width - names - gap - this.taken;
     const side = Math.max(2, Math.min(34, Math.floor(Math.min(room, 620) / n)));
-    this.field.style.width = Math.min(room, n * side) + 'px';
-    this.canvas.style.aspectRatio = `${n} / ${this.rows.length}`;
-    this.label();
+    const across = Math.min(room, n * side), high = Math.max(across / n, rows <= 32 ? 16 : 0);
+    this.left.style.width = names + 'px';
+    this.field.style.width = this.below.style.width = across + 'px';
+    this.canvas.style.height = rows * high + 'px';
+    if (this.seen) this.label();
   }
   label() {
     const box = this.field.getBoundingClientRect(), rows = this.rows.length, columns = this.columns.length;
     const every = (count, size, room) => Math.max(1, Math.ceil(room / (size / count)));
-    const down = every(rows, box.height, 15), widest = Math.max(...this.columns.map((text) => String(text).length));
-    const turned = widest > 4 && columns <= 64;
-    const across = every(columns, box.width, turned ? 16 : 8 * Math.max(2, widest) + 8);
+    const down = every(rows, box.height, 15),
+          across = every(columns, box.width, this.turned ? 16 : 7 * this.widest + 5);
     this.left.replaceChildren(
         ...this.rows.map((text, i) => [text, i]).filter(([, i]) => i % down === 0).map(([text, i]) => {
           const label = element('span', {}, String(text));
           label.style.top = 100 * (i + .5) / rows + '%';
           return label;
         }));
-    this.below.classList.toggle('turned', turned);
     this.below.replaceChildren(
-        ...this.columns.map((text, i) => [text, i]).filter(([, i]) => i % across === 0).map(([text, i]) => {
-          const label = element('span', {}, String(text));
+        ...this.columnLabels.map((text, i) => [text, i]).filter(([, i]) => i % across === 0).map(([text, i]) => {
+          const label = element('span', {}, text);
           label.style.left = 100 * (i + .5) / columns + '%';
           return label;
         }));
@@ -136,10 +202,12 @@ class MapView {
   read(row, column, pointer) {
     if (!this.map) return;
     const n = this.columns.length, value = valueAt(this.map, row * n + column);
-    let rank = 1;
+    let rank = 1, ranked = 0;
     for (let k = 0; k < n; ++k) {
       const code = this.map.codes[row * n + k];
-      if (code !== notFinite && code > this.map.codes[row * n + column]) ++rank;
+      if (code === notFinite) continue;
+      ++ranked;
+      if (code > this.map.codes[row * n + column]) ++rank;
     }
     this.at = [row, column];
     this.cell.hidden = false;
@@ -149,15 +217,16 @@ class MapView {
       width: 100 / n + '%',
       height: 100 / this.rows.length + '%'
     });
-    const ranked = value === null ? '' : `rank ${rank} of ${n} in its row`;
+    const number = value === null ? this.none : numberText(value),
+          place = `row ${this.rowNames[row]}, column ${this.columnNames[column]}`,
+          rankText = value === null ? '' : `rank ${rank} of ${ranked} in its row`;
     const box = this.cell.getBoundingClientRect();
     showTip(
         element(
-            'div', {}, element('b', {}, `${this.figure} ${numberText(value)}`),
-            element('div', {}, `row ${this.rows[row]}, column ${this.columns[column]}`),
-            element('div', {class: 'quiet'}, ranked)),
+            'div', {}, element('b', {}, value === null ? number : `${this.figure} ${number}`),
+            element('div', {}, place), element('div', {class: 'quiet'}, rankText)),
         ...(pointer || [box.right, box.bottom]));
-    if (!pointer) say(`row ${this.rows[row]}, column ${this.columns[column]}: ${numberText(value)}, ${ranked}`);
+    if (!pointer) say(`${place}: ${number}${rankText ? ', ' + rankText : ''}`);
   }
   leave() {
     this.cell.hidden = true, this.at = null;
@@ -179,12 +248,12 @@ class MapView {
 const redrawMaps = [];  // of all maps, when the theme changes
 
 function renderMatrix(section, head, body) {
-  const {rows, columns, signed, figure} = section.data, map = unpacked(section.data.values),
-                                scale = scaleOf([map], signed);
+  const {signed, span} = section.data, map = {...unpacked(section.data.values), span},
+                                       scale = scaleOf([map], signed, section.data);
   scale.roots = !signed && wantsRoots([map], scale);
-  const view = new MapView(rows, columns, figure, section.title), bar = scaleBar(signed);
+  const view = new MapView(section.data, section.title), bar = scaleBar(section.data);
   const draw = () => {
-    view.show(map, scale, mapColours(signed)), bar.show(scale, figure);
+    view.show(map, scale, mapColours(signed)), bar.show(scale);
   };
   if (!signed)
     head.append(mapControls(
@@ -203,11 +272,11 @@ function renderMatrix(section, head, body) {
 }
 
 function renderMatrices(section, head, body) {
-  const {rows, columns, signed, figure, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
-  const maps = new Array(packed.length), bar = scaleBar(signed);
-  const caption = element('h3'), view = new MapView(rows, columns, figure, section.title);
+  const {rows, columns, signed, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
+  const maps = new Array(packed.length), bar = scaleBar(section.data);
+  const caption = element('h3'), view = new MapView(section.data, section.title);
   let chosen = 0, common = null, colours = mapColours(signed), own = false, roots = null;
-  const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed) : common), roots});
+  const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed, {}) : common), roots});
   const thumbs =
       element('div', {class: 'thumbs', role: 'radiogroup', 'aria-label': `${section.title}: ${down} and ${across}`});
   thumbs.style.gridTemplateColumns = `max-content repeat(${C}, minmax(0, 1fr))`;
@@ -222,7 +291,7 @@ function renderMatrices(section, head, body) {
     caption.textContent = packed[i].name;
     if (!common) return;
     view.show(maps[i], scaleAt(i), colours, packed[i].name);
-    bar.show(scaleAt(i), figure);
+    bar.show(scaleAt(i));
   };
   const buttons = packed.map(
       (map, i) => element(
@@ -258,10 +327,10 @@ function renderMatrices(section, head, body) {
     inPieces(() => choose(chosen));
   };
   packed.forEach((each, i) => inPieces(() => {
-                   maps[i] = unpacked(each.values);
+                   maps[i] = {...unpacked(each.values), span: each.span};
                  }));
   inPieces(() => {
-    common = scaleOf(maps, signed);
+    common = scaleOf(maps, signed, section.data);
     roots = !signed && wantsRoots(maps, common);
     const choices = [{
       name: 'own scales',

@@ -19,7 +19,8 @@ function dataTable(columns, rows, marked, name) {
   const fill = () => body.replaceChildren(...order.map(
       (i) => element('tr', {}, ...rows[i].map((cell, k) => {
         const classes =
-            [columns[k].align === 'right' ? 'right' : '', hash.test(cell) ? 'hash mono' : '', k === 0 ? 'name' : ''];
+            [columns[k].align === 'right' ? 'right' : hash.test(cell) ? 'hash mono' : k === 0 ? 'name' : ''];
+        if (!classes[0] && String(cell).length > 40) classes[0] = 'sentence';
         const mark = k === 0 && marked.includes(i) ?
             element('span', {class: 'mark', title: 'differs'}, '●', element('span', {class: 'unseen'}, ' differs')) :
             '';
@@ -161,8 +162,9 @@ function renderBars(section, head, body) {
         element('div', {class: 'value'}, row.note || (row.value === null ? '' : shown(row.value))),
         element('div', {class: 'interval'}, known ? `${shown(row.low)} to ${shown(row.high)}` : '')));
   }
-  const axis = element('div', {class: 'track axis'}, ...roundTicks(low, high, 5).map((tick) => {
-    const label = element('span', {}, tickText(tick));
+  const ticks = roundTicks(low, high, 5), texts = tickTexts(ticks);
+  const axis = element('div', {class: 'track axis'}, ...ticks.map((tick, i) => {
+    const label = element('span', {}, texts[i]);
     label.style.left = place(tick);
     return label;
   }));

@@ -52,7 +52,7 @@ function renderGroup(name, sections) {
   const charts = sections.every((section) => section.kind === 'curves'), id = idOf(name);
   const parts = element('div', {class: charts ? 'parts of-charts' : 'parts'}),
         header = element('header', {}, element('h2', {id}, name));
-  if (charts) header.append(smoothingSlider());
+  if (charts && anySmoothed(sections)) header.append(smoothingSlider());
   let row = null;  // small maps that follow each other stand side by side
   sections.forEach((section, i) => {
     // The first chart is the one that is looked at most; the last of an odd rest has the row for itself anyway.
