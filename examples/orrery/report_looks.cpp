@@ -20,7 +20,7 @@ std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models
   const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
   const int64_t tokens = std::min(most_tokens, writes->context());
   std::vector<int32_t> written =
-      models::generate(*writes, beginning_of_text(*tokenizer), {.tokens = tokens, .seed = samples.seed});
+      models::generate(*writes, models::beginning_of_text(*tokenizer), {.tokens = tokens, .seed = samples.seed});
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
   models::ExampleSettings own;
   own.text = tokenizer->decode(written);

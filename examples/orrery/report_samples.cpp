@@ -21,7 +21,7 @@ Json item(const std::string& name, const std::string& text) { return {{"name", n
 
 void add_texts(Json& items, models::LanguageModel& model, const models::Tokenizer& tokenizer, const std::string& name,
                const SampleSettings& s) {
-  const std::vector<int32_t> prompt = beginning_of_text(tokenizer);
+  const std::vector<int32_t> prompt = models::beginning_of_text(tokenizer);
   for (int64_t i = 0; i < s.samples; ++i) {
     const models::SamplingSettings sampling{.tokens = s.tokens, .seed = s.seed + i};
     std::vector<int32_t> all = models::generate(model, prompt, sampling);
@@ -58,14 +58,6 @@ void add_translations(Json& items, models::TranslationModel& model, const models
 }
 
 }  // namespace
-
-std::vector<int32_t> beginning_of_text(const models::Tokenizer& tokenizer) {
-  try {
-    if (std::vector<int32_t> tokens = tokenizer.encode("\n"); !tokens.empty()) return tokens;
-  } catch (const Error&) {
-  }
-  return {0};
-}
 
 void add_samples(Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& s) {
   if (s.samples == 0) return;

@@ -3,7 +3,6 @@
 
 #include <span>
 
-#include "models/data/tokenizer.h"
 #include "models/json.h"
 #include "models/study/reported_run.h"
 
@@ -16,8 +15,5 @@ struct SampleSettings {
 // Appends a section with texts of language models, or with translations of held-out sentences, by the best checkpoint
 // of each run.  Nothing for other models.  What goes wrong is said there: a report is made of what there is.
 void add_samples(models::Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& settings);
-
-// A line's end, as orrery generate begins, or the first token where the vocabulary has none.
-std::vector<int32_t> beginning_of_text(const models::Tokenizer& tokenizer);
 
 }  // namespace orrery::program

@@ -89,6 +89,15 @@ std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
   return entry.restore(json);
 }
 
+std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer) {
+  if (const std::optional<int32_t> begin = tokenizer.begin()) return {*begin};
+  try {
+    if (std::vector<int32_t> tokens = tokenizer.encode("\n"); !tokens.empty()) return tokens;
+  } catch (const Error&) {  // a vocabulary without line breaks
+  }
+  return {0};
+}
+
 void check_token(int32_t token, int64_t size) {
   check(token >= 0 && token < size, "tokenizer: ", token, " is no token; there are 0 to ", size - 1);
 }

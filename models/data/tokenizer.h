@@ -55,6 +55,10 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 
+// What a text that is made from nothing goes on from: the token that begins one, else a line's end, else the first
+// token.
+std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer);
+
 // The tokens of each file, and after it the token between documents if there are several and the tokenizer has one;
 // `take` gets them in pieces, so that memory holds little of a long text; `progress` is told of the bytes that are
 // read.  Errors say in which file.
