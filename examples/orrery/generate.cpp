@@ -1,12 +1,19 @@
 // orrery generate: a trained model continues a text.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/given_text.h"
+#include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
+#include "models/data/running_text.h"
 #include "models/data/tokenizer.h"
+#include "models/json.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "models/training/generation.h"
@@ -22,7 +29,7 @@ struct GenerateSettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("prompt", prompt, "text to continue; none: a line break");
+    v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break where there is none");
     v("start", start, "FILE:path, a file with the text to continue");
     v("tokens", sampling.tokens, "tokens to add", between(0, 1e9));
     v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
@@ -45,6 +52,42 @@ std::string prompt_of(const GenerateSettings& s) {
   return given_text(s.start);
 }
 
+// What was learned without a text, such as an algorithmic problem, has no tokenizer: its tokens are numbers.
+std::unique_ptr<models::Tokenizer> tokenizer_of(const Trained& trained, const models::LanguageModel& model) {
+  if (!models::parse_json(trained.tokenizer, models::unreadable_tokenizer).empty())
+    return models::restore_tokenizer(trained.tokenizer);
+  return models::restore_tokenizer(models::Json{{"name", "numbers"}, {"size", model.vocabulary()}}.dump());
+}
+
+// How long reading prompts and making tokens took.  The first token of a text comes with the prompt's last one, and
+// what is done with a token, such as printing it, counts as neither.
+class Speed {
+ public:
+  void begin() { last_ = Clock::now(), first_ = true; }
+  void token(int64_t prompt) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - last_).count();
+    (first_ ? read_ : made_) += seconds;
+    (first_ ? prompt_ : tokens_) += first_ ? prompt : 1;
+    first_ = false;
+  }
+  void go_on() { last_ = Clock::now(); }
+  std::string sentence() const {
+    const auto part = [](const char* what, int64_t tokens, double seconds) {
+      return text(what, grouped(tokens), " tokens in ", fixed(seconds, 2), " s, ",
+                  grouped(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
+    };
+    return part("prompt: ", prompt_, read_) + (tokens_ > 0 ? part("; generated after it: ", tokens_, made_) : "");
+  }
+  bool measured() const { return prompt_ > 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_;
+  bool first_ = true;
+  int64_t prompt_ = 0, tokens_ = 0;
+  double read_ = 0, made_ = 0;
+};
+
 }  // namespace
 
 std::string generate_help(const Arguments&) {
@@ -65,16 +108,26 @@ int generate(const Arguments& arguments) {
   const Trained trained = read_trained("generate", s.checkpoint);
   nn::move(*trained.model, device);
   auto& writes = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model");
-  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
-  const std::vector<int32_t> tokens = tokenizer->encode(prompt.empty() ? "\n" : prompt);
+  const std::unique_ptr<models::Tokenizer> tokenizer = tokenizer_of(trained, writes);
+  const std::vector<int32_t> tokens =
+      prompt.empty() ? models::beginning_of_text(*tokenizer) : tokenizer->encode(prompt);
+  const int64_t read = std::min(static_cast<int64_t>(tokens.size()), writes.context());
+  Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
     std::cout << prompt << std::flush;
-    models::generate(writes, tokens, s.sampling,
-                     [&](int32_t token) { std::cout << tokenizer->decode(std::vector<int32_t>{token}) << std::flush; });
+    models::RunningText written(*tokenizer, tokens);
+    speed.begin();
+    models::generate(writes, tokens, s.sampling, [&](int32_t token) {
+      speed.token(read);
+      std::cout << written.add(token) << std::flush;
+      speed.go_on();
+    });
+    std::cout << written.rest();
     ++s.sampling.seed;
   }
   std::cout << std::endl;
+  if (speed.measured()) std::cerr << speed.sentence() << "\n";
   return 0;
 }
 

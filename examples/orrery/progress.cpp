@@ -27,6 +27,8 @@ std::string padded(const std::string& number, size_t width) {
 // A step may be quicker than the clock: then the rate is infinite.
 int64_t rounded(double x) { return std::llround(std::clamp(std::isnan(x) ? 0 : x, 0.0, 1e18)); }
 
+}  // namespace
+
 std::string time_text(double seconds) {
   if (!(seconds >= 0 && seconds < 1e9)) return "long";  // 30 years
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
@@ -35,8 +37,6 @@ std::string time_text(double seconds) {
   return hours > 0 ? std::to_string(hours) + ":" + two(minutes) + ":" + two(rest)
                    : std::to_string(minutes) + ":" + two(rest);
 }
-
-}  // namespace
 
 std::string step_line(const models::StepReport& r, bool narrow) {
   const auto wide = [&](const std::string& number, size_t width) { return narrow ? number : padded(number, width); };

@@ -37,7 +37,7 @@ models::ExampleSettings held_out_example(const Trained& trained, const models::T
 models::ExampleSettings own_text(models::LanguageModel& model, const models::Tokenizer& tokenizer, int64_t seed) {
   const int64_t tokens = std::min(most_tokens, model.context());
   std::vector<int32_t> written =
-      models::generate(model, beginning_of_text(tokenizer), {.tokens = tokens, .seed = seed});
+      models::generate(model, models::beginning_of_text(tokenizer), {.tokens = tokens, .seed = seed});
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
   models::ExampleSettings example;
   example.text = tokenizer.decode(written);

@@ -19,7 +19,7 @@ Json item(const std::string& name, const std::string& text) { return {{"name", n
 
 void add_texts(Json& items, models::LanguageModel& model, const models::Tokenizer& tokenizer, const std::string& name,
                const SampleSettings& s) {
-  const std::vector<int32_t> prompt = beginning_of_text(tokenizer);
+  const std::vector<int32_t> prompt = models::beginning_of_text(tokenizer);
   for (int64_t i = 0; i < s.samples; ++i) {
     const models::SamplingSettings sampling{.tokens = s.tokens, .seed = s.seed + i};
     std::vector<int32_t> all = models::generate(model, prompt, sampling);
@@ -59,14 +59,6 @@ std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settin
   std::vector<models::TextPair> pairs = models::read_pairs(files);
   pairs.erase(pairs.begin(), pairs.end() - std::min(most, static_cast<int64_t>(pairs.size())));
   return pairs;
-}
-
-std::vector<int32_t> beginning_of_text(const models::Tokenizer& tokenizer) {
-  try {
-    if (std::vector<int32_t> tokens = tokenizer.encode("\n"); !tokens.empty()) return tokens;
-  } catch (const Error&) {
-  }
-  return {0};
 }
 
 void add_samples(Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& s) {

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "models/data/pairs.h"
-#include "models/data/tokenizer.h"
 #include "models/json.h"
 #include "models/study/reported_run.h"
 
@@ -21,8 +20,5 @@ void add_samples(models::Json& sections, std::span<const models::ReportedRun> ru
 // The last pairs that a translator could have read, which no run learns: of validation data of its own, or the end of
 // the data; none if the files are gone.
 std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t most);
-
-// A line's end, as orrery generate begins, or the first token where the vocabulary has none.
-std::vector<int32_t> beginning_of_text(const models::Tokenizer& tokenizer);
 
 }  // namespace orrery::program

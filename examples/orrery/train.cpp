@@ -1,5 +1,6 @@
 // orrery train: a model learns its task.
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "engine/base/files.h"
@@ -47,6 +48,16 @@ std::string epoch_line(const models::Trainer& trainer) {
               grouped(step));
 }
 
+// Before the first step only the CPU's time is known.
+std::string time_line(const models::Trainer& trainer) {
+  const double step = trainer.memory_plan().seconds_of_step;
+  if (step == 0) return "";
+  const int64_t left = trainer.settings().steps - trainer.steps_done();
+  const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : grouped(std::llround(step * 1e3));
+  return text("time: about ", milliseconds, " ms a step, ", time_text(step * static_cast<double>(left)), " for ",
+              grouped(left), " steps\n");
+}
+
 std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {
   std::string all = "validation loss " + fixed(loss, 4);
   for (const auto& [name, value] : figures) all += ", " + in_words(name) + " " + fixed(value, 4);
@@ -83,7 +94,8 @@ int train(const Arguments& arguments) {
             << (task.epoch() > 0 ? grouped(task.epoch()) : "any number of") << " " << task.unit() << " to learn, "
             << grouped(task.held_out()) << " for validation; " << thread_count() << " threads\n"
             << memory_line(trainer.memory_plan()) << "\n"
-            << epoch_line(trainer) << "\n";
+            << epoch_line(trainer) << "\n"
+            << time_line(trainer);
   if (trainer.steps_done() > 0) std::cout << "resumed after step " << trainer.steps_done() << "\n";
   std::cout << std::flush;
 

@@ -1,6 +1,7 @@
 #include "examples/orrery/train_settings.h"
 
 #include "examples/orrery/arguments.h"
+#include "models/model.h"
 #include "models/settings_file.h"
 #include "models/training/run_folder.h"
 
@@ -32,6 +33,11 @@ Assignments inherited(const ParsedArguments& parsed) {
   if (from.empty()) return {};
   const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
   const models::TrainSettings known = models::make_settings(its);
+  const std::string& its_class = models::named_model(known.model).of.name;
+  const std::string named = last_value(parsed, "model", known.model),
+                    class_named = models::named_model(named).of.name;
+  check(class_named == its_class, "train: --init_from=", from, " holds a model of the class ", its_class,
+        ", and --model=", named, " is of the class ", class_named, "; leave --model out, or begin without --init_from");
   const std::vector<Setting> model = known.model_settings.members();
   Assignments taken;
   for (const auto& [key, value] : its)

@@ -142,6 +142,9 @@ class Translation final : public Task {
   int64_t bytes() const override { return (batches_->all_tokens() + validation_->all_tokens()) * 4; }
   int64_t length() const override { return std::max(batches_->longest(), validation_->longest()); }
   int64_t training_batch(int64_t) const override { return rows_of(*batches_); }
+  double mean_batch(int64_t) const override {  // a pair has two sentences
+    return static_cast<double>(units_of_batch()) / static_cast<double>(2 * length());
+  }
   int64_t validation_batch() const override {
     return std::max(rows_of(*validation_), learned_in_sample_ ? rows_of(*learned_in_sample_) : 0);
   }

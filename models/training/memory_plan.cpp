@@ -1,12 +1,15 @@
 #include "models/training/memory_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/machine_memory.h"
+#include "engine/base/wording.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
+#include "models/training/extra_losses.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
@@ -69,9 +72,10 @@ TrainSettings settings_with_layers(TrainSettings s, int64_t layers) {
 
 struct Peaks {  // bytes beside weights, gradients and moments
   double step, reading;
+  double seconds;  // of forward and backward
 };
 struct Measured {
-  double moments = 0;
+  double moments = 0, update = 0;  // bytes, and the seconds of what a step does with parameters alone
   Peaks whole{}, half{};  // at the sample's tokens, and at half of them
 };
 
@@ -80,6 +84,20 @@ double peak_of(const auto& work) {
   reset_peak(Device::cpu);
   work();
   return static_cast<double>(memory_use(Device::cpu).peak - before);
+}
+
+// The shortest of a few times, if they are short: the first one pays for what is made once, on first use.
+double seconds_of(const auto& work) {
+  constexpr double enough = 0.02;
+  constexpr int most_times = 3;
+  double shortest = INFINITY, all = 0;
+  for (int i = 0; i < most_times && all < enough; ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    work();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    shortest = std::min(shortest, seconds), all += seconds;
+  }
+  return shortest;
 }
 
 // One step, and one batch of a validation, of a model with so many layers.
@@ -100,6 +118,7 @@ class Measurement {
     for (const auto& [name, moment] : optimizer_->moments()) found.moments += static_cast<double>(moment.bytes());
     found.whole = peaks(sample.batch, sample.tokens);
     if (sample.tokens < task_.length()) found.half = peaks(sample.batch, std::max<int64_t>(1, sample.tokens / 2));
+    found.update = seconds_of([&] { parameters_->zero_gradients(), optimizer_->step(0); });
     return found;
   }
 
@@ -118,15 +137,9 @@ class Measurement {
     const nn::Cache carried = carried_by(size);
     double held = 0;
     for (const auto& [path, entry] : carried.entries) held += static_cast<double>(entry.states.bytes());
+    double seconds = 0;
     const double step = peak_of([&] {
-      nn::Cache before = carried;
-      nn::Pass pass;
-      if (task_.carried() > 0) pass.cache = &before;
-      pass.training = true;
-      for (const auto& [name, weight] : s_.losses.by_name)
-        if (weight > 0) pass.wanted_losses.insert(name);
-      parameters_->zero_gradients();
-      loss(batch, pass).backward();
+      seconds = seconds_of([&] { learn(batch, carried); });
       optimizer_->step(0);
     });
     const double reading = peak_of([&] {
@@ -136,7 +149,19 @@ class Measurement {
       if (task_.carried() > 0) pass.cache = &before;
       static_cast<void>(loss(batch, pass));
     });
-    return {step + held * static_cast<double>(s_.gradient_accumulation_steps), reading + held};
+    return {step + held * static_cast<double>(s_.gradient_accumulation_steps), reading + held, seconds};
+  }
+  void learn(std::span<const Tensor> batch, const nn::Cache& carried) {
+    nn::Cache before = carried;
+    nn::Pass pass;
+    if (task_.carried() > 0) pass.cache = &before;
+    pass.training = true;
+    for (const auto& [name, weight] : s_.losses.by_name)
+      if (weight > 0) pass.wanted_losses.insert(name);
+    parameters_->zero_gradients();
+    const Tensor total = loss(batch, pass);
+    for (const std::string& name : pass.wanted_losses) static_cast<void>(extra_loss(pass, name));
+    total.backward();
   }
   // What streams have, once they have read as many tokens as they carry.
   nn::Cache carried_by(int64_t size) {
@@ -169,7 +194,8 @@ double with_layers(double one, double two, int64_t layers) {
   return one + std::max(0.0, two - one) * static_cast<double>(layers - 1);
 }
 
-// Fills in moments and activations.  The measured models are no larger than the run: if they do not fit, nor does it.
+// Fills in moments, activations and seconds.  The measured models are no larger than the run: if they do not fit, nor
+// does it.
 void measure(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
   const Sample sample = choose_sample(s, task, parameters_of_two);
   const int64_t layers = layers_of(s);
@@ -184,6 +210,10 @@ void measure(const TrainSettings& s, const Task& task, int64_t parameters_of_two
                reading = drawn_out(&Peaks::reading) * static_cast<double>(task.validation_batch());
   plan.moments = static_cast<int64_t>(with_layers(one.moments, two.moments, layers));
   plan.activations = static_cast<int64_t>(std::min(std::max(step, reading), 1e18));
+  if (parse_device(s.device) == Device::cpu)
+    plan.seconds_of_step =
+        with_layers(one.update, two.update, layers) +
+        drawn_out(&Peaks::seconds) * task.mean_batch(s.batch) * static_cast<double>(s.gradient_accumulation_steps);
 }
 
 class PoolLimit {  // what is measured may fail, but not take the machine down
@@ -280,6 +310,15 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
                              " and activations about ", in_megabytes(static_cast<double>(plan.activations))),
                 plan.free);
   return plan;
+}
+
+// Nobody waits for so long a run: a number was a slip.
+void check_duration(int64_t steps, double seconds_of_step) {
+  constexpr double year = 365.25 * 24 * 3600, most = 10 * year;
+  const double all = static_cast<double>(steps) * seconds_of_step;
+  check(all <= most, "train: the run would take about ", grouped(std::llround(std::min(all / year, 1e18))),
+        " years: ", grouped(steps), " steps of about ", significant(seconds_of_step, 2),
+        " s; lower steps, or what makes them long, such as layers, width, context and batch");
 }
 
 }  // namespace orrery::models

@@ -1,10 +1,11 @@
-// What a run will hold in memory, found before anything of its size is allocated, and the refusal if it cannot fit.
+// What a run will hold in memory and how long its steps will take, found before anything of its size is allocated, and
+// the refusal if it cannot fit.
 //
 // Parameters are counted exactly: the model is built with one layer and with two, on memory that nothing touches, and
-// every further layer is like the second.  Moments and activations are measured: these small models do one step of
-// few tokens, and the peaks are drawn out to all layers, sequences and tokens.  So whatever is registered is
-// reckoned, plug-ins too.  Learned spans count at their longest, which they may reach: a run that begins with short
-// ones holds less at first.
+// every further layer is like the second.  Moments, activations and time are measured: these small models do one step
+// of few tokens, and its peaks and seconds are drawn out to all layers, sequences and tokens.  So whatever is
+// registered is reckoned, plug-ins too.  Learned spans count at their longest, which they may reach: a run that begins
+// with short ones holds less at first.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +30,18 @@ struct MemoryPlan {
   int64_t data = 0;         // what is learned, and its batches
   int64_t program = 0;      // what the process had before the run made anything; 0 on a GPU
   int64_t free = 0;         // what the device has for all this
+  double seconds_of_step = 0;  // about; 0: not known, for it is measured on the CPU and the run is on a GPU
   int64_t total() const;
   std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without those that are 0
 };
 
-// For data that are in memory already.  Errors: a run that cannot fit, settings that do not go together.  Nothing is
+// For data that are in memory already.  Errors: a run that cannot fit, settings that do not go together, a weight for a
+// loss that the model lacks.  Nothing is
 // left allocated, and the peak of memory begins anew.
 MemoryPlan plan_memory(const TrainSettings& settings, const Task& task);
+
+// An Error if so many steps would take more than ten years.
+void check_duration(int64_t steps, double seconds_of_step);
 
 // The parameters of a model, without making it; nothing if there are more than `most`.  Errors: settings that do not go
 // together.

@@ -10,6 +10,7 @@
 #include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
+#include "models/training/extra_losses.h"
 #include "models/training/parameter_rules.h"
 #include "models/training/probe.h"
 #include "models/training/resume.h"
@@ -73,6 +74,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   check(!s.graph || task_->carried() == 0,
         "train: --graph replays steps that are all alike, and what a stream carries along grows; leave --graph out");
   plan_ = plan_memory(s, *task_);
+  check_duration(s.steps - (resumed.empty() ? 0 : state.step), plan_.seconds_of_step);
   model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
@@ -127,10 +129,7 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, doub
   Tensor total = loss;
   int64_t place = 1;
   for (const auto& [name, weight] : loss_weights_) {
-    Tensor sum;
-    for (const nn::Pass::Loss& one : pass.losses)
-      if (one.name == name) sum = sum ? sum + one.value : one.value;
-    check(bool(sum), "train: losses.", name, " has a weight, but nothing in this model has that loss");
+    const Tensor sum = extra_loss(pass, name);
     add_in_place(losses_[place++], scale(sum.detach().to(Dtype::f64), fraction));
     total = total + scale(sum.to(loss.dtype()), fraction * weight);
   }

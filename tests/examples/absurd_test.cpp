@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <regex>
+#include <sstream>
 
 #include "tests/examples/program.h"
 
@@ -44,13 +45,12 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
            {"--position=relative(9223372036854775807)", "S is the largest distance and must be at most"},
            {"--layers=4096 --width=65536", "the run cannot fit into memory"},
            {"--d_ff=262144 --width=65536", "the run cannot fit into memory"},
+           {"--layers=4096 --width=64 --context=32 --steps=1000000000", "train: the run would take about "},
            {"--steps=1000000000 --accumulate=4096", "steps 1000000000 with gradient_accumulation_steps 4096"}}) {
     CAPTURE(word);
     Words words = base;
-    if (const size_t space = word.find(' '); space != std::string::npos)
-      words = words + Words{word.substr(0, space), word.substr(space + 1)};
-    else
-      words = words + Words{word};
+    std::istringstream apart(word);
+    for (std::string one; apart >> one;) words.push_back(one);
     const auto began = std::chrono::steady_clock::now();
     const Outcome outcome = run_orrery(words);
     CAPTURE(outcome.err);
@@ -68,7 +68,8 @@ TEST_CASE("memory: train says before the first step what it will hold") {
   REQUIRE(outcome.code == 0);
   CHECK(std::regex_search(outcome.out, std::regex("\nmemory: about [\\d,]+ MB \\(weights \\d+, gradients \\d+, "
                                                   "optimizer \\d+, activations \\d+, data \\d+, program \\d+\\), "
-                                                  "[\\d,]+ MB are free\nepoch: 900 tokens, 57 steps of 16\nstep 1/4")));
+                                                  "[\\d,]+ MB are free\nepoch: 900 tokens, 57 steps of 16\n"
+                                                  "time: about [\\d.,]+ ms a step, \\d:\\d\\d for 4 steps\nstep 1/4")));
 }
 
 TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sentence") {

@@ -62,6 +62,51 @@ TEST_CASE("generate: from a run or a checkpoint, the same text for the same seed
   CHECK(two.ends_with(generate({run, "--prompt=ae", "--seed=2"})));
 }
 
+TEST_CASE("generate: spaces between SentencePiece's pieces, and a beginning of its own") {
+  const Folder folder;
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += "to be or not to be and\n";
+  const std::string run = folder / "run";
+  const Outcome trained = run_orrery(Words{"train", "--data=" + folder.write("text.txt", words), "--out=" + run,
+                                           "--tokenizer=sentence_piece(vocabulary=20)"} +
+                                     tiny);
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const Outcome written = run_orrery({"generate", "--checkpoint=" + run, "--prompt=to be", "--tokens=60"});
+  INFO(written.out, written.err);
+  CHECK(written.code == 0);
+  CHECK(written.out.find(' ', 6) != std::string::npos);
+  CHECK(run_orrery({"generate", "--checkpoint=" + run, "--tokens=5"}).code == 0);
+}
+
+TEST_CASE("generate: a model of an algorithmic problem continues numbers") {
+  const Folder folder;
+  const std::string run = folder / "run";
+  REQUIRE(run_orrery({"train", "--task=algorithmic", "--problem=copy(length=3)", "--context=16", "--layers=1",
+                      "--heads=2", "--width=16", "--steps=1", "--out=" + run})
+              .code == 0);
+  const Outcome written = run_orrery({"generate", "--checkpoint=" + run, "--prompt=1 2 3", "--tokens=2"});
+  INFO(written.out, written.err);
+  CHECK(written.code == 0);
+  CHECK(written.out.starts_with("1 2 3 "));
+  const Outcome refused = run_orrery({"generate", "--checkpoint=" + run, "--prompt=a"});
+  CHECK(refused.code == 1);
+  CHECK(contains(refused.err, "'a' is no token; a text is numbers with spaces between them"));
+  CHECK(run_orrery({"generate", "--checkpoint=" + run, "--tokens=2"}).code == 0);
+}
+
+TEST_CASE("generate: says how fast prompt and text were, beside the text") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
+  const Words words = {"generate", "--checkpoint=" + (folder / "run"), "--prompt=aea"};
+  const Outcome written = run_orrery(words + Words{"--tokens=9", "--samples=2"});
+  CHECK(written.err.starts_with("prompt: 6 tokens in "));
+  CHECK(contains(written.err, " tokens/s; generated after it: 16 tokens in "));
+  CHECK(written.err.ends_with(" tokens/s\n"));
+  CHECK(!contains(written.out, "tokens/s"));
+  CHECK(run_orrery(words + Words{"--tokens=0"}).err.empty());
+}
+
 TEST_CASE("generate: damaged checkpoints and unknown characters are answered with a sentence") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);

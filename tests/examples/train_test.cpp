@@ -224,6 +224,25 @@ TEST_CASE("train: --profile reports the multiply-adds that a span saves") {
   CHECK(narrow < 0.3 * whole);
 }
 
+TEST_CASE("train: a loss that the model lacks and another model than init_from's are refused, and nothing is made") {
+  const Folder folder;
+  const Outcome lacks = run_orrery(train_tiny(folder, "lacks", {"--losses.normalization_loss=0.1"}));
+  CHECK(lacks.code == 1);
+  CHECK(lacks.err ==
+        "orrery: train: losses.normalization_loss has a weight, but nothing in this model has that loss\n");
+  CHECK(!fs::exists(folder / "lacks"));
+  REQUIRE(run_orrery(train_tiny(folder, "first")).code == 0);
+  const Words from = {"train", "--data=" + (folder / "text.txt"), "--init_from=" + (folder / "first"), "--steps=1",
+                      "--out=" + (folder / "second")};
+  const Outcome other = run_orrery(from + Words{"--model=stream"});
+  CHECK(other.code == 1);
+  CHECK(other.err == "orrery: train: --init_from=" + (folder / "first") +
+                         " holds a model of the class gpt, and --model=stream is of the class stream; leave --model "
+                         "out, or begin without --init_from\n");
+  CHECK(!fs::exists(folder / "second"));
+  CHECK(run_orrery(from).code == 0);
+}
+
 TEST_CASE("train: what cannot be trained is said before anything is written") {
   const Folder folder;
   const auto check_error = [&](const Words& words, const std::string& sentence) {

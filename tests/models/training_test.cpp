@@ -188,6 +188,7 @@ TEST_CASE("losses of attentions are weighted by name, reported apart, and absent
   CHECK(heads[2]["entropy_regularizer"] > 0);
   CHECK_THROWS_WITH_AS(train(with(small_run(text, folder / "none", 3), {{"losses.span_penalty", "1"}})),
                        "train: losses.span_penalty has a weight, but nothing in this model has that loss", Error);
+  CHECK(!std::filesystem::exists(folder / "none"));  // it is refused before anything is made
 }
 
 TEST_CASE("stopping early saves; older checkpoints go") {

@@ -75,6 +75,8 @@ class Task {
   virtual int64_t work() const { return 1; }     // how often about a parameter is used in such a step
   virtual int64_t validation_batch() const = 0;  // sequences, images, ... at once
   virtual int64_t training_batch(int64_t batch) const { return batch; }  // the same of a micro-batch, at most
+  // How many of full length take as long as a micro-batch does, in the mean.
+  virtual double mean_batch(int64_t batch) const { return static_cast<double>(training_batch(batch)); }
   // Like a batch, of any numbers, and so large.
   virtual std::vector<Tensor> sample(int64_t batch, int64_t length) const = 0;
 };

@@ -162,6 +162,8 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
     query_key_value_ =
         std::make_unique<Linear>(width, sum_of_sizes(name, {queries, keys, keys}), linear({queries, keys, keys}));
   }
+  if (options.query_key_bias)
+    query_bias_ = Parameter(Shape{queries}, constant(0)), key_bias_ = Parameter(Shape{keys}, constant(0));
   if (given(settings.qk_norm)) {
     query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
     key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
@@ -195,6 +197,8 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
 }
 
+Tensor with(const Parameter& bias, const Tensor& x) { return bias.value ? x + bias.value : x; }
+
 // Keys and values of the memory, normalized and turned.  It stays the same as long as a cache lives, so they are made
 // once; null: not yet.
 const Cache::Entry* kept_memory(const AttentionLayer& attention, const Pass& pass) {
@@ -214,12 +218,14 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
           ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",
           pass.memory ? pass.memory.shape() : Shape());
     if (const Cache::Entry* const kept = kept_memory(*this, pass))
-      return {.query = by_head((*query_)(x, pass), options_.heads), .key = kept->key, .value = kept->value};
+      return {.query = by_head(with(query_bias_, (*query_)(x, pass)), options_.heads),
+              .key = kept->key,
+              .value = kept->value};
     qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
     qkv.insert(qkv.begin(), (*query_)(x, pass));
   }
-  AttentionInputs r{.query = by_head(qkv[0], options_.heads),
-                    .key = by_head(qkv[1], key_heads_),
+  AttentionInputs r{.query = by_head(with(query_bias_, qkv[0]), options_.heads),
+                    .key = by_head(with(key_bias_, qkv[1]), key_heads_),
                     .value = by_head(qkv[2], key_heads_)};
   if (pass.cache && pass.cache->of_states && query_key_value_) go_on_with_stream(x, r, pass);
   return r;
@@ -244,7 +250,7 @@ void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass
     const Tensor states = from_place(kept, first_reached(before, std::min(most, reach)), before);
     const std::vector<Tensor> kv =
         linear_split(states, weight.slice(queries, rows), bias ? bias.slice(queries, rows) : Tensor(), {keys, keys});
-    r.key = concatenate({by_head(kv[0], key_heads_), r.key}, 1);
+    r.key = concatenate({by_head(with(key_bias_, kv[0]), key_heads_), r.key}, 1);
     r.value = concatenate({by_head(kv[1], key_heads_), r.value}, 1);
     all = concatenate({kept, all}, 1);
   }
@@ -388,6 +394,8 @@ void AttentionLayer::visit(Visitor& v) {
   v("query_key_value", query_key_value_);
   v("query", query_);
   v("key_value", key_value_);
+  v("query_bias", query_bias_);
+  v("key_bias", key_bias_);
   v("query_norm", query_norm_);
   v("key_norm", key_norm_);
   v("gate", gate_);
