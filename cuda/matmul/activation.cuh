@@ -12,17 +12,27 @@
 
 namespace orrery::cuda {
 
+// x as memory would keep it.
+template <class T>
+__device__ Arithmetic<T> as_stored(Arithmetic<T> x) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return lower_of_pair(round_pair(x, 0.f));  // one instruction on a card
+  else
+    return x;
+}
+
 // C keeps z = A B^T + bias, `second` becomes F(z), of z as C keeps it.
 template <class T, class F>
 struct Activated {
   using A = Arithmetic<T>;
   static constexpr bool b_transposed = true;
+  static constexpr const T* of_element = nullptr;
   F f;
   T* second;
-  In<T> bias;
+  const T* of_column;  // the bias
 
-  __device__ Values<A, 2> operator()(A sum, const Place& at) const {
-    const A z = static_cast<A>(static_cast<T>(bias ? sum + bias[at.column_of_product] : sum));
+  __device__ Values<A, 2> operator()(A sum, A bias, A) const {
+    const A z = as_stored<T>(of_column ? sum + bias : sum);
     return {{z, f.value(z)}};
   }
 };
@@ -33,14 +43,13 @@ template <class T, class F>
 struct ActivatedBackward {
   using A = Arithmetic<T>;
   static constexpr bool b_transposed = false;
+  static constexpr const T* of_column = nullptr;
   F f;
   T* second;
-  In<T> z;
-  int64_t columns;
+  const T* of_element;  // z
 
-  __device__ Values<A, 2> operator()(A da, const Place& at) const {
-    const A x = z[at.row * columns + at.column];
-    return {{f.derivative(x) * static_cast<A>(static_cast<T>(da)), f.value(x)}};
+  __device__ Values<A, 2> operator()(A da, A, A z) const {
+    return {{f.derivative(z) * as_stored<T>(da), f.value(z)}};
   }
 };
 
@@ -50,7 +59,7 @@ template <class T, class Epilogue>
 void multiply_with(const Matmul<T>& p, int parts, const Epilogue& epilogue) {
   if (p.m * p.n * p.batch == 0) return;
   if constexpr (std::is_same_v<T, bf16>) {
-    run_matmul<TensorCoreKernels>(p, epilogue);
+    run_matmul<TensorCoreKernels<256>>(p, epilogue);  // hidden layers are wide
   } else if constexpr (std::is_same_v<T, double>) {
     run_matmul<PlainKernels<double, 64>, false>(p, epilogue);
   } else {

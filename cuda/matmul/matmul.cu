@@ -10,12 +10,39 @@ namespace {
 template <class Kernels, class T, class Result>
 void run(const Matmul<T, Result>& p) {
   if (p.bias || p.residual)
-    run_matmul<Kernels>(p, AddBias<Result>{{p.bias}, {p.residual}, p.n});
+    run_matmul<Kernels>(p, AddBias<Result>{p.bias, p.residual});
   else
     run_matmul<Kernels>(p, Plain<Result>{});
 }
 
+__global__ void __launch_bounds__(matmul_threads) aligned_rows_kernel(const __grid_constant__ AlignedRows p) {
+  const int64_t chunks = p.to_stride / AlignedRows::chunk, all = p.matrices * p.rows * chunks;
+  const int64_t step = int64_t{gridDim.x} * matmul_threads;
+  for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < all; i += step) {
+    const int64_t row = i / chunks % p.rows, matrix = i / chunks / p.rows, column = i % chunks * AlignedRows::chunk;
+    Vector<bf16, AlignedRows::chunk> values = {};
+    for (int piece = 0; piece < 4; ++piece) {
+      const int64_t first = column - p.to_begin[piece];
+      const bf16* const from = p.from + matrix * p.from_matrix + row * p.from_stride + p.from_begin[piece] + first;
+      if (first < 0) continue;
+#pragma unroll
+      for (int e = 0; e < AlignedRows::chunk; ++e)
+        if (first + e < p.count[piece]) values.value[e] = from[e];
+    }
+    bf16* const to = p.to + matrix * p.to_matrix + row * p.to_stride + column;
+    *reinterpret_cast<Vector<bf16, AlignedRows::chunk>*>(to) = values;
+  }
+}
+
 }  // namespace
+
+void copy_aligned_rows(const AlignedRows& p) {
+  constexpr int64_t most_blocks = 2048;
+  const int64_t chunks = p.matrices * p.rows * p.to_stride / AlignedRows::chunk;
+  if (chunks == 0) return;
+  const int64_t blocks = std::min(matmul_tiles(chunks, matmul_threads), most_blocks);
+  launch({"matmul: aligned rows", static_cast<unsigned>(blocks), matmul_threads}, aligned_rows_kernel, p);
+}
 
 template <class Kernels, class T>
 void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan) {
@@ -24,13 +51,14 @@ void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan) {
 template void launch_sums<PlainKernels<float, 128>, float>(const MatmulPlan<float, float>&);
 template void launch_sums<PlainKernels<float, 64>, float>(const MatmulPlan<float, float>&);
 template void launch_sums<PlainKernels<double, 64>, double>(const MatmulPlan<double, double>&);
-template void launch_sums<TensorCoreKernels, bf16>(const MatmulPlan<bf16, float>&);
+template void launch_sums<TensorCoreKernels<128>, bf16>(const MatmulPlan<bf16, float>&);
+template void launch_sums<TensorCoreKernels<256>, bf16>(const MatmulPlan<bf16, float>&);
 template void launch_sums<PartsKernels<1>, float>(const MatmulPlan<float, float>&);
 template void launch_sums<PartsKernels<2>, float>(const MatmulPlan<float, float>&);
 template void launch_sums<PartsKernels<3>, float>(const MatmulPlan<float, float>&);
 
 void multiply(const Matmul<float>& p, int parts) {
-  const AddBias<float> finish{{p.bias}, {p.residual}, p.n};
+  const AddBias<float> finish{p.bias, p.residual};
   if (p.m * p.n * p.batch == 0) return;
   if (parts == 1) return run_matmul<PartsKernels<1>>(p, finish);
   if (parts == 2) return run_matmul<PartsKernels<2>>(p, finish);
@@ -43,11 +71,16 @@ void multiply(const Matmul<float>& p, int parts) {
 void multiply(const Matmul<double>& p) {
   if (p.m * p.n * p.batch > 0) run<PlainKernels<double, 64>>(p);
 }
-void multiply(const Matmul<bf16>& p) {
-  if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<bf16>{{p.bias}, {p.residual}, p.n});
+template <class Result>
+void multiply_on_tensor_cores(const Matmul<bf16, Result>& p) {
+  const AddBias<Result> finish{p.bias, p.residual};
+  if (p.m * p.n * p.batch == 0) return;
+  if (wide_tiles_fill_the_card(p))
+    run_matmul<TensorCoreKernels<256>>(p, finish);
+  else
+    run_matmul<TensorCoreKernels<128>>(p, finish);
 }
-void multiply(const Matmul<bf16, float>& p) {
-  if (p.m * p.n * p.batch > 0) run_matmul<TensorCoreKernels>(p, AddBias<float>{{p.bias}, {p.residual}, p.n});
-}
+void multiply(const Matmul<bf16>& p) { multiply_on_tensor_cores(p); }
+void multiply(const Matmul<bf16, float>& p) { multiply_on_tensor_cores(p); }
 
 }  // namespace orrery::cuda

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/matmul/epilogue.cuh"
 #include "cuda/matmul/matmul.h"
 #include "cuda/matmul/tensor_core.cuh"
 #include "cuda/runtime/launch.cuh"
@@ -46,61 +47,17 @@ struct MatmulTile {
   alignas(16) Steps b[2];
 };
 
-// What happens to an element when its sum is complete: an epilogue is called with the sum and its place, and returns
-// what C keeps.  One with a pointer `second` returns Values<A, 2>, whose second value fills that matrix, which has C's
-// shape; such products have one part.  One with a constant `b_transposed` is for products of that form alone, with A
-// as it is, so that fewer kernels are compiled.
-struct Place {
-  int64_t row, column;  // row counts over the batch; column within the part
-  int64_t column_of_product;
-};
-template <class Epilogue>
-concept FillsSecond = requires(const Epilogue& epilogue) {
-  epilogue.second;
-};
-template <class Epilogue>
-concept OfOneForm = requires {
-  Epilogue::b_transposed;
-};
-template <class T>
-struct Plain {
-  __device__ Arithmetic<T> operator()(Arithmetic<T> value, const Place&) const { return value; }
-};
-template <class T>
-struct AddBias {
-  In<T> bias;
-  In<T> residual;
-  int64_t columns;  // of the residual
-  __device__ Arithmetic<T> operator()(Arithmetic<T> value, const Place& at) const {
-    if (bias) value += bias[at.column_of_product];
-    if (residual) value += residual[at.row * columns + at.column];
-    return value;
-  }
-};
-
-// What an epilogue makes of a sum, as it is stored in C and in the second matrix.
-template <class Result>
-struct Finished {
-  Result kept, second;
-};
-template <class Result, class A, class Epilogue>
-__device__ Finished<Result> finish(const Epilogue& epilogue, A sum, const Place& at) {
-  const auto value = epilogue(sum, at);
-  if constexpr (FillsSecond<Epilogue>)
-    return {static_cast<Result>(value[0]), static_cast<Result>(value[1])};
-  else
-    return {static_cast<Result>(value), Result()};
-}
-
-// How the product is spread over blocks.  Blocks count down the tiles of a column, then from column to column of tiles,
-// then over pieces of k, then over the batch.
+// How the product is spread over blocks.  Blocks count down sixteen tiles of a column, then from column to column of
+// tiles, then from one such band of tiles to the next, over pieces of k, and over the batch: blocks that run at the same
+// time share rows of A and columns of B, which are then in the level-2 cache.
 template <class T, class Result>
 struct MatmulPlan {
   Matmul<T, Result> product;
   int64_t tiles_down, tiles_across;
   int64_t pieces, length;     // of k; the length of a piece is a multiple of a step
   bool vectors_a, vectors_b;  // rows begin at multiples of 16 bytes
-  bool vectors_c;             // those of C too
+  bool vectors_c;             // those of C, and of what its epilogue reads and writes, too
+  int64_t begins[4];          // where the columns of each part begin in B
 };
 
 // The work of a block.
@@ -114,23 +71,26 @@ struct BlockTile {
   int64_t k0, k1;               // its piece of k
   const T *a, *b;               // where the first step begins
 
-  template <int Side, class Result>
+  template <int Rows, int Columns, class Result>
   static __device__ BlockTile of(const MatmulPlan<T, Result>& plan, int64_t block) {
+    constexpr int64_t band = 16;
     const Matmul<T, Result>& p = plan.product;
     BlockTile t;
-    t.row = block % plan.tiles_down * Side;
-    block /= plan.tiles_down;
-    t.column = block % plan.tiles_across * Side;
-    block /= plan.tiles_across;
+    const int64_t tiles = plan.tiles_down * plan.tiles_across, of_matrix = block % tiles;
+    block /= tiles;
     t.piece = block % plan.pieces, t.batch = block / plan.pieces;
+    const int64_t first = of_matrix / (band * plan.tiles_across) * band, in_band = of_matrix - first * plan.tiles_across;
+    const int64_t down = plan.tiles_down - first < band ? plan.tiles_down - first : band;
+    t.row = (first + in_band % down) * Rows;
+    t.column = in_band / down * Columns;
     t.part = 0, t.first_column = 0;
-    for (; t.column >= (p.c[t.part].columns + Side - 1) / Side * Side; ++t.part) {
-      t.column -= (p.c[t.part].columns + Side - 1) / Side * Side;
+    for (; t.column >= (p.c[t.part].columns + Columns - 1) / Columns * Columns; ++t.part) {
+      t.column -= (p.c[t.part].columns + Columns - 1) / Columns * Columns;
       t.first_column += p.c[t.part].columns;
     }
-    const int64_t columns = p.c[t.part].columns, b0 = t.first_column + t.column;
-    t.rows_left = static_cast<int>(p.m - t.row < Side ? p.m - t.row : Side);
-    t.columns_left = static_cast<int>(columns - t.column < Side ? columns - t.column : Side);
+    const int64_t columns = p.c[t.part].columns, b0 = plan.begins[t.part] + t.column;
+    t.rows_left = static_cast<int>(p.m - t.row < Rows ? p.m - t.row : Rows);
+    t.columns_left = static_cast<int>(columns - t.column < Columns ? columns - t.column : Columns);
     t.k0 = t.piece * plan.length;
     t.k1 = t.k0 + plan.length < p.k ? t.k0 + plan.length : p.k;
     t.a = p.a.data + t.batch * p.a.batch_stride +
@@ -205,20 +165,21 @@ __device__ void multiply_step(const typename MatmulTile<T, Side>::Steps& a,
   }
 }
 
-// One row of one square of a thread: `vector` neighbours.
+// One row of one square of a thread: `vector` neighbours from an element on, of so many columns before the edge.
 template <class T, int N, class Epilogue>
-__device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t columns, const T* sum, Place at,
-                          const Epilogue& epilogue) {
-  if (at.column >= columns) return;
-  T* const to = c + at.row * columns + at.column;
+__device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t element, const T* sum, int64_t columns_left,
+                          int64_t column_of_product, const Epilogue& epilogue) {
+  if (columns_left <= 0) return;
+  T* const to = c + element;
   [[maybe_unused]] T* second = nullptr;
-  if constexpr (FillsSecond<Epilogue>) second = epilogue.second + (to - c);
+  if constexpr (FillsSecond<Epilogue>) second = epilogue.second + element;
   if (plan.vectors_c) {
     Vector<T, N> all, seconds;
     if (plan.product.accumulate) all = *reinterpret_cast<const Vector<T, N>*>(to);
 #pragma unroll
-    for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
-      const auto done = finish<T>(epilogue, plan.product.accumulate ? all.value[e] + sum[e] : sum[e], at);
+    for (int e = 0; e < N; ++e) {
+      const auto done = finish<T>(epilogue, plan.product.accumulate ? all.value[e] + sum[e] : sum[e],
+                                  column_of_product + e, element + e);
       all.value[e] = done.kept, seconds.value[e] = done.second;
     }
     *reinterpret_cast<Vector<T, N>*>(to) = all;
@@ -226,9 +187,10 @@ __device__ void store_row(const MatmulPlan<T, T>& plan, T* c, int64_t columns, c
     return;
   }
 #pragma unroll
-  for (int e = 0; e < N; ++e, ++at.column, ++at.column_of_product) {
-    if (at.column >= columns) break;
-    const auto done = finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], at);
+  for (int e = 0; e < N; ++e) {
+    if (e >= columns_left) break;
+    const auto done = finish<T>(epilogue, plan.product.accumulate ? to[e] + sum[e] : sum[e], column_of_product + e,
+                                element + e);
     to[e] = done.kept;
     if constexpr (FillsSecond<Epilogue>) second[e] = done.second;
   }
@@ -241,7 +203,7 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
   constexpr int N = Tile::of_thread, vector = Tile::vector;
   Tile& shared = shared_memory<Tile>();
   const Matmul<T>& p = plan.product;
-  BlockTile<T> tile = BlockTile<T>::template of<Side>(plan, blockIdx.x);
+  BlockTile<T> tile = BlockTile<T>::template of<Side, Side>(plan, blockIdx.x);
   const int64_t stride_a = p.a.row_stride, stride_b = p.b.row_stride;
   const int64_t next_a = p.a.transposed ? matmul_depth * stride_a : matmul_depth;
   const int64_t next_b = p.b.transposed ? matmul_depth : matmul_depth * stride_b;
@@ -275,8 +237,8 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
 #pragma unroll
     for (int g = 0; g < Tile::groups; ++g) {
       const int64_t at = tile.column + g * 16 * vector + column;
-      store_row<T, vector>(plan, c, columns, &sum[i][g * vector], {tile.batch * p.m + r, at, tile.first_column + at},
-                           epilogue);
+      store_row<T, vector>(plan, c, (tile.batch * p.m + r) * columns + at, &sum[i][g * vector], columns - at,
+                           tile.first_column + at, epilogue);
     }
   }
 }
@@ -290,12 +252,13 @@ __global__ void __launch_bounds__(matmul_threads)
   for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < elements; i += step) {
     Arithmetic<T> sum = 0;
     for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[piece * elements + i];
-    Place at{i / p.n, i % p.n, i % p.n};
+    int64_t column = i % p.n;
     int part = 0;
-    for (; at.column >= p.c[part].columns; ++part) at.column -= p.c[part].columns;
-    const int64_t place = at.row * p.c[part].columns + at.column;
+    for (; column >= p.c[part].columns; ++part) column -= p.c[part].columns;
+    const int64_t place = i / p.n * p.c[part].columns + column;
     Result& c = p.c[part].data[place];
-    const auto done = finish<Result>(epilogue, p.accumulate ? static_cast<Arithmetic<T>>(c) + sum : sum, at);
+    const auto done =
+        finish<Result>(epilogue, p.accumulate ? static_cast<Arithmetic<T>>(c) + sum : sum, i % p.n, place);
     c = done.kept;
     if constexpr (FillsSecond<Epilogue>) epilogue.second[place] = done.second;
   }
@@ -309,11 +272,12 @@ template <class E>
 bool aligned_rows(const E* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
 }
-template <int Side, int Depth, class T, class Result>
-MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
-  constexpr int64_t enough_blocks = 256, shortest_piece = 256;
-  MatmulPlan<T, Result> plan{p, matmul_tiles(p.m, Side), 0, 1, p.k, false, false, true};
-  for (const auto& part : p.c) plan.tiles_across += matmul_tiles(part.columns, Side);
+// The epilogue's arrays decide with C's whether vectors are stored.
+template <class Kernels, class T, class Result, class Epilogue>
+MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilogue) {
+  constexpr int64_t enough_blocks = 256, shortest_piece = 256, Depth = Kernels::depth;
+  MatmulPlan<T, Result> plan{p, matmul_tiles(p.m, Kernels::rows), 0, 1, p.k, false, false, true, {}};
+  for (const auto& part : p.c) plan.tiles_across += matmul_tiles(part.columns, Kernels::columns);
   const int64_t tiles = plan.tiles_down * plan.tiles_across * p.batch;
   const int64_t wanted = std::min(enough_blocks / tiles, p.k / shortest_piece);
   if (wanted > 1) {
@@ -322,19 +286,24 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p) {
   }
   plan.vectors_a = aligned_rows(p.a.data, p.a.row_stride) && aligned_rows(p.a.data, p.a.batch_stride);
   plan.vectors_b = aligned_rows(p.b.data, p.b.row_stride) && aligned_rows(p.b.data, p.b.batch_stride);
+  plan.vectors_c = aligned_rows(epilogue.of_column, 0) && aligned_rows(epilogue.of_element, p.n);
+  if constexpr (FillsSecond<Epilogue>) plan.vectors_c = plan.vectors_c && aligned_rows(epilogue.second, p.n);
   int64_t first_column = 0;
-  for (const auto& part : p.c) {
+  for (int i = 0; i < 4; ++i) {
+    const auto& part = p.c[i];
+    plan.begins[i] = first_column;
     if (part.columns == 0) continue;
     const bool begins_aligned = p.b.transposed || aligned_rows(p.b.data, first_column);
     plan.vectors_b = plan.vectors_b && begins_aligned;
-    plan.vectors_c = plan.vectors_c && aligned_rows(part.data, part.columns);
+    plan.vectors_c = plan.vectors_c && aligned_rows(part.data, part.columns) &&
+                     aligned_rows(epilogue.of_column, first_column);
     first_column += part.columns;
   }
   return plan;
 }
 
 // Kernels: which kernel, with what tile, and how it is launched.
-//   static constexpr int side, depth;
+//   static constexpr int rows, columns, depth;
 //   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
 // Fused: the kernel of the product calls the epilogue where it can.  If not: that which adds up the pieces does,
 // always.
@@ -344,15 +313,14 @@ template <class Kernels, bool Fused = true, class T, class Result, class Epilogu
 void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
   constexpr int64_t most_blocks = 2048;  // of the second kernel
-  MatmulPlan<T, Result> plan = plan_of<Kernels::side, Kernels::depth>(p);
-  if constexpr (FillsSecond<Epilogue>) plan.vectors_c = plan.vectors_c && aligned_rows(epilogue.second, p.n);
+  const MatmulPlan<T, Result> plan = plan_of<Kernels>(p, epilogue);
   if constexpr (Fused)
     if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
   const int64_t elements = p.batch * p.m * p.n;
   const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(Sum)));
   Sum* const sums = static_cast<Sum*>(workspace.data());
   Matmul<T, Sum> piecewise{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
-  MatmulPlan<T, Sum> pieces = plan_of<Kernels::side, Kernels::depth>(piecewise);
+  MatmulPlan<T, Sum> pieces = plan_of<Kernels>(piecewise, Plain<Sum>{});
   pieces.pieces = plan.pieces, pieces.length = plan.length;
   launch_sums<Kernels, T>(pieces);
   const int64_t blocks = std::min(matmul_tiles(elements, matmul_threads), most_blocks);
@@ -367,7 +335,7 @@ unsigned blocks_of(const MatmulPlan<T, Result>& plan) {
 
 template <class T, int Side>
 struct PlainKernels {
-  static constexpr int side = Side, depth = matmul_depth;
+  static constexpr int rows = Side, columns = Side, depth = matmul_depth;
   template <class Epilogue>
   static void launch(const MatmulPlan<T, T>& plan, const Epilogue& epilogue) {
     cuda::launch({"matmul", blocks_of(plan), matmul_threads, sizeof(MatmulTile<T, Side>)},

@@ -8,20 +8,32 @@
 // Henry, Tang and Heinecke 2019, arXiv:1904.06376.  Of infinity, of NaN, and of numbers that bf16 rounds to infinity,
 // the further parts are NaN, and so is what they meet.
 //
-// Blocks, warps and their registers as in matmul_tensor_core.cuh, with steps of 16 of k.  An element is cut once by
-// each block that needs it: between the registers that hold the next step to shared memory, where all parts
-// lie.  Two steps are in shared memory, and one barrier per step does both duties: what all threads have stored for
+// A block of eight warps makes a tile of 128 x 128 elements of C, a warp 64 x 32 of it, in steps of 16 of k.  An element
+// is cut once by each block that needs it: between the registers that hold the next step to shared memory, where all
+// parts lie.  Two steps are in shared memory, and one barrier per step does both duties: what all threads have stored for
 // this step is there, and no thread still reads the buffer that is filled next.
 #pragma once
 
-#include "cuda/matmul/tensor_core_tiles.cuh"
+#include "cuda/matmul/matmul.cuh"
+#include "cuda/matmul/store.cuh"
+#include "cuda/matmul/tensor_core.cuh"
 
 namespace orrery::cuda {
 
+// One part of a step of an operand, [place][k] or [k][place] as it is stored.  The pitch of the rows puts the eight rows
+// that ldmatrix reads at once in different banks.
+struct alignas(16) PartsStep {
+  static constexpr int side = 128, depth = 16, chunk = 8;  // a chunk is 16 bytes
+  template <bool AlongK>
+  static constexpr int pitch = (AlongK ? depth : side) + chunk;
+  static_assert(side * pitch<true> >= depth * pitch<false>);
+  bf16 element[side * pitch<true>];
+};
+
 template <int Parts>
 struct PartsTile {
-  static constexpr int depth = 16, chunk = 4, chunks = TensorCoreStep<depth>::side * depth / chunk / matmul_threads;
-  using Step = TensorCoreStep<depth>;
+  using Step = PartsStep;
+  static constexpr int depth = Step::depth, chunk = 4, chunks = Step::side * depth / chunk / matmul_threads;
   struct Stage {
     Step a[Parts], b[Parts];
   };
@@ -82,6 +94,24 @@ struct HeldStep {
   }
 };
 
+// Registers of A (16 rows from `place`, 16 of k) and of B (16 columns from `place`, 16 of k: those of two products).
+template <bool AlongK>
+__device__ void load_a(uint32_t (&a)[4], const PartsStep& step, int place, int k, int lane) {
+  constexpr int pitch = PartsStep::pitch<AlongK>;
+  if constexpr (AlongK)
+    load_matrices<false>(a, step.element + (place + lane % 16) * pitch + k + lane / 16 * 8);
+  else
+    load_matrices<true>(a, step.element + (k + lane / 16 * 8 + lane % 8) * pitch + place + lane / 8 % 2 * 8);
+}
+template <bool AlongK>
+__device__ void load_b(uint32_t (&b)[4], const PartsStep& step, int place, int k, int lane) {
+  constexpr int pitch = PartsStep::pitch<AlongK>;
+  if constexpr (AlongK)
+    load_matrices<false>(b, step.element + (place + lane / 16 * 8 + lane % 8) * pitch + k + lane / 8 % 2 * 8);
+  else
+    load_matrices<true>(b, step.element + (k + lane % 16) * pitch + place + lane / 16 * 8);
+}
+
 // sum += the products of one step, for the warp's rows and columns.  The step is summed by itself, the smallest
 // products first, and then added as a whole: tensor cores cut off what does not fit, and six products a step would
 // show.  Ootomo and Yokota 2022, arXiv:2203.03341.
@@ -118,7 +148,7 @@ __global__ void __launch_bounds__(matmul_threads, 1)
   using Tile = PartsTile<Parts>;
   Tile& shared = shared_memory<Tile>();
   const Matmul<float>& p = plan.product;
-  BlockTile<float> tile = BlockTile<float>::template of<Tile::Step::side>(plan, blockIdx.x);
+  BlockTile<float> tile = BlockTile<float>::template of<Tile::Step::side, Tile::Step::side>(plan, blockIdx.x);
   HeldStep a, b;
   const auto fetch = [&](int64_t k) {
     const int depth = static_cast<int>(tile.k1 - k < Tile::depth ? tile.k1 - k : Tile::depth);
@@ -145,7 +175,7 @@ __global__ void __launch_bounds__(matmul_threads, 1)
 
 template <int Parts>
 struct PartsKernels {
-  static constexpr int side = PartsTile<Parts>::Step::side, depth = PartsTile<Parts>::depth;
+  static constexpr int rows = PartsStep::side, columns = rows, depth = PartsStep::depth;
   template <class Epilogue>
   static void launch(const MatmulPlan<float, float>& plan, const Epilogue& epilogue) {
     const auto run = [&](auto kernel) {

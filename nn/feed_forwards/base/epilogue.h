@@ -32,10 +32,10 @@ class EpilogueRole<T>::Of : public EpilogueRole<T> {
  public:
   explicit Of(const F& f) : f_(f) {}
   void multiply(const cuda::Matmul<T>& p, int parts_of_f32, T* a) const override {
-    multiply_with(p, parts_of_f32, cuda::Activated<T, F>{f_, a, {p.bias}});
+    multiply_with(p, parts_of_f32, cuda::Activated<T, F>{f_, a, p.bias});
   }
   void multiply_backward(const cuda::Matmul<T>& p, int parts_of_f32, const T* z, T* a) const override {
-    multiply_with(p, parts_of_f32, cuda::ActivatedBackward<T, F>{f_, a, {z}, p.n});
+    multiply_with(p, parts_of_f32, cuda::ActivatedBackward<T, F>{f_, a, z});
   }
 
  private:

@@ -78,7 +78,7 @@ void check_form(const Form& f) {
   Numbers after = before;
   for (double& x : after) x = Bent{}.value(x);
   in_every_order([&] {
-    cuda::multiply_with(p, f.parts, cuda::Activated<T, Bent>{{}, second.data() + f.offset, {p.bias}});
+    cuda::multiply_with(p, f.parts, cuda::Activated<T, Bent>{{}, second.data() + f.offset, p.bias});
     check_all(before, after);
   });
 
@@ -88,7 +88,7 @@ void check_form(const Form& f) {
   for (size_t i = 0; i < slopes.size(); ++i)
     slopes[i] *= Bent{}.derivative(values[i]), values[i] = Bent{}.value(values[i]);
   in_every_order([&] {
-    cuda::multiply_with(p, f.parts, cuda::ActivatedBackward<T, Bent>{{}, second.data() + f.offset, {z.input()}, f.n});
+    cuda::multiply_with(p, f.parts, cuda::ActivatedBackward<T, Bent>{{}, second.data() + f.offset, z.input()});
     check_all(slopes, values);
   });
 }

@@ -161,6 +161,21 @@ TEST_CASE("products on a card: large tiles, in all forms") {
   check_transposes({.m = 130, .n = 68, .k = 19, .batch = 64});
 }
 
+TEST_CASE("products on a card: wide tiles of tensor cores, and more tiles down than a band has") {
+  if (no_card() || thread_sanitizer) return;
+  for (int form = 0; form < 4; ++form) {
+    Form f{.m = 130, .n = 200, .k = 40, .batch = 64, .accumulate = form % 2 == 0, .bias = true, .residual = form > 1};
+    f.transpose_a = form & 1, f.transpose_b = form & 2;
+    check_form<bf16>(f);
+    check_form<bf16, float>(f);
+    f.n = 199, f.k = 41, f.offset = 1;
+    check_form<bf16>(f);
+    f.residual = false, f.columns = {65, 0, 40, 94};
+    check_form<bf16>(f);
+    check_form<bf16>({.m = 2200, .n = 136, .k = 8, .transpose_a = f.transpose_a, .transpose_b = f.transpose_b});
+  }
+}
+
 TEST_CASE("products on a card: accumulation, bias and residual, in that order") {
   if (no_card()) return;
   for (int form = 0; form < 8; ++form)
@@ -306,7 +321,8 @@ bool all_right() {
 }
 bool all_right_on_tensor_cores() {
   return right<bf16>({.m = 70, .n = 66, .k = 200}) && right<bf16>({.m = 136, .n = 72, .k = 136, .transpose_b = true}) &&
-         right<bf16>({.m = 24, .n = 40, .k = 1024, .transpose_a = true});
+         right<bf16>({.m = 24, .n = 40, .k = 1024, .transpose_a = true}) &&
+         right<bf16>({.m = 128, .n = 136, .k = 168, .batch = 128, .share_b = true});
 }
 bool all_right_in_parts() {
   return right<float>({.m = 70, .n = 66, .k = 40, .bf16_parts = 3}) &&

@@ -1,0 +1,180 @@
+// What a warp does with its sums on tensor cores: the epilogue, and the way to memory.
+//
+// After a product of 16 x 8 the four lanes of a quad hold two neighbours each of eight columns of a row.  Of four
+// products side by side they hold 32 columns, which as bf16 are four chunks of 16 bytes:
+//
+//                  product 0   1    2    3              chunk 0   1    2    3
+//         lane 0        w00  w01  w02  w03     lane 0       w00  w10  w20  w30
+//         lane 1        w10  w11  w12  w13     lane 1       w01  w11  w21  w31
+//
+// Words w of two elements; a lane with the words of one product, in the order of the lanes, holds a chunk.  So the quad
+// transposes its words before they are stored and after they are loaded, in four shuffles.  Two neighbours of f32 are 8
+// bytes and go to memory as they are: a quad fills 32 bytes.
+//
+// What an epilogue reads of columns is loaded once, and what it reads of elements for a row at a time, before the first
+// of them is needed.
+#pragma once
+
+#include "cuda/matmul/matmul.cuh"
+#include "cuda/matmul/tensor_core.cuh"
+
+namespace orrery::cuda {
+
+// x[b] of lane q becomes x[q] of lane b of the same quad.
+__device__ inline void transpose_quad(uint32_t (&x)[4], int lane) {
+#pragma unroll
+  for (int flip = 1; flip < 4; flip *= 2) {
+    const bool upper = lane & flip;
+#pragma unroll
+    for (int b = 0; b < 4; ++b) {
+      if (b & flip) continue;
+      const uint32_t other = __shfl_xor_sync(~0u, upper ? x[b] : x[b + flip], flip);
+      x[b] = upper ? other : x[b];
+      x[b + flip] = upper ? x[b + flip] : other;
+    }
+  }
+}
+
+// A lane's share of 32 columns of a row: two neighbours of each of four products.  In memory it begins at `lane_column`
+// of the 32; `left` columns from there lie before the edge, none where there is no such row.  `vectors`: all of it is
+// aligned and whole.
+struct QuadColumns {
+  float value[4][2];
+
+  template <class Result>
+  static __device__ int lane_column(int lane) {
+    return lane % 4 * (sizeof(Result) == 2 ? 8 : 2);
+  }
+  __device__ void load(const float* from, int left, bool vectors, int) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      value[j][0] = value[j][1] = 0;
+      if (vectors && j * 8 < left) {
+        const auto both = *reinterpret_cast<const Vector<float, 2>*>(from + j * 8);
+        value[j][0] = both.value[0], value[j][1] = both.value[1];
+      } else {
+        if (j * 8 < left) value[j][0] = from[j * 8];
+        if (j * 8 + 1 < left) value[j][1] = from[j * 8 + 1];
+      }
+    }
+  }
+  template <class Result>
+  __device__ void add(const Result* from, int left, bool vectors, int lane) {
+    QuadColumns other;
+    other.load(from, left, vectors, lane);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) value[j][0] += other.value[j][0], value[j][1] += other.value[j][1];
+  }
+
+  __device__ void store(float* to, int left, bool vectors, int) const {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (vectors) {
+        if (j * 8 < left) *reinterpret_cast<Vector<float, 2>*>(to + j * 8) = {{value[j][0], value[j][1]}};
+      } else {
+        if (j * 8 < left) to[j * 8] = value[j][0];
+        if (j * 8 + 1 < left) to[j * 8 + 1] = value[j][1];
+      }
+    }
+  }
+
+  __device__ void load(const bf16* from, int left, bool vectors, int lane) {
+    Vector<uint32_t, 4> words = {};
+    if (vectors) {
+      if (left > 0) words = *reinterpret_cast<const Vector<uint32_t, 4>*>(from);
+    } else {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        if (e < left) words.value[e / 2] |= uint32_t{from[e].bits} << e % 2 * 16;
+    }
+    transpose_quad(words.value, lane);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      value[j][0] = lower_of_pair(words.value[j]), value[j][1] = upper_of_pair(words.value[j]);
+  }
+  __device__ void store(bf16* to, int left, bool vectors, int lane) const {
+    Vector<uint32_t, 4> words;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) words.value[j] = round_pair(value[j][0], value[j][1]);
+    transpose_quad(words.value, lane);
+    if (vectors) {
+      if (left > 0) *reinterpret_cast<Vector<uint32_t, 4>*>(to) = words;
+    } else {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        if (e < left) {
+          bf16 element;
+          element.bits = static_cast<uint16_t>(words.value[e / 2] >> e % 2 * 16);
+          to[e] = element;
+        }
+    }
+  }
+};
+
+// The warp's 64 rows and 8 N columns of C, from (row, column) of the tile on.
+template <class T, class Result, int N, class Epilogue>
+__device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile, const float (&sum)[4][N][4],
+                           int row, int column, int lane, const Epilogue& epilogue) {
+  constexpr int groups = N / 4;  // of 32 columns
+  const Matmul<T, Result>& p = plan.product;
+  Result* const c = tile.c(p);
+  const int64_t columns = p.c[tile.part].columns, first = tile.column + column;
+  const int columns_left = tile.columns_left - column;
+  float of_column[N][2] = {};
+  if (epilogue.of_column) {
+    const Result* const from = epilogue.of_column + tile.first_column + first + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const int left = columns_left - j * 8 - lane % 4 * 2;
+      Vector<Result, 2> both = {};
+      if (plan.vectors_c && left > 0) {
+        both = *reinterpret_cast<const Vector<Result, 2>*>(from + j * 8);
+      } else {
+        if (left > 0) both.value[0] = from[j * 8];
+        if (left > 1) both.value[1] = from[j * 8 + 1];
+      }
+      of_column[j][0] = static_cast<float>(both.value[0]), of_column[j][1] = static_cast<float>(both.value[1]);
+    }
+  }
+  const int rows_left = tile.rows_left - row - lane / 4, lane_column = QuadColumns::lane_column<Result>(lane);
+  const int64_t first_element = (tile.batch * p.m + tile.row + row + lane / 4) * columns + first + lane_column;
+#pragma unroll
+  for (int eight = 0; eight < 8; ++eight) {  // rows of products, of which a quad has one
+    const int left = eight * 8 < rows_left ? columns_left - lane_column : 0;
+    const int64_t element = first_element + eight * (8 * columns);
+    QuadColumns sums[groups], of_element[groups] = {};
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) sums[g].value[j][e] = sum[eight / 2][g * 4 + j][eight % 2 * 2 + e];
+    if (p.accumulate)
+#pragma unroll
+      for (int g = 0; g < groups; ++g) sums[g].add(c + element + g * 32, left - g * 32, plan.vectors_c, lane);
+    if (!AddsElement<Epilogue> && epilogue.of_element)
+#pragma unroll
+      for (int g = 0; g < groups; ++g)
+        of_element[g].load(epilogue.of_element + element + g * 32, left - g * 32, plan.vectors_c, lane);
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      QuadColumns kept, second;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const auto done =
+              finished(epilogue, sums[g].value[j][e], of_column[g * 4 + j][e], of_element[g].value[j][e]);
+          kept.value[j][e] = done[0], second.value[j][e] = done[1];
+        }
+      if constexpr (AddsElement<Epilogue>)
+        if (epilogue.of_element)
+          kept.add(epilogue.of_element + element + g * 32, left - g * 32, plan.vectors_c, lane);
+      kept.store(c + element + g * 32, left - g * 32, plan.vectors_c, lane);
+      if constexpr (FillsSecond<Epilogue>)
+        second.store(epilogue.second + element + g * 32, left - g * 32, plan.vectors_c, lane);
+    }
+  }
+}
+
+}  // namespace orrery::cuda
