@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 namespace cuda_on_cpu {
 
@@ -34,24 +33,26 @@ static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000
 // D + the products of a row and a column, as cards were found to add (Fasi, Higham, Mikaitis and Pranesh 2021, PeerJ
 // Computer Science 7:e330): eight products and the sum so far are cut off at the last bit of the largest of them and
 // added, and what comes out is cut off at 24 bits.  No rounding, no carry of what was cut off, no denormal number.
+static int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7ff) - 1023; }
+static double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
+static float flushed(float x) { return std::bit_cast<uint32_t>(x) & 0x7f800000u ? x : 0.f; }
 static float truncated_sum(float sum, const float (&a)[16], const float (*b)[8], int column) {
-  constexpr int together = 8, bits = 24, lowest = -126;
-  const auto flushed = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL ? 0.f : x; };
+  constexpr int together = 8, bits = 24, lowest = -126, not_finite = 1024;
   for (int first = 0; first < 16; first += together) {
     double addend[together + 1] = {flushed(sum)};
-    int exponent = lowest;
     for (int k = 0; k < together; ++k)
       addend[k + 1] = double{flushed(a[first + k])} * double{flushed(b[first + k][column])};
-    for (const double x : addend)
-      if (x != 0 && std::isfinite(x)) exponent = std::max(exponent, std::ilogb(x));
-    const double unit = std::ldexp(1.0, exponent - (bits - 1));
-    double total = 0;
-    for (const double x : addend) total += std::isfinite(x) ? std::trunc(x / unit) * unit : x;
-    if (total != 0 && std::isfinite(total)) {
-      const double last = std::ldexp(1.0, std::max(std::ilogb(total), lowest) - (bits - 1));
-      total = std::trunc(total / last) * last;
+    int exponent = lowest;
+    for (const double x : addend) exponent = std::max(exponent, exponent_of(x));
+    if (exponent == not_finite) {
+      for (int k = 0; k < together; ++k) sum += static_cast<float>(addend[k + 1]);
+      continue;
     }
-    sum = flushed(static_cast<float>(total));
+    int64_t total = 0;  // in units of the last bit of the largest
+    for (const double x : addend) total += static_cast<int64_t>(x * power_of_two(bits - 1 - exponent));
+    const int beyond = static_cast<int>(std::bit_width(static_cast<uint64_t>(total < 0 ? -total : total))) - bits;
+    if (beyond > 0) total = total / (int64_t{1} << beyond) * (int64_t{1} << beyond);
+    sum = flushed(static_cast<float>(static_cast<double>(total) * power_of_two(exponent - (bits - 1))));
   }
   return sum;
 }
