@@ -43,7 +43,7 @@ else
   targets=
   for file in $whole; do targets="$targets $file.o"; done
 fi
-configure build/gpu -DCMAKE_CUDA_FLAGS=-Xptxas=-v
+configure build/gpu -DCMAKE_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_FLAGS=-Xptxas=-v
 # shellcheck disable=SC2086
 compiled build/gpu $targets
 python3 tests/kernel_table.py ${ORRERY_SHARED_MEMORY:+--shared="$ORRERY_SHARED_MEMORY"} build/gpu/compile.log ||

@@ -4,8 +4,9 @@
     python3 tests/kernel_table.py [--all] [--shared=FILE] LOG...        (- reads the standard input)
 
 Kernels made from formulas are thousands, so the table has one line for all of a name that differ in the formula alone,
-with the least and the most; --all prints each.  Shared memory is asked for at launch, which a compiler does not see: FILE holds what the emulated kernels
-have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it does not name has a "?".  Ends with 1
+with the least and the most; --all prints each.  Shared memory is asked for at launch, which a compiler does not see:
+FILE holds what the emulated kernels have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it does not name has a "?".  Banks: how
+often ldmatrix and cp.async had to ask shared memory, as a multiple of the least, 1.00.  Ends with 1
 if a kernel of products or of attention spills registers, if one asks for more than 99 KB, or if there is no kernel.
 """
 import collections, re, subprocess, sys
@@ -18,7 +19,7 @@ everything = "--all" in sys.argv[1:]
 if not arguments:
     sys.exit(__doc__)
 
-Kernel = collections.namedtuple("Kernel", "name architecture registers shared spilled")
+Kernel = collections.namedtuple("Kernel", "name architecture registers shared spilled banks", defaults=((),))
 
 
 def number(pattern, line):
@@ -66,22 +67,31 @@ def readable(kernels):
 
 
 def asked_for(path):
-    """The most bytes that a launch of each name has asked for."""
+    """The most bytes that a launch of each name has asked for, and its traffic with the banks."""
     asked = {}
     with open(path) as file:
         for line in file:
-            module, address, size = line.rstrip("\n").split("\t")
-            asked.setdefault(module, {})[int(address, 16)] = int(size)
+            module, address, *numbers = line.rstrip("\n").split("\t")
+            asked.setdefault(module, {})[int(address, 16)] = tuple(map(int, numbers))
     most = {}
     for module, sizes in asked.items():
         symbols = subprocess.run(["nm", "-C", module], text=True, capture_output=True, check=True).stdout
         for line in symbols.splitlines():
             address, _, name = line.partition(" ")
-            size = sizes.get(int(address, 16)) if address.strip() else None
-            if size is not None:
+            found = sizes.get(int(address, 16)) if address.strip() else None
+            if found is not None:
                 name = shortened(name[2:])
-                most[name] = max(size, most.get(name, 0))
+                size, *banks = most.get(name, (0,) * len(found))
+                most[name] = (max(found[0], size), *map(sum, zip(banks, found[1:])))
     return most
+
+
+def times_the_least(kernels):
+    """Of ldmatrix and of cp.async, the worst of the kernels."""
+    def text(n):
+        known = [k.banks[n] / k.banks[n + 1] for k in kernels if len(k.banks) > n + 1 and k.banks[n + 1]]
+        return f"{max(known):.2f}" if known else "-"
+    return f"{text(0)} {text(2)}"
 
 
 def spread(values):
@@ -106,16 +116,18 @@ for path in arguments:
         lines += file
 shared = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--shared=")]
 asked = {name: size for path in shared for name, size in asked_for(path).items()}
-kernels = [k._replace(shared=k.shared + asked[k.name] if k.name in asked else None) for k in readable(read(lines))]
+kernels = [k._replace(shared=k.shared + asked[k.name][0] if k.name in asked else None,
+                      banks=asked.get(k.name, (0,))[1:]) for k in readable(read(lines))]
 groups = collections.OrderedDict()
 for k in kernels:
     groups.setdefault((k.name if everything else family(k.name), k.architecture), []).append(k)
 
-print(f"{'registers':>9} {'shared':>9} {'spilled bytes':>13} {'kernels':>7}  name")
+print(f"{'registers':>9} {'shared':>9} {'banks':>9} {'spilled bytes':>13} {'kernels':>7}  name")
 for (name, architecture), group in groups.items():
     spilled = [k for k in group if k.spilled]
     spills = "0" if not spilled else spread([k.spilled for k in spilled]) + (f" in {len(spilled)}" if len(group) > 1 else "")
-    print(f"{spread([k.registers for k in group]):>9} {spread([k.shared for k in group]):>9} {spills:>13} {len(group):>7}  "
+    print(f"{spread([k.registers for k in group]):>9} {spread([k.shared for k in group]):>9} "
+          f"{times_the_least(group):>9} {spills:>13} {len(group):>7}  "
           f"{architecture} {name if len(name) <= 110 else name[:107] + '...'}")
 
 bad = [k for k in kernels if k.spilled and must_not_spill.search(k.name)]

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <tuple>
+
 #include "cuda/runtime/runtime.h"
 
 namespace orrery::cuda {
@@ -42,6 +44,17 @@ void launch(const Launch& launch, void (*kernel)(P...), const A&... arguments) {
   check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), launch);
 }
 
+// Between two arrays of shared memory.  On a card there is nothing; the emulation leaves room that nobody may write to,
+// and so sees an array that overflows into the next.  Two of one layout differ in their number, or they would take room
+// on a card too; a layout T tells of its gaps:
+//   [[no_unique_address]] SharedGap<0> gap;   static constexpr auto gaps() { return std::tuple{&T::gap}; }
+template <int Number>
+struct SharedGap {
+#if !defined(__CUDACC__)
+  alignas(16) unsigned char room[64];
+#endif
+};
+
 // The block's shared memory, laid out as a T; the launch asks for sizeof(T) bytes.  The only way to shared memory: no
 // limit at 48 KB, and one place where the emulation can hand out memory that is NaN and guarded.
 template <class T>
@@ -50,7 +63,12 @@ __device__ T& shared_memory() {
   extern __shared__ __align__(128) unsigned char block_shared_memory[];
   return *reinterpret_cast<T*>(block_shared_memory);
 #else
-  return *static_cast<T*>(cuda_on_cpu::shared_memory(sizeof(T)));
+  T& shared = *static_cast<T*>(cuda_on_cpu::shared_memory(sizeof(T)));
+  if constexpr (requires { T::gaps(); }) {
+    const auto watch = [&](auto... gap) { (cuda_on_cpu::watch_gap(&(shared.*gap), sizeof(shared.*gap)), ...); };
+    std::apply(watch, T::gaps());
+  }
+  return shared;
 #endif
 }
 

@@ -1,5 +1,6 @@
 #include "cuda/runtime/runtime.h"
 
+#include <atomic>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -69,7 +70,13 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
   throw Error(message);
 }
 
-thread_local std::shared_ptr<Pool> pool_of_graph;  // while this thread records one
+// While this thread records a graph.  It records in a stream of its own, so that the work of other threads, which goes
+// to the one of the process, is done meanwhile and not recorded.
+thread_local std::shared_ptr<Pool> pool_of_graph;
+thread_local cudaStream_t stream_of_graph = nullptr;
+
+// Compiled for the same cards as all kernels.
+__global__ void __launch_bounds__(32) nothing_kernel() {}
 
 Card find_card() {
   int device = 0;
@@ -98,18 +105,23 @@ void check(cudaError_t result, const Launch& launch) {
 }
 
 namespace {
-bool stream_exists = false;
+std::atomic<bool> stream_exists = false;
+cudaStream_t new_stream(const char* operation) {
+  cudaStream_t made;
+  check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), operation);
+  return made;
 }
-cudaStream_t stream() {
+cudaStream_t stream_of_process() {
   static const cudaStream_t the_one = [] {
     card();
-    cudaStream_t made;
-    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "start");
+    const cudaStream_t made = new_stream("start");
     stream_exists = true;
     return made;
   }();
   return the_one;
 }
+}  // namespace
+cudaStream_t stream() { return stream_of_graph ? stream_of_graph : stream_of_process(); }
 bool started() { return stream_exists; }
 
 int device_count() {
@@ -121,11 +133,31 @@ int device_count() {
   return 0;
 }
 
+namespace {
+// Whether the program holds code for the card in use: what is asked for one kernel is true of all.
+bool holds_code() {
+  cudaFuncAttributes attributes;
+  const cudaError_t result = cudaFuncGetAttributes(&attributes, nothing_kernel);
+  if (result == cudaSuccess) return true;
+  cudaGetLastError();  // forgotten, or the next call would report it
+  if (result != cudaErrorNoKernelImageForDevice && result != cudaErrorInvalidDeviceFunction &&
+      result != cudaErrorUnsupportedPtxVersion)
+    check(result, "start");
+  return false;
+}
+}  // namespace
 void check_supported(const Card& card) {
   constexpr int oldest = 8;
-  if (card.major >= oldest) return;
-  throw Error("start: the GPU " + card.name + " has compute capability " + std::to_string(card.major) + "." +
-              std::to_string(card.minor) + "; the kernels need 8.0 or later; use --device=cpu");
+  const std::string capability = std::to_string(card.major) + "." + std::to_string(card.minor);
+  if (card.major < oldest)
+    throw Error("start: the GPU " + card.name + " has compute capability " + capability +
+                "; the kernels need 8.0 or later; use --device=cpu");
+  if (holds_code()) return;
+  const std::string architecture = std::to_string(card.major) + std::to_string(card.minor);
+  throw Error("start: this program holds no code for the GPU " + card.name + " of compute capability " + capability +
+              "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
+              ".  For this card:  cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
+              architecture + " && cmake --build build --parallel;  --device=cpu needs none");
 }
 const Card& card() {
   static const Card the_one = find_card();  // asked again as long as there is none
@@ -142,7 +174,10 @@ void* allocate(int64_t bytes) {
   check(result, "allocate");
   return data;
 }
-void free(void* data) { check(cudaFree(data), "free"); }  // waits for the kernels that use it
+void free(void* data) {
+  if (stream_exists) check(cudaStreamSynchronize(stream_of_process()), "free");  // kernels may still use it
+  check(cudaFree(data), "free");
+}
 
 int64_t free_memory() {
   size_t free = 0, all = 0;
@@ -204,31 +239,52 @@ void Pinned::fetch(const void* from, int64_t bytes) {
 }
 void Pinned::wait() const { check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait"); }
 
-void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work) {
-  // Relaxed: the pool may ask for memory meanwhile.
-  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record");
-  cudaGraph_t graph = nullptr;
-  const std::shared_ptr<Pool> before = std::exchange(pool_of_graph, pool);
-  try {
-    work();
-  } catch (...) {
-    pool_of_graph = before;
-    cudaStreamEndCapture(stream(), &graph);
-    if (graph) cudaGraphDestroy(graph);
-    cudaGetLastError();
-    throw;
+namespace {
+class Recording {  // of this thread
+ public:
+  explicit Recording(const std::shared_ptr<Pool>& pool) {
+    if (stream_of_graph) throw Error("record: this thread records a graph already");
+    stream_of_process();
+    stream_ = new_stream("record");
+    // Relaxed: the pool may ask for memory meanwhile.
+    const cudaError_t result = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed);
+    if (result != cudaSuccess) cudaStreamDestroy(stream_);
+    check(result, "record");
+    stream_of_graph = stream_, pool_of_graph = pool;
   }
-  pool_of_graph = before;
-  check(cudaStreamEndCapture(stream(), &graph), "record");
-  cudaGraphExec_t recorded;
-  const cudaError_t result = cudaGraphInstantiate(&recorded, graph, 0);
-  cudaGraphDestroy(graph);
-  check(result, "record");
-  return recorded;
+  ~Recording() {
+    stream_of_graph = nullptr, pool_of_graph = nullptr;
+    if (!ended_) end();
+    if (graph_) cudaGraphDestroy(graph_);
+    cudaStreamDestroy(stream_);
+    cudaGetLastError();
+  }
+  Recording(const Recording&) = delete;
+  cudaGraphExec_t finished() {
+    check(end(), "record");
+    cudaGraphExec_t recorded;
+    check(cudaGraphInstantiate(&recorded, graph_, 0), "record");
+    return recorded;
+  }
+
+ private:
+  cudaError_t end() {
+    ended_ = true;
+    return cudaStreamEndCapture(stream_, &graph_);
+  }
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  bool ended_ = false;
+};
+}  // namespace
+void* record(const std::shared_ptr<Pool>& pool, const std::function<void()>& work) {
+  Recording recording(pool);
+  work();
+  return recording.finished();
 }
 void replay(void* recorded) { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recorded), stream()), "replay"); }
 void destroy_recorded(void* recorded) {
-  cudaStreamSynchronize(stream());  // a replay may still read the pool's blocks
+  cudaStreamSynchronize(stream_of_process());  // a replay may still read the pool's blocks
   cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recorded));
 }
 

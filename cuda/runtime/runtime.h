@@ -1,7 +1,7 @@
 // Memory and order of work on a GPU, for plain C++: no word of CUDA in this header.
 //
-// All work goes to one stream of our own, in the order of the calls.  Whatever CUDA refuses becomes an Error that names
-// the operation, the place and the shape of the launch.
+// All work goes to one stream of our own, in the order of the calls; what a thread records goes to one of its own.
+// Whatever CUDA refuses becomes an Error that names the operation, the place and the shape of the launch.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,10 @@ struct Card {
   int64_t shared_memory;  // bytes that a block can ask for
   double clock = 0;       // of the multiprocessors, in Hz, the highest; 0: it does not say
 };
-// The card in use.  An Error if there is none, or if it is older than the kernels need (compute capability 8.0).
+// The card in use.  An Error if there is none, if it is older than the kernels need (compute capability 8.0), or if the
+// program was compiled for other ones.
 const Card& card();
-void check_supported(const Card& card);  // the latter Error
+void check_supported(const Card& card);  // the latter two Errors
 int64_t free_memory();                   // free bytes of the card
 bool started();                          // whether any work was queued
 

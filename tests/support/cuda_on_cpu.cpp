@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/bank_conflicts.h"
 #include "tests/support/fibers.h"
 #include "tests/support/workers.h"
 
@@ -22,6 +23,9 @@ namespace cuda_on_cpu {
 namespace {
 
 constexpr unsigned full_warp = ~0u;
+
+// Of PTX's .aligned: undefined unless all threads of a warp are at the same instruction.
+bool is_aligned(Operation operation) { return operation == mma || operation == load_matrix; }
 
 std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
 [[noreturn]] void stop(const std::string& message) { throw Fault(message); }
@@ -38,10 +42,12 @@ bool is_dropped(Site site) {
   return options.dropped.line == site.line && options.dropped == site;
 }
 
-// The block's shared memory: exactly what the launch asked for, NaN when a block starts, with a guard behind it.
+// The block's shared memory: exactly what the launch asked for, never set when a block starts, with a guard behind it.
 class SharedMemory {
  public:
   void prepare(size_t bytes) {
+    for (const auto& [data, size] : gaps_) allow(data, size);
+    gaps_.clear();
     if (!data_ || bytes != bytes_) {
       if (data_) allow(data_.get() + bytes_, guard);
       void* memory = nullptr;
@@ -51,7 +57,7 @@ class SharedMemory {
       for (size_t i = 0; i < guard; ++i) data_.get()[bytes_ + i] = guard_byte(i);
       forbidden_ = forbid(data_.get() + bytes_, guard);
     }
-    std::fill_n(data_.get(), bytes_, static_cast<unsigned char>(0xff));
+    never_set(data_.get(), bytes_);
   }
   void* data(size_t wanted) const {
     if (wanted > bytes_)
@@ -63,8 +69,20 @@ class SharedMemory {
     const auto first = reinterpret_cast<uintptr_t>(data), begin = reinterpret_cast<uintptr_t>(data_.get());
     return first >= begin && first + bytes <= begin + bytes_;
   }
+  void watch(const void* data, size_t bytes) {
+    const std::pair gap{static_cast<const unsigned char*>(data), bytes};
+    if (std::find(gaps_.begin(), gaps_.end(), gap) != gaps_.end()) return;
+    gaps_.push_back(gap);
+    forbid(data, bytes);
+  }
   void check() {
     if (forbidden_) return;
+    for (const auto& [data, bytes] : gaps_) {
+      std::vector<unsigned char> expected(bytes);
+      never_set(expected.data(), bytes);
+      if (!std::equal(expected.begin(), expected.end(), data))
+        stop("shared memory: written between two arrays, from byte " + std::to_string(data - data_.get()) + " on");
+    }
     for (size_t i = 0; i < guard; ++i)
       if (std::exchange(data_.get()[bytes_ + i], guard_byte(i)) != guard_byte(i))
         stop("shared memory: written beyond the " + std::to_string(bytes_) + " bytes that the launch asked for");
@@ -78,12 +96,14 @@ class SharedMemory {
   };
   std::unique_ptr<unsigned char, Free> data_;
   size_t bytes_ = 0;
+  std::vector<std::pair<const unsigned char*, size_t>> gaps_;
   bool forbidden_ = false;
 };
 
 struct Meeting {  // lanes of a warp that have arrived at a warp-wide operation
   unsigned mask = 0, arrived = 0, generation = 0;
   Operation operation = nullptr;
+  Site site;
   char clock[2] = {};  // used in turn: who leaves late must not learn from who arrives at the next
 };
 struct Warp {
@@ -110,7 +130,14 @@ class Worker {  // an OS thread that runs one block at a time
   void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
   void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
+  void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
   Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
+  void note_row(const void* row) {
+    if (counts_banks_) banks_.note_row(static_cast<unsigned>(current_), row);
+  }
+  void note_copy(const void* to, unsigned bytes, Site site) {
+    if (counts_banks_) banks_.note_copy(static_cast<unsigned>(current_), to, bytes, site);
+  }
 
  private:
   static void entry();
@@ -129,6 +156,8 @@ class Worker {  // an OS thread that runs one block at a time
   std::vector<std::unique_ptr<CudaThread>> threads_;
   std::vector<Warp> warps_;
   SharedMemory shared_;
+  BankCounter banks_;
+  bool counts_banks_ = false;
   const Launch* launch_ = nullptr;
   int current_ = nobody, live_ = 0, waiting_ = 0;
   unsigned ready_warps_ = 0, phase_ = 0;
@@ -167,6 +196,7 @@ void Worker::prepare_warps(int count) {
 void Worker::run_block(const Launch& launch, int64_t index) {
   worker = this;
   launch_ = &launch;
+  counts_banks_ = counts_bank_traffic && index == 0;
   const int count = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
   prepare_threads(launch, index);
   prepare_warps(count);
@@ -184,6 +214,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
     }
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
+  if (counts_banks_) banks_.end_block();
   shared_.check();
 }
 
@@ -209,9 +240,9 @@ void Worker::leave_kernel() {  // the others no longer wait for this thread
   warps_[w].live &= ~(1u << current_ % 32);
   if (--live_ == 0) return turn_to(nobody);
   if (waiting_ == live_) open_barrier();
-  for (Meeting& meeting : warps_[w].meeting)
-    if (meeting.arrived && meeting.arrived == (meeting.mask & warps_[w].live)) close(w, meeting);
   try {
+    for (Meeting& meeting : warps_[w].meeting)
+      if (meeting.arrived && meeting.arrived == (meeting.mask & warps_[w].live)) close(w, meeting);
     yield();
   } catch (...) {  // nobody is left who could run
     error_ = std::current_exception();
@@ -245,9 +276,11 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
   Warp& warp = warps_[w];
   if (!(mask >> lane & 1u)) stop("a lane is not in the mask that it names, at " + text(site));
   Meeting& meeting = warp.meeting[std::countr_zero(mask)];
-  if (!meeting.arrived) meeting.mask = mask, meeting.operation = operation;
+  if (!meeting.arrived) meeting.mask = mask, meeting.operation = operation, meeting.site = site;
   if (meeting.mask != mask || meeting.operation != operation)
     stop("lanes of a warp meet in different operations, at " + text(site));
+  if (is_aligned(operation) && meeting.site != site)
+    stop("parts of a warp call mma or ldmatrix at two places: " + text(meeting.site) + " and " + text(site));
   char* const clock = &meeting.clock[meeting.generation & 1];
   if (orders_memory) release(clock);
   warp.argument[lane] = argument;
@@ -258,6 +291,9 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
   if (orders_memory) acquire(clock);
 }
 void Worker::close(unsigned w, Meeting& meeting) {
+  if (is_aligned(meeting.operation) && meeting.arrived != full_warp)
+    stop("mma or ldmatrix without all 32 lanes of a warp, at " + text(meeting.site));
+  if (meeting.operation == load_matrix && counts_banks_) banks_.load_matrices(w);
   if (meeting.operation) meeting.operation(warps_[w].argument, meeting.arrived);
   warps_[w].ready |= meeting.arrived;
   ready_warps_ |= 1u << w;
@@ -331,6 +367,7 @@ void run(const Launch& launch) {
 }
 
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
+void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site) {
   worker->meet(mask, operation, argument, false, site);
@@ -342,6 +379,7 @@ void warp_barrier(unsigned mask, Site site) {
 void check_matrix_row(const void* row, Site site) {
   if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
   if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address lies outside of shared memory, at " + text(site));
+  worker->note_row(row);
 }
 Copies& copies() { return worker->copies(); }
 void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
@@ -350,6 +388,7 @@ void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsign
     stop("copy to shared memory: an address is not a multiple of " + std::to_string(bytes) + ", at " + text(site));
   if (valid > bytes) stop("copy to shared memory: more than " + std::to_string(bytes) + " bytes, at " + text(site));
   if (!worker->holds_shared(to, bytes)) stop("copy to shared memory: the destination lies outside, at " + text(site));
+  worker->note_copy(to, bytes, site);
 }
 
 std::vector<Site> barriers_reached(const std::function<void()>& run) {

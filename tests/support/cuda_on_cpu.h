@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
@@ -40,6 +41,11 @@ struct Site {  // a place in a kernel
 
 enum class Order { forward, reverse, random };  // in which threads of a block, and blocks, take turns
 
+inline int of_environment(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoi(text) : otherwise;
+}
+
 struct Options {
   Order order = Order::forward;
   uint32_t seed = 1;                  // of Order::random
@@ -48,6 +54,11 @@ struct Options {
   bool lax_waits = false;             // a seeded fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a card
   int64_t memory = int64_t{4} << 30;  // of the device, in bytes
+  int architecture = of_environment("ORRERY_EMULATED_ARCHITECTURE", 90);  // whose limits hold
+  bool holds_code = true;             // false: the program was compiled for other cards
+  // How tensor cores add: cards cut sums off where the largest addend ends, and take denormal numbers for 0, instead of
+  // rounding each sum to the nearest.
+  bool truncating = of_environment("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
 };
 inline Options options;
 
@@ -59,6 +70,15 @@ class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// Memory that nobody has written to: a NaN as f32, f64 and either half of it as bf16; as an integer neither 0 nor -1,
+// but far from all indices and counts.
+inline void never_set(void* data, size_t bytes) {
+  auto* const to = static_cast<unsigned char*>(data);
+  constexpr unsigned char half[] = {0xcd, 0xff};
+  std::memcpy(to, half, bytes < 2 ? bytes : 2);
+  for (size_t done = 2; done < bytes; done *= 2) std::memcpy(to + done, to, done < bytes - done ? done : bytes - done);
+}
 
 // ---- for cuda_runtime.h
 
@@ -74,10 +94,11 @@ struct Launch {
 void run(const Launch& launch);
 
 void* shared_memory(size_t bytes);  // a Fault if the launch asked for less
+void watch_gap(const void* data, size_t bytes);  // of shared memory: a Fault when the block ends if it was written to
 void block_barrier(Site site);
 
 // The last lane of `mask` to arrive runs `operation` once for the whole warp; lane[i] is the argument of lane i.  Then
-// all return.  Lanes that have left the kernel are not waited for.
+// all return.  Lanes that have left the kernel are not waited for.  mma and load_matrix want all 32 at one place.
 using Operation = void (*)(void* const* lane, unsigned mask);
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site);
 void warp_barrier(unsigned mask, Site site);
@@ -109,13 +130,13 @@ void load_matrix(void* const* lane, unsigned mask);
 void check_matrix_row(const void* row, Site site);
 
 // Copies to shared memory that a thread has started and not yet waited for (PTX cp.async).  Until its group has been
-// waited for, the destination is NaN: a card may write it at any moment between.  Here, in a header, so that the
-// sanitizers see both writes as the thread's own.
+// waited for, the destination is as if never set: a card may write it at any moment between.  Here, in a header, so
+// that the sanitizers see both writes as the thread's own.
 class Copies {
  public:
   void start(void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
     check_copy(to, from, bytes, valid, site);
-    std::memset(to, 0xff, bytes);
+    never_set(to, bytes);
     started_.push_back({to, from, bytes, valid, committed_});
   }
   void commit() { ++committed_; }

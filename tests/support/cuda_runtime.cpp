@@ -7,13 +7,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "tests/support/bank_conflicts.h"
 #include "tests/support/copies.h"
 #include "tests/support/device_memory.h"
 #include "tests/support/failing_calls.h"
+#include "tests/support/flight.h"
 
 using cuda_on_cpu::DeviceMemory;
 
@@ -31,10 +32,18 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidConfiguration";
     case cudaErrorInsufficientDriver:
       return "cudaErrorInsufficientDriver";
+    case cudaErrorInvalidDeviceFunction:
+      return "cudaErrorInvalidDeviceFunction";
     case cudaErrorNoDevice:
       return "cudaErrorNoDevice";
+    case cudaErrorNoKernelImageForDevice:
+      return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorUnsupportedPtxVersion:
+      return "cudaErrorUnsupportedPtxVersion";
     case cudaErrorIllegalAddress:
       return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchOutOfResources:
+      return "cudaErrorLaunchOutOfResources";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated:
@@ -52,12 +61,27 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cuda_on_cpu::options.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
+namespace {
+// The most that a block can ask for: CUDA C++ Programming Guide, technical specifications per compute capability.
+int most_shared_memory() {
+  switch (cuda_on_cpu::options.architecture) {
+    case 80:
+    case 87:
+      return 163 * 1024;
+    case 90:
+    case 100:
+      return 227 * 1024;
+  }
+  return 99 * 1024;
+}
+}  // namespace
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   const char name[] = "CUDA emulated on the CPU";
   std::copy_n(name, sizeof(name), properties->name);
   properties->totalGlobalMem = static_cast<size_t>(cuda_on_cpu::options.memory);
-  properties->sharedMemPerBlockOptin = 227 * 1024;
-  properties->major = 9, properties->minor = 0;
+  properties->sharedMemPerBlockOptin = static_cast<size_t>(most_shared_memory());
+  properties->major = cuda_on_cpu::options.architecture / 10;
+  properties->minor = cuda_on_cpu::options.architecture % 10;
   properties->multiProcessorCount = 4;
   return cudaSuccess;
 }
@@ -67,113 +91,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  static char the_only_stream;
-  *stream = reinterpret_cast<cudaStream_t>(&the_only_stream);
-  return cuda_on_cpu::options.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
-}
-
-// ---- graphs
-
-struct cudaGraph {
-  std::vector<std::function<cudaError_t()>> work;
-};
-struct cudaGraphExec {
-  std::vector<std::function<cudaError_t()>> work;
-};
-namespace {
-std::unique_ptr<cudaGraph> recorded;  // while the stream records
-bool spoiled = false;                 // by a call that cannot be recorded
-
-// To wait for a stream that records is to wait for work that has not begun.
-cudaError_t refuse_while_recording() {
-  if (!recorded) return cudaSuccess;
-  spoiled = true;
-  return cudaErrorStreamCaptureUnsupported;
-}
-}  // namespace
-namespace cuda_on_cpu {
-bool recording_graph() { return recorded != nullptr; }
-void keep_for_replay(std::function<cudaError_t()> work) { recorded->work.push_back(std::move(work)); }
-}  // namespace cuda_on_cpu
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  if (recorded) return refuse_while_recording();
-  recorded = std::make_unique<cudaGraph>();
-  spoiled = false;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-  const std::unique_ptr<cudaGraph> ended = std::move(recorded);
-  *graph = nullptr;
-  if (!ended) return cudaErrorInvalidValue;
-  if (spoiled) return cudaErrorStreamCaptureInvalidated;
-  *graph = new cudaGraph(*ended);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* replayable, cudaGraph_t graph, unsigned long long) {
-  *replayable = new cudaGraphExec{graph->work};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t replayable, cudaStream_t) {
-  for (const auto& work : replayable->work)
-    if (const cudaError_t result = work(); result != cudaSuccess) return result;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t replayable) {
-  delete replayable;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-
-// ---- waiting.  What is copied to pinned memory arrives when the host has waited for it, not before.
-
-namespace {
-struct Arrival {
-  void* to;
-  std::vector<unsigned char> bytes;
-};
-std::mutex arrivals_mutex;
-std::vector<Arrival> arrivals;
-std::map<const void*, size_t> pinned;  // blocks and their sizes
-
-bool is_pinned(const void* data) {
-  const std::lock_guard lock(arrivals_mutex);
-  const auto next = pinned.upper_bound(data);
-  if (next == pinned.begin()) return false;
-  const auto& [begin, size] = *std::prev(next);
-  return static_cast<const unsigned char*>(data) < static_cast<const unsigned char*>(begin) + size;
-}
-void arrive_later(void* to, const void* from, size_t bytes) {
-  const auto* const first = static_cast<const unsigned char*>(from);
-  const std::lock_guard lock(arrivals_mutex);
-  arrivals.push_back({to, {first, first + bytes}});
-  std::memset(to, 0xff, bytes);
-}
-cudaError_t arrive() {
-  const std::lock_guard lock(arrivals_mutex);
-  for (const Arrival& one : arrivals) std::memcpy(one.to, one.bytes.data(), one.bytes.size());
-  arrivals.clear();
-  return cudaSuccess;
-}
-}  // namespace
-
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  const cudaError_t refused = refuse_while_recording();
-  return refused == cudaSuccess ? arrive() : refused;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  static char any_event;  // all that is queued is done, so one event is as good as another
-  *event = reinterpret_cast<cudaEvent_t>(&any_event);
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return refuse_while_recording(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return arrive(); }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-
 // ---- memory
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -181,31 +98,18 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total - DeviceMemory::Open()->used();
   return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void** data, size_t bytes) {
-  *data = cuda_on_cpu::pinned_allocations.next_fails() ? nullptr : std::malloc(bytes);
-  if (!*data) return cudaErrorMemoryAllocation;
-  const std::lock_guard lock(arrivals_mutex);
-  pinned[*data] = bytes;
-  return cudaSuccess;
-}
-cudaError_t cudaFreeHost(void* data) {
-  {
-    const std::lock_guard lock(arrivals_mutex);
-    pinned.erase(data);
-  }
-  std::free(data);
-  return cudaSuccess;
-}
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (cuda_on_cpu::options.devices == 0) return cudaErrorNoDevice;
   *data = cuda_on_cpu::device_allocations.next_fails() ? nullptr : DeviceMemory::Open()->allocate(bytes);
   return *data ? cudaSuccess : cudaErrorMemoryAllocation;
 }
+// A card's driver waits for all its work first, but is not bound to: who has not waited himself is told.
 cudaError_t cudaFree(void* data) {
+  if (data && cuda_on_cpu::unwaited_work()) return cudaErrorIllegalAddress;
   return !data || DeviceMemory::Open()->free(data) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const auto work = [=] {
     const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
@@ -214,27 +118,30 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       return device ? memory->holds(data, bytes) : !memory->touches(data, bytes);
     };
     if (!fits(to, to_device) || !fits(from, from_device)) return cudaErrorInvalidValue;
-    const bool waits = from_device && !to_device && !is_pinned(to);
-    if (waits) ++cuda_on_cpu::copies_to_host;
-    if (from_device && !to_device && !waits)
-      arrive_later(to, from, bytes);
+    cuda_on_cpu::note_work(stream);
+    const bool to_host = from_device && !to_device;
+    const bool in_flight = to_device != from_device && cuda_on_cpu::is_pinned(to_host ? to : from);
+    if (to_host && !in_flight) ++cuda_on_cpu::copies_to_host;
+    if (in_flight)
+      cuda_on_cpu::transfer(to, from, bytes, to_host, stream);
     else
       std::memmove(to, from, bytes);
     return cudaSuccess;
   };
-  if (!cuda_on_cpu::recording_graph()) return work();
-  cuda_on_cpu::keep_for_replay(work);
+  if (!cuda_on_cpu::records(stream)) return work();
+  cuda_on_cpu::keep_for_replay(stream, work);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
   const auto work = [=] {
     const DeviceMemory::Open memory;
     if (!memory->holds(data, bytes)) return cudaErrorInvalidValue;
+    cuda_on_cpu::note_work(stream);
     std::memset(data, value, bytes);
     return cudaSuccess;
   };
-  if (!cuda_on_cpu::recording_graph()) return work();
-  cuda_on_cpu::keep_for_replay(work);
+  if (!cuda_on_cpu::records(stream)) return work();
+  cuda_on_cpu::keep_for_replay(stream, work);
   return cudaSuccess;
 }
 
@@ -262,53 +169,96 @@ class Grants {
 };
 Grants grants;
 
-// The most that each kernel has asked for, for tests/kernel_table.py: written as the program ends to the file that
-// ORRERY_SHARED_MEMORY names, a line of the kernel's module, its address there and the bytes.
+// The most that each kernel has asked for and how often it waited for banks, for tests/kernel_table.py: written as the
+// program ends to the file that ORRERY_SHARED_MEMORY names, a line of the kernel's module, its address there, the
+// bytes, and for ldmatrix and for cp.async how often shared memory was asked and how often that was without conflicts.
 class SharedMemoryLog {
  public:
   ~SharedMemoryLog() {
     if (!path_) return;
     std::ofstream file(path_);
-    for (const auto& [kernel, bytes] : most_) {
+    for (const auto& [kernel, use] : uses_) {
       Dl_info module;
       if (!dladdr(kernel, &module)) continue;
       const auto address = static_cast<const char*>(kernel) - static_cast<const char*>(module.dli_fbase);
-      file << module.dli_fname << '\t' << std::hex << address << std::dec << '\t' << bytes << '\n';
+      file << module.dli_fname << '\t' << std::hex << address << std::dec << '\t' << use.bytes;
+      for (const uint64_t n : {use.banks.loads, use.banks.least_loads, use.banks.copies, use.banks.least_copies})
+        file << '\t' << n;
+      file << '\n';
     }
   }
-  void add(const void* kernel, size_t bytes) {
+  void add(const void* kernel, size_t bytes, const BankTraffic& banks) {
     if (!path_) return;
     const std::lock_guard lock(mutex_);
-    size_t& most = most_[kernel];
-    most = std::max(most, bytes);
+    Use& use = uses_[kernel];
+    use.bytes = std::max(use.bytes, bytes);
+    use.banks.loads += banks.loads, use.banks.least_loads += banks.least_loads;
+    use.banks.copies += banks.copies, use.banks.least_copies += banks.least_copies;
   }
 
  private:
   const char* const path_ = std::getenv("ORRERY_SHARED_MEMORY");
+  struct Use {
+    size_t bytes = 0;
+    BankTraffic banks;
+  };
   std::mutex mutex_;
-  std::map<const void*, size_t> most_;
+  std::map<const void*, Use> uses_;
 };
 SharedMemoryLog shared_memory_log;
 
+// By the empty instructions before a kernel: cuda_runtime.h.  The compiler may add one to align them.
+unsigned most_threads(const void* kernel) {
+#if defined(__x86_64__) && !defined(__clang__)
+  constexpr unsigned char empty_instruction = 0x90;
+  const auto* const begin = static_cast<const unsigned char*>(kernel);
+  int count = 0;
+  while (count < encoded_launch_bounds(1024) && begin[-1 - count] == empty_instruction) ++count;
+  if (count >= encoded_launch_bounds(32)) return static_cast<unsigned>(count / encoded_launch_bounds(32) * 32);
+  return 256;  // without bounds nvcc may give a thread 255 of a multiprocessor's 65,536 registers
+#else
+  return 1024;
+#endif
+}
+
 }  // namespace
 
+cudaError_t attributes(cudaFuncAttributes* attributes, const void* kernel) {
+  if (!options.holds_code) return cudaErrorNoKernelImageForDevice;
+  attributes->maxThreadsPerBlock = static_cast<int>(most_threads(kernel));
+  return cudaSuccess;
+}
+
 cudaError_t grant_shared_memory(const void* kernel, int bytes) {
-  constexpr int most = 227 * 1024;  // of compute capability 9.0
-  if (bytes < 0 || bytes > most) return cudaErrorInvalidValue;
+  if (bytes < 0 || bytes > most_shared_memory()) return cudaErrorInvalidValue;
   grants.set(kernel, static_cast<size_t>(bytes));
   return cudaSuccess;
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body) {
+void check_parameters(Parameters parameters) {
+  constexpr size_t most = 4096;
+  size_t bytes = 0;
+  for (const Parameter& parameter : parameters) bytes += (parameter.bytes + 7) / 8 * 8;
+  if (bytes > most)
+    throw Fault("launch: " + std::to_string(bytes) + " bytes of parameters; kernels of all cards take " +
+                std::to_string(most));
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > 1024 || block.z > 64) return cudaErrorInvalidConfiguration;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaErrorInvalidConfiguration;
   if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
+  if (!options.holds_code) return cudaErrorNoKernelImageForDevice;
+  if (threads > most_threads(kernel)) return cudaErrorLaunchOutOfResources;
   if (!grants.allow(kernel, config.dynamicSmemBytes)) return cudaErrorInvalidValue;
-  shared_memory_log.add(kernel, config.dynamicSmemBytes);
+  check_parameters(parameters);
   const DeviceMemory::Open memory;
+  note_work(config.stream);
   run({grid, block, config.dynamicSmemBytes, body});
+  latest_bank_traffic = take_bank_traffic();
+  shared_memory_log.add(kernel, config.dynamicSmemBytes, latest_bank_traffic);
   return memory->guards_hold() ? cudaSuccess : cudaErrorIllegalAddress;
 }
 

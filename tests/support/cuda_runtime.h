@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 
 #include "tests/support/cuda_on_cpu.h"
@@ -18,8 +20,20 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __launch_bounds__(...)
 #define __grid_constant__
+// A launch must find the bounds of a kernel that it knows by its address alone: they are a number of empty instructions
+// before it.  g++ 12 notes where they begin in a section that cannot be linked where two files have the same kernel, so
+// launch_bounds.ld leaves it out.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define __launch_bounds__(...)                                                             \
+  __attribute__((patchable_function_entry(cuda_on_cpu::encoded_launch_bounds(__VA_ARGS__), \
+                                          cuda_on_cpu::encoded_launch_bounds(__VA_ARGS__))))
+#else
+#define __launch_bounds__(...)
+#endif
+namespace cuda_on_cpu {
+constexpr int encoded_launch_bounds(int threads, int = 0) { return threads / 32 * 4; }
+}  // namespace cuda_on_cpu
 
 inline void __syncthreads(cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) { cuda_on_cpu::block_barrier(site); }
 inline void __syncwarp(unsigned mask = ~0u, cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
@@ -58,8 +72,12 @@ enum cudaError_t {  // the numbers are NVIDIA's
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorUnsupportedPtxVersion = 222,
   cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
 };
@@ -78,6 +96,9 @@ struct cudaDeviceProp {
   size_t totalGlobalMem, sharedMemPerBlockOptin;
   int major, minor, multiProcessorCount;
 };
+struct cudaFuncAttributes {
+  int maxThreadsPerBlock;
+};
 using cudaStream_t = struct cudaStream*;
 using cudaEvent_t = struct cudaEvent*;
 using cudaGraph_t = struct cudaGraph*;
@@ -95,6 +116,7 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
@@ -116,25 +138,41 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
 
 namespace cuda_on_cpu {
 cudaError_t grant_shared_memory(const void* kernel, int bytes);
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body);
+cudaError_t attributes(cudaFuncAttributes* attributes, const void* kernel);
+struct Parameter {
+  const void* data = nullptr;
+  size_t bytes = 0;
+  const std::type_info* type = nullptr;
+};
+using Parameters = std::span<const Parameter>;
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters);
 
 // While a stream records, nothing that it is given is done: it is kept, and done at each replay.
-bool recording_graph();
-void keep_for_replay(std::function<cudaError_t()> work);
+bool records(cudaStream_t stream);
+void keep_for_replay(cudaStream_t stream, std::function<cudaError_t()> work);
 }  // namespace cuda_on_cpu
 
 template <class T>
 cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute, int bytes) {
   return cuda_on_cpu::grant_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
 }
+template <class T>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T* kernel) {
+  return cuda_on_cpu::attributes(attributes, reinterpret_cast<const void*>(kernel));
+}
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
   auto work = [config = *config, kernel, kept = std::tuple<P...>(arguments...)] {
     const auto body = [&] { std::apply(kernel, kept); };
-    return cuda_on_cpu::launch(config, reinterpret_cast<const void*>(kernel),
-                               {&body, [](const void* f) { (*static_cast<decltype(&body)>(f))(); }});
+    const auto launch = [&](const P&... p) {
+      const cuda_on_cpu::Parameter parameters[] = {{&p, sizeof(P), &typeid(P)}..., {}};
+      return cuda_on_cpu::launch(config, reinterpret_cast<const void*>(kernel),
+                                 {&body, [](const void* f) { (*static_cast<decltype(&body)>(f))(); }},
+                                 {parameters, sizeof...(P)});
+    };
+    return std::apply(launch, kept);
   };
-  if (!cuda_on_cpu::recording_graph()) return work();
-  cuda_on_cpu::keep_for_replay(std::move(work));
+  if (!cuda_on_cpu::records(config->stream)) return work();
+  cuda_on_cpu::keep_for_replay(config->stream, std::move(work));
   return cudaSuccess;
 }

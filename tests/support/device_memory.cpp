@@ -14,7 +14,8 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr size_t capacity = size_t{4} << 30;  // addresses, not memory: untouched pages cost nothing
+constexpr size_t capacity = size_t{16} << 30;  // addresses, not memory: untouched pages cost nothing
+constexpr size_t far = size_t{1} << 32;        // blocks from here on are for addresses, and stay untouched
 constexpr size_t huge_page = size_t{1} << 21;
 constexpr size_t alignment = 256, guard = 256;
 
@@ -62,11 +63,14 @@ void* DeviceMemory::allocate(size_t bytes) {
     protect(false);
   }
   const size_t begin = at + guard;
+  forget_freed(at, at + room);
   blocks_[begin] = bytes;
   used_ += bytes;
   write_guard(at, begin);
   write_guard(begin + bytes, at + room);
-  std::memset(base_ + begin, 0xff, bytes);
+  if (bytes >= far) return base_ + begin;
+  allow(base_ + begin, bytes);
+  never_set(base_ + begin, bytes);
   return base_ + begin;
 }
 
@@ -75,10 +79,32 @@ bool DeviceMemory::free(void* data) {
   if (block == blocks_.end()) return false;
   const auto [begin, bytes] = *block;
   allow(base_ + begin - guard, guard + round_up(bytes, alignment) + guard);
-  std::memset(base_ + begin, 0xff, bytes);
   used_ -= bytes;
   blocks_.erase(block);
+  if (bytes >= far) {
+    madvise(base_ + round_up(begin, huge_page), bytes - huge_page, MADV_DONTNEED);
+    return true;
+  }
+  never_set(base_ + begin, bytes);
+  forbid(base_ + begin, bytes);
+  freed_[begin] = bytes;
   return true;
+}
+
+void DeviceMemory::forget_freed(size_t begin, size_t end) {
+  auto from = freed_.lower_bound(begin);
+  if (from != freed_.begin() && std::prev(from)->first + std::prev(from)->second > begin) --from;
+  freed_.erase(from, freed_.lower_bound(end));
+}
+
+// Who writes to memory that was freed writes arrays, not single bytes: the first page is compared in steps of a cache
+// line, what follows page by page.
+__attribute__((no_sanitize("address"))) bool DeviceMemory::is_never_set(size_t begin, size_t bytes) const {
+  const auto halves = reinterpret_cast<const uint16_t*>(base_ + begin);
+  constexpr size_t line = 64, page = 4096;
+  bool holds = bytes < 2 || halves[bytes / 2 - 1] == 0xffcd;
+  for (size_t at = 0; at + 2 <= bytes; at += at < page ? line : page) holds &= halves[at / 2] == 0xffcd;
+  return holds;
 }
 
 bool DeviceMemory::holds(const void* data, size_t bytes) const {
@@ -118,6 +144,11 @@ bool DeviceMemory::guards_hold() {
     all = false;
     write_guard(begin - guard, begin);
     write_guard(end, room_end);
+  }
+  for (const auto& [begin, bytes] : freed_) {
+    if (is_never_set(begin, bytes)) continue;
+    all = false;
+    never_set(base_ + begin, bytes);
   }
   return all;
 }

@@ -1,7 +1,8 @@
 // The memory of the emulated device.  Outside of kernels, copies and fills nobody can read or write it, so that a host
 // that follows a device pointer faults here as it does with a card.
 //
-// Between blocks lie guards: NaN to who reads too far, and checked after every kernel.  A fresh block is NaN as well.
+// Between blocks lie guards: NaN to who reads too far, and checked after every kernel, as is what was freed.  A fresh
+// block is as if never set.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ class DeviceMemory {
   bool holds(const void* data, size_t bytes) const;    // within one block
   bool touches(const void* data, size_t bytes) const;  // any address of the device
   size_t used() const { return used_; }                // bytes in blocks
-  bool guards_hold();  // whether no guard was overwritten since the last call; writes them anew
+  bool guards_hold();  // whether no guard and nothing freed was overwritten since the last call; writes them anew
 
  private:
   DeviceMemory();
@@ -37,12 +38,15 @@ class DeviceMemory {
   void protect(bool forbidden);
   void write_guard(size_t begin, size_t end);
   bool guard_holds(size_t begin, size_t end) const;
+  void forget_freed(size_t begin, size_t end);
+  bool is_never_set(size_t begin, size_t bytes) const;
 
   std::mutex mutex_;
   unsigned char* base_ = nullptr;
   size_t reached_ = 0;               // no block ends beyond this
   size_t used_ = 0;                  // bytes in blocks
   std::map<size_t, size_t> blocks_;  // bytes by the place where the block begins, relative to base_
+  std::map<size_t, size_t> freed_;   // blocks as well, whose memory nobody was given since
 };
 
 }  // namespace cuda_on_cpu

@@ -2,6 +2,7 @@
 // thread of the last lane to arrive.  It reads other lanes' registers, so ThreadSanitizer must not look.
 #include "tests/support/cuda_on_cpu.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace cuda_on_cpu {
@@ -29,6 +30,33 @@ void ballot(void* const* lane, unsigned mask) {
 static float low(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
 static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
 
+// D + the products of a row and a column, as cards were found to add (Fasi, Higham, Mikaitis and Pranesh 2021, PeerJ
+// Computer Science 7:e330): eight products and the sum so far are cut off at the last bit of the largest of them and
+// added, and what comes out is cut off at 24 bits.  No rounding, no carry of what was cut off, no denormal number.
+static int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7ff) - 1023; }
+static double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
+static float flushed(float x) { return std::bit_cast<uint32_t>(x) & 0x7f800000u ? x : 0.f; }
+static float truncated_sum(float sum, const float (&a)[16], const float (*b)[8], int column) {
+  constexpr int together = 8, bits = 24, lowest = -126, not_finite = 1024;
+  for (int first = 0; first < 16; first += together) {
+    double addend[together + 1] = {flushed(sum)};
+    for (int k = 0; k < together; ++k)
+      addend[k + 1] = double{flushed(a[first + k])} * double{flushed(b[first + k][column])};
+    int exponent = lowest;
+    for (const double x : addend) exponent = std::max(exponent, exponent_of(x));
+    if (exponent == not_finite) {
+      for (int k = 0; k < together; ++k) sum += static_cast<float>(addend[k + 1]);
+      continue;
+    }
+    int64_t total = 0;  // in units of the last bit of the largest
+    for (const double x : addend) total += static_cast<int64_t>(x * power_of_two(bits - 1 - exponent));
+    const int beyond = static_cast<int>(std::bit_width(static_cast<uint64_t>(total < 0 ? -total : total))) - bits;
+    if (beyond > 0) total = total / (int64_t{1} << beyond) * (int64_t{1} << beyond);
+    sum = flushed(static_cast<float>(static_cast<double>(total) * power_of_two(exponent - (bits - 1))));
+  }
+  return sum;
+}
+
 // mma.m16n8k16 of bf16.  With group = lane / 4 and pair = lane % 4 * 2:
 //   a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8] and its right neighbour,
 //   b[r] holds B[pair + r * 8][group] and the one below,
@@ -45,9 +73,14 @@ void mma(void* const* lane, unsigned) {
     for (int r = 0; r < 2; ++r) B[pair + r * 8][group] = low(b[r]), B[pair + r * 8 + 1][group] = high(b[r]);
     for (int h = 0; h < 2; ++h) D[group + h * 8][pair] = d[2 * h], D[group + h * 8][pair + 1] = d[2 * h + 1];
   }
-  for (int row = 0; row < 16; ++row)
+  for (int row = 0; row < 16; ++row) {
+    if (options.truncating) {
+      for (int column = 0; column < 8; ++column) D[row][column] = truncated_sum(D[row][column], A[row], B, column);
+      continue;
+    }
     for (int k = 0; k < 16; ++k)
       for (int column = 0; column < 8; ++column) D[row][column] += A[row][k] * B[k][column];
+  }
   for (int i = 0; i < 32; ++i) {
     float* const d = static_cast<const Mma*>(lane[i])->d;
     const int group = i / 4, pair = i % 4 * 2;

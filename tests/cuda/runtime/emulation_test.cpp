@@ -115,6 +115,8 @@ TEST_CASE("barriers do not wait for threads that have left the kernel") {
   CHECK(count.read() == std::vector<double>(3, 1));
 }
 
+constexpr double unset = static_cast<int32_t>(0xffcdffcdu);  // cuda_on_cpu::never_set
+
 struct Landing {
   alignas(16) int32_t word[12];
 };
@@ -141,14 +143,14 @@ __global__ void copy_kernel(int32_t* out, const int32_t* in) {
 TEST_CASE("copies to shared memory land at the wait for their group, and not before") {
   DeviceArray<int32_t> out(Device::cuda, 36), in(Device::cuda, std::vector<int32_t>{11, 12, 13, 14, 15, 16, 17, 18});
   cuda::launch({"copy", 1, 1, sizeof(Landing)}, copy_kernel, out.data(), in.input());
-  CHECK(out.read() == std::vector<double>{-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0,  //
-                                          11, 12, 13, 0,  15, 16, -1, -1, 0, 0, 0, 0,  //
-                                          11, 12, 13, 0,  15, 16, 17, 0,  0, 0, 0, 0});
+  CHECK(out.read() == std::vector<double>{unset, unset, unset, unset, unset, unset, unset, unset, 0, 0, 0, 0,  //
+                                          11,    12,    13,    0,     15,    16,    unset, unset, 0, 0, 0, 0,  //
+                                          11,    12,    13,    0,     15,    16,    17,    0,     0, 0, 0, 0});
   cuda_on_cpu::options.lax_waits = true;
   cuda::launch({"copy", 1, 1, sizeof(Landing)}, copy_kernel, out.data(), in.input());
   cuda_on_cpu::options.lax_waits = false;
   const std::vector<double> lax = out.read();
-  CHECK(lax[12] == -1);                     // the wait for all but two groups leaves three
+  CHECK(lax[12] == unset);                  // the wait for all but two groups leaves three
   CHECK((lax[24] == 11 && lax[30] == 17));  // and that for all leaves the empty one
 }
 
@@ -184,10 +186,10 @@ __global__ void unwritten_kernel(int32_t* words) {
 }
 __global__ void beyond_kernel(int at) { cuda::shared_memory<Words>().word[at] = 1; }
 
-TEST_CASE("shared memory is NaN at the start, and its end is guarded") {
+TEST_CASE("shared memory is as if never set at the start, and its end is guarded") {
   DeviceArray<int32_t> words(Device::cuda, 5 * 8);
   cuda::launch({"unwritten", 5, 8, sizeof(Words)}, unwritten_kernel, words.data());
-  CHECK(words.read() == std::vector<double>(5 * 8, -1));
+  CHECK(words.read() == std::vector<double>(5 * 8, unset));
   CHECK(contains(error_of([&] {
                    cuda::launch({"unwritten", 1, 8, 16}, unwritten_kernel, words.data());
                  }),

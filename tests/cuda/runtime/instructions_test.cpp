@@ -57,7 +57,9 @@ TEST_CASE("mma: the layouts multiply two matrices and add the product to a third
   });
 }
 
-__global__ void exp2_kernel(const float* x, float* y) { y[threadIdx.x] = cuda::exp2_approximate(x[threadIdx.x]); }
+__global__ void __launch_bounds__(1024) exp2_kernel(const float* x, float* y) {
+  y[threadIdx.x] = cuda::exp2_approximate(x[threadIdx.x]);
+}
 TEST_CASE("ex2: a relative error of 2^-22, zeros for what is no normal number, and limits") {
   if (no_card()) return;
   constexpr float infinity = std::numeric_limits<float>::infinity();

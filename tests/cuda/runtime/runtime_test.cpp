@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/loops/loops.h"
@@ -123,6 +125,35 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
   CHECK((x + 1.0).to_vector()[5] == 16);  // and work goes on after that
 }
 
+TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded") {
+  if (no_card()) return;
+  const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
+  const Tensor y = Tensor::full({100}, 5, Dtype::f32, Device::cuda);
+  double seen = 0;
+  std::string error = "not run";
+  const Graph graph([&] {
+    x.copy_from(x * 2.0);
+    std::thread([&] {
+      error = error_of([&] {
+        y.copy_from(y + 1.0);
+        seen = y.to_vector()[99];
+        const Graph another([&] { y.copy_from(y * 10.0); });  // two records at a time
+        another.replay();
+        seen += y.to_vector()[99];
+      });
+    }).join();
+    x.copy_from(x + 1.0);
+  });
+  CHECK(error == "no error");
+  CHECK(seen == 66);
+  CHECK(x.to_vector()[99] == 1);
+  graph.replay();
+  graph.replay();
+  CHECK(x.to_vector()[99] == 7);
+  CHECK(y.to_vector()[99] == 60);
+  CHECK(contains(error_of([&] { Graph([] { Graph([] {}); }); }), "record: this thread records a graph already"));
+}
+
 TEST_CASE("a refused launch is an error that names kernel, place and shape") {
   if (no_card()) return;
   void* const data = cuda::allocate(16);
@@ -182,6 +213,45 @@ TEST_CASE("peak: of a card by its clock, and unknown where it has none") {
 }
 
 #if defined(EMULATE_CUDA)
+TEST_CASE("a graph: a recording that meets the end of memory ends with a sentence, and gives nothing back") {
+  release_cached(Device::cuda);
+  cuda_on_cpu::options.memory = static_cast<int64_t>(cuda::card().memory - cuda::free_memory()) + (3 << 20);
+  const int64_t large = 5 << 19, small = 1 << 20;
+  const auto record = [&](int64_t second) {
+    return error_of([&] {
+      const Graph graph([&] {
+        { const cuda::Workspace first(large); }
+        const cuda::Workspace block(second);
+        cuda::zero(block.data(), second);
+      });
+      graph.replay();
+      CHECK(graph.memory().use().cached > 0);
+    });
+  };
+  const std::string message = record(small);  // it does not fit beside the first, which recorded work writes to
+  CHECK(record(large) == "no error");         // the same block again
+  cuda_on_cpu::options = {};
+  CHECK(contains(message, "workspace: out of memory on the device: asked for 1048576 bytes; "));
+}
+
+TEST_CASE("a program without code for the card says for which it was built, and how to build for this one") {
+  cuda_on_cpu::options.holds_code = false;
+  const std::string start = error_of([] {
+    cuda::check_supported({"GeForce RTX 3090", 8, 6, 82, 24000000000, 101376});
+  });
+  void* const data = cuda::allocate(16);
+  const std::string launch = error_of([&] {
+    cuda::launch({"write", 1, 4}, write_kernel<float>, static_cast<float*>(data), 7.0f);
+  });
+  cuda_on_cpu::options = {};
+  cuda::free(data);
+  CHECK(start ==
+        "start: this program holds no code for the GPU GeForce RTX 3090 of compute capability 8.6; it was built with "
+        "CMAKE_CUDA_ARCHITECTURES=none.  For this card:  cmake -S . -B build -DORRERY_CUDA=ON "
+        "-DCMAKE_CUDA_ARCHITECTURES=86 && cmake --build build --parallel;  --device=cpu needs none");
+  CHECK(contains(launch, "write: cudaErrorNoKernelImageForDevice"));
+}
+
 TEST_CASE("without a card: no device, and a sentence for who wants one") {
   cuda_on_cpu::options.devices = 0;
   CHECK(cuda::device_count() == 0);

@@ -1,0 +1,282 @@
+"""python3 -m unittest        (the tests that compile need nvcc, cuobjdump and nvdisasm; they are skipped without)"""
+import contextlib, io, json, pathlib, shutil, subprocess, sys, tempfile, unittest
+
+import count, sass
+
+here = pathlib.Path(__file__).resolve().parent
+
+
+def kernel(text):
+    """A kernel of lines of SASS, 16 bytes each; "name:" before a line can be jumped to by `name."""
+    labels, lines = {}, []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.endswith(":"):
+            labels["`" + line[:-1]] = f"{16 * len(lines):#x}"
+        else:
+            lines.append(line)
+    for name, address in labels.items():
+        lines = [line.replace(name, address) for line in lines]
+    return sass.Kernel([sass.parse(f"/*{16 * n:04x}*/ {line} ; /* 0x0 */") for n, line in enumerate(lines)])
+
+
+class Paths(unittest.TestCase):
+    def trip(self, text):
+        flow = kernel(text)
+        return [i.opcode for i in flow.instructions(flow.main_loop(sass.tensor_work))]
+
+    def test_work_of_tensor_cores_is_in_units_of_16816(self):
+        def work(opcode):
+            return sass.tensor_work(sass.Instruction(0, "", opcode, []))
+        self.assertEqual(work("HMMA.16816.F32.BF16"), 1)
+        self.assertEqual(work("HMMA.1688.F32.TF32"), 0.5)
+        self.assertEqual(work("HGMMA.64x256x16.F32.BF16"), 32)
+        self.assertEqual(work("FFMA"), 0)
+
+    def test_sums_are_counted_once_however_many_products_they_take(self):
+        trip = [sass.parse(f"/*0000*/ HMMA.16816.F32.BF16 {o} ;")
+                for o in ("R4, R40, R50, R4", "R8, R40, R52, R8.reuse", "R12, R44, R50, R4", "R8, R44, R52, R8")]
+        self.assertEqual(sass.sums_of(trip), 8)
+
+    def test_what_is_known_of_numbers(self):
+        known = {"R1": 0x12345678, "R2": 5, "R3": 0xFFFFFFFE, "P0": True, "UR4": 7}
+        cases = {"MOV R9, R1": 0x12345678, "IMAD R9, R2, 0x3, R2": 20, "IMAD R9, RZ, R8, R2": 5,
+                 "IMAD R9, R8, R2, R2": None,
+                 "IADD3 R9, -R2, 0x7, RZ": 2, "IADD3 R9, P1, R1, R2, R3": 0x1234567B, "VIADD R9, R3, 0x3": 1,
+                 "LEA R9, R2, R2, 0x2": 25, "LEA.HI R9, R1, R2, RZ, 0x8": 0x12 + 5, "LEA.HI R9, R1, RZ, R2, 0x4": 0x51,
+                 "SHF.R.U32.HI R9, RZ, 0x1, R3": 0x7FFFFFFF, "SHF.R.S32.HI R9, RZ, 0x1, R3": 0xFFFFFFFF,
+                 "SHF.L.U32 R9, R2, 0x2, RZ": 20, "LOP3.LUT R9, R1, 0xff, RZ, 0xc0, !PT": 0x78,
+                 "ULOP3.LUT UR9, UR4, 0x8, URZ, 0xfc, !UPT": 15,
+                 "SEL R9, R1, R2, P0": 0x12345678, "SEL R9, R1, R2, !P0": 5, "VIMNMX R9, R2, R3, PT": 0xFFFFFFFE,
+                 "VIMNMX.U32 R9, R2, R3, PT": 5, "IMNMX R9, R2, R3, !PT": 5, "LDC R9, c[0x0][0x28]": None,
+                 "CS2R R8, SRZ": 0,
+                 "IMAD.WIDE.U32 R8, R2, R2, RZ": None, "S2R R9, SR_TID.X": 3, "S2R R9, SR_CTAID.X": None}
+        for text, expected in cases.items():
+            i = sass.parse(f"/*0000*/ {text} ;")
+            after = {**known, "R9": 1, "UR9": 1}
+            sass.run(i, after, 3)
+            self.assertEqual(after.get("UR9" if " UR9" in text else "R9"), expected, text)
+        for text, expected in {"ISETP.GE.AND P1, PT, R3, RZ, PT": False, "ISETP.GE.U32.AND P1, PT, R3, RZ, PT": True,
+                               "ISETP.LT.OR P1, PT, R8, RZ, P0": True, "ISETP.LT.AND P1, PT, R8, RZ, P0": None,
+                               "ISETP.EQ.AND P1, PT, R2, 0x5, !P0": False,
+                               "LOP3.LUT P1, RZ, R2, 0x2, RZ, 0xc0, !PT": False,
+                               "LOP3.LUT P1, RZ, R2, 0x4, RZ, 0xc0, !PT": True,
+                               "PLOP3.LUT P1, PT, P0, PT, P2, 0xa8, 0x0": None,
+                               "PLOP3.LUT P1, PT, PT, PT, PT, 0x8, 0x0": False,
+                               "@!P0 ISETP.GE.AND P1, PT, R8, R9, PT": True,
+                               "@P2 ISETP.EQ.AND P1, PT, R2, 0x6, PT": None}.items():
+            after = {**known, "P1": True}
+            sass.run(sass.parse(f"/*0000*/ {text} ;"), after, 3)
+            self.assertEqual(after.get("P1"), expected, text)
+
+    def test_the_shortest_way_that_passes_all_products(self):
+        self.assertEqual(self.trip("""
+            loop:
+            LDC R1, c[0x0][0x210]
+            @P0 BRA `slow
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            BRA `join
+            slow:
+            FADD R2, R2, R3
+            FADD R2, R2, R3
+            FADD R2, R2, R3
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            join:
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `loop
+            EXIT"""), ["LDC", "BRA", "HMMA.16816.F32.BF16", "BRA", "ISETP.NE.AND", "BRA"])
+
+    def test_a_way_around_the_products_is_not_taken(self):
+        self.assertIn("HMMA.16816.F32.BF16", self.trip("""
+            loop:
+            LDC R1, c[0x0][0x210]
+            @P0 BRA `join
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            FADD R2, R2, R3
+            join:
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `loop
+            EXIT"""))
+
+    remainder = """
+            S2R R0, SR_TID.X
+            VIMNMX R2, R0, {limit}, !PT
+            IADD3 R3, -R0, 0x7f, R2
+            LEA.HI R3, R3, 0x1, RZ, 0x19
+            loop:
+            LDC R1, c[0x0][0x210]
+            LOP3.LUT P0, RZ, R3, 0x3, RZ, 0xc0, !PT
+            @!P0 BRA `four
+            one:
+            LDGSTS.E.BYPASS.128 [R6], desc[UR4][R8.64]
+            ISETP.GE.U32.AND P2, PT, R3, 0x4, PT
+            @!P2 BRA `products
+            four:
+            LDGSTS.E.BYPASS.128 [R6], desc[UR4][R8.64]
+            LDGSTS.E.BYPASS.128 [R6], desc[UR4][R8.64]
+            LDGSTS.E.BYPASS.128 [R6], desc[UR4][R8.64]
+            LDGSTS.E.BYPASS.128 [R6], desc[UR4][R8.64]
+            products:
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `loop
+            EXIT"""
+
+    def test_branches_that_follow_from_the_thread_are_decided(self):
+        copies = {limit: self.trip(self.remainder.format(limit=limit)).count("LDGSTS.E.BYPASS.128")
+                  for limit in ("0x180", "0x0", "0x200")}  # 4, 1 and 5 trips of a loop that was unrolled by 4
+        self.assertEqual(copies, {"0x180": 4, "0x0": 1, "0x200": 5})
+
+    def test_inner_loops_count_as_often_as_they_run(self):
+        text = """
+            loop:
+            LDC R1, c[0x0][0x210]
+            IMAD.MOV.U32 R2, RZ, RZ, RZ
+            inner:
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            VIADD R2, R2, 0x40
+            ISETP.NE.AND P0, PT, R2, 0x80, PT
+            @P0 BRA `inner
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `loop
+            EXIT"""
+        self.assertEqual(self.trip(text).count("HMMA.16816.F32.BF16"), 2)
+        self.assertEqual(self.trip(text.replace("0x80", "0x200")).count("HMMA.16816.F32.BF16"), 8)
+
+    def test_a_call_that_nobody_returns_from_is_a_jump(self):
+        text = """
+            loop:
+            LDC R1, c[0x0][0x210]
+            IMAD.MOV.U32 R2, RZ, RZ, RZ
+            inner:
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            ISETP.GE.AND P1, PT, R2, 0x40, PT
+            VIADD R2, R2, 0x40
+            @P1 CALL.REL.NOINC `out
+            BRA `inner
+            out:
+            ISETP.NE.AND P0, PT, R1, RZ, PT
+            @P2 CALL.REL.NOINC `divide
+            @P0 BRA `loop
+            EXIT
+            divide:
+            MUFU.RCP R1, R1
+            RET.REL.NODEC R2 0x0"""
+        self.assertEqual(self.trip(text).count("HMMA.16816.F32.BF16"), 2)
+        self.assertEqual([i.opcode for i in kernel(text).code].count("CALL.REL.NOINC"), 1)
+
+    def test_after_the_loop(self):
+        flow = kernel("""
+            loop:
+            LDC R1, c[0x0][0x210]
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `loop
+            @P2 BRA `end
+            STG.E.128 desc[UR4][R2.64], R4
+            end:
+            EXIT""")
+        self.assertEqual(len(flow.instructions(flow.after(flow.main_loop(sass.tensor_work)))), 3)
+
+
+class Counting(unittest.TestCase):
+    def test_names(self):
+        long = "void orrery::cuda::map_kernel<orrery::(anonymous namespace)::Value<int> >(long)"
+        self.assertEqual(count.shortened(long), "map_kernel<Value<int>>")
+
+    def test_limits(self):
+        rows = [{"kernel": "product<true>", "arch": "sm_90", "per_hmma": 7.6, "epilogue": 500}]
+        for text, expected in {"product=8": 0, "product=7.5": 1, "attend=8": 1,  # a limit of nothing is a mistake
+                               "epilogue:product=500": 0, "epilogue:product=499": 1, "registers:product=255": 1,
+                               "a::product=8": 1}.items():
+            with contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(count.exceeded(rows, [count.read_limit(text)]), expected, text)
+        self.assertRaises(ValueError, count.read_limit, "product")
+
+    def test_peers(self):
+        rows = [{"kernel": f"tensor_core_attention_backward_{part}_kernel<WeightedProblem<float, SoftmaxWeights>, 64>",
+                 "arch": "sm_90", "per_hmma": n, "ldsm_per_hmma": 0}
+                for part, n in (("queries", 632 / 48), ("keys", 884 / 64))]
+        strangers = count.compare(rows, json.loads((here / "peers.json").read_text())["peers"])
+        self.assertEqual([s.split("_kernel")[0] for s in strangers[:2]], ["^tensor_core", "attention_forward"])
+        self.assertAlmostEqual(rows[-1]["per_hmma"], 18.95, 2)  # (632 + 884) / 80
+        self.assertAlmostEqual(rows[-1]["ratio"], 18.95 / 3.42, 2)
+
+
+source = """
+__global__ void product(float* c, const unsigned* a, int k) {
+  float d[4] = {};
+  for (int n = 0; n < k; ++n) {
+    unsigned r[6];
+    for (int i = 0; i < 6; ++i) r[i] = a[(n * 6 + i) * 32 + threadIdx.x];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                   "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                   : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                   : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(r[4]), "r"(r[5]));
+  }
+  for (int i = 0; i < 4; ++i) c[i * 32 + threadIdx.x] = d[i];
+}
+__global__ void add(float4* c, const float4* a, int n) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < n; i += blockDim.x)
+    c[i].x += a[i].x, c[i].y += a[i].y, c[i].z += a[i].z, c[i].w += a[i].w;
+}
+"""
+
+
+def have_tools():
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            count.find_tools()
+        return shutil.which("nvcc") is not None
+    except SystemExit:
+        return False
+
+
+@unittest.skipUnless(have_tools(), "nvcc, cuobjdump or nvdisasm is missing")
+class Compiled(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        path = pathlib.Path(cls.folder.name)
+        (path / "k.cu").write_text(source)
+        for arch in ("80", "90"):
+            subprocess.run(["nvcc", "-cubin", f"-arch=sm_{arch}", "-o", path / f"k.{arch}.cubin", path / "k.cu"],
+                           check=True)
+        both = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ("80", "90")]
+        subprocess.run(["nvcc", "-c", *both, "-o", path / "k.o", path / "k.cu"], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_count(self, *arguments):
+        return subprocess.run([sys.executable, here / "count.py", *arguments], capture_output=True, text=True)
+
+    def test_cubins_and_objects_have_the_same_rows(self):
+        path = pathlib.Path(self.folder.name)
+        rows = [json.loads(self.run_count(*files, "--json").stdout)
+                for files in ((path / "k.80.cubin", path / "k.90.cubin"), (path / "k.o",), (path,))]
+        self.assertEqual(rows[0], rows[1])
+        self.assertEqual(rows[0], rows[2])
+        some = json.loads(self.run_count(path / "k.o", "--kernels", "^add$", "--json").stdout)
+        self.assertEqual(some, [r for r in rows[0] if r["kernel"] == "add"])
+        by_name = {(r["kernel"], r["arch"]): r for r in rows[0]}
+        for arch in ("sm_80", "sm_90"):
+            product, add = by_name["product", arch], by_name["add", arch]
+            self.assertEqual(product["hmma"] % 4, 0)
+            self.assertGreater(product["instructions"], product["hmma"])
+            self.assertEqual((add["stored"], add["loaded"]), (16, 32))
+            self.assertEqual(add["fp32_mufu"], 4)
+
+    def test_exit_status(self):
+        file = pathlib.Path(self.folder.name) / "k.90.cubin"
+        self.assertEqual(self.run_count(file, "--at-most", "product=100").returncode, 0)
+        self.assertEqual(self.run_count(file, "--at-most", "product=1").returncode, 1)
+        self.assertEqual(self.run_count(file, "--at-most", "no such kernel=100").returncode, 1)
+        self.assertEqual(self.run_count(file, "--kernels", "no such kernel").returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

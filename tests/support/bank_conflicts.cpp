@@ -1,0 +1,61 @@
+#include "tests/support/bank_conflicts.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+namespace cuda_on_cpu {
+namespace {
+std::mutex mutex;
+BankTraffic all;
+}  // namespace
+
+BankTraffic take_bank_traffic() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(all, {});
+}
+
+unsigned BankCounter::times(const Access* first, size_t count) {
+  constexpr unsigned banks = 32, word = 4;
+  std::set<uintptr_t> words[banks];
+  for (const Access* a = first; a < first + count; ++a)
+    for (uintptr_t w = a->address / word; w < (a->address + a->bytes) / word; ++w) words[w % banks].insert(w);
+  size_t most = 0;
+  for (const auto& of_bank : words) most = std::max(most, of_bank.size());
+  return static_cast<unsigned>(most);
+}
+
+void BankCounter::note_row(unsigned thread, const void* row) { rows_[thread] = reinterpret_cast<uintptr_t>(row); }
+void BankCounter::load_matrices(unsigned warp) {
+  constexpr unsigned rows = 8;  // of a matrix, which is read at a time
+  for (unsigned first = 0; first < 32; first += rows) {
+    Access accesses[rows];
+    for (unsigned i = 0; i < rows; ++i) accesses[i] = {rows_[warp * 32 + first + i], 16};
+    traffic_.loads += times(accesses, rows);
+    ++traffic_.least_loads;
+  }
+}
+
+void BankCounter::note_copy(unsigned thread, const void* to, unsigned bytes, Site site) {
+  const unsigned turn = turns_[{thread, site.line}]++;
+  copies_[thread].push_back({site.line, turn, {reinterpret_cast<uintptr_t>(to), bytes}});
+}
+void BankCounter::end_block() {
+  // (warp, line, turn, lanes that are served at a time) -> what these lanes write
+  std::map<std::tuple<unsigned, int, unsigned, unsigned>, std::vector<Access>> together;
+  for (const auto& [thread, copies] : copies_)
+    for (const Copy& copy : copies)
+      together[{thread / 32, copy.line, copy.turn, thread % 32 / (128 / copy.access.bytes)}].push_back(copy.access);
+  for (const auto& [key, accesses] : together) {
+    traffic_.copies += times(accesses.data(), accesses.size());
+    ++traffic_.least_copies;
+  }
+  copies_.clear(), turns_.clear(), rows_.clear();
+  const std::lock_guard lock(mutex);
+  all.loads += traffic_.loads, all.least_loads += traffic_.least_loads;
+  all.copies += traffic_.copies, all.least_copies += traffic_.least_copies;
+  traffic_ = {};
+}
+
+}  // namespace cuda_on_cpu
