@@ -65,8 +65,7 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
-  std::string whole;
-  return make_of(name_or_path, [&] { return TextPieces(whole = text()); });
+  return make_of(name_or_path, [&] { return TextPieces(text); });
 }
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data) {
   std::optional<TextFiles> files;
