@@ -7,20 +7,12 @@
 namespace orrery::models {
 namespace {
 
-// Under a fixed span too a token does not see itself, unless the attention says otherwise.
-Spec attention_of_stream(Spec attention) {
-  const auto find = [&](const char* key) {
-    const auto named = [&](const Spec::Item& item) { return item.key == key; };
-    return std::find_if(attention.items.begin(), attention.items.end(), named);
-  };
-  const auto span = find("span");
+void check_span(const Spec& attention) {
+  const auto span = std::find_if(attention.items.begin(), attention.items.end(),
+                                 [](const Spec::Item& item) { return item.key == "span"; });
   check(span != attention.items.end() && span->value.name != "none", "stream: attention=", attention,
         " reads all there is, and a stream has no beginning; give it a span, as in ", attention.name,
         "(span=adaptive_span(256)) or ", attention.name, "(span=fixed(256))");
-  const auto self = find("attend_to_self"), older = find("own");
-  const auto said = [&](const auto& item) { return item != attention.items.end() && item->value.name != "default"; };
-  if (!said(self) && !said(older)) set_item(attention, "attend_to_self", parse_spec("no"));
-  return attention;
 }
 
 StreamSettings checked(StreamSettings s) {
@@ -28,7 +20,7 @@ StreamSettings checked(StreamSettings s) {
         ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and memory ", s.memory,
         " must all be at least 1");
   check(s.vocabulary >= 1, "stream: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
-  s.attention = attention_of_stream(s.attention);
+  check_span(s.attention);
   if (s.d_ff == 0) s.d_ff = product_of_sizes("stream: d_ff", {4, s.width});
   return s;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "engine/base/check.h"
+#include "models/data/gzip.h"
 
 namespace orrery::models {
 namespace {
@@ -188,6 +189,9 @@ class Scan {
 
 }  // namespace
 
-void check_toml(std::string_view text, std::string_view path) { Scan(text, path).run(); }
+void check_toml(std::string_view text, std::string_view path) {
+  check(!is_gzip(text), path, " is packed by gzip, and settings are read as they are; unpack it first");
+  Scan(text, path).run();
+}
 
 }  // namespace orrery::models

@@ -343,8 +343,9 @@ SafetensorsFile read_safetensors(const std::string& path) {
   check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, not even a header");
   uint64_t length = 0;
   file.read(std::as_writable_bytes(std::span(&length, 1)));
+  constexpr uint64_t gzip_mark = 0x8b1f;  // at the beginning of such a file
   check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
-        " bytes long");
+        " bytes long", (length & 0xffff) == gzip_mark ? "; gzip has packed it: unpack it first" : "");
   check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, the header alone takes ",
         length + 8, "; it was not copied or written whole");
   std::string text(length, '\0');

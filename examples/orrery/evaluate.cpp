@@ -7,6 +7,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
+#include "models/model.h"
 #include "models/tasks/base/task.h"
 
 namespace orrery::program {
@@ -35,6 +36,18 @@ std::string checkpoint_in(const Arguments& arguments) {
   return checkpoint;
 }
 
+// What the run has learned need not be there any more if other data are for judging; who names it wants to see the loss
+// on it too.
+void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
+  const std::vector<Setting> members = s.task->members();
+  if (!find_setting(members, "validation_data") ||
+      models::setting_of<std::string>(*s.task, "validation_data").empty())
+    return;
+  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
+    if (key == "data") return;
+  models::setting_of<std::string>(*s.task, "data").clear();
+}
+
 }  // namespace
 
 std::string evaluate_help(const Arguments& given) {
@@ -45,7 +58,7 @@ std::string evaluate_help(const Arguments& given) {
   settings.task = &task;
   return "Arguments are --key=value; those of the checkpoint's task begin as in its run:\n" +
          describe(settings_of(settings)) +
-         "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test.txt";
+         "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
 }
 
 int evaluate(const Arguments& arguments) {
@@ -54,6 +67,7 @@ int evaluate(const Arguments& arguments) {
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
   s.task = &task_settings;
   const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_of(s));
+  leave_out_learned_data(s, arguments);
   check(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
         "' is not of the form --key=value; did you mean --checkpoint?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
@@ -62,7 +76,8 @@ int evaluate(const Arguments& arguments) {
   const models::TaskOptions options{.batch = trained.settings.batch,
                                     .micro_batches = trained.settings.gradient_accumulation_steps,
                                     .seed = static_cast<uint64_t>(trained.settings.seed),
-                                    .tokenizer = trained.tokenizer};
+                                    .tokenizer = trained.tokenizer,
+                                    .purpose = models::Purpose::judge};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   for (const std::string& sentence : task->warnings()) std::cout << "warning: " << sentence << "\n";
   nn::move(*trained.model, device);

@@ -1,12 +1,12 @@
 #include "examples/orrery/given_text.h"
 
-#include "engine/base/files.h"
+#include "models/data/gzip.h"
 
 namespace orrery::program {
 
 std::string text_of_file(const std::string& path) {
   constexpr uint64_t longest = uint64_t{1} << 24;  // bytes
-  return read_file(path, longest);
+  return models::read_data_file(path, longest);
 }
 
 std::string given_text(const std::string& given) {

@@ -1,5 +1,7 @@
 #include "examples/orrery/picture_reader.h"
 
+#include <array>
+
 #include "models/model.h"
 
 namespace orrery::program {
@@ -13,7 +15,7 @@ PictureReader::PictureReader(const Trained& trained, const models::ImageModel& m
 Tensor PictureReader::read(const std::string& path) const {
   models::Images image;
   image.add(models::middle_square(models::read_picture(path, channels_), size_), 0, path);
-  return models::images_in_order(image, scale_, 0, 1).pixels;
+  return models::images_at(image, scale_, std::array{int64_t{0}}).pixels;
 }
 
 }  // namespace orrery::program

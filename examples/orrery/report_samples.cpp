@@ -8,7 +8,7 @@
 #include "models/language_model.h"
 #include "models/study/report.h"
 #include "models/training/generation.h"
-#include "models/training/translation.h"
+#include "models/translation_search.h"
 
 namespace orrery::program {
 namespace {

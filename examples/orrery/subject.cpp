@@ -4,7 +4,7 @@
 #include "examples/orrery/given_text.h"
 #include "examples/orrery/picture_reader.h"
 #include "models/data/pairs.h"
-#include "models/training/translation.h"
+#include "models/translation_search.h"
 
 namespace orrery::program {
 namespace {

@@ -27,21 +27,31 @@ ParsedArguments parse(const std::string& command, const Arguments& arguments, mo
   return parse_arguments(command, arguments, settings_of(known));
 }
 
-// What a run that begins with another's weights takes over: its model, that model's settings, and its dtype.
+// What a run that begins with another's weights takes over: its model, that model's settings, its tokenizer and its
+// dtype.  Once it is resumed, they are its own: its data may have changed them.
 Assignments inherited(const ParsedArguments& parsed) {
-  const std::string from = last_value(parsed, "init_from", "");
+  std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
+  const std::string out = last_value(parsed, "out", models::TrainSettings().out);
+  if (parse_yes_or_no("resume", last_value(parsed, "resume", "no")) && models::holds_checkpoints(out)) from = out;
   const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
   const models::TrainSettings known = models::make_settings(its);
   const std::string& its_class = models::named_model(known.model).of.name;
-  const std::string named = last_value(parsed, "model", known.model),
-                    class_named = models::named_model(named).of.name;
-  check(class_named == its_class, "train: --init_from=", from, " holds a model of the class ", its_class,
-        ", and --model=", named, " is of the class ", class_named, "; leave --model out, or begin without --init_from");
-  const std::vector<Setting> model = known.model_settings.members();
+  const std::string wanted = last_value(parsed, "model", known.model);
+  const std::string& class_wanted = models::named_model(wanted).of.name;
+  check(class_wanted == its_class, "train: --init_from=", from, " holds a model of the class ", its_class,
+        ", and --model=", wanted, " is of the class ", class_wanted, "; leave --model out, or begin without --init_from");
+  const models::TrainSettings ours(known.model, last_value(parsed, "task", ""));
+  const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
   Assignments taken;
-  for (const auto& [key, value] : its)
-    if (key == "model" || key == "dtype" || find_setting(model, key)) taken.emplace_back(key, value);
+  for (const auto& [key, value] : its) {
+    const bool named = key == "model", tokenizer = key == "tokenizer" && find_setting(task, key);
+    if (!named && !tokenizer && key != "dtype" && !find_setting(model, key)) continue;
+    const std::string said = last_value(parsed, key, value);
+    check(!(named || tokenizer) || said == value, "train: ", from, " has ", key, "=", value,
+          ", with which its weights are taken over, and not ", key, "=", said, "; leave ", key, " or init_from out");
+    taken.emplace_back(key, value);
+  }
   return taken;
 }
 

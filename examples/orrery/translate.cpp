@@ -9,14 +9,14 @@
 #include "models/data/bleu.h"
 #include "models/data/gzip.h"
 #include "models/model.h"
-#include "models/training/translation.h"
+#include "models/translation_search.h"
 
 namespace orrery::program {
 namespace {
 
 struct TranslateSettings {
   std::string checkpoint, input = "-", reference, device = "cpu";
-  models::SearchSettings search{.beam = 5};
+  models::SearchSettings search{.beam = models::usual_beam};
   int64_t threads = 0;
 
   template <class V>
@@ -85,12 +85,8 @@ int translate(const Arguments& arguments) {
     sources.push_back(tokenizer->encode(sentence));
     sources.back().push_back(marks.end);
   }
-  std::vector<std::string> translations;
-  for (std::vector<int32_t>& tokens : models::translate(translates, sources, marks, s.search)) {
-    std::erase_if(tokens, [&](int32_t token) { return token >= tokenizer->size(); });
-    translations.push_back(tokenizer->decode(tokens));
-    std::cout << translations.back() << "\n";
-  }
+  const std::vector<std::string> translations = models::translate_to_text(translates, sources, *tokenizer, s.search);
+  for (const std::string& translation : translations) std::cout << translation << "\n";
   std::cout << std::flush;
   if (s.reference.empty()) return 0;
   const models::Bleu score = models::bleu(translations, references);

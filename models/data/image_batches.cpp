@@ -95,14 +95,12 @@ ImageBatch ImageBatches::at(int64_t step, int64_t micro_batch) const {
   return batch;
 }
 
-ImageBatch images_in_order(const Images& images, const PixelScale& scale, int64_t first, int64_t count,
-                           int64_t stride) {
-  ImageBatch batch = room_for(images, count);
+ImageBatch images_at(const Images& images, const PixelScale& scale, std::span<const int64_t> places) {
+  ImageBatch batch = room_for(images, static_cast<int64_t>(places.size()));
   auto* x = batch.pixels.mutable_data<float>();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t which = first + i * stride;
-    batch.labels[static_cast<size_t>(i)] = images.labels[static_cast<size_t>(which)];
-    const std::span<const uint8_t> image = images.image(which);
+  for (size_t i = 0; i < places.size(); ++i) {
+    batch.labels[i] = images.labels[static_cast<size_t>(places[i])];
+    const std::span<const uint8_t> image = images.image(places[i]);
     for (size_t j = 0; j < image.size(); ++j) *x++ = scale(image[j], static_cast<int64_t>(j) % images.channels);
   }
   return batch;

@@ -58,8 +58,7 @@ class ImageBatches {
   RandomKey key_;
 };
 
-// Images first, first + stride, ..., `count` of them, as they are, normalized.
-ImageBatch images_in_order(const Images& images, const PixelScale& scale, int64_t first, int64_t count,
-                           int64_t stride = 1);
+// These, as they are, normalized.
+ImageBatch images_at(const Images& images, const PixelScale& scale, std::span<const int64_t> places);
 
 }  // namespace orrery::models

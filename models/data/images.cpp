@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
@@ -50,6 +52,27 @@ void check_classes(const ImageSet& set, const std::string& folder) {
         "' has no image to learn; take it out or add some");
 }
 
+// Into what is learned and what is held out.
+void divide(ImageSet& set, const std::string& folder, const ImageOptions& options) {
+  using Parts = ImageOptions::Parts;
+  const bool held_out = set.validation.count() > 0;
+  if (options.parts == Parts::learned) set.validation = Images();
+  if (options.parts == Parts::held_out && !held_out) set.validation = std::exchange(set.train, Images());
+  if (options.parts == Parts::held_out) {
+    check(set.validation.count() > 0, "images: ", folder, " holds no image");
+    set.train = Images();
+    return;
+  }
+  check(set.train.count() > 0 || (held_out && options.parts == Parts::judged), "images: ", folder,
+        " holds no image to learn");
+  if (!held_out && options.parts != Parts::learned) keep_for_validation(set, options.validation_fraction);
+  if (set.train.count() > 0) check_classes(set, folder);
+  if (options.parts == Parts::learned) return;
+  check(set.validation.count() > 0, "images: ", folder, " has too few images for validation_fraction ",
+        options.validation_fraction, " of a class to be one; raise it");
+  check_sizes(set, folder);
+}
+
 }  // namespace
 
 void Images::add(const Picture& picture, int32_t label, std::string_view name) {
@@ -77,6 +100,15 @@ Fingerprint ImageSet::fingerprint() const {
   return {bytes, sha256(std::as_bytes(std::span(all)))};
 }
 
+void check_sizes(const ImageSet& set, const std::string& folder) {
+  const Images &train = set.train, &validation = set.validation;
+  if (train.count() == 0 || validation.count() == 0) return;
+  check(train.height == validation.height && train.width == validation.width && train.channels == validation.channels,
+        "images: ", folder, ": those to learn have ", train.height, " x ", train.width, " pixels and ", train.channels,
+        train.channels == 1 ? " channel" : " channels", ", those for validation ", validation.height, " x ",
+        validation.width, " and ", validation.channels, "; bring all to one size with --image_size=N");
+}
+
 Registry<ImageFormat>& image_formats() {
   static Registry<ImageFormat> all("data");
   return all;
@@ -94,19 +126,44 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
     known.push_back(format.description);
     if (!format.reads(folder)) continue;
     ImageSet set = format.read(folder, options);
-    check(set.train.count() > 0, "images: ", folder, " holds no image to learn");
     check_labels(set.train, set.classes, folder);
     check_labels(set.validation, set.classes, folder);
-    if (set.validation.count() == 0) keep_for_validation(set, options.validation_fraction);
-    check_classes(set, folder);
-    check(set.validation.count() > 0, "images: ", folder, " has too few images for validation_fraction ",
-          options.validation_fraction, " of a class to be one; raise it");
-    check(set.train.pixels_of_one() == set.validation.pixels_of_one(), "images: ", folder, ": those to learn have ",
-          set.train.height, " x ", set.train.width, " pixels, those for validation ", set.validation.height, " x ",
-          set.validation.width, "; bring all to one size with --image_size=N");
+    divide(set, folder, options);
     return set;
   }
   fail("images: ", folder, " is laid out in no way that is known; there are: ", join(known, "; "));
+}
+
+bool are_numbers(const std::vector<std::string>& classes) {
+  for (size_t i = 0; i < classes.size(); ++i)
+    if (classes[i] != std::to_string(i) && classes[i] != text("LABEL_", i)) return false;
+  return true;
+}
+
+std::optional<std::vector<int32_t>> labels_among(const std::vector<std::string>& others,
+                                                 const std::vector<std::string>& classes) {
+  std::vector<int32_t> labels;
+  for (const std::string& name : classes)
+    if (const auto found = std::find(others.begin(), others.end(), name); found != others.end())
+      labels.push_back(static_cast<int32_t>(found - others.begin()));
+  if (labels.size() == classes.size()) return labels;
+  const bool numbers = are_numbers(classes), both = numbers && are_numbers(others);
+  const bool fit = both ? classes.size() <= others.size() : classes.size() == others.size();
+  if (!fit || !(numbers || are_numbers(others))) return std::nullopt;
+  labels.resize(classes.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  return labels;
+}
+
+void relabel(ImageSet& set, const std::vector<int32_t>& labels) {
+  for (Images* const images : {&set.train, &set.validation})
+    for (int32_t& label : images->labels) label = labels[static_cast<size_t>(label)];
+}
+
+std::string listed(const std::vector<std::string>& classes) {
+  constexpr size_t most = 12;
+  if (classes.size() <= most) return join(classes);
+  return text(join({classes.begin(), classes.begin() + most}), ", ... (", classes.size(), " in all)");
 }
 
 std::string save_classes(const std::vector<std::string>& classes) {
@@ -126,13 +183,6 @@ std::vector<std::string> restore_classes(const std::string& json) {
     classes.push_back(name.get<std::string>());
   }
   return classes;
-}
-
-std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names) {
-  for (const std::string& name : names)
-    for (const char* ending : {"", ".gz"})
-      if (const std::string path = folder + "/" + name + ending; file_exists(path)) return path;
-  return "";
 }
 
 Images brought_to(Images images, const ImageOptions& options, std::string_view name) {

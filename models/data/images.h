@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,14 @@ struct ImageOptions {
   int64_t channels = 0;              // 1 or 3; 0: as many as the data has
   double validation_fraction = 0.1;  // of each class, at its end, if the data has no part for validation
   bool skip_broken = false;          // leave out a picture that does not decode
+  enum class Parts {
+    both,      // images to learn and images held out: the data's part for validation, or a fraction
+    learned,   // all that there is to learn, whatever is held out
+    held_out,  // the part for validation or, if there is none, all
+    judged,    // as both, but there may be nothing to learn
+  } parts = Parts::both;
+  // Whether what there is to learn must be read, once it is known what is held out.
+  bool wants_learned(const Images& held_out) const { return parts != Parts::held_out || held_out.count() == 0; }
 };
 
 struct ImageSet {
@@ -55,16 +64,25 @@ bool add_image_format(const ImageFormat& format);  // to the catalogue of data a
 #define REGISTER_IMAGE_FORMAT(id, ...) \
   [[maybe_unused]] static const bool registered_image_format_##id = add_image_format(__VA_ARGS__)
 
+// An Error if images to learn and images held out, of whichever there are, are not alike.
+void check_sizes(const ImageSet& set, const std::string& folder);
+
 // Whatever format the folder has.  Errors: an image that is broken, a class without an image to learn, a label beyond
-// the classes, no image for validation.
+// the classes, no image for validation, as far as they are asked for.
 ImageSet read_images(const std::string& folder, const ImageOptions& options);
+
+// What the labels of `classes` are among `others`: by their names, if all are there.  Names that are but numbers (0, 1,
+// ... or LABEL_0, LABEL_1, ...) stand for any, in their order, if there are as many.  None: the classes are others.
+std::optional<std::vector<int32_t>> labels_among(const std::vector<std::string>& others,
+                                                 const std::vector<std::string>& classes);
+bool are_numbers(const std::vector<std::string>& classes);  // such names
+void relabel(ImageSet& set, const std::vector<int32_t>& labels);
+std::string listed(const std::vector<std::string>& classes);  // the first ones, if there are many
 
 // The names of classes, as a checkpoint keeps them: a JSON object.
 std::string save_classes(const std::vector<std::string>& classes);
 std::vector<std::string> restore_classes(const std::string& json);
 
-// The first of these names, plain or with .gz, that the folder holds; empty if there is none.
-std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names);
 // Images of a fixed size, as IDX and CIFAR files hold them, brought to options.size; an Error if the channels differ.
 Images brought_to(Images images, const ImageOptions& options, std::string_view name);
 

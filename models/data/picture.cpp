@@ -17,7 +17,7 @@
 #include <memory>
 
 #include "engine/base/check.h"
-#include "engine/base/files.h"
+#include "models/data/gzip.h"
 
 namespace orrery::models {
 namespace {
@@ -122,7 +122,7 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
 }
 
 Picture read_picture(const std::string& path, int64_t channels) {
-  return decode_picture(read_file(path, largest_file), channels, path);
+  return decode_picture(read_data_file(path, largest_file), channels, path);
 }
 
 Picture middle_square(const Picture& picture, int64_t side) {

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/data_format.h"
+#include "models/data/gzip.h"
 #include "models/data/text_files.h"
 #include "models/json.h"
 
@@ -16,6 +19,7 @@ namespace orrery::models {
 namespace {
 
 constexpr const char *description_name = "/tokens.json", *train_name = "/train.bin", *validation_name = "/val.bin";
+std::string found_file(const std::string& folder, const char* name) { return find_data_file(folder, {name + 1}); }
 constexpr const char* format = "orrery tokens 1";
 constexpr uint64_t largest_description = uint64_t{256} << 20;  // bytes: it holds a vocabulary
 
@@ -38,18 +42,23 @@ void check_file(const SortedJson& description, const std::string& path, const ch
         "tokens: ", path, name, " is not the file that ", path, description_name, " tells of; prepare the text again");
 }
 
-void add_file(Sha256& all, PreparedTokens& prepared, const std::string& path, const SortedJson& description,
-              const char* name) {
-  const std::string file = path + name;
+// A file as it is when it is not packed.
+void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
+              const SortedJson& description, const char* name) {
   Sha256 one;
   uint64_t bytes = 0;
-  FileReader reader(file);
   std::vector<std::byte> piece(TextFiles::piece_size);
-  while (const size_t got = reader.read_up_to(piece)) {
-    one.add(std::span(piece).first(got));
-    all.add(std::span(piece).first(got));
-    bytes += got;
-  }
+  const auto read = [&](auto reader) {
+    while (const size_t got = reader.read_up_to(piece)) {
+      one.add(std::span(piece).first(got));
+      all.add(std::span(piece).first(got));
+      bytes += got;
+    }
+  };
+  if (file.ends_with(".gz"))
+    read(DataReader(file));
+  else
+    read(FileReader(file));  // whose first token may look like a packed file's beginning
   prepared.fingerprint.bytes += bytes;
   if (!description.is_null()) check_file(description, path, name, {bytes, one.digits()});
 }
@@ -62,7 +71,8 @@ REGISTER_DATA_FORMAT(prepared, {"prepared",
 }  // namespace
 
 bool is_prepared(const std::string& path) {
-  return folder_exists(path) ? file_exists(path + train_name) : path.ends_with(".bin") && file_exists(path);
+  if (folder_exists(path)) return !found_file(path, train_name).empty();
+  return (path.ends_with(".bin") || path.ends_with(".bin.gz")) && file_exists(path);
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
@@ -72,16 +82,40 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
 
 PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   PreparedTokens prepared;
-  const bool folder = folder_exists(path), validated = folder && file_exists(path + validation_name);
+  const bool folder = folder_exists(path);
+  const std::string train = folder ? found_file(path, train_name) : path,
+                    validation = folder ? found_file(path, validation_name) : "";
   const SortedJson description = folder && file_exists(path + description_name) ? read_description(path) : SortedJson();
+  check(description.is_null() || !validation.empty() || !description["files"].contains(validation_name + 1),
+        "tokens: ", path, validation_name, " is missing, of which ", path, description_name,
+        " tells; prepare the text again");
   Sha256 all;
-  add_file(all, prepared, path, description, folder ? train_name : "");
-  if (validated) add_file(all, prepared, path, description, validation_name);
+  add_file(all, prepared, train, path, description, train_name);
+  if (!validation.empty()) add_file(all, prepared, validation, path, description, validation_name);
   prepared.fingerprint.sha256 = all.digits();
-  prepared.train = TokenSequence::in_file(folder ? path + train_name : path, vocabulary);
-  if (validated) prepared.validation = TokenSequence::in_file(path + validation_name, vocabulary);
+  prepared.train = TokenSequence::in_file(train, vocabulary);
+  if (!validation.empty()) prepared.validation = TokenSequence::in_file(validation, vocabulary);
   return prepared;
 }
+
+namespace {
+
+// Is gone again, if nothing was put into it.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& path) : path_(path), is_new_(!file_exists(path)) { make_folders(path); }
+  ~NewFolder() {
+    std::error_code ignored;
+    if (is_new_) std::filesystem::remove(path_, ignored);  // an empty one
+  }
+  NewFolder(const NewFolder&) = delete;
+
+ private:
+  std::string path_;
+  bool is_new_;
+};
+
+}  // namespace
 
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last) {
   const auto place = static_cast<int64_t>(std::floor(static_cast<double>(tokens.size()) * (1 - last)));
@@ -102,7 +136,7 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
   const bool own = !p.validation_input.empty();
   const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input);
-  make_folders(p.out);
+  const NewFolder folder(p.out);
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
   double done = 0;
   const auto encode = [&](const TextFiles& files) {

@@ -1,7 +1,8 @@
 // A text as tokens, made once: what `orrery prepare` writes, and what nanoGPT and llm.c make.
 //   DIR/train.bin, DIR/val.bin   tokens (models/data/token_sequence.h)
 //   DIR/tokens.json              the tokenizer and what the files must hold; without it, a tokenizer must be given
-// A single .bin file is read, too: all of its tokens, to be divided like a text's.
+// A single .bin file is read, too: all of its tokens, to be divided like a text's.  Each may be packed by gzip since,
+// as .bin.gz; then memory holds its tokens.
 #pragma once
 
 #include <functional>
@@ -20,8 +21,8 @@ struct PreparedTokens {
   Fingerprint fingerprint;          // of the files, one after the other
 };
 
-bool is_prepared(const std::string& path);  // a folder with train.bin, or a file that ends in .bin
-// Errors: a file that is damaged, is not the one that tokens.json tells of, or holds what is no token.
+bool is_prepared(const std::string& path);  // a folder with train.bin, or a file that ends in .bin; or in .bin.gz
+// Errors: a file that is damaged, is missing or not the one that tokens.json tells of, or holds what is no token.
 PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
 // The tokenizer of a prepared folder, if it tells.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);

@@ -1,7 +1,6 @@
 #include "models/data/text_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -25,15 +24,6 @@ void collect(const std::string& folder, std::vector<std::string>& files) {
   }
 }
 
-void each_piece_of(std::string_view whole, const TextFiles::Take& take) {
-  for (size_t at = 0; at < whole.size();) {
-    const std::string_view here = whole.substr(at, TextFiles::piece_size);
-    const size_t end = at + here.size() == whole.size() ? here.size() : end_of_characters(here);
-    take(here.substr(0, end), at);
-    at += end;
-  }
-}
-
 REGISTER_DATA_FORMAT(text, {"text",
                             "a file in UTF-8, or a folder whose files, and those of the folders in it, are "
                             "documents, in the order of their names; each packed with gzip or not",
@@ -53,13 +43,9 @@ TextFiles::TextFiles(const std::string& path) : path_(path) {
 }
 
 void TextFiles::each_piece(const std::string& file, const Take& take) {
-  FileReader reader(file);
-  std::array<char, 2> first = {};
-  const size_t known = std::min<uint64_t>(first.size(), reader.size());
-  reader.read_at(0, std::as_writable_bytes(std::span(first).first(known)));
-  if (is_gzip({first.data(), known})) return each_piece_of(read_data_file(file), take);
+  DataReader reader(file);
   constexpr uint64_t room = 8;  // more than a character
-  std::string buffer(std::min<uint64_t>(piece_size, reader.size() + room), '\0');
+  std::string buffer(reader.packed() ? piece_size : std::min<uint64_t>(piece_size, reader.size() + room), '\0');
   uint64_t before = 0;
   for (size_t kept = 0;;) {
     const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(buffer).subspan(kept)));
@@ -86,11 +72,14 @@ Fingerprint TextFiles::fingerprint() const {
 
 TextPieces::TextPieces(const TextFiles& files) {
   each_ = [&files](const TextFiles::Take& take) {
-    for (const std::string& file : files.files()) try {
-        TextFiles::each_piece(file, take);
-      } catch (const Error& error) {
-        fail("text: ", file, ": ", error.what());
-      }
+    for (const std::string& file : files.files())
+      TextFiles::each_piece(file, [&](std::string_view piece, uint64_t before) {
+        try {
+          take(piece, before);
+        } catch (const Error& error) {
+          fail("text: ", file, ": ", error.what());
+        }
+      });
   };
 }
 

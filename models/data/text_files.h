@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/hash.h"
@@ -20,8 +21,8 @@ class TextFiles {
   const std::vector<std::string>& files() const { return files_; }
   uint64_t bytes() const { return bytes_; }  // of all files, as they lie there
 
-  // A file, unpacked if gzip has packed it (then memory holds it whole), in pieces of at most `piece_size` bytes that
-  // break no character in two, each with how many came before.
+  // A file, unpacked if gzip has packed it, in pieces of at most `piece_size` bytes that break no character in two,
+  // each with how many came before.
   using Take = std::function<void(std::string_view piece, uint64_t before)>;
   static constexpr size_t piece_size = size_t{1} << 20;
   static void each_piece(const std::string& file, const Take& take);
@@ -41,7 +42,9 @@ class TextPieces {
   TextPieces(std::string_view text) {
     each_ = [text](const TextFiles::Take& take) { take(text, 0); };
   }
-  TextPieces(const TextFiles& files);  // which outlive it; an Error while they are read says in which
+  explicit TextPieces(std::function<std::string()> text)  // which is asked for when it is read
+      : each_([text = std::move(text)](const TextFiles::Take& take) { take(text(), 0); }) {}
+  TextPieces(const TextFiles& files);  // which outlive it; an Error about what they hold says in which
   void each(const TextFiles::Take& take) const { each_(take); }
 
  private:

@@ -11,6 +11,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/data_format.h"
+#include "models/data/gzip.h"
 
 namespace orrery::models {
 namespace {
@@ -25,6 +26,47 @@ struct Form {
   int64_t width;  // bytes of a token
 };
 constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
+
+struct Layout {
+  int64_t count, width, first;  // tokens, bytes of one, the byte where they begin
+};
+// Of a file of so many bytes, by its header if it is long enough for one.
+Layout layout_of(const std::string& path, uint64_t size, const Header& header) {
+  const auto bytes = static_cast<int64_t>(size);
+  int64_t width = sizeof(uint16_t), first = 0;
+  const auto* const form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) {
+    return bytes >= static_cast<int64_t>(sizeof header) && header[0] == f.magic;
+  });
+  if (form != forms.end()) {
+    check(header[1] == form->version, "tokens: ", path, " is of version ", header[1], " of its format, not ",
+          form->version);
+    width = form->width, first = sizeof header;
+  }
+  const int64_t count = (bytes - first) / width;
+  check((bytes - first) % width == 0, "tokens: ", path, " has ", bytes, " bytes, no whole number of tokens of ", width,
+        " bytes; it is no file of tokens, or it is damaged");
+  check(first == 0 || count == header[2], "tokens: ", path, " holds ", count, " tokens, but its header says ",
+        header[2], "; it is damaged");
+  check(count > 0, "tokens: ", path, " is empty");
+  return {count, width, first};
+}
+
+// Of a packed file, which its name tells: a first token may be what packed files begin with.
+std::vector<int32_t> unpacked_tokens(const std::string& path) {
+  const std::string bytes = read_data_file(path);
+  Header header = {};
+  if (bytes.size() >= sizeof header) std::copy_n(bytes.data(), sizeof header, reinterpret_cast<char*>(header.data()));
+  const Layout found = layout_of(path, bytes.size(), header);
+  std::vector<int32_t> tokens(static_cast<size_t>(found.count));
+  const char* from = bytes.data() + found.first;
+  for (int32_t& token : tokens) {
+    uint32_t number = 0;
+    std::copy_n(from, found.width, reinterpret_cast<char*>(&number));
+    token = static_cast<int32_t>(number);
+    from += found.width;
+  }
+  return tokens;
+}
 
 REGISTER_DATA_FORMAT(nanogpt_tokens, {"nanogpt_tokens",
                                       "nanoGPT's .bin: 16-bit tokens one after another; a folder of "
@@ -71,25 +113,10 @@ struct TokenSequence::File final : Source {
 
   static std::shared_ptr<const File> open(const std::string& path) {
     auto file = std::make_shared<const FileReader>(path);
-    const auto bytes = static_cast<int64_t>(file->size());
-    int64_t width = sizeof(uint16_t), first = 0;
     Header header = {};
-    const bool room = bytes >= static_cast<int64_t>(sizeof header);
-    if (room) file->read_at(0, std::as_writable_bytes(std::span(header)));
-    const auto* const form =
-        std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return room && header[0] == f.magic; });
-    if (form != forms.end()) {
-      check(header[1] == form->version, "tokens: ", path, " is of version ", header[1], " of its format, not ",
-            form->version);
-      width = form->width, first = sizeof header;
-    }
-    const int64_t count = (bytes - first) / width;
-    check((bytes - first) % width == 0, "tokens: ", path, " has ", bytes, " bytes, no whole number of tokens of ",
-          width, " bytes; it is no file of tokens, or it is damaged");
-    check(first == 0 || count == header[2], "tokens: ", path, " holds ", count, " tokens, but its header says ",
-          header[2], "; it is damaged");
-    check(count > 0, "tokens: ", path, " is empty");
-    return std::make_shared<const File>(std::move(file), count, width, first);
+    if (file->size() >= sizeof header) file->read_at(0, std::as_writable_bytes(std::span(header)));
+    const Layout found = layout_of(path, file->size(), header);
+    return std::make_shared<const File>(std::move(file), found.count, found.width, found.first);
   }
 };
 
@@ -99,7 +126,8 @@ TokenSequence::TokenSequence(std::vector<int32_t> tokens)
     : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const Memory>(std::move(tokens)))) {}
 
 TokenSequence TokenSequence::in_file(const std::string& path, int64_t vocabulary) {
-  const TokenSequence all(File::open(path));
+  const TokenSequence all =
+      path.ends_with(".gz") ? TokenSequence(unpacked_tokens(path)) : TokenSequence(File::open(path));
   std::vector<int32_t> some;
   for (int64_t at = 0; at < all.size(); at += at_once) {
     some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));

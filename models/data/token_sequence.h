@@ -3,7 +3,7 @@
 // Two kinds of files hold tokens: nanoGPT's, nothing but 16-bit numbers; and llm.c's, 256 32-bit numbers before them:
 //   20240520, 1, how many tokens, 0 ...      then 16-bit numbers
 //   20240801, 7, how many tokens, 0 ...      then 32-bit numbers
-// All are little-endian.
+// All are little-endian.  A file whose name ends in .gz holds one of them, packed by gzip.  Its tokens are in memory.
 #pragma once
 
 #include <cstdint>

@@ -119,8 +119,7 @@ std::unique_ptr<Tokenizer> with_marks(std::unique_ptr<Tokenizer> tokenizer, std:
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
-  std::string whole;
-  return make_of(name_or_path, [&] { return TextPieces(whole = text()); });
+  return make_of(name_or_path, [&] { return TextPieces(text); });
 }
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data) {
   std::optional<TextFiles> files;

@@ -20,6 +20,7 @@
 namespace orrery::models {
 namespace {
 
+constexpr const char* head = "head";  // what models of images call the module that tells classes apart
 constexpr int64_t validation_pixels = 1 << 18, most_at_once = 256, fewest_at_once = 8;
 
 struct Place {
@@ -32,7 +33,7 @@ class ImageClassification final : public Task {
   static inline const TaskInfo info{.name = "image_classification",
                                     .description = "which class an image shows; a validation tells the accuracy too"};
   struct Settings {
-    std::string data, loss = "softmax";
+    std::string data, validation_data, loss = "softmax";
     double validation_fraction = 0.1, label_smoothing = 0, mixup = 0;
     int64_t training_loss_images = 512, crop_padding = 0;
     bool flip = false, skip_broken = false;
@@ -41,6 +42,8 @@ class ImageClassification final : public Task {
     template <class V>
     void visit(V& v) {
       v("data", data, "folder of images to learn: class folders of PNG or JPEG, IDX files, CIFAR's binary files");
+      v("validation_data", validation_data,
+        "the same for validation: what it has for that, or all of it; empty: what `data` has, or a fraction of it");
       v("loss", loss, "softmax: one class of all; sigmoid: each class by itself", one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,
         "of each class that is kept for validation, if the data has no part for it", between(0.001, 0.9));
@@ -62,15 +65,15 @@ class ImageClassification final : public Task {
 
   ImageClassification(const Settings& s, AnySettings& model, const TaskOptions& options)
       : settings_(s),
-        set_(read(s, model)),
-        classes_(fill(model, set_)),
-        scale_(s.pixel_mean, s.pixel_std, set_.train.channels),
-        batches_(set_.train, scale_, {s.crop_padding, s.flip, s.mixup}, options.batch, options.seed),
+        set_(read(s, model, options)),
+        fresh_head_(known_classes(options)),
+        classes_(fill(model)),
+        scale_(s.pixel_mean, s.pixel_std, any().channels),
         batch_(options.batch),
         micro_batches_(options.micro_batches),
-        ahead_([this](const Place& place) { return tensors_of(batches_.at(place.step, place.micro_batch), true); }) {
-    check(options.tokenizer.empty() || restore_classes(options.tokenizer) == set_.classes, "train: ", s.data,
-          " has the classes ", join(set_.classes), ", the run that is gone on with other ones: ", options.tokenizer);
+        ahead_([this](const Place& place) { return tensors_of(batches_->at(place.step, place.micro_batch), true); }) {
+    if (set_.train.count() > 0)
+      batches_.emplace(set_.train, scale_, Augmentation{s.crop_padding, s.flip, s.mixup}, options.batch, options.seed);
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -92,55 +95,114 @@ class ImageClassification final : public Task {
     return found;
   }
 
+  std::vector<std::string> fresh_modules() const override {
+    return fresh_head_ ? std::vector<std::string>{head} : std::vector<std::string>();
+  }
+
   std::string kind() const override { return "images"; }
   std::string unit() const override { return "images"; }
   int64_t units_of_batch() const override { return batch_; }
   int64_t epoch() const override { return set_.train.count(); }
   int64_t held_out() const override { return set_.validation.count(); }
-  std::string data() const override { return settings_.data; }
+  std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return save_classes(set_.classes); }
   Fingerprint fingerprint() const override { return set_.fingerprint(); }
   std::vector<std::string> warnings() const override {
-    if (set_.skipped.empty()) return {};
-    return {text(set_.skipped.size(), " broken pictures of ", settings_.data,
-                 " are left out; the first: ", set_.skipped[0])};
+    std::vector<std::string> all = notes_;
+    if (!set_.skipped.empty())
+      all.push_back(text(set_.skipped.size(), set_.skipped.size() == 1 ? " broken picture of " : " broken pictures of ",
+                         data(), set_.skipped.size() == 1 ? " is left out: " : " are left out; the first: ",
+                         set_.skipped[0]));
+    return all;
   }
 
   int64_t bytes() const override {
     return static_cast<int64_t>(set_.train.pixels.size() + set_.validation.pixels.size());
   }
-  int64_t work() const override { return set_.train.height * set_.train.width; }  // of a convolution
+  int64_t work() const override { return any().height * any().width; }  // of a convolution
   int64_t validation_batch() const override {
     const int64_t fitting = std::clamp(validation_pixels / work(), fewest_at_once, most_at_once);
     return std::min(fitting, std::max(set_.validation.count(), learned_sample()));
   }
   std::vector<Tensor> sample(int64_t batch, int64_t) const override {
-    const Images& images = set_.train;
-    ImageBatch any{Tensor::zeros(Shape{batch, images.height, images.width, images.channels}),
+    const Images& images = any();
+    ImageBatch some{Tensor::zeros(Shape{batch, images.height, images.width, images.channels}),
                    std::vector<int32_t>(static_cast<size_t>(batch))};
-    if (settings_.mixup > 0) any.other_labels = any.labels;
-    return tensors_of(any, true);
+    if (settings_.mixup > 0) some.other_labels = some.labels;
+    return tensors_of(some, true);
   }
 
  private:
-  static ImageSet read(const Settings& s, const AnySettings& model) {
-    check(!s.data.empty(), "train: no images to learn; give the folder that holds them with --data=FOLDER");
-    const ImageOptions options{.size = setting_of<int64_t>(model, "image_size"),
-                               .channels = setting_of<int64_t>(model, "channels"),
-                               .validation_fraction = s.validation_fraction,
-                               .skip_broken = s.skip_broken};
-    ImageSet set = read_images(s.data, options);
-    check(set.train.height == set.train.width, "train: the images of ", s.data, " have ", set.train.height, " x ",
-          set.train.width, " pixels; models read squares, cut out of them with --image_size=N");
+  static ImageSet read(const Settings& s, const AnySettings& model, const TaskOptions& options) {
+    using Parts = ImageOptions::Parts;
+    const bool judged = options.purpose == Purpose::judge, apart = !s.validation_data.empty();
+    check(!s.data.empty() || judged, "train: no images to learn; give the folder that holds them with --data=FOLDER");
+    check(!s.data.empty() || apart,
+          "evaluate: no images to judge the model by; give their folder with --validation_data=FOLDER");
+    ImageOptions wanted{.size = setting_of<int64_t>(model, "image_size"),
+                        .channels = setting_of<int64_t>(model, "channels"),
+                        .validation_fraction = s.validation_fraction,
+                        .skip_broken = s.skip_broken,
+                        .parts = apart ? Parts::learned : judged ? Parts::judged : Parts::both};
+    if (s.data.empty()) return squares(read_held_out(s, wanted), s.validation_data);
+    ImageSet set = squares(read_images(s.data, wanted), s.data);
+    if (!apart) return set;
+    wanted.size = set.train.height, wanted.channels = set.train.channels;
+    ImageSet held_out = read_held_out(s, wanted);
+    const auto labels = labels_among(set.classes, held_out.classes);
+    check(labels.has_value(), "train: ", s.validation_data, " has the classes ", listed(held_out.classes), ", and ",
+          s.data, " others: ", listed(set.classes));
+    relabel(held_out, *labels);
+    set.validation = std::move(held_out.validation);
+    check_sizes(set, s.validation_data);
+    set.skipped.insert(set.skipped.end(), held_out.skipped.begin(), held_out.skipped.end());
     return set;
   }
+  static ImageSet read_held_out(const Settings& s, ImageOptions wanted) {
+    wanted.parts = ImageOptions::Parts::held_out;
+    return read_images(s.validation_data, wanted);
+  }
+  static ImageSet squares(ImageSet set, const std::string& folder) {
+    const Images& images = set.train.count() > 0 ? set.train : set.validation;
+    check(images.height == images.width, "train: the images of ", folder, " have ", images.height, " x ", images.width,
+          " pixels; models read squares, cut out of them with --image_size=N");
+    return set;
+  }
+  const Images& any() const { return set_.train.count() > 0 ? set_.train : set_.validation; }
+
+  // The classes as the model has them, if it has learned already; whether it must learn to tell others apart.
+  bool known_classes(const TaskOptions& options) {
+    if (options.tokenizer.empty()) return false;
+    const std::vector<std::string> known = restore_classes(options.tokenizer);
+    if (set_.classes == known) return false;
+    const auto labels = labels_among(known, set_.classes);
+    const bool judged = options.purpose == Purpose::judge, all = set_.classes.size() == known.size();
+    if (!labels || (!judged && !all)) {
+      check(!judged, "evaluate: ", data(), " has the classes ", listed(set_.classes),
+            ", and the model tells others apart: ", listed(known),
+            "; give images of these, or train another run on yours with --init_from");
+      check(options.purpose == Purpose::begin, "train: ", data(), " has the classes ", listed(set_.classes),
+            ", and the run that is gone on with others: ", listed(known));
+      notes_.push_back(text("the classes of ", data(), " (", listed(set_.classes),
+                            ") are others than those of the run that this one begins with (", listed(known),
+                            "): the head begins with fresh weights"));
+      return true;
+    }
+    relabel(set_, *labels);
+    const bool by_place = std::find(known.begin(), known.end(), set_.classes[0]) == known.end();
+    if (by_place)
+      notes_.push_back(text("the classes of ", data(), " (", listed(set_.classes),
+                            ") are taken for those of the model (", listed(known), "), in their order"));
+    if (!by_place || are_numbers(set_.classes)) set_.classes = known;
+    return false;
+  }
   // What the data decides of the model; returns how many classes it tells apart.
-  static int64_t fill(const AnySettings& model, const ImageSet& set) {
-    setting_of<int64_t>(model, "image_size") = set.train.height;
-    setting_of<int64_t>(model, "channels") = set.train.channels;
+  int64_t fill(const AnySettings& model) {
+    setting_of<int64_t>(model, "image_size") = any().height;
+    setting_of<int64_t>(model, "channels") = any().channels;
     int64_t& classes = setting_of<int64_t>(model, "classes");
-    const auto known = static_cast<int64_t>(set.classes.size());
-    if (classes == 0) classes = known;
+    const auto known = static_cast<int64_t>(set_.classes.size());
+    if (classes == 0 || fresh_head_) classes = known;
     check(classes >= known, "train: classes ", classes, " is too small for the data's ", known,
           "; leave it out or raise it");
     return classes;
@@ -155,13 +217,15 @@ class ImageClassification final : public Task {
                               const std::function<bool()>& stop) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
-    const int64_t stride = images.count() / count;
+    std::vector<int64_t> places(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) places[static_cast<size_t>(i)] = i * images.count() / count;
     double total = 0;
     int64_t right = 0;
     for (int64_t first = 0, here = 0; first < count; first += here) {
       if (stop && stop()) return std::nullopt;
       here = std::min(validation_batch(), count - first);
-      const ImageBatch some = images_in_order(images, scale_, first * stride, here, stride);
+      const ImageBatch some = images_at(
+          images, scale_, std::span(places).subspan(static_cast<size_t>(first), static_cast<size_t>(here)));
       std::vector<Tensor> tensors = tensors_of(some, false);
       for (Tensor& x : tensors) x = x.to(device);
       nn::Pass pass;
@@ -209,10 +273,12 @@ class ImageClassification final : public Task {
   }
 
   Settings settings_;
+  std::vector<std::string> notes_;  // about classes
   ImageSet set_;
+  bool fresh_head_;
   int64_t classes_;
   PixelScale scale_;
-  ImageBatches batches_;
+  std::optional<ImageBatches> batches_;  // none: there is nothing to learn
   int64_t batch_, micro_batches_;
   mutable Ahead<Place, std::vector<Tensor>> ahead_;  // last: its thread reads what stands above
 };

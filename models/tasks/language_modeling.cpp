@@ -32,8 +32,8 @@ class LanguageModeling final : public TextTask {
 
   LanguageModeling(const Settings& s, AnySettings& model, const TaskOptions& options)
       : TextTask(s, model, options),
-        label_smoothing_(s.label_smoothing),
-        batches_(training(), options.batch, context(), options.seed) {
+        label_smoothing_(s.label_smoothing) {
+    if (options.purpose != Purpose::judge) batches_.emplace(training(), options.batch, context(), options.seed);
     if (!s.documents) return;
     end_of_document_ = end_of_text();
     check(end_of_document_.has_value(),
@@ -42,7 +42,7 @@ class LanguageModeling final : public TextTask {
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
-    Batch b = batches_.at(step, micro_batch);
+    Batch b = batches_.value().at(step, micro_batch);
     if (!end_of_document_) return {b.inputs, b.targets};
     const Tensor ids = separate_documents(b, *end_of_document_);
     return {b.inputs, b.targets, ids};
@@ -75,7 +75,7 @@ class LanguageModeling final : public TextTask {
 
  private:
   double label_smoothing_;
-  TextBatches batches_;
+  std::optional<TextBatches> batches_;      // none: there is nothing to learn
   std::optional<int32_t> end_of_document_;  // none: all is one text
 };
 REGISTER_TASK(LanguageModeling);

@@ -28,14 +28,15 @@ class StreamModeling final : public TextTask {
 
   StreamModeling(const Settings& s, AnySettings& model, const TaskOptions& options)
       : TextTask(s, model, options),
-        memory_(setting_of<int64_t>(model, "memory")),
-        streams_(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}), context(),
-                 "text: " + s.data) {
+        memory_(setting_of<int64_t>(model, "memory")) {
+    if (options.purpose != Purpose::judge)
+      streams_.emplace(training(), product_of_sizes("train: streams", {options.batch, options.micro_batches}),
+                       context(), "text: " + s.data);
     check(held_out() >= 2, "text: ", held_out(), " tokens for validation; 2 are the least");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
-    const Batch b = streams_.at(step, micro_batch * batch_size(), batch_size());
+    const Batch b = streams_.value().at(step, micro_batch * batch_size(), batch_size());
     return {b.inputs, b.targets};
   }
   int64_t carried() const override { return memory_; }
@@ -91,7 +92,7 @@ class StreamModeling final : public TextTask {
   }
 
   int64_t memory_;
-  TextStreams streams_;
+  std::optional<TextStreams> streams_;  // none: there is nothing to learn
 };
 REGISTER_TASK(StreamModeling);
 

@@ -12,34 +12,57 @@ namespace {
 
 constexpr int64_t tokens_at_once = 1 << 16;
 
-std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
-  check(!s.data.empty(),
+void check_named(const TextSettings& s, Purpose purpose) {
+  if (!s.data.empty()) return;
+  check(purpose == Purpose::judge,
         "train: no text to learn; give one with --data=FILE, for instance --data=examples/data/tinyshakespeare.txt");
+  check(!s.validation_data.empty(), "evaluate: no text to judge the model by; give one with --validation_data=FILE");
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
+  check_named(s, options.purpose);
   if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
-  if (auto own = tokenizer_of_prepared(s.data)) return own;
-  check(!is_prepared(s.data) || file_exists(s.tokenizer), "train: ", s.data,
-        " holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER");
-  return make_tokenizer(s.tokenizer, s.data);
+  if (!is_prepared(s.data)) return make_tokenizer(s.tokenizer, s.data);
+  std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
+  if (own && s.tokenizer == TextSettings().tokenizer) return own;
+  const auto refuse = [&]() -> std::string {
+    fail("train: ", s.data,
+         own ? text(" was made by a tokenizer of its own, ", own->name(), ", and not by --tokenizer=", s.tokenizer,
+                    "; leave that out, or prepare the text again")
+             : text(" holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER, or "
+                    "--tokenizer=byte if they are bytes"));
+  };
+  std::unique_ptr<Tokenizer> named = make_tokenizer(s.tokenizer, refuse);  // a text is asked for, and there is none
+  if (own && named->save() != own->save()) refuse();
+  return named;
 }
 
 }  // namespace
 
 TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions& options)
-    : data_(s.data),
+    : data_(s.data.empty() ? s.validation_data : s.data),
       tokenizer_(tokenizer_of(s, options)),
-      text_(s.data, *tokenizer_, s.validation_data.empty() ? s.validation_fraction : 0),
+      own_(!s.validation_data.empty()),
       batch_(options.batch),
       context_(setting_of<int64_t>(model, "context")) {
   int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
   if (vocabulary == 0) vocabulary = tokenizer_->size();
   check(vocabulary >= tokenizer_->size(), "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
-  if (!s.validation_data.empty()) own_.emplace(s.validation_data, *tokenizer_, 0);
-  text_.check_context(context_);
-  const TokenSequence& all = own_ ? own_->train() : text_.validation();
-  check(s.validation_tokens <= all.size(), "train: validation_tokens ", s.validation_tokens, ", but only ", all.size(),
-        " tokens are held out; leave it out to take all");
-  validation_ = s.validation_tokens > 0 ? all.part(0, s.validation_tokens) : all;
+  TokenSequence held_out;
+  if (!s.data.empty()) {
+    const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
+    if (options.purpose != Purpose::judge) text.check_context(context_);
+    fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
+  }
+  if (own_) {
+    const Text text(s.validation_data, *tokenizer_, 0);
+    held_out = text.train();
+    if (s.data.empty()) fingerprint_ = text.fingerprint();
+  }
+  check(s.validation_tokens <= held_out.size(), "train: validation_tokens ", s.validation_tokens, ", but only ",
+        held_out.size(), " tokens are held out; leave it out to take all");
+  validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;
   const int64_t learned = training().size();
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
 }

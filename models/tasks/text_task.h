@@ -45,14 +45,14 @@ class TextTask : public Task {
   int64_t held_out() const override { return validation().size(); }
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
-  Fingerprint fingerprint() const override { return text_.fingerprint(); }
+  Fingerprint fingerprint() const override { return fingerprint_; }
 
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override;
 
  protected:
-  const TokenSequence& training() const { return text_.train(); }
+  const TokenSequence& training() const { return training_; }  // empty: a model is judged by other data
   const TokenSequence& validation() const { return validation_; }
   const TokenSequence& learned_sample() const { return learned_sample_; }  // whose loss is told beside; may be empty
   double bits_per_character(double loss) const;  // of a mean loss over the validation's tokens
@@ -65,9 +65,9 @@ class TextTask : public Task {
 
   std::string data_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  Text text_;
-  std::optional<Text> own_;  // for validation
-  TokenSequence validation_, learned_sample_;
+  bool own_;  // for validation there are data of their own
+  Fingerprint fingerprint_;
+  TokenSequence training_, validation_, learned_sample_;
   int64_t batch_, context_;
   mutable int64_t characters_ = 0;  // of the validation's tokens but the first; 0: not counted yet
 };

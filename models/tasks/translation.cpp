@@ -8,10 +8,12 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
+#include "models/data/bleu.h"
 #include "models/data/pairs.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/translation_model.h"
+#include "models/translation_search.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -62,28 +64,20 @@ class Translation final : public Task {
   };
 
   Translation(const Settings& s, AnySettings& model, const TaskOptions& options)
-      : settings_(s), micro_batches_(options.micro_batches) {
-    check(!s.data.empty(),
-          "train: no sentences to translate; give them with --data=FILE and --translations=FILE, or a file of columns "
-          "with --data=FILE.tsv");
-    std::vector<TextPair> learned = read_pairs(files(s.data, s.translations)), held_out;
-    if (!s.validation_data.empty()) {
-      held_out = read_pairs(files(s.validation_data, s.validation_translations));
-    } else {
-      const auto count = static_cast<std::ptrdiff_t>(static_cast<double>(learned.size()) * s.validation_fraction);
-      check(count >= 1, "train: validation_fraction ", s.validation_fraction, " of ", learned.size(),
-            " pairs is not one; give more pairs, a larger fraction or --validation_data=FILE");
-      held_out.assign(learned.end() - count, learned.end());
-      learned.erase(learned.end() - count, learned.end());
-    }
-    fingerprint_ = fingerprint_of(learned);
+      : settings_(s), micro_batches_(options.micro_batches), judged_(options.purpose == Purpose::judge) {
+    std::vector<TextPair> learned = read_learned(), held_out = read_held_out(learned);
+    for (const auto* const pairs : {&learned, &held_out})
+      empty_ += std::count_if(pairs->begin(), pairs->end(),
+                              [](const TextPair& pair) { return pair.first.empty() || pair.second.empty(); });
+    fingerprint_ = fingerprint_of(learned.empty() ? held_out : learned);
     tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
                                            : restore_tokenizer(options.tokenizer);
     marks_ = sentence_marks(*tokenizer_);
     const int64_t context = setting_of<int64_t>(model, "context");
-    learned_ = within(encode(learned, *tokenizer_, marks_), context, s.data);
-    held_out_ =
-        within(encode(held_out, *tokenizer_, marks_), context, s.validation_data.empty() ? s.data : s.validation_data);
+    if (!learned.empty()) learned_ = encoded(learned, context, s.data);
+    held_out_ = encoded(held_out, context, s.validation_data.empty() ? s.data : s.validation_data);
+    if (judged_)
+      for (TextPair& pair : held_out) references_.push_back(std::move(pair.second));
     if (s.exchanged_sources)  // of one as far away as can be: neighbours may tell one story
       for (size_t i = 0, half = held_out_.size() / 2; i < half; ++i)
         std::swap(held_out_[i].source, held_out_[i + half].source);
@@ -91,11 +85,10 @@ class Translation final : public Task {
     if (vocabulary == 0) vocabulary = marks_.vocabulary;
     check(vocabulary >= marks_.vocabulary, "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
           marks_.vocabulary, " tokens; leave it out or raise it");
-    batches_ = std::make_unique<PairBatches>(learned_, marks_, s.batch_tokens, options.seed);
-    validation_ = std::make_unique<PairBatches>(held_out_, marks_, s.batch_tokens, 0);
+    batches_ = batches_of(learned_, options.seed);
+    validation_ = batches_of(held_out_, 0);
     learned_sample_ = evenly(learned_, s.training_loss_pairs);
-    if (!learned_sample_.empty())
-      learned_in_sample_ = std::make_unique<PairBatches>(learned_sample_, marks_, s.batch_tokens, 0);
+    learned_in_sample_ = batches_of(learned_sample_, 0);
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -115,6 +108,7 @@ class Translation final : public Task {
     const auto loss = judge(model, *validation_, stop);
     if (!loss) return std::nullopt;
     Validation found{.loss = *loss};
+    if (judged_) found.figures.emplace_back("BLEU", bleu_of(model));
     if (!learned_in_sample_) return found;
     const auto learned = judge(model, *learned_in_sample_, stop);
     if (!learned) return std::nullopt;
@@ -122,9 +116,15 @@ class Translation final : public Task {
     return found;
   }
 
+  std::vector<std::string> warnings() const override {
+    if (empty_ == 0) return {};
+    return {text(empty_, empty_ == 1 ? " pair of " : " pairs of ", data(), empty_ == 1 ? " has" : " have",
+                 " nothing on a side; it is learned or judged as it is")};
+  }
+
   std::string kind() const override { return "pairs"; }
   std::string unit() const override { return "tokens"; }
-  int64_t units_of_batch() const override { return batches_->all_tokens() / batches_->of_epoch(); }
+  int64_t units_of_batch() const override { return batches_ ? batches_->all_tokens() / batches_->of_epoch() : 0; }
   int64_t units_of_step(int64_t step, int64_t micro_batches) const override {
     int64_t tokens = 0;
     for (int64_t micro = 0; micro < micro_batches; ++micro) {
@@ -133,15 +133,15 @@ class Translation final : public Task {
     }
     return tokens;
   }
-  int64_t epoch() const override { return batches_->all_tokens(); }
+  int64_t epoch() const override { return batches_ ? batches_->all_tokens() : 0; }
   int64_t held_out() const override { return validation_->all_tokens(); }
-  std::string data() const override { return settings_.data; }
+  std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
 
-  int64_t bytes() const override { return (batches_->all_tokens() + validation_->all_tokens()) * 4; }
-  int64_t length() const override { return std::max(batches_->longest(), validation_->longest()); }
-  int64_t training_batch(int64_t) const override { return rows_of(*batches_); }
+  int64_t bytes() const override { return (epoch() + held_out()) * 4; }
+  int64_t length() const override { return std::max(batches_ ? batches_->longest() : 0, validation_->longest()); }
+  int64_t training_batch(int64_t) const override { return batches_ ? rows_of(*batches_) : 0; }
   double mean_batch(int64_t) const override {  // a pair has two sentences
     return static_cast<double>(units_of_batch()) / static_cast<double>(2 * length());
   }
@@ -164,26 +164,69 @@ class Translation final : public Task {
             settings_.document_column,
             settings_.document_lines};
   }
-  // Without what the user leaves out.
-  std::vector<Pair> within(std::vector<Pair> pairs, int64_t context, const std::string& file) const {
+  std::vector<TextPair> read_learned() const {
+    const Settings& s = settings_;
+    check(!s.data.empty() || judged_,
+          "train: no sentences to translate; give them with --data=FILE and --translations=FILE, or a file of columns "
+          "with --data=FILE.tsv");
+    check(!s.data.empty() || !s.validation_data.empty(),
+          "evaluate: no sentences to judge the model by; give them with --validation_data=FILE and "
+          "--validation_translations=FILE");
+    return s.data.empty() ? std::vector<TextPair>() : read_pairs(files(s.data, s.translations));
+  }
+  // Those at the end of `learned` are taken out of it, if there are no others.
+  std::vector<TextPair> read_held_out(std::vector<TextPair>& learned) const {
+    const Settings& s = settings_;
+    if (!s.validation_data.empty()) return read_pairs(files(s.validation_data, s.validation_translations));
+    const auto count = static_cast<std::ptrdiff_t>(static_cast<double>(learned.size()) * s.validation_fraction);
+    check(count >= 1, "train: validation_fraction ", s.validation_fraction, " of ", learned.size(),
+          " pairs is not one; give more pairs, a larger fraction or --validation_data=FILE");
+    std::vector<TextPair> held_out(learned.end() - count, learned.end());
+    learned.erase(learned.end() - count, learned.end());
+    return held_out;
+  }
+  // The pairs as tokens; both without what the user leaves out.
+  std::vector<Pair> encoded(std::vector<TextPair>& texts, int64_t context, const std::string& file) const {
     const auto tokens = [](const Pair& p) { return static_cast<int64_t>(std::max(p.source.size(), p.target.size())); };
-    if (settings_.longest) std::erase_if(pairs, [&](const Pair& p) { return tokens(p) > settings_.longest; });
+    std::vector<Pair> pairs = encode(texts, *tokenizer_, marks_);
+    size_t kept = 0;
+    int64_t longer = 0, longest = 0;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (settings_.longest && tokens(pairs[i]) > settings_.longest) continue;
+      longer += tokens(pairs[i]) > context, longest = std::max(longest, tokens(pairs[i]));
+      if (i != kept) pairs[kept] = std::move(pairs[i]), texts[kept] = std::move(texts[i]);
+      ++kept;
+    }
+    pairs.resize(kept), texts.resize(kept);
     check(!pairs.empty(), "train: no pair of ", file, " has at most ", settings_.longest,
           " tokens on both sides; raise --longest");
-    int64_t longer = 0, longest = 0;
-    for (const Pair& pair : pairs) longer += tokens(pair) > context, longest = std::max(longest, tokens(pair));
     check(longer == 0, "train: ", longer, " of ", pairs.size(), " pairs of ", file,
           " have more tokens on a side than the model's context of ", context, ", the longest ", longest,
           "; raise --context, or leave them out with --longest=", context);
     return pairs;
+  }
+  // None of no pairs.
+  std::unique_ptr<PairBatches> batches_of(const std::vector<Pair>& pairs, uint64_t seed) const {
+    if (pairs.empty()) return nullptr;
+    return std::make_unique<PairBatches>(pairs, marks_, settings_.batch_tokens, seed);
+  }
+  // Of what `orrery translate` writes, with its defaults, for all that is held out.
+  double bleu_of(nn::Module& model) const {
+    std::vector<std::vector<int32_t>> sources;
+    for (const Pair& pair : held_out_) sources.push_back(pair.source);
+    const std::vector<std::string> translations =
+        translate_to_text(as_translation_model(model), sources, *tokenizer_, {.beam = usual_beam});
+    return bleu(translations, references_).score;
+  }
+  static TranslationModel& as_translation_model(nn::Module& model) {
+    return model_as<TranslationModel>(model, "translation", "one that reads one sequence and writes another");
   }
   int64_t number(int64_t step, int64_t micro_batch) const { return step * micro_batches_ + micro_batch; }
   static std::vector<Tensor> tensors_of(const PairBatch& b, double weight) {
     return {b.sources, b.source_lengths, b.inputs, b.targets, b.target_lengths, Tensor::full(Shape{}, weight)};
   }
   static Tensor mean_loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass, double smoothing) {
-    auto& translates =
-        model_as<TranslationModel>(model, "translation", "one that reads one sequence and writes another");
+    TranslationModel& translates = as_translation_model(model);
     translates.encode(batch[0], batch[1], pass);
     pass.lengths = batch[4];
     return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
@@ -207,7 +250,7 @@ class Translation final : public Task {
   }
   static std::vector<Pair> evenly(const std::vector<Pair>& pairs, int64_t count) {
     std::vector<Pair> some(static_cast<size_t>(std::min(count, static_cast<int64_t>(pairs.size()))));
-    for (size_t i = 0; i < some.size(); ++i) some[i] = pairs[i * (pairs.size() / some.size())];
+    for (size_t i = 0; i < some.size(); ++i) some[i] = pairs[i * pairs.size() / some.size()];
     return some;
   }
   // Rows of the longest length that take as much as the largest batch.
@@ -217,11 +260,14 @@ class Translation final : public Task {
 
   Settings settings_;
   int64_t micro_batches_;
+  bool judged_;
+  int64_t empty_ = 0;  // pairs with nothing on a side
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
   Fingerprint fingerprint_;
   std::vector<Pair> learned_, held_out_, learned_sample_;
-  std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // the last: none without such a sample
+  std::vector<std::string> references_;                                    // of what is held out, if a model is judged
+  std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // none where there are no such pairs
 };
 REGISTER_TASK(Translation);
 

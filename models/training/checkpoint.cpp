@@ -10,6 +10,7 @@
 #include "engine/tensor/finite.h"
 #include "engine/tensor/safetensors.h"
 #include "models/json.h"
+#include "models/model.h"
 
 namespace orrery::models {
 namespace {
@@ -106,6 +107,27 @@ int64_t step_in(const Json& json, const std::string& what) {
   return step.get<int64_t>();
 }
 
+// In checkpoints of before, "default" is that a token sees itself under a fixed span, but not in a stream model; later
+// ones say yes or no under any span (resolved_attention).
+void name_own_token(std::vector<std::pair<std::string, std::string>>& settings) {
+  bool stream = false;
+  for (const auto& [key, value] : settings)
+    if (key == "model") {
+      const Preset* const preset = presets().find(value);
+      stream = (preset ? preset->model : value) == "stream";
+    }
+  for (auto& [key, value] : settings) {
+    if (value.find("span=fixed(") == std::string::npos) continue;
+    Spec spec = parse_spec(value);
+    const auto own = std::find_if(spec.items.begin(), spec.items.end(), [](const Spec::Item& item) {
+      return item.key == "attend_to_self" || item.key == "own";
+    });
+    if (own == spec.items.end() || own->value.name != "default") continue;
+    own->value = parse_spec(stream ? "no" : "yes");
+    value = print(spec);
+  }
+}
+
 CheckpointState state_in(const std::string& content, const std::string& what) {
   Json json = parse_json(content, what);
   CheckpointState state;
@@ -117,6 +139,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   const Json& settings = member(json, "settings", what);
   check(settings.is_object(), what, ": its settings are no object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
+  name_own_token(state.settings);
   if (!json.contains("format")) {  // of before
     for (const char* later : {"files", "text", "sha256"}) check(!json.contains(later), what, ": it names no format");
     return state;
@@ -140,12 +163,18 @@ struct Place {  // where a tensor of a file goes
   Dtype dtype;  // that the file must have it in
 };
 
-// Copies the tensors of a file into places of the same names, after checking every one.
-void load(const std::string& path, const std::vector<Place>& places) {
+bool within(const std::string& path, const std::vector<std::string>& modules) {
+  return std::any_of(modules.begin(), modules.end(),
+                     [&](const std::string& module) { return path.starts_with(module + "."); });
+}
+
+// Copies the tensors of a file into places of the same names, after checking every one; but those of `fresh` modules.
+void load(const std::string& path, std::vector<Place> places, const std::vector<std::string>& fresh = {}) {
   const SafetensorsFile file = read_safetensors(path);
   std::map<std::string, Tensor> stored;
   for (const NamedTensor& t : file.tensors)
-    if (!t.name.starts_with(carried_prefix)) stored.emplace(t.name, t.tensor);
+    if (!t.name.starts_with(carried_prefix) && !within(t.name, fresh)) stored.emplace(t.name, t.tensor);
+  std::erase_if(places, [&](const Place& place) { return within(place.name, fresh); });
   for (const Place& place : places) {
     const auto found = stored.find(place.name);
     check(found != stored.end(), "load: ", path, " has no tensor '", place.name, "'; it was written by another model");
@@ -231,7 +260,7 @@ void check_content(const std::string& checkpoint, const CheckpointState& state, 
         ": its SHA-256 is ", hash, ", that of what was written ", known->second.sha256);
 }
 
-void load_weights(const std::string& checkpoint, nn::Module& model) {
+void load_weights(const std::string& checkpoint, nn::Module& model, const std::vector<std::string>& fresh) {
   nn::ensure_paths(model);
   const CheckpointState state = read_state(checkpoint);
   check_content(checkpoint, state, weights_name);
@@ -243,14 +272,14 @@ void load_weights(const std::string& checkpoint, nn::Module& model) {
                       !is_floating(buffer->dtype()) ? buffer->dtype()
                       : run == Dtype::bf16          ? Dtype::f32
                                                     : run});
-  load(file_of(checkpoint, weights_name), places);
+  load(file_of(checkpoint, weights_name), std::move(places), fresh);
 }
 
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer) {
   check_content(checkpoint, read_state(checkpoint), optimizer_name);
   std::vector<Place> places;
   for (const auto& [path, tensor] : optimizer.state()) places.push_back({path, tensor, tensor.dtype()});
-  load(file_of(checkpoint, optimizer_name), places);
+  load(file_of(checkpoint, optimizer_name), std::move(places));
 }
 
 std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device) {

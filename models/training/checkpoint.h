@@ -60,8 +60,8 @@ void check_size(const std::string& checkpoint, const CheckpointState& state, con
 void check_content(const std::string& checkpoint, const CheckpointState& state, const std::string& file);
 
 // After check_content.  Errors name the file, the tensor and the shapes or dtypes; nothing is changed unless every
-// tensor fits and all are finite.
-void load_weights(const std::string& checkpoint, nn::Module& model);
+// tensor fits and all are finite.  Weights of modules at the paths `fresh` stay as they are.
+void load_weights(const std::string& checkpoint, nn::Module& model, const std::vector<std::string>& fresh = {});
 void load_optimizer(const std::string& checkpoint, nn::Optimizer& optimizer);
 // What is carried of each micro-batch, on that device; empty if nothing was.
 std::vector<nn::Cache> load_carried(const std::string& checkpoint, Device device);

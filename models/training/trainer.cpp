@@ -66,7 +66,10 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   const TaskOptions options{.batch = s.batch,
                             .micro_batches = s.gradient_accumulation_steps,
                             .seed = static_cast<uint64_t>(s.seed),
-                            .tokenizer = state.tokenizer};
+                            .tokenizer = state.tokenizer,
+                            .purpose = !resumed.empty() ? Purpose::go_on
+                                       : begun.empty()  ? Purpose::learn
+                                                        : Purpose::begin};
   task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
   check(!s.graph || !task_->varies(), "train: --graph replays a step of fixed shapes, and the batches of task=", s.task,
         " differ from step to step; leave --graph out");
@@ -78,7 +81,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
-  if (!begun.empty()) load_weights(begun, *model_);
+  if (!begun.empty()) load_weights(begun, *model_, task_->fresh_modules());
   nn::move(*model_, device_);
   apply_rules(s, *model_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);

@@ -1,6 +1,7 @@
 // orrery train and classify on images: what a user sees of scraps.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <regex>
 
 #include "tests/examples/program.h"
@@ -30,6 +31,9 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
   CHECK(std::regex_search(found.out, std::regex("val/rings/0\\.png  rings 0\\.\\d{4}  stripes 0\\.\\d{4}\n")));
   CHECK(std::regex_search(found.out, std::regex("val/stripes/0\\.png  stripes 0\\.\\d{4}  rings 0\\.\\d{4}\n")));
   CHECK(contains(found.out, "large.png  "));
+  REQUIRE(run_shell("gzip -c '" + scraps + "/large.png' > '" + (folder / "large.png.gz") + "'").code == 0);
+  CHECK(contains(run_orrery({"classify", "--checkpoint=" + (folder / "run"), folder / "large.png.gz"}).out,
+                 "large.png.gz  "));
   const std::string broken = folder.write("broken.png", "no picture");
   const Outcome refused = run_orrery({"classify", "--checkpoint=" + (folder / "run"), broken});
   CHECK(refused.code == 1);
@@ -60,5 +64,52 @@ TEST_CASE("images: the committed configurations train on scraps") {
                                                   "--data=" + scraps + "/" + data, "--steps=2", "--batch=4"}));
     CHECK_MESSAGE(run.code == 0, run.err);
     CHECK(contains(last_line(run.out), "accuracy"));
+  }
+}
+
+TEST_CASE("images: a model is judged by a test set alone, and begins a run on other classes with a fresh head") {
+  const Folder folder;
+  const auto classes = [&](const std::string& name, const std::vector<std::string>& names) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      std::filesystem::create_directories(folder / name);
+      std::filesystem::copy(scraps + "/shapes/train/" + (i % 2 == 0 ? "rings" : "stripes"),
+                            folder / (name + "/" + names[i]), std::filesystem::copy_options::recursive);
+    }
+    return folder / name;
+  };
+  const std::string run = folder / "run", same = classes("same", {"rings", "stripes"}),
+                    numbers = classes("numbers", {"0", "1"}), others = classes("others", {"a", "b", "c"});
+  const std::vector<std::string> small = {"--steps=2", "--batch=4", "--evaluate_every=0",
+                                          "--validation_fraction=0.25"};
+  const Outcome trained = run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + same}) + small);
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  std::filesystem::remove_all(same);
+  const auto judge = [&](const std::string& data) {
+    return run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + data});
+  };
+  const Outcome judged = judge(shapes);
+  REQUIRE_MESSAGE(judged.code == 0, judged.err);
+  CHECK(contains(judged.out, "4 images\nloss "));
+  CHECK(contains(judged.out, "\naccuracy "));
+  const Outcome by_order = judge(numbers);
+  CHECK(contains(by_order.out, "(0, 1) are taken for those of the model (rings, stripes), in their order"));
+  CHECK(contains(judge(others).err, "evaluate: " + others + " has the classes a, b, c, and the model tells others "
+                                    "apart: rings, stripes"));
+
+  using Words = std::vector<std::string>;
+  const auto begin = [&](const std::string& data, const std::string& out, const Words& more = {}) {
+    return run_orrery(Words{"train", "--init_from=" + run, "--data=" + data, "--out=" + out} + small + more);
+  };
+  const Outcome kept = begin(numbers, folder / "kept"), fresh = begin(others, folder / "fresh");
+  CHECK_MESSAGE(kept.code == 0, kept.err);
+  CHECK(!contains(kept.out + kept.err, "fresh weights"));
+  CHECK_MESSAGE(fresh.code == 0, fresh.err);
+  CHECK(contains(fresh.out + fresh.err,
+                 "the classes of " + others + " (a, b, c) are others than those of the run that this one begins with "
+                 "(rings, stripes): the head begins with fresh weights"));
+  CHECK(contains(run_orrery({"show", folder / "fresh"}).out, "(3, "));
+  for (const auto& [data, out] : {std::pair{numbers, folder / "kept"}, std::pair{others, folder / "fresh"}}) {
+    const Outcome resumed = begin(data, out, {"--resume", "--steps=3"});
+    CHECK_MESSAGE(resumed.code == 0, resumed.err);
   }
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <regex>
 
 #include "tests/examples/program.h"
@@ -89,6 +90,29 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   CHECK(contains(run_orrery({"evaluate"}).err, "evaluate: there is no model"));
 }
 
+TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data are gone and of what was imported") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run", other = folder / "other.txt";
+  const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  std::filesystem::rename(text, other);
+  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run}).err, "cannot read " + text));
+  const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other});
+  REQUIRE_MESSAGE(judged.code == 0, judged.err);
+  CHECK(contains(judged.out, "1,000 tokens\nloss "));
+  CHECK(!contains(judged.out, "training loss"));
+  const Outcome both = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other, "--data=" + other});
+  CHECK(contains(both.out, "training loss"));
+
+  const std::string imported = folder / "imported", numbers = folder.write("numbers.txt", "1 2 3 4 5 6 7 8 9 10 11 12");
+  REQUIRE(run_orrery({"import", golden + "/gpt2", "--out=" + imported}).code == 0);
+  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + imported}).err,
+                 "evaluate: no text to judge the model by; give one with --validation_data=FILE"));
+  const Outcome alone = run_orrery({"evaluate", "--checkpoint=" + imported, "--validation_data=" + numbers});
+  REQUIRE_MESSAGE(alone.code == 0, alone.err);
+  CHECK(contains(alone.out, "12 tokens\nloss "));
+}
+
 TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told at the end") {
   const Folder folder;
   const std::string run = folder / "run";
@@ -98,7 +122,9 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
                        "--batch_tokens=200", "--steps=3", "--out=" + run});
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   const std::string input = folder.write("in.txt", "Am Anfang schuf Gott Himmel und Erde.\nUnd es ward Licht.\n"),
-                    reference = folder.write("out.txt", "In the beginning.\nAnd there was light.\n");
+                    reference = folder.write("out.txt", "In the beginning.\nAnd there was light.\n"),
+                    nothing = folder.write("nothing.txt", "\n\n");
+  CHECK(run_orrery({"translate", "--checkpoint=" + run, "--input=" + nothing, "--beam=2"}).out == "\n\n");
   const Outcome found = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + reference,
                                     "--beam=2", "--most_tokens=8"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
@@ -110,6 +136,11 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   REQUIRE_MESSAGE(exchanged.code == 0, exchanged.err);
   CHECK(contains(judged.out, "nats, perplexity "));
   CHECK(judged.out != exchanged.out);
+  for (const Outcome& each : {judged, exchanged}) CHECK(std::regex_search(each.out, std::regex("\nBLEU \\d")));
+  const Outcome elsewhere =  // what was learned is not read
+      run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});
+  REQUIRE_MESSAGE(elsewhere.code == 0, elsewhere.err);
+  CHECK(!contains(elsewhere.out, "training loss"));
   const std::string one = folder.write("one.txt", "In the beginning.\n");
   const Outcome unequal = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + one});
   CHECK(unequal.code == 1);

@@ -53,6 +53,8 @@ TEST_CASE("generate: from a run or a checkpoint, the same text for the same seed
   CHECK(text.starts_with("ae"));
   CHECK(generate({checkpoint, "--prompt=ae"}) == text);
   CHECK(generate({run, "--start=FILE:" + folder.write("prompt.txt", "ae")}) == text);
+  REQUIRE(run_shell("gzip '" + (folder / "prompt.txt") + "'").code == 0);
+  CHECK(generate({run, "--start=FILE:" + (folder / "prompt.txt.gz")}) == text);
   CHECK(generate({run, "--prompt=ae", "--seed=2"}) != text);
   CHECK(generate({run, "--prompt=ae", "--temperature=0"}) ==
         generate({run, "--prompt=ae", "--temperature=0", "--seed=9"}));

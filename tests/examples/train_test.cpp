@@ -62,6 +62,13 @@ TEST_CASE("train: a file of settings first, then the keys, later ones win") {
   CHECK(weights(folder / "run/step_000003") == weights(folder / "again/step_000003"));
 }
 
+TEST_CASE("train: a file of settings that gzip has packed is refused") {
+  const Folder folder;
+  const std::string config = folder.write("run.toml", "layers = 1\n");
+  REQUIRE(run_shell("gzip '" + config + "'").code == 0);
+  CHECK(contains(run_orrery({"train", "--config=" + config + ".gz"}).err, config + ".gz is packed by gzip"));
+}
+
 TEST_CASE("train: a file in nanoGPT's words trains the same model, and is recorded in ours") {
   const Folder folder;
   REQUIRE(
@@ -267,4 +274,24 @@ TEST_CASE("train: what cannot be trained is said before anything is written") {
   check_error({"train", "--data=" + text, "--device=cuda"}, without);
 #endif
   check_error({"train", "--data=" + text, "--graph=yes"}, "train: --graph replays a step on a GPU; it needs");
+}
+
+TEST_CASE("train: what --init_from brings along is said in the settings, and no other is taken in silence") {
+  const Folder folder;
+  const std::string first = folder / "first";
+  REQUIRE(run_orrery(train_tiny(folder, "first", {"--tokenizer=byte"})).code == 0);
+  const Words begin = {"train", "--init_from=" + first, "--data=" + (folder / "text.txt"),
+                       "--out=" + (folder / "second"), "--steps=2"};
+  const auto refused = [&](const std::string& word, const std::string& key, const std::string& its) {
+    const Outcome outcome = run_orrery(begin + Words{"--" + key + "=" + word});
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.err, "train: " + first + " has " + key + "=" + its +
+                                    ", with which its weights are taken over, and not " + key + "=" + word +
+                                    "; leave " + key + " or init_from out"));
+  };
+  refused("character", "tokenizer", "byte");
+  refused("gpt2-124m", "model", "gpt-char-small");
+  const Outcome begun = run_orrery(begin);
+  REQUIRE_MESSAGE(begun.code == 0, begun.err);
+  CHECK(contains(read_file(folder / "second/settings.toml"), "tokenizer = \"byte\""));
 }

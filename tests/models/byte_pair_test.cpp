@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -63,6 +64,11 @@ TEST_CASE("byte pairs: the tokens are those of Hugging Face's tokenizers, from e
   for (const char* file : {"vocab.json", "merges.txt"})
     std::filesystem::copy_file(golden + "/gpt2/" + file, folder / file);
   check_cases(*tokenizer_at(folder / ""), "gpt2");
+  REQUIRE(std::system(("gzip '" + (folder / "vocab.json") + "' '" + (folder / "merges.txt") + "'").c_str()) == 0);
+  check_cases(*tokenizer_at(folder / ""), "gpt2");
+  std::filesystem::copy_file(golden + "/gpt2/tokenizer.json", folder / "tokenizer.json");
+  REQUIRE(std::system(("gzip '" + (folder / "tokenizer.json") + "'").c_str()) == 0);
+  check_cases(*tokenizer_at(folder / "tokenizer.json.gz"), "gpt2");
 }
 
 TEST_CASE("byte pairs: any bytes come back, and a checkpoint's tokenizer is the same one") {

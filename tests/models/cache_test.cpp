@@ -110,15 +110,15 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
   };
   // Learned spans stand in the middle of their range: z = 75, so m > 0 below 10 + 75 + 1.
   for (const Bounded& one :
-       {Bounded{"softmax(span=fixed(20))", "learned", 20}, Bounded{"softmax(span=fixed(1))", "rotary", 1},
-        Bounded{"softmax(span=fixed(65))", "alibi", 65},
+       {Bounded{"softmax(span=fixed(20))", "learned", 21}, Bounded{"softmax(span=fixed(1))", "rotary", 2},
+        Bounded{"softmax(span=fixed(65), attend_to_self=yes)", "alibi", 65},
         Bounded{"softmax(span=fixed(65), attend_to_self=no)", "none", 66},
         Bounded{"softmax(span=adaptive_span(150, R=10))", "relative(150)", 86},
         Bounded{"softmax(span=adaptive_span(80, R=60))", "none", 81},
         Bounded{"softmax(span=dynamic_span(40, R=10), attend_to_self=yes)", "rotary", 41},
         Bounded{"pointwise(relu, span=adaptive_span(150, R=10))", "none", 86},
-        Bounded{"pointwise(gelu, length=row_index, span=fixed(20))", "relative(20, bias)", 20},
-        Bounded{"relu_former(span=fixed(70), persistent=3)", "rotary", 70}}) {
+        Bounded{"pointwise(gelu, length=row_index, span=fixed(20))", "relative(20, bias)", 21},
+        Bounded{"relu_former(span=fixed(70), persistent=3)", "rotary", 71}}) {
     INFO(one.attention, " with ", one.position);
     const NoGrad guard;
     const auto model = make(one.attention, one.position, tokens_in_all);

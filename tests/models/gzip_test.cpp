@@ -63,3 +63,27 @@ TEST_CASE("gzip: what is damaged, cut short or larger than allowed is refused wi
   CHECK(error_of([&] { unpack_gzip(packed(std::string(5000000, '\0')), "a.gz", 1000000); }) ==
         "a.gz holds more bytes than the 1000000 that are read");
 }
+
+TEST_CASE("gzip: a file comes unpacked piece by piece, and what is damaged is known where it is reached") {
+  const Folder folder;
+  const std::string path = folder / "a.gz", whole = packed(lines(60000));
+  const auto all_of = [&](size_t piece) {
+    DataReader reader(path);
+    std::string all, some(piece, '\0');
+    while (const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(some)))) all += some.substr(0, got);
+    return all;
+  };
+  const std::string several = packed("") + packed(lines(2)) + whole + std::string(700000, '\0');
+  for (const std::string& bytes : {whole, several, lines(9)}) {
+    write_file_atomically(path, bytes);
+    for (const size_t piece : {1000, 1 << 20}) CHECK(all_of(piece) == read_data_file(path));
+  }
+  write_file_atomically(path, whole + "more");
+  CHECK(error_of([&] { all_of(1000); }) == path + ": its gzip data is damaged: 4 bytes follow the end");
+  write_file_atomically(path, whole.substr(0, whole.size() - 9));
+  CHECK(error_of([&] { all_of(1000); }) == path + ": its gzip data ends too early");
+  DataReader reader(path);
+  std::string begin(1000, '\0');
+  CHECK(reader.read_up_to(std::as_writable_bytes(std::span(begin))) == 1000);
+  CHECK(begin == lines(60000).substr(0, 1000));
+}

@@ -237,6 +237,20 @@ TEST_CASE("images: broken pictures that are left out are told") {
   events.warning = [&](const std::string& sentence) { told.push_back(sentence); };
   trainer.run(events);
   REQUIRE(told.size() == 1);
-  CHECK(contains(told[0], "1 broken pictures of"));
+  CHECK(contains(told[0], "1 broken picture of"));
   CHECK(contains(told[0], "train/rings/0.png: it cannot be decoded"));
+}
+
+TEST_CASE("image classification: the learned images of a validation come evenly from all, and it may lie elsewhere") {
+  const Folder folder;
+  for (const char* picture : {"rings/0.png", "rings/1.png", "rings/3.jpg", "stripes/0.png", "stripes/2.png"}) {
+    const std::filesystem::path copy = folder / (std::string("even/") + picture);
+    std::filesystem::create_directories(copy.parent_path());
+    std::filesystem::copy_file(scraps + "/shapes/train/" + picture, copy);
+  }
+  const TrainingResult judged =
+      train(small_resnet(folder / "run", {{"validation_data", folder / "even"}, {"training_loss_images", "5"}}));
+  REQUIRE(judged.figures.size() == 3);
+  CHECK(judged.figures[1] == std::pair<std::string, double>("training_loss", judged.validation_loss));
+  CHECK(judged.figures[2].second == judged.figures[0].second);
 }

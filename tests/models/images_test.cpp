@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "engine/base/files.h"
@@ -195,7 +196,7 @@ TEST_CASE("image batches: the same for any order of asking, and within what augm
   CHECK(ImageBatches(set.train, scale, {}, 16, 4).at(5, 1).labels != a.labels);
   std::set<std::vector<float>> known;
   for (int64_t i = 0; i < set.train.count(); ++i) {
-    const Tensor x = images_in_order(set.train, scale, i, 1).pixels;
+    const Tensor x = images_at(set.train, scale, std::array{i}).pixels;
     known.insert(std::vector<float>(x.data<float>(), x.data<float>() + x.numel()));
   }
   const auto image = [](const ImageBatch& batch, int64_t i) {
@@ -271,4 +272,46 @@ TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are by
   const std::string comment("\xff\xfe\x00\x17", 4);  // what stands in one is no table
   CHECK(failure("\xff\xd8" + comment + table).find("Huffman") == std::string::npos);
   CHECK(failure(std::string("\xff\xd8\xff\xda\x00\x02", 6) + "..." + table) == refusal);
+}
+
+TEST_CASE("images: a set for validation alone is read where images are held out, however it is laid out") {
+  using Parts = ImageOptions::Parts;
+  const Folder folder;
+  const std::string shapes = copy_of("shapes", folder);
+  const auto counts = [](const std::string& path, Parts parts) {
+    const ImageSet set = read_images(path, {.parts = parts});
+    return std::pair(set.train.count(), set.validation.count());
+  };
+  using Counts = std::pair<int64_t, int64_t>;
+  CHECK(counts(shapes, Parts::both) == Counts{8, 4});
+  CHECK(counts(shapes, Parts::learned) == Counts{8, 0});
+  CHECK(counts(shapes, Parts::held_out) == Counts{0, 4});
+  CHECK(counts(shapes + "/val", Parts::held_out) == Counts{0, 4});
+  fs::remove_all(shapes + "/train");
+  CHECK(counts(shapes, Parts::held_out) == Counts{0, 4});
+  CHECK(counts(shapes, Parts::judged) == Counts{0, 4});
+  CHECK(read_images(shapes, {.parts = Parts::held_out}).classes == std::vector<std::string>{"rings", "stripes"});
+  CHECK(failure(shapes) == "images: " + shapes + " holds no image to learn");
+  const std::string idx = folder / "idx", cifar = folder / "cifar";
+  make_folders(idx), make_folders(cifar);
+  write_idx(idx, "t10k", std::string("\0\1\0", 3));
+  write_file_atomically(cifar + "/test_batch.bin", cifar_record(1, 2, 3, 4) + cifar_record(0, 2, 3, 4));
+  for (const auto& [path, count] : {std::pair{idx, 3}, std::pair{cifar, 2}}) {
+    CHECK(counts(path, Parts::held_out) == Counts{0, count});
+    CHECK(counts(path, Parts::judged) == Counts{0, count});
+    CHECK(failure(path) == "images: " + path + " holds no image to learn");
+  }
+}
+
+TEST_CASE("classes: they are told by their names, and by their order where names are but numbers") {
+  using Names = std::vector<std::string>;
+  using Labels = std::optional<std::vector<int32_t>>;
+  const Names animals = {"bird", "cat", "dog"}, labels = {"LABEL_0", "LABEL_1", "LABEL_2"}, numbers = {"0", "1", "2"};
+  CHECK(labels_among(animals, {"dog", "bird"}) == Labels{{2, 0}});
+  CHECK(labels_among(animals, {"dog", "fish", "bird"}) == Labels{});
+  CHECK(labels_among(labels, animals) == Labels{{0, 1, 2}});
+  CHECK(labels_among(animals, numbers) == Labels{{0, 1, 2}});
+  CHECK(labels_among(animals, {"0", "1"}) == Labels{});
+  CHECK(labels_among(labels, {"0", "1"}) == Labels{{0, 1}});
+  CHECK(labels_among({"0", "1"}, labels) == Labels{});
 }

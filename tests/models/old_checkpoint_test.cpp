@@ -14,6 +14,7 @@
 #include "models/training/generation.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
+#include "nn/attentions/base/attention.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/gpt_settings.h"
@@ -109,4 +110,28 @@ TEST_CASE("an old run is not resumed as another model, which is told by the pres
             .find(" has position=rotary(base=10000, partial_rotary_factor=0.5, pairs=half_split), not ") !=
         std::string::npos);
   CHECK(refusal("attention.own", "yes").find("attend_to_self=no, ") != std::string::npos);
+}
+
+TEST_CASE("an old checkpoint keeps what it saw of the own token under a fixed span, which later ones name") {
+  const Folder folder;
+  auto state = nlohmann::json::parse(read_file(latest_checkpoint(old + "run") + "/state.json"));
+  const auto attention = [&](const std::string& model, const std::string& value) -> std::string {
+    state["settings"] = {{"model", model}, {"attention", value}};
+    write_file_atomically(folder / "state.json", state.dump());
+    for (const auto& [key, read] : read_state(folder / "").settings)
+      if (key == "attention") return read;
+    return "";
+  };
+  const auto saying = [](const std::string& own, const std::string& span) {
+    return "softmax(dropout=0, attend_to_self=" + own + ", span=" + span + ")";
+  };
+  CHECK(attention("gpt-char-small", saying("default", "fixed(S=8)")) == saying("yes", "fixed(S=8)"));
+  CHECK(attention("gpt", saying("no", "fixed(S=8)")) == saying("no", "fixed(S=8)"));
+  CHECK(attention("stream-char-fixed", saying("default", "fixed(S=8)")) == saying("no", "fixed(S=8)"));
+  CHECK(attention("gpt", saying("default", "none")) == saying("default", "none"));
+  const std::string learned = saying("default", "adaptive_span(S=8, R=4)");
+  CHECK(attention("gpt", learned) == learned);
+  for (const char* span : {"fixed(8)", "adaptive_span(8)"})
+    CHECK(print(nn::resolved_attention(parse_spec("softmax(span=" + std::string(span) + ")")))
+              .find("attend_to_self=no") != std::string::npos);
 }

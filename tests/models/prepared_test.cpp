@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
@@ -131,7 +132,57 @@ TEST_CASE("prepared: files of nanoGPT and llm.c; what is damaged or foreign is r
   CHECK(error_of([&] {
           run.train({{"data", folder / "bin"}});
         }) == "train: " + (folder / "bin") +
-                  " holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER");
+                  " holds tokens, but not the tokenizer that made them; give its folder with --tokenizer=FOLDER, or "
+                  "--tokenizer=byte if they are bytes");
+  write(folder / "bin/train.bin", bytes_of(std::vector<uint16_t>(200, 97)));
+  CHECK(run.train({{"data", folder / "bin"}, {"tokenizer", "byte"}}).steps_done == 6);
+}
+
+TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in them") {
+  const Folder folder;
+  const std::string out = folder / "tokens";
+  prepare({.input = shakespeare, .out = out, .tokenizer = "character"});
+  const auto tokenizer = tokenizer_of_prepared(out);
+  const Text plain(out, *tokenizer);
+  const auto train = plain.train().to_vector(), validation = plain.validation().to_vector();
+  REQUIRE(std::system(("gzip '" + out + "/train.bin' '" + out + "/val.bin'").c_str()) == 0);
+  REQUIRE(is_prepared(out));
+  CHECK(tokenizer_of_prepared(out)->save() == tokenizer->save());
+  const Text packed(out, *tokenizer);
+  CHECK(packed.train().to_vector() == train);
+  CHECK(packed.validation().to_vector() == validation);
+  CHECK(packed.fingerprint() == plain.fingerprint());
+  const std::string one = folder / "a.bin", begins_as_gzip = bytes_of({0x8b1f, 1, 2});
+  write(one, begins_as_gzip);
+  CHECK(read_prepared(one, 65536).train.to_vector() == std::vector<int32_t>{0x8b1f, 1, 2});
+  write(one, with_header(20240801, 7, 2, bytes_of({5, 1, 6, 0})));
+  REQUIRE(std::system(("gzip '" + one + "'").c_str()) == 0);
+  CHECK(is_prepared(one + ".gz"));
+  CHECK(read_prepared(one + ".gz", 70'000).train.to_vector() == std::vector<int32_t>{65541, 6});
+  write(one + ".gz", read_file(one + ".gz").substr(0, 20));
+  CHECK(error_of([&] { read_prepared(one + ".gz", 70'000); }) == one + ".gz: its gzip data ends too early");
+}
+
+TEST_CASE("prepared: a part that is lost, a tokenizer that is not theirs and a failed preparation are told") {
+  const Run run;
+  const std::string out = run.folder / "tokens";
+  prepare({.input = run.text, .out = out, .tokenizer = "byte"});
+  CHECK(run.train({{"data", out}, {"tokenizer", "byte"}}).steps_done == 6);
+  const std::string gpt2 = byte_pairs + "gpt2";
+  CHECK(error_of([&] {
+          run.train({{"data", out}, {"tokenizer", gpt2}, {"out", run.folder / "other"}});
+        }) == "train: " + out + " was made by a tokenizer of its own, byte, and not by --tokenizer=" + gpt2 +
+                  "; leave that out, or prepare the text again");
+  std::filesystem::remove(out + "/val.bin");
+  CHECK(error_of([&] {
+          run.train({{"data", out}, {"out", run.folder / "other"}});
+        }) == "tokens: " + out + "/val.bin is missing, of which " + out + "/tokens.json tells; prepare the text again");
+  const std::string failed = run.folder / "failed", abc = run.folder / "abc", xyz = run.folder / "xyz";
+  write(abc, "abc"), write(xyz, "xyz");
+  CHECK(error_of([&] {
+          prepare({.input = abc, .validation_input = xyz, .out = failed, .tokenizer = "character"});
+        }) != "no error");
+  CHECK_FALSE(file_exists(failed));
 }
 
 TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
@@ -172,7 +223,7 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   const Folder folder;
   const std::string plain = folder / "text", packed = folder / "text.gz";
   std::string text;
-  while (text.size() < 2 * TextFiles::piece_size) text += "\xE2\x82\xAC and some more\n";
+  while (text.size() < 4 * TextFiles::piece_size) text += "\xE2\x82\xAC and some more\n";
   write(plain, text);
   REQUIRE(std::system(("gzip -c '" + plain + "' > '" + packed + "'").c_str()) == 0);
   std::string all;
@@ -186,7 +237,14 @@ TEST_CASE("prepared: a text that gzip has packed is read as what is in it") {
   CHECK(Text(packed, *tokenizer).train().to_vector() == Text(plain, *tokenizer).train().to_vector());
   const std::string bytes = read_file(packed);
   write(packed, bytes.substr(0, bytes.size() / 2));
-  CHECK(contains(error_of([&] { make_tokenizer("character", packed); }), "its gzip data ends too early"));
+  const std::string damage = packed + ": its gzip data ends too early";
+  CHECK(error_of([&] { make_tokenizer("character", packed); }) == damage);
+  std::string begin;  // memory never holds it whole
+  CHECK(error_of([&] {
+          TextFiles::each_piece(packed, [&](std::string_view piece, uint64_t) { begin += piece; });
+        }) == damage);
+  CHECK(begin.size() >= TextFiles::piece_size - 8);
+  CHECK(text.starts_with(begin));
 }
 
 TEST_CASE("prepared: pieces of a file break no character in two") {

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
-#include "models/training/translation.h"
+#include "models/translation_search.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
@@ -178,6 +179,22 @@ TEST_CASE("translation: a validation judges learned pairs as it does held-out on
   CHECK(some.figures[0].second != all.figures[0].second);
   CHECK(some.figures[0].second == doctest::Approx(all.figures[0].second).epsilon(0.2));
   CHECK(none.figures.empty());
+}
+
+TEST_CASE("translation: the learned pairs of a validation come evenly from all of them") {
+  const Folder folder;
+  std::vector<std::string> lines;
+  std::istringstream in(read_file(bible));
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  const size_t count = lines.size() * 2 / 3;
+  REQUIRE(lines.size() % count != 0);
+  std::string even;
+  for (size_t i = 0; i < count; ++i) even += lines[i * lines.size() / count] + "\n";
+  write_file_atomically(folder / "even.tsv", even);
+  const TrainingResult judged = train(small_run(
+      folder / "run", {{"validation_data", folder / "even.tsv"}, {"training_loss_pairs", std::to_string(count)}}));
+  REQUIRE(judged.figures.size() == 1);
+  CHECK(judged.figures[0].second == judged.validation_loss);
 }
 
 // The gradient of micro-batches of different lengths is that of the mean over all their tokens.

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/base/files.h"
+#include "models/data/gzip.h"
 #include "models/data/images.h"
 
 namespace orrery::models {
@@ -36,7 +37,7 @@ void read_records(ImageSet& set, const std::string& path, Images& images) {
 Images read_part(ImageSet& set, const std::string& folder, const std::string& begin, const ImageOptions& options) {
   Images images{side, side, channels, {}, {}};
   for (const std::string& path : files_called(folder, begin)) read_records(set, path, images);
-  return brought_to(std::move(images), options, folder);
+  return images.labels.empty() ? Images() : brought_to(std::move(images), options, folder);
 }
 
 std::vector<std::string> class_names(ImageSet& set, const std::string& folder) {
@@ -56,8 +57,8 @@ std::vector<std::string> class_names(ImageSet& set, const std::string& folder) {
 ImageSet read_cifar(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
   set.classes = class_names(set, folder);
-  set.train = read_part(set, folder, "data_batch", options);
   set.validation = read_part(set, folder, "test_batch", options);
+  if (options.wants_learned(set.validation)) set.train = read_part(set, folder, "data_batch", options);
   return set;
 }
 
@@ -65,7 +66,11 @@ REGISTER_IMAGE_FORMAT(cifar,
                       {.name = "cifar",
                        .description = "data_batch*.bin, and test_batch*.bin for validation, as of CIFAR-10; the "
                                       "classes' names in batches.meta.txt; .gz too",
-                       .reads = [](const std::string& folder) { return !files_called(folder, "data_batch").empty(); },
+                       .reads =
+                           [](const std::string& folder) {
+                             return !files_called(folder, "data_batch").empty() ||
+                                    !files_called(folder, "test_batch").empty();
+                           },
                        .read = read_cifar});
 
 }  // namespace

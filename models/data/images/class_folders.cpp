@@ -39,12 +39,17 @@ std::optional<Picture> decode(ImageSet& set, const std::string& path, const Imag
   }
 }
 
-// Classes in the order of their names; those of a later part must be among those of the first.
-Images read_part(ImageSet& set, const std::string& folder, bool first, const ImageOptions& options) {
+// Classes in the order of their names.
+std::vector<std::string> classes_in(const std::string& folder) {
+  std::vector<std::string> classes;
+  for (const std::string& of_class : folders_in(folder)) classes.push_back(name_of(of_class));
+  return classes;
+}
+
+Images read_part(ImageSet& set, const std::string& folder, const ImageOptions& options) {
   Images images;
   for (const std::string& of_class : folders_in(folder)) {
     const std::string name = name_of(of_class);
-    if (first) set.classes.push_back(name);
     const auto label = std::find(set.classes.begin(), set.classes.end(), name);
     check(label != set.classes.end(), "images: ", of_class, ": there is no class '", name, "' to learn; there are ",
           join(set.classes));
@@ -57,13 +62,34 @@ Images read_part(ImageSet& set, const std::string& folder, bool first, const Ima
   return images;
 }
 
+// Those that are there, in the order in which they are taken.
+std::vector<std::string> held_out_parts(const std::string& folder) {
+  std::vector<std::string> parts;
+  for (const char* name : {"/val", "/validation", "/test"})
+    if (folder_exists(folder + name)) parts.push_back(folder + name);
+  return parts;
+}
+// A set that was taken apart, of which what is learned lies elsewhere; a class may be called "test", too.
+bool holds_parts_alone(const std::string& folder) {
+  const std::vector<std::string> parts = held_out_parts(folder);
+  return !parts.empty() && parts.size() == folders_in(folder).size() &&
+         std::all_of(parts.begin(), parts.end(), [](const std::string& part) { return !folders_in(part).empty(); });
+}
+
 ImageSet read_class_folders(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
-  const bool parts = folder_exists(folder + "/train");
-  set.train = read_part(set, parts ? folder + "/train" : folder, true, options);
-  for (const char* name : {"/val", "/validation", "/test"})
-    if (parts && set.validation.count() == 0 && folder_exists(folder + name))
-      set.validation = read_part(set, folder + name, false, options);
+  const std::string learned = folder + "/train";
+  const bool parts = folder_exists(learned) || holds_parts_alone(folder);
+  const std::vector<std::string> held_out = parts ? held_out_parts(folder) : std::vector<std::string>();
+  const bool learns = !parts || folder_exists(learned);
+  if (learns) set.classes = classes_in(parts ? learned : folder);
+  if (learns && (held_out.empty() || options.parts != ImageOptions::Parts::held_out))
+    set.train = read_part(set, parts ? learned : folder, options);
+  for (const std::string& part : held_out) {
+    if (set.validation.count() > 0) break;
+    if (!learns) set.classes = classes_in(part);
+    set.validation = read_part(set, part, options);
+  }
   return set;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/base/sizes.h"
+#include "models/data/gzip.h"
 #include "models/data/images.h"
 
 namespace orrery::models {
@@ -52,15 +53,16 @@ std::string find_part(const std::string& folder, const std::string& part, const 
 
 ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
-  for (const auto& [part, images] : {std::pair{"train", &set.train}, {"t10k", &set.validation}}) {
+  for (const auto& [part, images] : {std::pair{"t10k", &set.validation}, {"train", &set.train}}) {
     const std::string pixels = find_part(folder, part, "images-idx3"), labels = find_part(folder, part, "labels-idx1");
-    if (pixels.empty() && images == &set.validation) continue;
+    if (pixels.empty() || (images == &set.train && !options.wants_learned(set.validation))) continue;
     check(!labels.empty(), "images: ", folder, " has ", part, "-images-idx3-ubyte, but no ", part,
           "-labels-idx1-ubyte");
     *images = read_part(set, pixels, labels, options);
   }
-  const auto largest = std::max_element(set.train.labels.begin(), set.train.labels.end());
-  const int32_t classes = largest == set.train.labels.end() ? 0 : *largest + 1;
+  const std::vector<int32_t>& known = set.train.count() > 0 ? set.train.labels : set.validation.labels;
+  const auto largest = std::max_element(known.begin(), known.end());
+  const int32_t classes = largest == known.end() ? 0 : *largest + 1;
   for (int32_t i = 0; i < classes; ++i) set.classes.push_back(std::to_string(i));
   return set;
 }
@@ -69,7 +71,11 @@ REGISTER_IMAGE_FORMAT(
     idx, {.name = "idx",
           .description = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the same for t10k, "
                          "which is for validation; .gz too",
-          .reads = [](const std::string& folder) { return !find_part(folder, "train", "images-idx3").empty(); },
+          .reads =
+              [](const std::string& folder) {
+                return !find_part(folder, "train", "images-idx3").empty() ||
+                       !find_part(folder, "t10k", "images-idx3").empty();
+              },
           .read = read_idx});
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/byte_pairs.h"
+#include "models/data/gzip.h"
 #include "models/json.h"
 
 namespace orrery::models {
@@ -43,10 +44,11 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
   return tokens;
 }
 
-SortedJson read_json(const std::string& path) { return parse_large_json(read_file(path, largest_json), path); }
+SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, largest_json), path); }
 
 std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder) {
-  const std::string vocabulary_file = folder + "/vocab.json", merges_file = folder + "/merges.txt";
+  const std::string vocabulary_file = find_data_file(folder, {"vocab.json"}),
+                    merges_file = find_data_file(folder, {"merges.txt"});
   const SortedJson numbers = read_json(vocabulary_file);
   BytePairVocabulary vocabulary;
   std::vector<std::pair<int64_t, std::string>> added;
@@ -55,7 +57,7 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder)
     added.emplace_back(end->get<int64_t>(), end.key());
   vocabulary.tokens = tokens_of(numbers, added, vocabulary_file);
   for (const auto& one : added) vocabulary.added.push_back(static_cast<int32_t>(one.first));
-  const std::string merges = read_file(merges_file, largest_json);
+  const std::string merges = read_data_file(merges_file, largest_json);
   for (size_t at = 0; at < merges.size();) {
     const size_t end = std::min(merges.find('\n', at), merges.size());
     std::string_view line = std::string_view(merges).substr(at, end - at);
@@ -179,16 +181,18 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
   return make_byte_pairs(std::move(vocabulary), what);
 }
 
-bool is_tokenizer_json(const std::string& path) { return path.ends_with(".json") && !folder_exists(path); }
+bool is_tokenizer_json(const std::string& path) {
+  return (path.ends_with(".json") || path.ends_with(".json.gz")) && !folder_exists(path);
+}
 
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   if (is_tokenizer_json(path)) return read_tokenizer_json(path);
-  return file_exists(path + "/tokenizer.json") ? read_tokenizer_json(path + "/tokenizer.json")
-                                               : read_vocabulary_and_merges(path);
+  const std::string one = find_data_file(path, {"tokenizer.json"});
+  return one.empty() ? read_vocabulary_and_merges(path) : read_tokenizer_json(one);
 }
 bool reads(const std::string& path) {
-  return is_tokenizer_json(path) || file_exists(path + "/tokenizer.json") ||
-         (file_exists(path + "/vocab.json") && file_exists(path + "/merges.txt"));
+  const auto holds = [&](const char* name) { return !find_data_file(path, {name}).empty(); };
+  return is_tokenizer_json(path) || holds("tokenizer.json") || (holds("vocab.json") && holds("merges.txt"));
 }
 
 std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec) {

@@ -18,12 +18,21 @@
 
 namespace orrery::models {
 
+// What a task is made for.
+enum class Purpose {
+  learn,  // a run
+  go_on,  // a run that is resumed
+  begin,  // a run that begins with the weights of another
+  judge,  // a model that has learned: what is held out is needed, what was learned may be gone
+};
+
 // Of a run, as far as tasks ask.
 struct TaskOptions {
   int64_t batch = 1;          // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // of a step
   uint64_t seed = 0;
-  std::string tokenizer = {};  // of the run that is gone on with; empty: made from the data
+  std::string tokenizer = {};  // of the run that is gone on with, begun with or judged; empty: made from the data
+  Purpose purpose = Purpose::learn;
 };
 
 // What a validation says of all held-out data.
@@ -51,7 +60,7 @@ class Task {
   // Not 0: batches are streams.  Each row goes on where that of the same micro-batch of the step before ended, and the
   // model sees so many tokens of before: the pass brings a cache of states, which is part of a checkpoint.
   virtual int64_t carried() const { return 0; }
-  // None if `stop`, asked now and then, has said true.
+  // None if `stop`, asked now and then, has said true.  What takes long, such as BLEU, is told of judged models alone.
   virtual std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const = 0;
 
   // ---- what is told about it
@@ -65,7 +74,7 @@ class Task {
   virtual int64_t epoch() const = 0;                      // units of all that there is to learn
   virtual int64_t held_out() const = 0;                   // units of what is kept for validation
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the classes' names
-  virtual std::vector<std::string> warnings() const { return {}; }  // sentences about what was left out of the data
+  virtual std::vector<std::string> warnings() const { return {}; }  // sentences about what was made of the data
   virtual std::string data() const = 0;                             // where it was read
   virtual Fingerprint fingerprint() const = 0;
 
@@ -79,6 +88,10 @@ class Task {
   virtual double mean_batch(int64_t batch) const { return static_cast<double>(training_batch(batch)); }
   // Like a batch, of any numbers, and so large.
   virtual std::vector<Tensor> sample(int64_t batch, int64_t length) const = 0;
+
+  // ---- beginning with the weights of another run
+  // The paths of modules whose weights are not taken over, for the data ask for something else there.
+  virtual std::vector<std::string> fresh_modules() const { return {}; }
 };
 
 struct TaskInfo {
@@ -89,7 +102,8 @@ struct TaskInfo {
 //   struct Settings { ... visit ... };
 //   Type(const Settings& settings, AnySettings& model, const TaskOptions& options);
 // which reads the data and fills in what the data decides of the model, such as its vocabulary; and one line,
-// REGISTER_TASK(Type).
+// REGISTER_TASK(Type).  Data that a model is judged by, if they are not those of its run, have the setting
+// `validation_data`; with it, a judged task needs no `data`.
 struct TaskClass : TaskInfo {
   AnySettings settings;  // its defaults
   std::unique_ptr<Task> (*make)(const AnySettings& settings, AnySettings& model, const TaskOptions& options);

@@ -111,10 +111,13 @@ void add_distance_terms(const Position* position, int64_t distances, AttentionIn
 
 Spec resolved_attention(const Spec& spec) {
   Spec all = resolved(attentions(), spec);
+  bool span = false;
   for (Spec::Item& item : all.items) {
-    if (item.key == "span") item.value = resolved_span(item.value);
+    if (item.key == "span") item.value = resolved_span(item.value), span = given(item.value);
     if (item.key == "persistent") item.value = resolved_slots(item.value);
   }
+  for (Spec::Item& item : all.items)  // by name where it depends on something
+    if (span && item.key == "attend_to_self" && item.value.name == "default") item.value = parse_spec("no");
   return all;
 }
 
@@ -174,8 +177,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   }
   if (given(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
   if (given(settings.persistent)) slots_ = std::make_unique<Slots>(settings.persistent, key_heads_, head_size_);
-  attend_to_self_ =
-      settings.attend_to_self == "yes" || (settings.attend_to_self == "default" && !(span_ && span_->learned()));
+  attend_to_self_ = settings.attend_to_self == "yes" || (settings.attend_to_self == "default" && !span_);
   if (!options.position) return;
   options.position->check_head_size(head_size_);
   if (options.context > 0) options.position->check_reach(within_window(options.context));

@@ -53,7 +53,7 @@ struct AttentionSettings {
     v("qk_norm", qk_norm, "normalization of queries and keys over the head size: none, layer, rms, ...");
     v("scale", scale, "factor of the scores; 0: 1 / sqrt(head size)", zero_or(tiny, 1e6));
     v("dropout", dropout, "fraction of the weights set to zero while training", fraction());
-    v("attend_to_self|own", attend_to_self, "whether a token sees itself; default: yes, but no under a learned span",
+    v("attend_to_self|own", attend_to_self, "whether a token sees itself; default: yes, but no under a span",
       one_of({"default", "yes", "no"}));
     v("span", span, "how far back a head reads: none, fixed(S), adaptive_span(S, R=32), dynamic_span(S, R=32)");
     v("persistent", persistent, "learned keys and values beside the context: none, N, slots(N, split=no, scaled=yes)");

@@ -12,7 +12,7 @@
 // max z' S + R and beyond, in steps of 64 as in the authors' code, so it holds at most 62 more than can be reached; one
 // of states holds 64 more than these, which a span can grow by in a step.
 //
-// Beyond S nothing is visible.  Conventions: a token's own position is masked under learned spans unless
+// Beyond S nothing is visible.  Conventions: a token's own position is masked under any span unless
 // attend_to_self=yes; the slope of m is that of the ramp at both of its ends too, as the authors' clamp has it: at
 // z' = 0, where heads begin and most stay, both ends fall on whole tokens.
 #pragma once

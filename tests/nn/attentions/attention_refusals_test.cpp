@@ -274,7 +274,7 @@ TEST_CASE("sizes that cannot work") {
   CHECK(made(12, 2, 0, "relative(8)") ==
         "relative(8): there are terms for distances up to 8, but tokens see each other over 31; use relative(31) or a "
         "span of at most 8");
-  CHECK(refusal("softmax(span=fixed(9))", {.position = "relative(8)"}) == "no error");
+  CHECK(refusal("softmax(span=fixed(8))", {.position = "relative(8)"}) == "no error");
 }
 
 TEST_CASE("what only a pass can get wrong is refused when it comes") {

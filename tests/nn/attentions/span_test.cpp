@@ -90,7 +90,7 @@ TEST_CASE("a full adaptive span equals the fixed span, and one of zero shows the
     return layer;
   };
   const auto adaptive = make("softmax(span=adaptive_span(7, R=4))"),
-             fixed = make("softmax(span=fixed(7), attend_to_self=no)");
+             fixed = make("softmax(span=fixed(7))");  // the own token is not seen under either
   Parameter* const share = parameter_at(*adaptive, "span.share");
   Pass pass;
   const NoGrad guard;

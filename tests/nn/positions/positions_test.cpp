@@ -297,13 +297,13 @@ TEST_CASE("without its position an attention reads something else") {
 
 TEST_CASE("relative positions with a span shorter than the context") {
   const Tensor x = random_tensor({2, 8, 12}, 13);
-  Reader narrow("relative(3)", true, "softmax(span=fixed(4))"), wide("relative(7)", true, "softmax(span=fixed(4))");
+  Reader narrow("relative(3)", true, "softmax(span=fixed(3))"), wide("relative(7)", true, "softmax(span=fixed(3))");
   const Tensor table = parameters_of(*narrow.position)[0].parameter->value,
                larger = parameters_of(*wide.position)[0].parameter->value;
   table.copy_from(larger.slice(0, 4));
   CHECK(largest_difference(narrow(x), wide(x)) == 0);
-  CHECK(error_of([] { Reader("relative(3)", true, "softmax(span=fixed(5))"); }) ==
-        "softmax(span=fixed(5)): relative(3): there are terms for distances up to 3, but tokens see each other over 4; "
+  CHECK(error_of([] { Reader("relative(3)", true, "softmax(span=fixed(4))"); }) ==
+        "softmax(span=fixed(4)): relative(3): there are terms for distances up to 3, but tokens see each other over 4; "
         "use relative(4) or a span of at most 3");
   CHECK(error_of([] { Reader("relative(6, bias)", true); }) ==
         "relative(6, bias): there are terms for distances up to 6, but tokens see each other over 7; use relative(7) "

@@ -1,4 +1,4 @@
-#include "models/training/translation.h"
+#include "models/translation_search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -197,6 +197,17 @@ std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<c
         .run(translations);
   }
   return translations;
+}
+
+std::vector<std::string> translate_to_text(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
+                                           const Tokenizer& tokenizer, const SearchSettings& settings) {
+  std::vector<std::string> all;
+  for (std::vector<int32_t>& tokens : translate(model, sources, sentence_marks(tokenizer), settings)) {
+    std::erase_if(tokens, [&](int32_t token) { return token >= tokenizer.size(); });  // marks beyond its own
+    if (sources[all.size()].size() <= 1) tokens.clear();  // an end alone: there is nothing to translate
+    all.push_back(tokenizer.decode(tokens));
+  }
+  return all;
 }
 
 }  // namespace orrery::models

@@ -10,12 +10,15 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "models/data/pairs.h"
 #include "models/translation_model.h"
 
 namespace orrery::models {
+
+constexpr int64_t usual_beam = 5;  // of `orrery translate`, and of the BLEU of `orrery evaluate`
 
 struct SearchSettings {
   int64_t beam = 1;
@@ -29,5 +32,8 @@ struct SearchSettings {
 // context.
 std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
                                             const SentenceMarks& marks, const SearchSettings& settings);
+// The same as text.
+std::vector<std::string> translate_to_text(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
+                                           const Tokenizer& tokenizer, const SearchSettings& settings);
 
 }  // namespace orrery::models
