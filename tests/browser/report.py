@@ -489,13 +489,21 @@ scroll_frames = """
   });"""
 
 
-def check_scrolling(page, name):
+# Another program of this machine may take a frame; ours would take it every time.
+def check_frames(measure, what):
     worst = []
-    for attempt in range(3):  # as below
+    while len(worst) < 8 and (not worst or min(worst) > 50):
+        worst.append(max(measure()))
+    print(f"{what}: longest frames {', '.join(f'{x:.1f}' for x in worst)} ms")
+    check(min(worst) <= 50, f"{what}: frames of {worst} ms")
+
+
+def check_scrolling(page, name):
+    def measure():
         page.load()
-        worst.append(max(page.driver.execute_async_script(scroll_frames)))
-    print(f"scrolling through {name}: longest frames {', '.join(f'{x:.1f}' for x in worst)} ms")
-    check(min(worst) <= 50, f"{name}: scrolling has frames of {worst} ms")
+        return page.driver.execute_async_script(scroll_frames)
+
+    check_frames(measure, "scrolling through " + name)
 
 
 def check_marks(maps):
@@ -531,8 +539,7 @@ def check_maps(driver, page, path, pictures):
     maps = Page(driver, with_data(page, data, path))
     check_everywhere(maps, "maps", pictures)
     # From the load on: a page that paints 16 maps of 65,536 cells must not stop.
-    worst = []
-    for attempt in range(3):  # another program of this machine may take a frame; ours would take it every time
+    def measure():
         driver.execute_cdp_cmd(
             "Page.addScriptToEvaluateOnNewDocument",
             {
@@ -546,11 +553,10 @@ def check_maps(driver, page, path, pictures):
             "a map of 16 is not painted",
         )
         times = driver.execute_async_script(frames)
-        worst.append(max(times))
-        print(
-            f"4 x 4 heads over 256 tokens: {len(times)} frames, longest {max(times):.1f} ms, tasks above 50 ms since the load: {maps.run('return stops')}"
-        )
-    check(min(worst) <= 50, f"frames of {worst} ms")
+        print(f"4 x 4 heads over 256 tokens: {len(times)} frames, tasks above 50 ms since the load: {maps.run('return stops')}")
+        return times
+
+    check_frames(measure, "4 x 4 heads over 256 tokens")
     check_scrolling(maps, "maps")
     check_contents(maps, "maps")
     check_marks(maps.open())
