@@ -92,7 +92,8 @@ printf 'module\t%s\t4096\t8\t4\t6\t6\n' 1f > "$fake/shared"
 printf 'echo "000000000000001f t map_kernel"\necho "                 U other"\n' | pretend nm
 PATH="$fake:$PATH" python3 tests/kernel_table.py --shared="$fake/shared" "$fake/less" > "$fake/out" 2>&1
 status=$?
-expect "a table without spills" 0 " 30 *4096 *2.00 1.00 *0 *1 *sm_90 map_kernel" "1 kernels.* 4096 bytes, known of 1; 0 spill"
+expect "a table without spills" 0 " 30 *4096 *2.00 1.00 *0 *1 *sm_90 map_kernel" \
+  "1 kernels.* 4096 bytes, known of 1; 0 spill"
 printf 'module\t%s\t102000\n' 1f > "$fake/shared"
 PATH="$fake:$PATH" python3 tests/kernel_table.py --shared="$fake/shared" "$fake/less" > "$fake/out" 2>&1
 status=$?

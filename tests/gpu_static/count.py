@@ -10,18 +10,19 @@ trip of the main loop with the fewest instructions (README.md), how many of them
 floating point, compute whole numbers and addresses, or control; instructions from the loop's end to the kernel's, and
 as many for 64 outputs of a product's thread; registers; KB of shared memory that a launch asks for
 (--launches: what launches.cpp wrote; default: launches/*.tsv); loads and stores of spilled registers in the kernel,
-and in the loop; the peer of peers.json, and ours as a multiple of it.  The others have a row of instructions per 16 bytes
-stored (loaded, where nothing is stored) in the loop that moves the most, or the length of the listing.
+and in the loop; the peer of peers.json, and ours as a multiple of it.  The others have a row of instructions per
+16 bytes stored (loaded, where nothing is stored) in the loop that moves the most, or the length of the listing.
 
 --at-most: ends with 1 if a row whose name has REGEX has more than NUMBER, or if there is no such row.  COLUMN: loop
-(the default: instructions per HMMA, or what such a row has), epilogue (after the loop, for 64 outputs), registers, spills,
-loop_spills.
+(the default: instructions per HMMA, or what such a row has), epilogue (after the loop, for 64 outputs), registers,
+spills, loop_spills; ratio:CARD BATCH, such as 'ratio:h100 8=1.1', is what model.py says of a step, and asks for --step.
 With --build a peer that stands beside no kernel is an error too.
 """
 import argparse, collections, concurrent.futures, glob, json, os, pathlib, re, shlex, shutil, signal, subprocess
 import sys, time
 
-import sass
+import model, sass
+from names import shortened
 
 here = pathlib.Path(__file__).resolve().parent
 # What the sources say that hold the hot kernels; they are looked for among those that nvcc compiles.
@@ -31,6 +32,13 @@ hot_sources = {
     "relu attention": r"REGISTER_ACTIVATION\(Relu\)",
     "products with gelu": r"REGISTER_ACTIVATION\(GeluTanh\)",
 }
+# And, with --step, those of a step whose instructions decide how long they take.
+step_sources = {
+    "cross-entropy": r"struct RowLoss",
+    "layer norm": r"REGISTER_NORMALIZATION\(Layer",
+    "AdamW": r"REGISTER_OPTIMIZER\(AdamW\)",
+}
+step_kernels = r"RowLoss|RowGradient|ParameterTerms|Adam|RowBody<(Forward|InputGradient)"
 hot_kernels = r"tensor_core"
 
 
@@ -44,6 +52,7 @@ def main():
     parser.add_argument("--kernels", metavar="REGEX", help=f"default: {hot_kernels} with --build, else all")
     parser.add_argument("--launches", action="append", default=[], metavar="FILE")
     parser.add_argument("--at-most", action="append", default=[], metavar="REGEX=NUMBER")
+    parser.add_argument("--step", action="store_true", help="with --build, all that model.py wants to be counted")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if not args.build and not args.files:
@@ -52,11 +61,13 @@ def main():
         limits = [read_limit(text) for text in args.at_most]
     except ValueError as error:
         parser.error(str(error))
+    args.step |= any(column == "ratio" for column, *_ in limits)
     tools = find_tools()
     files = [f for given in args.files for f in device_files(given)]
     if args.build:
-        files += compile_hot(pathlib.Path(args.build), args.folder, args.arch, args.also)
-    wanted = re.compile(args.kernels or (hot_kernels if args.build else "."))
+        files += compile_hot(pathlib.Path(args.build), args.folder, args.arch, args.also, args.step)
+    wanted = re.compile(args.kernels or (f"{hot_kernels}|{step_kernels}" if args.step else hot_kernels) if args.build
+                        else args.kernels or ".")
     shared = read_shared(args.launches or sorted(glob.glob(str(here / "launches" / "*.tsv"))))
     rows = []
     for file in files:
@@ -107,7 +118,7 @@ def device_files(given):
 # ---- compiling
 
 
-def compile_hot(checkout, folder, architectures, also):
+def compile_hot(checkout, folder, architectures, also, step=False):
     folder = pathlib.Path(folder or checkout / "build" / "gpu_static").resolve()
     begin = time.time()
     output_of("cmake", "-S", checkout, "-B", folder / "cmake", "-DORRERY_CUDA=ON", "-DORRERY_TESTS=OFF",
@@ -115,7 +126,7 @@ def compile_hot(checkout, folder, architectures, also):
     commands = json.loads((folder / "cmake" / "compile_commands.json").read_text())
     by_nvcc = {c["file"]: c for c in commands if re.search(r"(^|/)nvcc(\s|$)", c["command"])}
     chosen = {}
-    for what, pattern in hot_sources.items():
+    for what, pattern in {**hot_sources, **(step_sources if step else {})}.items():
         holds = [f for f in by_nvcc if re.search(pattern, pathlib.Path(f).read_text())]
         if not holds:
             sys.exit(f"{what}: no source that nvcc compiles has {pattern}; mend hot_sources in {__file__}")
@@ -184,27 +195,11 @@ def demangled(names):
     return output_of("c++filt", input="\n".join(names)).splitlines() if names else []
 
 
-def shortened(name):
-    """Without namespaces, result and arguments."""
-    name = re.sub(r"_GLOBAL__N__\w+::|\(anonymous namespace\)::|<unnamed>::", "", name)
-    depth = 0
-    for n, c in enumerate(name):
-        depth += (c == "<") - (c == ">")
-        if c == "(" and depth == 0:
-            name = name[:n]
-            break
-    return re.sub(r"\b(orrery|cuda|nn|detail)::|^void ", "", name).replace("> >", ">>")
-
-
 def read_shared(files):
     """Bytes of shared memory that launches of a kernel asked for."""
     most = {}
-    for file in files:
-        for line in pathlib.Path(file).read_text().splitlines():
-            if not line.startswith("#"):
-                *_, size, kernel = line.split("\t")
-                kernel = shortened(kernel)
-                most[kernel] = max(int(size), most.get(kernel, 0))
+    for launch in (l for file in files for l in model.read_launches(file)):
+        most[launch.kernel] = max(launch.shared, most.get(launch.kernel, 0))
     return most
 
 
@@ -274,7 +269,7 @@ def beside(row, peer):
         row.update({"peer": peer["name"], "peer_per_hmma": number, "ratio": row["per_hmma"] / number})
 
 
-columns = ("loop", "epilogue", "registers", "spills", "loop_spills")
+columns = ("loop", "epilogue", "registers", "spills", "loop_spills", "ratio")
 
 
 def read_limit(text):
@@ -286,9 +281,26 @@ def read_limit(text):
     return (column, rest, float(number)) if colon and column in columns else ("loop", pattern, float(number))
 
 
+def ratio_of(rows, where):
+    """The model's, ours to torch.compile's, of "CARD BATCH"."""
+    card, batch = where.split()
+    return model.ratio(rows, model.cards[card], int(batch))
+
+
 def exceeded(rows, limits):
     bad = 0
     for column, pattern, limit in limits:
+        if column == "ratio":
+            try:
+                number = ratio_of(rows, pattern)
+            except model.Failure as failure:
+                print(failure, file=sys.stderr)
+                number = float("inf")
+            if number > limit:
+                print(f"ratio {number:.2f} > {limit:g}: {pattern}", file=sys.stderr)
+                bad += 1
+            continue
+
         def number_of(row):
             loop = row.get("per_hmma", row.get("per_16_bytes", row.get("listing")))
             return loop if column == "loop" else row.get(column)

@@ -1,7 +1,7 @@
 """python3 -m unittest        (the tests that compile need nvcc, cuobjdump and nvdisasm; they are skipped without)"""
-import contextlib, io, json, pathlib, shutil, subprocess, sys, tempfile, unittest
+import contextlib, io, json, math, pathlib, shutil, subprocess, sys, tempfile, unittest
 
-import count, sass
+import count, model, sass
 
 here = pathlib.Path(__file__).resolve().parent
 
@@ -181,6 +181,7 @@ class Paths(unittest.TestCase):
 class Counting(unittest.TestCase):
     def test_names(self):
         long = "void orrery::cuda::map_kernel<orrery::(anonymous namespace)::Value<int> >(long)"
+        self.assertEqual(count.shortened("void a<b<c<int> > >(long)"), "a<b<c<int>>>")
         self.assertEqual(count.shortened(long), "map_kernel<Value<int>>")
 
     def test_limits(self):
@@ -200,6 +201,72 @@ class Counting(unittest.TestCase):
         self.assertEqual([s.split("_kernel")[0] for s in strangers[:2]], ["^tensor_core", "attention_forward"])
         self.assertAlmostEqual(rows[-1]["per_hmma"], 18.95, 2)  # (632 + 884) / 80
         self.assertAlmostEqual(rows[-1]["ratio"], 18.95 / 3.42, 2)
+
+
+class Model(unittest.TestCase):
+    card = model.cards["h100"]
+    product = {"kernel": "tensor_core_kernel<bf16, AddBias<bf16>>", "arch": "sm_90", "per_hmma": 7.5, "hmma": 32,
+               "instructions": 240, "ldsm_per_hmma": 0.375, "copied": 64, "outputs": 64, "after_loop": 2000}
+    forward = {"kernel": "tensor_core_attention_forward_kernel<SoftmaxWeights, 64>", "arch": "sm_90", "per_hmma": 10,
+               "hmma": 128, "instructions": 1280, "ldsm_per_hmma": 0.3, "copied": 0, "after_loop": 1000}
+
+    def step(self, *launches, counts=(product, forward)):
+        return model.Step(self.card, 8, [model.Launch(*launch) for launch in launches],
+                          model.counts_of(counts, self.card))
+
+    def test_a_product_follows_from_its_record_and_its_count(self):
+        launch = ("forward", "linear", "matmul", 384, 256, 12, 61440, self.product["kernel"],
+                  "product 8192 768 768 1 1 1 26345472".split())
+        row = self.step(launch).rows[0]
+        warp = 640 + 768 / 32 * 240 + 2000  # 128 x 128 by 8 warps: 32 HMMA are a depth of 32
+        self.assertAlmostEqual(row["issue"], 3 * 132 * 8 * warp / (132 * 4 * 1.755e9), 9)  # three rounds of blocks
+        self.assertAlmostEqual(row["smem"], 3 * 24 * (8 * 12 * 4 + 128) / 1.755e9, 9)
+        self.assertEqual((row["n"], row["flops"], row["bytes"]), (12, 2 * 8192 * 768 * 768, 26345472))
+        pieces = (*launch[:8], "product 8192 768 768 1 2 0 26345472".split())
+        odd = self.step(pieces).rows[0]  # half of k a block, rows that begin anywhere
+        warp = 640 + 384 / 32 * 240 * model.odd_gemm + 2000
+        self.assertAlmostEqual(odd["issue"], 3 * 132 * 8 * warp / (132 * 4 * 1.755e9), 9)
+        self.assertEqual(odd["bytes"], 26345472 + 8192 * 768 * 4)
+
+    def test_attention_follows_from_its_record_and_its_count(self):
+        launch = ("forward", "attend", "attention: tensor core forward", 768, 128, 12, 55296, self.forward["kernel"],
+                  "attention 8 12 1024 1024 64".split())
+        row = self.step(launch).rows[0]
+        trips = (1024 + 128) / 2 / 64  # a block owns 128 queries and walks over 64 keys at a time
+        warp = trips * 1280 + 640 + 1000
+        self.assertAlmostEqual(row["issue"], 6 * 132 * 4 * warp / (132 * 4 * 1.755e9), 9)
+        self.assertEqual(row["flops"], 2 * 8 * 12 * 1024 * 1024 * 64)
+
+    def test_what_is_not_counted_or_not_known_is_an_error(self):
+        product = ("forward", "linear", "matmul", 384, 256, 12, 0, "tensor_core_kernel<other>",
+                   "product 8 8 8 1 1 1 9".split())
+        self.assertRaisesRegex(model.Failure, "has not counted tensor_core_kernel<other>", self.step, product)
+        row = ("forward", "mystery", "rows", 64, 256, 1, 0, "rows_kernel<New>", [])
+        self.assertRaisesRegex(model.Failure, "memory is moved by forward mystery rows", self.step, row)
+        self.assertEqual(self.step((*row[:3], 63, *row[4:])).rows[0]["bytes"], 0)  # too small to matter
+        norm = ("forward", "layer_norm", "rows", 1024, 256, 25, 0, "warp_rows_kernel<Forward<bf16>>", [])
+        self.assertRaisesRegex(model.Failure, "has not counted warp_rows_kernel<Forward", self.step, norm)
+        counted = {"kernel": norm[7], "arch": "sm_90", "per_16_bytes": 100}
+        self.assertEqual(self.step(norm, counts=[counted]).rows[0]["bytes"], 2 * 8192 * 768 * 2)
+
+    def test_what_was_recorded_can_be_read(self):
+        for batch in (8, 16, 32):
+            launches = model.read_launches(here / "launches" / f"b{batch}.tsv")
+            products = [l for l in launches if l.work[:1] == ["product"]]
+            self.assertEqual({l.name for l in products}, {"matmul"})
+            head = [l for l in products if "50257" in l.work[1:4]]  # 2 m n k each: forward, dx and dW
+            self.assertEqual(sum(l.times * 2 * math.prod(map(int, l.work[1:4])) for l in head),
+                             6 * batch * 1024 * 768 * 50257)
+            self.assertEqual(sum(l.times for l in launches if l.work[:1] == ["attention"]), 36)
+
+    def test_a_limit_of_the_ratio(self):
+        for limit in ("ratio:h100 8=9", "ratio:a100 8=9"):  # nothing is counted
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(count.exceeded([self.product], [count.read_limit(limit)]), 1)
+            self.assertIn("has not counted", said.getvalue())
+
+    def test_counts_of_another_card_do_not_count(self):
+        self.assertEqual(model.counts_of([self.product], model.cards["a100"]), {})
 
 
 source = """
