@@ -38,9 +38,9 @@ class Resnet::Block final : public nn::Module {
         second_norm_(nn::make_normalization(s.normalization, {outputs})) {
     if (stride > 1 || inputs != outputs)
       shortcut_ = std::make_unique<nn::Convolution>(
-          inputs, outputs, 1, nn::Convolution::Options{.steps = {.stride = stride},
-                                                             .bias = false,
-                                                             .weight = weights_of(s).outside(inputs, outputs)});
+          inputs, outputs, 1,
+          nn::Convolution::Options{
+              .steps = {.stride = stride}, .bias = false, .weight = weights_of(s).outside(inputs, outputs)});
   }
   Tensor forward(const Tensor& before, nn::Pass& pass) override {
     const Tensor x = hook(path(), "stream", before);

@@ -8,7 +8,6 @@
 #include "nn/attentions/base/fused.h"
 #include "nn/attentions/base/slots.h"
 #include "nn/attentions/base/span.h"
-#include "nn/base/spec_family.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -58,16 +57,6 @@ void check_abilities(std::string_view name, const AttentionSettings& s, const At
 
 }  // namespace
 
-Registry<AttentionEntry>& attentions() {
-  static Registry<AttentionEntry> all("attention");
-  return all;
-}
-std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerOptions& options) {
-  return make_from(attentions(), spec, options);
-}
-
-const bool family_of_attentions = add_spec_family<attentions>("attention", resolved_attention);
-
 void check_cache(std::string_view name, const Pass& pass, bool causal) {
   if (!pass.cache) return;
   check(causal, name, ": only causal attention can continue from a cache");
@@ -107,38 +96,6 @@ void add_distance_terms(const Position* position, int64_t distances, AttentionIn
   if (const Tensor bias = position->relative_bias(distances, r.query.device()))
     r.relative_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   if (const Tensor key = position->relative_embedding(distances)) r.relative_embedding = key.to(dtype);
-}
-
-Spec resolved_attention(const Spec& spec) {
-  Spec all = resolved(attentions(), spec);
-  bool span = false;
-  for (Spec::Item& item : all.items) {
-    if (item.key == "span") item.value = resolved_span(item.value), span = given(item.value);
-    if (item.key == "persistent") item.value = resolved_slots(item.value);
-  }
-  for (Spec::Item& item : all.items)  // by name where it depends on something
-    if (span && item.key == "attend_to_self" && item.value.name == "default") item.value = parse_spec("no");
-  return all;
-}
-
-const std::vector<Info>& attention_settings() {
-  static const std::vector<Info> all = [] {
-    std::vector<Info> list = span_settings();
-    list.insert(list.end(),
-                {{.name = "gate",
-                  .formula = "o_i F(x_i W_g)",
-                  .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
-                  .parameters = "W_g N(0, 0.02^2), bias 0",
-                  .keeps = "x, x W_g, o"},
-                 {.name = "qk_norm",
-                  .formula = "q, k each normalized over the head size",
-                  .source = "Dehghani et al. 2023, arXiv:2302.05442",
-                  .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
-                  .keeps = "as the normalization, of q and of k"},
-                 slots_setting()});
-    return list;
-  }();
-  return all;
 }
 
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
