@@ -60,6 +60,7 @@ Block::Block(const BlockOptions& o)
                                                   .head_size = o.head_size,
                                                   .causal = o.causal,
                                                   .bias = o.attention_bias.value_or(o.bias),
+                                                  .query_key_bias = o.query_key_bias,
                                                   .layers = o.layers,
                                                   .initial_weights = o.initial_weights,
                                                   .context = o.context,

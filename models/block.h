@@ -31,6 +31,7 @@ struct BlockOptions {
   bool causal = true;
   bool bias = false;                                                // in linear layers
   std::optional<bool> attention_bias = {}, feed_forward_bias = {};  // of one sublayer; none: `bias`
+  bool query_key_bias = false;                                      // of queries and keys, whatever those say
   bool normalization_bias = true;
   double dropout = 0;                      // of each sublayer's output
   int64_t layers = 1;                      // of the model

@@ -40,6 +40,7 @@ BlockOptions block_options(const GptSettings& s, const nn::Position& position, n
           .bias = s.bias,
           .attention_bias = own_bias(s.attention_bias),
           .feed_forward_bias = own_bias(s.feed_forward_bias),
+          .query_key_bias = s.attention_bias == "query_key",
           .normalization_bias = s.normalization_bias,
           .dropout = s.dropout,
           .layers = s.layers,

@@ -44,18 +44,17 @@ GptSettings dyt_small() {
 }
 
 // Jha and Reagen 2024, ReLU's Revival, arXiv:2410.09637: GPT-2 with 128 tokens, named by its nonlinearities: softmax,
-// layer normalization in the blocks, GELU or ReLU or nothing between the matrices of the feed-forward.  No biases, no
-// dropout, no smaller start of the output matrices; the last normalization stays.  (Their queries and keys share a
-// bias that starts at 0; here they have none.)
+// layer normalization in the blocks, GELU or ReLU or nothing between the matrices of the feed-forward.  No biases but
+// those of queries and keys, no dropout, no smaller start of the output matrices; the last normalization stays.
 GptSettings revival(const char* normalization, const char* activation) {
   GptSettings s = of_size(12, 12, 768, 128);
   s.normalization = parse_spec(normalization), s.final_normalization = parse_spec("layer");
   s.feed_forward = Spec{"dense", {{"", parse_spec(activation)}}};
-  s.initial_std = parse_spec("relu_revival");
+  s.attention_bias = "query_key", s.initial_std = parse_spec("relu_revival");
   return s;
 }
 void add_revival() {
-  constexpr int64_t with = 123668736, without = 123631872;  // parameters, with layer normalization in the blocks
+  constexpr int64_t with = 123687168, without = 123650304;  // parameters, with layer normalization in the blocks
   add("sm-ln-g", "GPT-2 of ReLU's Revival: softmax, layer normalization, GELU", revival("layer", "gelu"), with,
       "50257");
   add("sm-ln-r", "the same with ReLU", revival("layer", "relu"), with, "50257");

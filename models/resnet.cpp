@@ -17,9 +17,12 @@ ResnetSettings checked(ResnetSettings s) {
   return s;
 }
 
-nn::Convolution window_of_3(int64_t inputs, int64_t outputs, int64_t stride) {
-  return {inputs, outputs, 3, {.steps = {.stride = stride, .padding = 1}, .bias = false}};
+nn::InitialWeights weights_of(const ResnetSettings& s) { return nn::initial_weights(s.initial_std, s.width); }
+
+nn::Convolution window_of_3(int64_t inputs, int64_t outputs, int64_t stride, const nn::Initialization& weight) {
+  return {inputs, outputs, 3, {.steps = {.stride = stride, .padding = 1}, .bias = false, .weight = weight}};
 }
+constexpr int64_t window = 9;  // pixels of it
 
 }  // namespace
 
@@ -27,13 +30,17 @@ class Resnet::Block final : public nn::Module {
  public:
   Block(const ResnetSettings& s, int64_t inputs, int64_t outputs, int64_t stride)
       : activation_(s.activation),
-        first_(window_of_3(inputs, outputs, stride)),
-        second_(window_of_3(outputs, outputs, 1)),
+        first_(window_of_3(inputs, outputs, stride,
+                           weights_of(s).inner(window * inputs, window * outputs, stages * s.blocks, 1))),
+        second_(window_of_3(outputs, outputs, 1,
+                            weights_of(s).joining(window * outputs, window * outputs, stages * s.blocks, 1))),
         first_norm_(nn::make_normalization(s.normalization, {outputs})),
         second_norm_(nn::make_normalization(s.normalization, {outputs})) {
     if (stride > 1 || inputs != outputs)
       shortcut_ = std::make_unique<nn::Convolution>(
-          inputs, outputs, 1, nn::Convolution::Options{.steps = {.stride = stride}, .bias = false});
+          inputs, outputs, 1,
+          nn::Convolution::Options{
+              .steps = {.stride = stride}, .bias = false, .weight = weights_of(s).outside(inputs, outputs)});
   }
   Tensor forward(const Tensor& before, nn::Pass& pass) override {
     const Tensor x = hook(path(), "stream", before);
@@ -59,10 +66,12 @@ class Resnet::Block final : public nn::Module {
 Resnet::Resnet(const ResnetSettings& settings)
     : settings_(checked(settings)),
       activation_(settings_.activation),
-      first_(window_of_3(settings_.channels, settings_.width, 1)),
+      first_(window_of_3(settings_.channels, settings_.width, 1,
+                         weights_of(settings_).outside(window * settings_.channels, window * settings_.width))),
       norm_(nn::make_normalization(settings_.normalization, {settings_.width})),
       head_(settings_.width << (stages - 1), settings_.classes, {}) {
   const ResnetSettings& s = settings_;
+  head_.weight.initialization = weights_of(s).head(s.width << (stages - 1), s.classes);
   int64_t inputs = s.width;
   for (int64_t stage = 0; stage < stages; ++stage)
     for (int64_t i = 0; i < s.blocks; ++i) {

@@ -13,6 +13,7 @@
 #include "models/image_model.h"
 #include "models/model.h"
 #include "nn/activations/base/activation.h"
+#include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
 #include "nn/vision/convolution.h"
 
@@ -21,7 +22,8 @@ namespace orrery::models {
 struct ResnetSettings {
   int64_t blocks = 1, width = 16;
   int64_t image_size = 0, channels = 0, classes = 0;  // 0: as the data
-  Spec normalization = parse_spec("batch"), activation = parse_spec("relu");
+  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"),
+       initial_std = parse_spec("by_inputs");
 
   template <class V>
   void visit(V& v) {
@@ -33,6 +35,8 @@ struct ResnetSettings {
     v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
     v("normalization", normalization, "what stands behind each convolution", name_of_family("normalization"));
     v("activation", activation, "of every layer: any activation without parameters of its own");
+    v("initial_std", initial_std,
+      "how weights start: by_inputs, or what else nn/layers/initial_weights.h has, with the first stage's width");
   }
 };
 

@@ -39,6 +39,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
     : settings_(checked(settings)),
       embedding_(settings_.vocabulary, settings_.width,
                  nn::initial_weights(settings_.initial_std, settings_.width).table()),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "stream")),
       position_(nn::make_position(
           settings_.position, {.context = settings_.memory + 1, .width = settings_.width, .heads = settings_.heads})),
       embedding_dropout_(settings_.dropout),
@@ -74,7 +75,7 @@ Tensor StreamModel::forward(const Tensor& tokens, nn::Pass& pass) {
         "; they must be (batch, time)");
   check(!pass.cache || pass.cache->of_states || !recording(),
         "stream: a cache of keys keeps no history to differentiate through; use one of states, or run under NoGrad");
-  Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_(tokens, pass), pass));
+  Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times(embedding_(tokens, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens += tokens.size(1);
   return hook(path(), "logits", head_(norm_ ? (*norm_)(x, pass) : x, pass));
@@ -82,6 +83,7 @@ Tensor StreamModel::forward(const Tensor& tokens, nn::Pass& pass) {
 
 void StreamModel::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);
+  v("embedding_scale", embedding_scale_.parameter);
   v("position", position_);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);

@@ -2,7 +2,8 @@
 // before have left carried over as constants.  Sukhbaatar et al. 2019, arXiv:1905.07799 (adaptive spans) and
 // arXiv:1907.01470 (all-attention: persistent slots in place of feed-forwards).
 //
-//   h^0 = E[token],  h^l = block_l(h^(l-1); C^l),  logits = h^L W^T + b,  C^l: what attention l read in blocks before
+//   h^0 = s E[token],  h^l = block_l(h^(l-1); C^l),  logits = h^L W^T + b
+//   C^l: what attention l read in blocks before,  s: embedding_scale
 //
 // As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
 // weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, a normalization follows
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/embedding_scale.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"
@@ -30,7 +32,8 @@ struct StreamSettings {
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
        normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
-       position = parse_spec("relative"), initial_std = parse_spec("adaptive_span");
+       position = parse_spec("relative"), initial_std = parse_spec("adaptive_span"),
+       embedding_scale = parse_spec("none");
   std::string norm_place = "post";
   bool bias = false;
   double dropout = 0;
@@ -57,6 +60,7 @@ struct StreamSettings {
     v("norm_place", norm_place, "pre: before each sublayer, and before the head; post: after its residual is added",
       one_of({"pre", "post"}));
     v("initial_std", initial_std, "how weights start, in the words of nn/layers/initial_weights.h");
+    v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
       fraction());
@@ -82,6 +86,7 @@ class StreamModel final : public LanguageModel {
  private:
   StreamSettings settings_;
   nn::Embedding embedding_;
+  BlockNumber embedding_scale_;
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;

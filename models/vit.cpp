@@ -37,6 +37,7 @@ Vit::Vit(const VitSettings& settings)
                                .heads = settings_.heads,
                                .causal = false,
                                .table_std = nn::initial_weights(settings_.initial_std, settings_.width).table_std})),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "vit")),
       embedding_dropout_(settings_.dropout),
       norm_(nn::make_normalization(final_normalization(settings_), {settings_.width, settings_.normalization_bias})),
       head_(
@@ -78,7 +79,7 @@ Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
         shape, "; they must be (batch, ", s.image_size, ", ", s.image_size, ", ", s.channels, ")");
   Tensor x = patches_(pixels.to(patches_.weight.value.dtype()), pass);
   if (class_token_.value) x = concatenate({broadcast_to(class_token_.value, Shape{shape[0], 1, s.width}), x}, 1);
-  x = hook(path(), "embedding", embedding_dropout_((*position_)(x, pass), pass));
+  x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times((*position_)(x, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   x = (*norm_)(x, pass);
   const Tensor read = class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{shape[0], s.width}) : mean(x, {1});
@@ -89,6 +90,7 @@ void Vit::visit(nn::Visitor& v) {
   v("patch_embedding", patches_);
   v("class_token", class_token_);
   v("position_embedding", position_);
+  v("embedding_scale", embedding_scale_.parameter);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("norm", norm_);

@@ -1,7 +1,7 @@
 // A vision transformer: patches of an image as tokens, positions, blocks that see everything, a last normalization, and
 // a linear head on the class token or on the mean of all tokens.
-//   x_0 = [c; W_p patch_1 + b_p; ...; W_p patch_N + b_p] + P        c: the class token, if there is one
-//   z = norm(x_layers)_0  or  mean over t of norm(x_layers)_t,      logits = W_h z + b_h
+//   x_0 = s ([c; W_p patch_1 + b_p; ...; W_p patch_N + b_p] + P)    c: the class token, if there is one
+//   z = norm(x_layers)_0  or  mean over t of norm(x_layers)_t,      logits = W_h z + b_h,  s: embedding_scale
 // Dosovitskiy et al. 2021, arXiv:2010.11929; the mean as in Beyer et al. 2022, arXiv:2205.01580.  Nothing stands
 // between z and the head ("no pre-logits").  An attention scaled by its length has L = N, or N + 1 with a class token.
 #pragma once
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/embedding_scale.h"
 #include "models/image_model.h"
 #include "models/model.h"
 #include "nn/layers/linear.h"
@@ -25,7 +26,8 @@ struct VitSettings {
   std::string pooling = "mean";
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
        attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
-       final_normalization = parse_spec("same"), position = parse_spec("learned"), initial_std = parse_spec("0.02");
+       final_normalization = parse_spec("same"), position = parse_spec("learned"), initial_std = parse_spec("0.02"),
+       embedding_scale = parse_spec("none");
   bool bias = true, normalization_bias = true;
   double dropout = 0, head_bias = 0;
   std::string norm_place = "pre";
@@ -63,6 +65,7 @@ struct VitSettings {
     v("initial_std", initial_std,
       "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
       "nn/layers/initial_weights.h");
+    v("embedding_scale", embedding_scale, embedding_scale_help);
     v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
       between(-1e6, 1e6));
   }
@@ -92,6 +95,7 @@ class Vit final : public ImageModel {
   nn::PatchEmbedding patches_;
   nn::Parameter class_token_;  // undefined if there is none
   std::unique_ptr<nn::Position> position_;
+  BlockNumber embedding_scale_;  // of patches, class token and positions together
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;

@@ -136,6 +136,8 @@ void check_plain(const TrainSettings& run) {
   if (s.pooling != "class_token") refuse_setting(format, run, "pooling");
   if (s.norm_place != "pre") refuse_setting(format, run, "norm_place");
   if (s.residual_gain != LearnableNumber{1}) refuse_setting(format, run, "residual_gain");
+  if (print(s.embedding_scale) != "none" && print(s.embedding_scale) != "1")
+    refuse_setting(format, run, "embedding_scale");
   check_plain_attention(format, run);
 }
 

@@ -130,13 +130,17 @@ CatalogueEntry figure(const std::string& name) {
 
 CatalogueEntry look(const std::string& name) { return {name, {}, looks().at(name).description, {}, {}, {}}; }
 
+// Its sizes, and all in which it is not the class as it comes.
 CatalogueEntry model_preset(const std::string& name) {
+  static constexpr std::array sizes = {"layers", "blocks", "heads", "width", "context", "patch"};
   const Preset& p = presets().at(name);
   CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
-  const std::vector<Setting> members = p.settings.members();
-  for (const char* key : {"layers", "heads", "width", "context"})
-    if (const Setting* const setting = find_setting(members, key))
-      entry.settings.emplace_back(key, print_value(*setting));
+  const Pairs defaults = list_settings(model_classes().at(p.model).settings);
+  for (const auto& setting : list_settings(p.settings)) {
+    const bool size = std::find(sizes.begin(), sizes.end(), setting.first) != sizes.end();
+    if (size || std::find(defaults.begin(), defaults.end(), setting) == defaults.end())
+      entry.settings.push_back(setting);
+  }
   entry.facts = {{"model", p.model},
                  {"parameters", std::to_string(p.parameters)},
                  {"counted for", listed(p.counted_for, " ", ", ")}};

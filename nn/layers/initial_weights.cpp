@@ -23,20 +23,26 @@ bool is_number(const Spec& spec) {
   return spec.items.empty() && spec.name.find_first_not_of("+-.0123456789e") == std::string::npos;
 }
 
+Initialization shrunk(double std, int64_t layers, int64_t branches) {
+  return scaled_normal(std * std::sqrt(2.0 / static_cast<double>(branches)), layers);
+}
+
 }  // namespace
 
 // Fixup: a branch of m matrices, one of L, has them at L^(-1 / (2 m - 2)) of what they would be.  Here m = 2.
-Initialization InitialWeights::inner(int64_t inputs, int64_t outputs, int64_t layers) const {
-  if (form == Form::fixup) return scaled_normal(std, layers);
+Initialization InitialWeights::inner(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
+  return form == Form::fixup ? shrunk(std, layers, branches) : outside(inputs, outputs);
+}
+Initialization InitialWeights::joining(int64_t inputs, int64_t outputs, int64_t layers, int64_t branches) const {
+  if (form == Form::fixup) return constant(0);
+  return form == Form::normal && !equal ? shrunk(std, layers, branches) : outside(inputs, outputs);
+}
+Initialization InitialWeights::outside(int64_t inputs, int64_t outputs) const {
   if (form == Form::by_inputs) return uniform(1 / std::sqrt(static_cast<double>(inputs)));
   return form == Form::xavier ? xavier_uniform(inputs, outputs) : normal(std);
 }
-Initialization InitialWeights::joining(int64_t inputs, int64_t outputs, int64_t layers) const {
-  if (form == Form::fixup) return constant(0);
-  return form == Form::normal && !equal ? scaled_normal(std, layers) : inner(inputs, outputs, layers);
-}
 Initialization InitialWeights::head(int64_t inputs, int64_t outputs) const {
-  return form == Form::fixup ? constant(0) : inner(inputs, outputs, 1);
+  return zero_head ? constant(0) : outside(inputs, outputs);
 }
 
 InitialWeights initial_weights(const Spec& spec, int64_t width) {
@@ -49,14 +55,17 @@ InitialWeights initial_weights(const Spec& spec, int64_t width) {
     check(spec.items.size() == 1 && spec.items[0].key.empty(), "initial_std: '", spec,
           "' must name one standard deviation, as in ", spec.name, "(0.02) or ", spec.name, "(by_width)");
     const double std = std_of(spec.items[0].value, width);
-    return {.form = fixup ? Form::fixup : Form::normal, .std = std, .equal = !fixup, .table_std = std};
+    if (fixup) return {.form = Form::fixup, .std = std, .table_std = std, .zero_head = true};
+    return {.std = std, .equal = true, .table_std = std};
   }
   check(spec.items.empty(), "initial_std: '", spec, "': only equal(...) and fixup(...) take something in brackets");
   if (spec.name == "relu_revival") return {.equal = true};
-  if (spec.name == "adaptive_span") return {.form = Form::by_inputs, .table_std = 1};
+  if (spec.name == "adaptive_span" || spec.name == "by_inputs") return {.form = Form::by_inputs, .table_std = 1};
+  if (spec.name == "relu_vision") return {.form = Form::xavier, .table_std = by_width(width), .zero_head = true};
   if (spec.name == "relu_former") return {.form = Form::xavier, .table_std = by_width(width)};
-  static const std::vector<std::string> words = {"a number",     "by_width",      "equal",      "fixup",
-                                                 "relu_revival", "adaptive_span", "relu_former"};
+  static const std::vector<std::string> words = {"a number",     "by_width",      "equal",     "fixup",
+                                                 "relu_revival", "adaptive_span", "by_inputs", "relu_vision",
+                                                 "relu_former"};
   detail::fail_unknown("initial_std", spec.name, words, {});
 }
 

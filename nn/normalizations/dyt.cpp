@@ -73,6 +73,9 @@ class Dyt final : public DynamicNormalization {
   static Form read(const Spec& spec, const NormalizationOptions& options) {
     Settings settings;
     read_settings(spec, settings);
+    check(!settings.by_width || settings.alpha == Settings().alpha,
+          "dyt: by_width=yes starts alpha by the width, and alpha=", print_number(settings.alpha),
+          " says another start; leave one of them out");
     return {.activation = Activation("tanh"), .alpha = settings.by_width ? start_by_width(options) : settings.alpha};
   }
 };

@@ -162,7 +162,7 @@ class Draw {
     if (key.ends_with("normalization")) return member(nn::normalizations(), depth);
     if (key == "initial_std")
       return one_of<std::string>({number("std", between(1e-6, 1e3), false), "by_width", "equal(by_width)", "fixup(0.1)",
-                                  "relu_revival", "adaptive_span", "relu_former"});
+                                  "relu_revival", "adaptive_span", "by_inputs", "relu_vision", "relu_former"});
     if (key == "embedding_scale")
       return one_of<std::string>(
           {"none", "sqrt_width", "learned", "learned(" + number("", between(1e-6, 1e6), false) + ")"});

@@ -135,6 +135,24 @@ TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and 
   CHECK(biases({{"feed_forward_bias", "yes"}, {"head_bias", "yes"}}) == feed_forward + "head.bias ");
 }
 
+TEST_CASE("decoder: queries and keys alone may have biases, which are added to what is projected") {
+  // Grouped key heads: 4 heads of queries, 2 of keys, 4 channels each.
+  const auto apart = made(small({{"attention_bias", "query_key"}, {"key_heads", "2"}})),
+             whole = made(small({{"attention_bias", "yes"}, {"key_heads", "2"}}));
+  ByPath few = values_of(*apart), all = values_of(*whole);
+  CHECK(!few.contains("blocks.0.attention.output.bias"));
+  CHECK(largest_difference(logits(*apart), logits(*whole)) == 0);  // they start at 0
+  for (const char* const block : {"blocks.0.attention.", "blocks.1.attention."}) {
+    const Tensor query = few.at(std::string(block) + "query_bias"), key = few.at(std::string(block) + "key_bias");
+    CHECK(query.shape() == Shape{16});
+    CHECK(key.shape() == Shape{8});
+    query.copy_from(orrery::testing::random_tensor({16}, 1)), key.copy_from(orrery::testing::random_tensor({8}, 2));
+    all.at(std::string(block) + "query_key_value.bias")
+        .copy_from(concatenate({query.detach(), key.detach(), Tensor::zeros({8}, Dtype::f64)}, 0));
+  }
+  CHECK(largest_difference(logits(*apart), logits(*whole)) <= 1e-12);
+}
+
 TEST_CASE("decoder: three normalizations, each with its own alpha") {
   auto model = made(small({{"normalization", "dyt(alpha=1)"},
                            {"attention_normalization", "dyt(alpha=3)"},
@@ -183,7 +201,14 @@ TEST_CASE("decoder: weights start at the standard deviation that is set") {
   check_starts("fixup(0.3)", 0.15, 0, 0.3);  // 0.3 / sqrt(2 * 2 layers)
   check_starts("relu_revival", 0.02, 0.02, 0.02);
   check_starts("adaptive_span", 0.125 / std::sqrt(3.0), 0.125 / std::sqrt(3.0), 1);
+  check_starts("by_inputs", 0.125 / std::sqrt(3.0), 0.125 / std::sqrt(3.0), 1);
   check_starts("relu_former", 0.125, 0.125, 0.125);  // 2 / (64 + 64)
+  GptSettings of_vision = small({{"initial_std", "relu_vision"}, {"position", "learned"}, {"tied_head", "no"}});
+  of_vision.width = 64, of_vision.context = 50;
+  ByPath all = values_of(*made(of_vision));
+  CHECK(near(std_of(all.at("blocks.1.attention.output.weight")), 0.125));
+  CHECK(near(std_of(all.at("position_embedding.weight")), 0.125));
+  CHECK(std_of(all.at("head.weight")) == 0);
   CHECK(refusal({{"initial_std", "0"}}) == "initial_std: 0 must be at least 1e-6 and at most 1000");
   CHECK(refusal({{"initial_std", "by_with"}}).find("did you mean 'by_width'?") != std::string::npos);
   CHECK(refusal({{"initial_std", "equal"}}).find("must name one standard deviation") != std::string::npos);

@@ -1,8 +1,11 @@
 // Which model and task the names in settings stand for.
 #include <doctest/doctest.h>
 
+#include <map>
+
 #include "models/gpt.h"
 #include "models/model.h"
+#include "models/study/catalogue.h"
 #include "models/tasks/base/task.h"
 #include "models/training/settings.h"
 #include "nn/base/initialization.h"
@@ -27,6 +30,20 @@ TEST_CASE("models: a name is a preset or a class, and each preset has as many pa
     const nn::ParameterCount untouched(largest_size);  // no memory for gigabytes of weights
     CHECK(nn::count_parameters(*named.of.make(named.settings)) == preset.parameters);
     CHECK(tasks().find(named.of.task));
+  }
+}
+
+TEST_CASE("models: the catalogue shows in what the presets of a class differ") {
+  for (const CatalogueFamily& family : catalogue()) {
+    if (family.name != "model_preset") continue;
+    CHECK(family.entries.size() >= 20);
+    std::map<std::vector<std::pair<std::string, std::string>>, std::string> seen;
+    for (const CatalogueEntry& entry : family.entries) {
+      auto shown = entry.settings;
+      shown.emplace_back("model", entry.facts.at(0).second);
+      const auto [other, fresh] = seen.emplace(shown, entry.name);
+      CHECK_MESSAGE(fresh, entry.name, " is shown as ", other->second, " is");
+    }
   }
 }
 

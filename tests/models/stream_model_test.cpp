@@ -264,6 +264,22 @@ TEST_CASE("stream: it generates on and on, and says the same as without a cache"
   CHECK(tokens == text);
 }
 
+TEST_CASE("stream: the embedding's scale is a number, fixed or learned") {
+  const NoGrad guard;
+  const Tensor tokens = some_tokens(2, 20);
+  const auto logits = [&](const char* scale, double factor) {
+    StreamSettings s = settings_with("softmax(span=fixed(8))", 16);
+    s.embedding_scale = parse_spec(scale);
+    const auto model = make(s);
+    for (const nn::NamedParameter& p : nn::parameters_of(*model))
+      if (p.path == "token_embedding.weight") p.parameter->value.copy_from(p.parameter->value.detach() * factor);
+    return read(*model, tokens);
+  };
+  CHECK(largest_difference(logits("2", 1), logits("none", 2)) <= 1e-12);
+  CHECK(largest_difference(logits("learned(2)", 1), logits("none", 2)) <= 1e-12);
+  CHECK(largest_difference(logits("none", 1), logits("none", 2)) > 1e-3);
+}
+
 TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
   const auto refusal = [](const std::string& attention, const std::string& position = "relative") {
     StreamSettings settings = settings_with(attention, 16);

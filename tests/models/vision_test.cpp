@@ -1,6 +1,8 @@
 // Models of images: their derivatives, what each image's logits depend on, and shapes that are refused.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/gradient_check.h"
 #include "engine/ops/ops.h"
@@ -154,6 +156,51 @@ TEST_CASE("vit: without positions the order of the patches makes no difference, 
       CHECK(largest_difference(logits_of(with, pixels), logits_of(with, swapped)) > 1e-6);
     }
   }
+}
+
+TEST_CASE("vit: the embedding's scale is what patches, class token and positions are multiplied by") {
+  const Tensor pixels = random_tensor({2, 6, 6, 3}, 4);
+  const auto logits = [&](const char* scale, double factor) {
+    VitSettings s = small_vit();
+    s.pooling = "class_token", s.embedding_scale = parse_spec(scale);
+    Vit model(s);
+    prepare(model);
+    for (const nn::NamedParameter& p : nn::parameters_of(model)) {
+      if (p.path == "embedding_scale") p.parameter->value.copy_from(Tensor::full({1}, 2, Dtype::f64));
+      if (p.path.find("embedding.") != std::string::npos || p.path == "class_token")
+        p.parameter->value.copy_from(random_tensor(p.parameter->value.shape(), 9) * factor);
+      if (p.path.starts_with("blocks") || p.path.starts_with("norm") || p.path.starts_with("head"))
+        p.parameter->value.copy_from(random_tensor(p.parameter->value.shape(), 8));
+    }
+    return logits_of(model, pixels);
+  };
+  CHECK(largest_difference(logits("2", 1), logits("none", 2)) <= 1e-10);
+  CHECK(largest_difference(logits("learned(3)", 1), logits("none", 2)) <= 1e-10);
+  CHECK(largest_difference(logits("none", 1), logits("none", 2)) > 1e-3);
+}
+
+TEST_CASE("resnet: weights start as they are told") {
+  const auto deviation = [](const char* start, const std::string& path) {
+    ResnetSettings s = small_resnet();
+    s.width = 16, s.blocks = 3, s.initial_std = parse_spec(start);
+    Resnet model(s);
+    nn::initialize(model, 1);
+    for (const nn::NamedParameter& p : nn::parameters_of(model))
+      if (p.path == path) {
+        const Tensor x = p.parameter->value.detach().to(Dtype::f64);
+        return std::sqrt(mean(x * x).item());
+      }
+    return -1.0;
+  };
+  const std::string first = "blocks.0.first.weight", second = "blocks.0.second.weight";  // 16 channels, 3 x 3 pixels
+  CHECK(deviation("by_inputs", first) == doctest::Approx(1 / std::sqrt(3 * 144.)).epsilon(0.05));
+  CHECK(deviation("0.3", first) == doctest::Approx(0.3).epsilon(0.05));
+  CHECK(deviation("0.3", second) == doctest::Approx(0.3 / std::sqrt(9.)).epsilon(0.05));  // 9 branches
+  CHECK(deviation("equal(0.3)", second) == doctest::Approx(0.3).epsilon(0.05));
+  CHECK(deviation("fixup(0.3)", first) == doctest::Approx(0.1).epsilon(0.05));
+  CHECK(deviation("fixup(0.3)", second) == 0);
+  CHECK(deviation("fixup(0.3)", "head.weight") == 0);
+  CHECK(deviation("relu_former", first) == doctest::Approx(std::sqrt(1 / 144.)).epsilon(0.05));
 }
 
 TEST_CASE("vision: settings and pixels that do not fit are refused with the values") {

@@ -8,7 +8,6 @@
 #include "nn/attentions/base/fused.h"
 #include "nn/attentions/base/slots.h"
 #include "nn/attentions/base/span.h"
-#include "nn/base/spec_family.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -58,16 +57,6 @@ void check_abilities(std::string_view name, const AttentionSettings& s, const At
 
 }  // namespace
 
-Registry<AttentionEntry>& attentions() {
-  static Registry<AttentionEntry> all("attention");
-  return all;
-}
-std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerOptions& options) {
-  return make_from(attentions(), spec, options);
-}
-
-const bool family_of_attentions = add_spec_family<attentions>("attention", resolved_attention);
-
 void check_cache(std::string_view name, const Pass& pass, bool causal) {
   if (!pass.cache) return;
   check(causal, name, ": only causal attention can continue from a cache");
@@ -109,35 +98,6 @@ void add_distance_terms(const Position* position, int64_t distances, AttentionIn
   if (const Tensor key = position->relative_embedding(distances)) r.relative_embedding = key.to(dtype);
 }
 
-Spec resolved_attention(const Spec& spec) {
-  Spec all = resolved(attentions(), spec);
-  for (Spec::Item& item : all.items) {
-    if (item.key == "span") item.value = resolved_span(item.value);
-    if (item.key == "persistent") item.value = resolved_slots(item.value);
-  }
-  return all;
-}
-
-const std::vector<Info>& attention_settings() {
-  static const std::vector<Info> all = [] {
-    std::vector<Info> list = span_settings();
-    list.insert(list.end(),
-                {{.name = "gate",
-                  .formula = "o_i F(x_i W_g)",
-                  .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
-                  .parameters = "W_g N(0, 0.02^2), bias 0",
-                  .keeps = "x, x W_g, o"},
-                 {.name = "qk_norm",
-                  .formula = "q, k each normalized over the head size",
-                  .source = "Dehghani et al. 2023, arXiv:2302.05442",
-                  .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
-                  .keeps = "as the normalization, of q and of k"},
-                 slots_setting()});
-    return list;
-  }();
-  return all;
-}
-
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
                                const AttentionLayerOptions& options, const AttentionAbilities& abilities)
     : name_(name),
@@ -162,6 +122,8 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
     query_key_value_ =
         std::make_unique<Linear>(width, sum_of_sizes(name, {queries, keys, keys}), linear({queries, keys, keys}));
   }
+  if (options.query_key_bias)
+    query_bias_ = Parameter(Shape{queries}, constant(0)), key_bias_ = Parameter(Shape{keys}, constant(0));
   if (given(settings.qk_norm)) {
     query_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
     key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
@@ -195,6 +157,8 @@ Tensor AttentionLayer::by_head(const Tensor& x, int64_t heads) const {
   return x.reshape(Shape{x.size(0), x.size(1), heads, head_size_});
 }
 
+Tensor with(const Parameter& bias, const Tensor& x) { return bias.value ? x + bias.value : x; }
+
 // Keys and values of the memory, normalized and turned.  It stays the same as long as a cache lives, so they are made
 // once; null: not yet.
 const Cache::Entry* kept_memory(const AttentionLayer& attention, const Pass& pass) {
@@ -214,12 +178,14 @@ AttentionInputs AttentionLayer::project(const Tensor& x, Pass& pass) {
           ": cross attention reads pass.memory (batch, time, ", options_.memory_width, "), which is ",
           pass.memory ? pass.memory.shape() : Shape());
     if (const Cache::Entry* const kept = kept_memory(*this, pass))
-      return {.query = by_head((*query_)(x, pass), options_.heads), .key = kept->key, .value = kept->value};
+      return {.query = by_head(with(query_bias_, (*query_)(x, pass)), options_.heads),
+              .key = kept->key,
+              .value = kept->value};
     qkv = linear_split(pass.memory, key_value_->weight.value, key_value_->bias.value, {keys, keys});
     qkv.insert(qkv.begin(), (*query_)(x, pass));
   }
-  AttentionInputs r{.query = by_head(qkv[0], options_.heads),
-                    .key = by_head(qkv[1], key_heads_),
+  AttentionInputs r{.query = by_head(with(query_bias_, qkv[0]), options_.heads),
+                    .key = by_head(with(key_bias_, qkv[1]), key_heads_),
                     .value = by_head(qkv[2], key_heads_)};
   if (pass.cache && pass.cache->of_states && query_key_value_) go_on_with_stream(x, r, pass);
   return r;
@@ -244,7 +210,7 @@ void AttentionLayer::go_on_with_stream(const Tensor& x, AttentionInputs& r, Pass
     const Tensor states = from_place(kept, first_reached(before, std::min(most, reach)), before);
     const std::vector<Tensor> kv =
         linear_split(states, weight.slice(queries, rows), bias ? bias.slice(queries, rows) : Tensor(), {keys, keys});
-    r.key = concatenate({by_head(kv[0], key_heads_), r.key}, 1);
+    r.key = concatenate({by_head(with(key_bias_, kv[0]), key_heads_), r.key}, 1);
     r.value = concatenate({by_head(kv[1], key_heads_), r.value}, 1);
     all = concatenate({kept, all}, 1);
   }
@@ -387,6 +353,8 @@ void AttentionLayer::visit(Visitor& v) {
   v("query_key_value", query_key_value_);
   v("query", query_);
   v("key_value", key_value_);
+  v("query_bias", query_bias_);
+  v("key_bias", key_bias_);
   v("query_norm", query_norm_);
   v("key_norm", key_norm_);
   v("gate", gate_);

@@ -30,6 +30,7 @@ struct AttentionLayerOptions {
   int64_t head_size = 0;  // 0: width / heads
   bool causal = true;
   bool bias = true;
+  bool query_key_bias = false;  // queries and keys have biases of their own, from 0, whatever `bias` says of the rest
   int64_t layers = 1;  // of the model: the more, the smaller the output projection starts
   InitialWeights initial_weights = {};
   int64_t context = 0;                 // the most tokens, of a cache too; 0: unknown
@@ -111,6 +112,7 @@ class AttentionLayer : public Sublayer {
   int64_t key_heads_, head_size_;
   bool attend_to_self_;
   std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // the first, or the two others in cross attention
+  Parameter query_bias_, key_bias_;  // undefined unless query_key_bias
   std::unique_ptr<Module> query_norm_, key_norm_;
   std::optional<Activation> gate_function_;
   std::unique_ptr<Linear> gate_;

@@ -158,6 +158,11 @@ TEST_CASE("alpha, shift, weight and bias of DyT and Derf do not decay, and start
     CHECK(start(width, false) == doctest::Approx(other).epsilon(1e-7));
   }
   CHECK(start(2896, false) == doctest::Approx(0.35).epsilon(1e-3));  // half of the way from 2,048 to 4,096
+  CHECK_THROWS_WITH_AS(make("dyt(by_width=yes, alpha=2)", 4),
+                       "dyt: by_width=yes starts alpha by the width, and alpha=2 says another start; leave one of "
+                       "them out",
+                       Error);
+  CHECK_NOTHROW(make("dyt(by_width=yes, alpha=0.5)", 4));  // as a checkpoint writes it
   const auto derf = make("derf", 3);
   for (const NamedParameter& p : parameters_of(*derf)) CHECK(!p.parameter->decay);
   CHECK(parameter(*derf, "alpha").item() == 0.5);

@@ -1,0 +1,48 @@
+// The attentions by name: what a spec says of one, and what the settings of all add.
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/slots.h"
+#include "nn/attentions/base/span.h"
+#include "nn/base/spec_family.h"
+
+namespace orrery::nn {
+
+Registry<AttentionEntry>& attentions() {
+  static Registry<AttentionEntry> all("attention");
+  return all;
+}
+std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerOptions& options) {
+  return make_from(attentions(), spec, options);
+}
+
+const bool family_of_attentions = add_spec_family<attentions>("attention", resolved_attention);
+
+Spec resolved_attention(const Spec& spec) {
+  Spec all = resolved(attentions(), spec);
+  for (Spec::Item& item : all.items) {
+    if (item.key == "span") item.value = resolved_span(item.value);
+    if (item.key == "persistent") item.value = resolved_slots(item.value);
+  }
+  return all;
+}
+
+const std::vector<Info>& attention_settings() {
+  static const std::vector<Info> all = [] {
+    std::vector<Info> list = span_settings();
+    list.insert(list.end(),
+                {{.name = "gate",
+                  .formula = "o_i F(x_i W_g)",
+                  .source = "Wortsman et al. 2023, arXiv:2309.08586; Hua et al. 2022, arXiv:2202.10447",
+                  .parameters = "W_g N(0, 0.02^2), bias 0",
+                  .keeps = "x, x W_g, o"},
+                 {.name = "qk_norm",
+                  .formula = "q, k each normalized over the head size",
+                  .source = "Dehghani et al. 2023, arXiv:2302.05442",
+                  .parameters = "those of the normalization, twice, without biases: weight 1 for layer and rms",
+                  .keeps = "as the normalization, of q and of k"},
+                 slots_setting()});
+    return list;
+  }();
+  return all;
+}
+
+}  // namespace orrery::nn
