@@ -1,5 +1,6 @@
 #include "models/data/tokenizer.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
@@ -62,7 +63,60 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
   if (!waiting.empty()) told([&] { tokens = tokenizer.encode(waiting); });
 }
 
+constexpr const char *begin_key = "begin_token", *end_key = "end_token";
+
+class Marked final : public Tokenizer {
+ public:
+  Marked(std::unique_ptr<Tokenizer> tokenizer, std::optional<int32_t> begin, std::optional<int32_t> end)
+      : inner_(std::move(tokenizer)), begin_(begin), end_(end) {
+    for (const auto& mark : {begin_, end_})
+      if (mark) check_token(*mark, inner_->size());
+  }
+  std::string name() const override { return inner_->name(); }
+  int64_t size() const override { return inner_->size(); }
+  std::vector<int32_t> encode(std::string_view text) const override { return inner_->encode(text); }
+  size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
+    return inner_->encode_beginning(text, tokens);
+  }
+  std::string decode(std::span<const int32_t> tokens) const override { return inner_->decode(tokens); }
+  std::string save() const override {
+    Json saved = parse_json(inner_->save(), unreadable_tokenizer);
+    if (begin_) saved[begin_key] = *begin_;
+    if (end_) saved[end_key] = *end_;
+    return saved.dump();
+  }
+  std::optional<int32_t> begin() const override { return begin_ ? begin_ : inner_->begin(); }
+  std::optional<int32_t> end() const override { return end_ ? end_ : inner_->end(); }
+  std::optional<int32_t> end_of_text() const override { return end_ ? end_ : inner_->end_of_text(); }
+
+ private:
+  std::unique_ptr<Tokenizer> inner_;
+  std::optional<int32_t> begin_, end_;
+};
+
+std::optional<int32_t> saved_mark(const Json& saved, const char* key) {
+  if (!saved.contains(key)) return std::nullopt;
+  const int64_t token = whole_number_member(saved, key, unreadable_tokenizer);
+  check(token >= 0 && token <= std::numeric_limits<int32_t>::max(), unreadable_tokenizer, ": '", key, "' ", token,
+        " is no token");
+  return static_cast<int32_t>(token);
+}
+
 }  // namespace
+
+bool has_tokenizer(const std::string& path) {
+  for (const auto& [name, entry] : tokenizers())
+    if (entry.reads && file_exists(path) && entry.reads(path)) return true;
+  return false;
+}
+
+std::unique_ptr<Tokenizer> with_marks(std::unique_ptr<Tokenizer> tokenizer, std::optional<int32_t> begin,
+                                      std::optional<int32_t> end) {
+  if (begin == tokenizer->begin()) begin.reset();
+  if (end == tokenizer->end()) end.reset();
+  if (!begin && !end) return tokenizer;
+  return std::make_unique<Marked>(std::move(tokenizer), begin, end);
+}
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
   std::string whole;
@@ -83,10 +137,10 @@ void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeT
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
-  const TokenizerEntry& entry =
-      tokenizers().at(text_member(parse_json(json, unreadable_tokenizer), "name", unreadable_tokenizer));
+  const Json saved = parse_json(json, unreadable_tokenizer);
+  const TokenizerEntry& entry = tokenizers().at(text_member(saved, "name", unreadable_tokenizer));
   check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read from files of others alone");
-  return entry.restore(json);
+  return with_marks(entry.restore(json), saved_mark(saved, begin_key), saved_mark(saved, end_key));
 }
 
 std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer) {

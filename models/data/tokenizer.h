@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/check.h"
 #include "engine/base/config.h"
 #include "engine/base/registry.h"
 #include "models/data/text_files.h"
@@ -54,6 +55,17 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 // The same for a text that is asked for only if a vocabulary is made of it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
+
+// Whether there is a tokenizer at that path, of a kind that is read here.
+bool has_tokenizer(const std::string& path);
+// Of one that is whole, as far as it was read, but says what this program cannot do.
+class TokenizerNotSupported : public Error {
+ public:
+  using Error::Error;
+};
+// The same tokenizer with these tokens for beginning and end, saved and restored with them; none: its own.
+std::unique_ptr<Tokenizer> with_marks(std::unique_ptr<Tokenizer> tokenizer, std::optional<int32_t> begin,
+                                      std::optional<int32_t> end);
 
 // What a text that is made from nothing goes on from: the token that begins one, else a line's end, else the first
 // token.

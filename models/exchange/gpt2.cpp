@@ -45,10 +45,10 @@ GptSettings settings_of_config(const HuggingFaceConfig& config) {
   config.must_be("add_cross_attention", {false});
   config.must_be("quantization_config", {});
   GptSettings s;
-  s.layers = config.whole_number("n_layer", 12), s.heads = config.whole_number("n_head", 12);
-  s.width = config.whole_number("n_embd", 768), s.context = config.whole_number("n_positions", 1024);
-  s.vocabulary = config.whole_number("vocab_size", 50257), s.d_ff = config.whole_number("n_inner", 0);
-  const std::string epsilon = print_number(config.number("layer_norm_epsilon", 1e-5));
+  config.read(s, "layers", "n_layer", 12), config.read(s, "heads", "n_head", 12);
+  config.read(s, "width", "n_embd", 768), config.read(s, "context", "n_positions", 1024);
+  config.read(s, "vocabulary", "vocab_size", 50257), config.read(s, "d_ff", "n_inner", 0);
+  const std::string epsilon = print_number(config.positive("layer_norm_epsilon", 1e-5));
   s.normalization = parse_spec("layer(epsilon=" + epsilon + ")");
   s.feed_forward = parse_spec("dense(" + config.activation("activation_function", "gelu_new") + ")");
   s.bias = true;
@@ -69,12 +69,12 @@ ImportedModel read(const std::string& folder) {
   const HuggingFaceConfig config(folder);
   GptSettings s = settings_of_config(config);
   ImportedModel from;
-  read_rest(folder, s.vocabulary, from);
+  read_rest(folder, from);
   const bool bare = std::any_of(from.tensors.begin(), from.tensors.end(),
                                 [](const StoredTensor& each) { return each.name == "wte.weight"; });
   const std::string prefix = bare ? "" : "transformer.";
   s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight");
-  from.settings = imported_settings(list_settings(s), Gpt::info.name);
+  from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, 0, prefix, transposed);
   set_known_rest(s, prefix, from);
   return from;
@@ -89,52 +89,48 @@ bool reads_nanogpt(const std::string& path) {
 ImportedModel read_nanogpt(const std::string& folder) {
   const HuggingFaceConfig config(folder);
   GptSettings s;
-  s.layers = config.whole_number("n_layer"), s.heads = config.whole_number("n_head");
-  s.width = config.whole_number("n_embd"), s.context = config.whole_number("block_size");
-  s.vocabulary = config.whole_number("vocab_size");
+  config.read(s, "layers", "n_layer"), config.read(s, "heads", "n_head");
+  config.read(s, "width", "n_embd"), config.read(s, "context", "block_size");
+  config.read(s, "vocabulary", "vocab_size");
   s.bias = s.normalization_bias = config.flag("bias", true);
   s.normalization = parse_spec("layer(epsilon=1e-5)"), s.feed_forward = parse_spec("dense(gelu)");
   ImportedModel from;
-  read_rest(folder, s.vocabulary, from);
+  read_rest(folder, from);
   constexpr std::string_view of_compile = "_orig_mod.";
   for (StoredTensor& each : from.tensors)
     if (each.name.starts_with(of_compile)) each.name.erase(0, of_compile.size());
   s.tied_head = has_tied_head(config, true, from, "transformer.wte.weight", "lm_head.weight");
-  from.settings = imported_settings(list_settings(s), Gpt::info.name);
+  from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, 0, "transformer.", {});
   set_known_rest(s, "transformer.", from);
   return from;
 }
 
-bool suits(const TrainSettings& run) { return is_decoder_with(run, "learned"); }
-
 void write(const ExportedModel& what, const std::string& folder) {
   const TrainSettings& run = what.settings;
   const auto& s = run.model_settings.as<GptSettings>();
-  if (!suits(run)) refuse_setting(format, run, "position");
   check_plain_decoder(format, run);
   if (s.key_heads != 0 && s.key_heads != s.heads) refuse_setting(format, run, "key_heads");
   if (s.head_size != 0 && s.head_size != s.width / s.heads) refuse_setting(format, run, "head_size");
   const Spec normalization = common_normalization(format, run, "layer");
   const Spec activation = activation_of_feed_forward(format, run, "dense");
   const int64_t d_ff = s.d_ff ? s.d_ff : 4 * s.width;
-  const Json config = {{"architectures", Json::array({"GPT2LMHeadModel"})},
-                       {"model_type", "gpt2"},
-                       {"n_layer", s.layers},
-                       {"n_head", s.heads},
-                       {"n_embd", s.width},
-                       {"n_positions", s.context},
-                       {"n_ctx", s.context},
-                       {"n_inner", d_ff},
-                       {"vocab_size", s.vocabulary},
-                       {"activation_function", their_activation(format, activation, run)},
-                       {"layer_norm_epsilon", epsilon_of(normalization)},
-                       {"tie_word_embeddings", s.tied_head},
-                       {"resid_pdrop", s.dropout},
-                       {"embd_pdrop", s.dropout},
-                       {"attn_pdrop", 0.0},
-                       {"bos_token_id", nullptr},
-                       {"eos_token_id", nullptr}};
+  Json config = {{"architectures", Json::array({"GPT2LMHeadModel"})},
+                 {"model_type", "gpt2"},
+                 {"n_layer", s.layers},
+                 {"n_head", s.heads},
+                 {"n_embd", s.width},
+                 {"n_positions", s.context},
+                 {"n_ctx", s.context},
+                 {"n_inner", d_ff},
+                 {"vocab_size", s.vocabulary},
+                 {"activation_function", their_activation(format, activation, run)},
+                 {"layer_norm_epsilon", epsilon_of(normalization)},
+                 {"tie_word_embeddings", s.tied_head},
+                 {"resid_pdrop", s.dropout},
+                 {"embd_pdrop", s.dropout},
+                 {"attn_pdrop", 0.0}};
+  add_marks(config, what.tokenizer);
   write_hugging_face(folder, config, tensors_for(places_of(s, d_ff, "transformer.", transposed), what.model),
                      what.tokenizer);
 }
@@ -143,7 +139,8 @@ REGISTER_EXCHANGE(gpt2, {.name = format,
                          .description = "GPT-2's folders of Hugging Face",
                          .reads = reads,
                          .read = read,
-                         .suits = suits,
+                         .model = "gpt",
+                         .position = "learned",
                          .write = write});
 REGISTER_EXCHANGE(nanogpt, {.name = "nanogpt",
                             .description = "nanoGPT's weights as safetensors, its model_args as config.json",

@@ -57,21 +57,20 @@ double base_of(const HuggingFaceConfig& config) {
     check_plain(*rope, "rope_parameters");
     if (rope->contains("rope_theta")) return number_member(*rope, "rope_theta", config.path());
   }
-  return config.number("rope_theta", 10000);
+  return config.positive("rope_theta", 10000);
 }
 
 GptSettings settings_of_config(const HuggingFaceConfig& config) {
   config.must_be("quantization_config", {});
   config.must_be("partial_rotary_factor", {1, 1.0});
   GptSettings s;
-  s.layers = config.whole_number("num_hidden_layers", 32), s.heads = config.whole_number("num_attention_heads", 32);
-  s.width = config.whole_number("hidden_size", 4096), s.d_ff = config.whole_number("intermediate_size", 11008);
-  s.context = config.whole_number("max_position_embeddings", 2048);
-  s.vocabulary = config.whole_number("vocab_size", 32000);
-  s.key_heads = config.whole_number("num_key_value_heads", 0), s.head_size = config.whole_number("head_dim", 0);
+  config.read(s, "layers", "num_hidden_layers", 32), config.read(s, "heads", "num_attention_heads", 32);
+  config.read(s, "width", "hidden_size", 4096), config.read(s, "d_ff", "intermediate_size", 11008);
+  config.read(s, "context", "max_position_embeddings", 2048), config.read(s, "vocabulary", "vocab_size", 32000);
+  config.read(s, "key_heads", "num_key_value_heads", 0), config.read(s, "head_size", "head_dim", 0);
   if (s.key_heads == s.heads) s.key_heads = 0;
   if (s.head_size * s.heads == s.width) s.head_size = 0;
-  s.normalization = parse_spec("rms(epsilon=" + print_number(config.number("rms_norm_eps", 1e-6)) + ")");
+  s.normalization = parse_spec("rms(epsilon=" + print_number(config.positive("rms_norm_eps", 1e-6)) + ")");
   s.feed_forward = parse_spec("gated(" + config.activation("hidden_act", "silu") + ")");
   s.position = parse_spec("rotary(base=" + print_number(base_of(config)) + ")");
   s.attention_bias = config.flag("attention_bias", false) ? "yes" : "no";
@@ -85,9 +84,9 @@ ImportedModel read(const std::string& folder) {
   const HuggingFaceConfig config(folder);
   GptSettings s = settings_of_config(config);
   ImportedModel from;
-  read_rest(folder, s.vocabulary, from);
+  read_rest(folder, from);
   s.tied_head = has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight");
-  from.settings = imported_settings(list_settings(s), Gpt::info.name);
+  from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, s.d_ff, false);
   from.known_rest["lm_head.weight"] = "the embedding again";
   from.known_rest["model.rotary_emb.inv_freq"] = "angles, which are no weights";
@@ -110,12 +109,9 @@ Rotary rotary_of(const Spec& position) {
   return rotary;
 }
 
-bool suits(const TrainSettings& run) { return is_decoder_with(run, "rotary"); }
-
 void write(const ExportedModel& what, const std::string& folder) {
   const TrainSettings& run = what.settings;
   const auto& s = run.model_settings.as<GptSettings>();
-  if (!suits(run)) refuse_setting(format, run, "position");
   check_plain_decoder(format, run);
   const Rotary rotary = rotary_of(s.position);
   if (!rotary.whole) refuse_setting(format, run, "position");
@@ -129,25 +125,24 @@ void write(const ExportedModel& what, const std::string& folder) {
   const auto has = [&](const std::string& ours) {
     return std::any_of(places.begin(), places.end(), [&](const TensorPlace& place) { return place.ours == ours; });
   };
-  const Json config = {{"architectures", Json::array({"LlamaForCausalLM"})},
-                       {"model_type", "llama"},
-                       {"num_hidden_layers", s.layers},
-                       {"num_attention_heads", s.heads},
-                       {"num_key_value_heads", s.key_heads ? s.key_heads : s.heads},
-                       {"head_dim", size},
-                       {"hidden_size", s.width},
-                       {"intermediate_size", d_ff},
-                       {"max_position_embeddings", s.context},
-                       {"vocab_size", s.vocabulary},
-                       {"hidden_act", their_activation(format, activation, run)},
-                       {"rms_norm_eps", epsilon_of(normalization)},
-                       {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rotary.base}}},
-                       {"rope_theta", rotary.base},
-                       {"attention_bias", has("blocks.0.attention.output.bias")},
-                       {"mlp_bias", has("blocks.0.feed_forward.output.bias")},
-                       {"tie_word_embeddings", s.tied_head},
-                       {"bos_token_id", nullptr},
-                       {"eos_token_id", nullptr}};
+  Json config = {{"architectures", Json::array({"LlamaForCausalLM"})},
+                 {"model_type", "llama"},
+                 {"num_hidden_layers", s.layers},
+                 {"num_attention_heads", s.heads},
+                 {"num_key_value_heads", s.key_heads ? s.key_heads : s.heads},
+                 {"head_dim", size},
+                 {"hidden_size", s.width},
+                 {"intermediate_size", d_ff},
+                 {"max_position_embeddings", s.context},
+                 {"vocab_size", s.vocabulary},
+                 {"hidden_act", their_activation(format, activation, run)},
+                 {"rms_norm_eps", epsilon_of(normalization)},
+                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rotary.base}}},
+                 {"rope_theta", rotary.base},
+                 {"attention_bias", has("blocks.0.attention.output.bias")},
+                 {"mlp_bias", has("blocks.0.feed_forward.output.bias")},
+                 {"tie_word_embeddings", s.tied_head}};
+  add_marks(config, what.tokenizer);
   write_hugging_face(folder, config, tensors_for(places, what.model), what.tokenizer);
 }
 
@@ -155,7 +150,8 @@ REGISTER_EXCHANGE(llama, {.name = format,
                           .description = "Llama's folders of Hugging Face",
                           .reads = reads,
                           .read = read,
-                          .suits = suits,
+                          .model = "gpt",
+                          .position = "rotary",
                           .write = write});
 
 }  // namespace

@@ -50,10 +50,12 @@ Header read_header(FileReader& file, const std::string& path) {
   h.width = numbers[0], h.d_ff = numbers[1], h.layers = numbers[2], h.heads = numbers[3], h.key_heads = numbers[4];
   h.vocabulary = std::abs(static_cast<int64_t>(numbers[5])), h.context = numbers[6];
   const bool sound = h.width >= 1 && h.d_ff >= 1 && h.layers >= 1 && h.layers <= 4096 && h.heads >= 1 &&
-                     h.key_heads >= 1 && h.vocabulary >= 1 && h.context >= 1 && h.width % h.heads == 0 &&
-                     h.heads % h.key_heads == 0 && h.width <= 65536 && h.d_ff <= 262144 && h.vocabulary <= 1048576;
+                     h.key_heads >= 1 && h.vocabulary >= 1 && h.context >= 1 && h.context <= 16777216 &&
+                     h.width % h.heads == 0 && h.heads % h.key_heads == 0 && h.width <= 65536 && h.d_ff <= 262144 &&
+                     h.vocabulary <= 1048576;
   check(sound, "llama2c: ", path, " is damaged, or no file of llama2.c: it would have ", h.layers, " layers of width ",
-        h.width, ", ", h.heads, " heads, ", h.key_heads, " key heads and ", h.vocabulary, " tokens");
+        h.width, ", ", h.heads, " heads, ", h.key_heads, " key heads, ", h.vocabulary, " tokens and a context of ",
+        h.context);
   return h;
 }
 
@@ -138,12 +140,12 @@ ImportedModel read(const std::string& path) {
   s.d_ff = h.d_ff, s.key_heads = h.key_heads == h.heads ? 0 : h.key_heads, s.tied_head = h.tied;
   s.normalization = parse_spec("rms(epsilon=1e-5)"), s.feed_forward = parse_spec("gated(silu)");
   s.position = parse_spec("rotary(pairs=interleaved)");
-  ImportedModel from{.settings = imported_settings(list_settings(s), Gpt::info.name),
+  ImportedModel from{.settings = imported_settings(list_settings(s), Gpt::info.name, "llama2c: " + path),
                      .places = places_of(h),
                      .tensors = read_tensors(file, h, path)};
   from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
   const std::string beside = (std::filesystem::path(path).parent_path() / "tokenizer.bin").string();
-  set_tokenizer(from, file_exists(beside) ? beside : "", h.vocabulary);
+  if (file_exists(beside)) from.tokenizer_path = beside;
   return from;
 }
 

@@ -108,14 +108,14 @@ ImportedModel read(const std::string& folder) {
   check(head != from.tensors.end() && head->shape.size() == 2, "import: ", folder,
         " has no matrix 'classifier.weight': only a vision transformer with a head for classes is read here");
   VitSettings s;
-  s.layers = config.whole_number("num_hidden_layers", 12), s.heads = config.whole_number("num_attention_heads", 12);
-  s.width = config.whole_number("hidden_size", 768), s.d_ff = config.whole_number("intermediate_size", 3072);
-  s.image_size = config.whole_number("image_size", 224), s.patch = config.whole_number("patch_size", 16);
-  s.channels = config.whole_number("num_channels", 3), s.classes = head->shape[0];
+  config.read(s, "layers", "num_hidden_layers", 12), config.read(s, "heads", "num_attention_heads", 12);
+  config.read(s, "width", "hidden_size", 768), config.read(s, "d_ff", "intermediate_size", 3072);
+  config.read(s, "image_size", "image_size", 224), config.read(s, "patch", "patch_size", 16);
+  config.read(s, "channels", "num_channels", 3), s.classes = head->shape[0];
   s.pooling = "class_token";
-  s.normalization = parse_spec("layer(epsilon=" + print_number(config.number("layer_norm_eps", 1e-12)) + ")");
+  s.normalization = parse_spec("layer(epsilon=" + print_number(config.positive("layer_norm_eps", 1e-12)) + ")");
   s.feed_forward = parse_spec("dense(" + config.activation("hidden_act", "gelu") + ")");
-  from.settings = imported_settings(list_settings(s), Vit::info.name);
+  from.settings = imported_settings(list_settings(s), Vit::info.name, config.path());
   set_pixel_scale(folder, s.channels, from);
   from.classes = classes_of(config, s.classes);
   from.places = places_of(s, s.d_ff);
@@ -125,14 +125,8 @@ ImportedModel read(const std::string& folder) {
   return from;
 }
 
-bool suits(const TrainSettings& run) {
-  return named_model(run.model).of.name == Vit::info.name &&
-         run.model_settings.as<VitSettings>().position.name == "learned";
-}
-
 void check_plain(const TrainSettings& run) {
   const auto& s = run.model_settings.as<VitSettings>();
-  if (!suits(run)) refuse_setting(format, run, "position");
   if (s.pooling != "class_token") refuse_setting(format, run, "pooling");
   if (s.norm_place != "pre") refuse_setting(format, run, "norm_place");
   if (s.residual_gain != LearnableNumber{1}) refuse_setting(format, run, "residual_gain");
@@ -192,7 +186,8 @@ REGISTER_EXCHANGE(vit, {.name = format,
                         .description = "vision transformers' folders of Hugging Face",
                         .reads = reads,
                         .read = read,
-                        .suits = suits,
+                        .model = "vit",
+                        .position = "learned",
                         .write = write});
 
 }  // namespace

@@ -37,6 +37,24 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("import: what fails leaves nothing: a damaged tokenizer, a full disk") {
+  const Folder folder;
+  REQUIRE(run_shell("cp -r '" + golden + "/gpt2' '" + (folder / "theirs") + "'").code == 0);
+  folder.write("theirs/tokenizer.json", "{\"version\": \"1.0\", \"model\": {");
+  const Outcome cut = run_orrery({"import", folder / "theirs", "--out=" + (folder / "run")});
+  CHECK(cut.code == 1);
+  CHECK(contains(cut.err, "orrery: import: "));
+  CHECK(contains(cut.err, "/theirs/tokenizer.json"));
+  CHECK(contains(cut.err, "name another with --tokenizer=FOLDER"));
+  CHECK(run_shell("test -e '" + (folder / "run") + "'").code == 1);
+  const Outcome full = run_shell("( trap '' XFSZ; ulimit -f 8; \"$ORRERY\" import '" + golden + "/gpt2' --out='" +
+                                 (folder / "run") + "' )");
+  INFO(full.err);
+  CHECK(full.code == 1);
+  CHECK(contains(full.err, "cannot write"));
+  CHECK(run_shell("test -e '" + (folder / "run") + "'").code == 1);
+}
+
 TEST_CASE("import: what it makes is shown, generates, and begins a run; it is not resumed") {
   const Folder folder;
   REQUIRE(run_orrery({"import", golden + "/gpt2", "--out=" + (folder / "run")}).code == 0);

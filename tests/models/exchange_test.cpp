@@ -263,6 +263,70 @@ TEST_CASE("exchange: a folder that says what this program cannot do is refused w
         "import: there is nothing at " + (folder / "nothing"));
 }
 
+TEST_CASE("exchange: a number out of its range is refused by the file's name and theirs") {
+  const Folder folder;
+  const auto with = [&](const std::string& name, const std::string& key, const nlohmann::json& value) {
+    return refusal(folder, name, [&](nlohmann::json& config) { config[key] = value; });
+  };
+  CHECK(holds(with("llama", "num_attention_heads", -4), "config.json: num_attention_heads: -4 must be at least 1"));
+  CHECK(holds(with("gpt2", "n_layer", 0), "config.json: n_layer: 0 must be at least 1"));
+  CHECK(holds(with("gpt2", "n_positions", 1 << 30), "config.json: n_positions: 1073741824 must be at most"));
+  CHECK(holds(with("gpt2", "layer_norm_epsilon", -1), "config.json: 'layer_norm_epsilon': -1 must be above 0"));
+  CHECK(holds(with("vit", "patch_size", -2), "config.json: patch_size: -2 must be at least 1"));
+}
+
+TEST_CASE("exchange: a tokenizer that is missing is one of numbers, one that is damaged is an error") {
+  const Folder folder;
+  const std::string byte_pairs = ORRERY_SOURCE_DIR "/tests/models/byte_pair/gpt2";
+  const auto import_with = [&](const std::string& file, const std::string& content, const std::string& tokenizer) {
+    const std::string from = changed(folder, "gpt2", [](nlohmann::json&) {});
+    if (!file.empty()) write_file_atomically(from + "/" + file, content);
+    return import_model(from, folder / "run", tokenizer, "");
+  };
+  const auto message = [&](const std::string& file, const std::string& content) {
+    const std::string found = error_of([&] { import_with(file, content, ""); });
+    CHECK(!fs::exists(folder / "run"));
+    return found;
+  };
+  for (const char* const cut : {"{\"model\": {\"type\": \"BPE\", ", "", "{}"}) {
+    const std::string found = message("tokenizer.json", cut);
+    CHECK(found.starts_with("import: "));
+    CHECK(holds(found, "tokenizer.json"));
+    CHECK(found.ends_with("; mend it, or name another with --tokenizer=FOLDER"));
+  }
+  CHECK(holds(message("tokenizer.model", "no model"), "is no SentencePiece model"));
+  const ImportReport missing = import_with("", "", "");
+  CHECK(missing.tokenizer == "numbers");
+  CHECK(holds(missing.tokenizer_note, "has none that is known"));
+  fs::remove_all(folder / "run");
+  const ImportReport other = import_with("tokenizer.json", R"({"model": {"type": "Unigram"}})", "");
+  CHECK(other.tokenizer == "numbers");
+  CHECK(holds(other.tokenizer_note, "\"type\": \"Unigram\" is not supported"));
+  fs::remove_all(folder / "run");
+  CHECK(error_of([&] { import_with("tokenizer.json", "{", byte_pairs); }).find("import: the tokenizer has ") == 0);
+}
+
+TEST_CASE("exchange: the tokens that begin and end a text come back as they were") {
+  const Folder folder;
+  const std::string from = changed(folder, "llama", [](nlohmann::json& config) {
+    config["bos_token_id"] = 3, config["eos_token_id"] = nlohmann::json::array({4, 5});
+  });
+  imported(from, folder / "run");
+  const Trained run = read_run(folder / "run");
+  const auto tokenizer = restore_tokenizer(run.tokenizer);
+  CHECK(tokenizer->begin() == 3);
+  CHECK(tokenizer->end_of_text() == 4);
+  CHECK(beginning_of_text(*tokenizer) == std::vector<int32_t>{3});
+  export_model(run.exported(), folder / "exported", "");
+  const auto config = nlohmann::json::parse(read_file(folder / "exported/config.json"));
+  CHECK(config["bos_token_id"] == 3);
+  CHECK(config["eos_token_id"] == 4);
+  imported(folder / "exported", folder / "again");
+  CHECK(read_run(folder / "again").tokenizer == run.tokenizer);
+  export_model(made({}).exported(), folder / "ours", "");
+  CHECK(nlohmann::json::parse(read_file(folder / "ours/config.json"))["bos_token_id"].is_null());
+}
+
 TEST_CASE("exchange: an index that is wrong is refused") {
   const Folder folder;
   const auto with_index = [&](const std::function<void(nlohmann::json&)>& change) {
@@ -335,8 +399,15 @@ TEST_CASE("exchange: ours are refused with the setting that the format cannot sa
   CHECK(refused({}, "llama") == "export: llama cannot say position=learned of this model");
   CHECK(refused({{"feed_forward", "dense(softplus)"}}) ==
         "export: gpt2 cannot say feed_forward=dense(softplus) of this model");
-  CHECK(
-      holds(refused({{"position", "alibi"}}, ""), "export: no format is for model=gpt with these settings; there are"));
+  for (const char* const position : {"alibi", "none", "sinusoidal"})
+    CHECK(refused({{"position", position}}, "") == text("export: no format can say position=", position,
+                                                        " of model=gpt; gpt2 says position=learned, llama says "
+                                                        "position=rotary"));
+  CHECK(refused({}, "vit") == "export: vit says models of the class vit, and model=gpt is of the class gpt");
+  const TrainSettings net = make_settings({{"model", "resnet8"}, {"channels", "3"}, {"classes", "2"}});
+  const auto resnet = make_model(net);
+  CHECK(holds(error_of([&] { export_model({net, *resnet, "[]"}, "/nowhere/out", ""); }),
+              "export: no format can say model=resnet8, which is of the class resnet; there are gpt2 ("));
   const Folder folder;
   CHECK(holds(error_of([&] { export_model(made({}).exported(), folder.path.string(), ""); }), "is there already"));
 }

@@ -76,18 +76,24 @@ const SortedJson& item(const SortedJson& object, const char* key) {
 }
 bool is_true(const SortedJson& object, const char* key) { return item(object, key) == SortedJson(true); }
 
+template <class... Parts>
+void supported(bool is, const Parts&... parts) {
+  if (!is) throw TokenizerNotSupported(text(parts...));
+}
+
 // Refused by name where it says what this program cannot do: a key that is neither absent nor one of these.
 void must_be(const SortedJson& object, const char* key, std::initializer_list<SortedJson> harmless,
              const std::string& what) {
   const SortedJson& value = item(object, key);
-  check(value.is_null() || std::find(harmless.begin(), harmless.end(), value) != harmless.end(), what, ": \"", key,
-        "\": ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 100), " is not supported");
+  supported(value.is_null() || std::find(harmless.begin(), harmless.end(), value) != harmless.end(), what, ": \"", key,
+            "\": ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 100),
+            " is not supported");
 }
 
 // The expression that cuts: ByteLevel alone has GPT-2's; after a Split it has that one's.
 std::string pattern_of(const SortedJson& cutter, const std::string& what) {
   const auto check_byte_level = [&](const SortedJson& one) {
-    check(item(one, "type") == "ByteLevel", what, ": \"pre_tokenizer\" must end with ByteLevel");
+    supported(item(one, "type") == "ByteLevel", what, ": \"pre_tokenizer\" must end with ByteLevel");
     must_be(one, "add_prefix_space", {false}, what);
   };
   if (item(cutter, "type") != "Sequence") {
@@ -96,15 +102,15 @@ std::string pattern_of(const SortedJson& cutter, const std::string& what) {
     return gpt2_pattern;
   }
   const SortedJson& parts = item(cutter, "pretokenizers");
-  check(parts.is_array() && parts.size() == 2 && item(parts[0], "type") == "Split", what,
-        ": a \"pre_tokenizer\" of several parts must be a Split and ByteLevel");
+  supported(parts.is_array() && parts.size() == 2 && item(parts[0], "type") == "Split", what,
+            ": a \"pre_tokenizer\" of several parts must be a Split and ByteLevel");
   must_be(parts[0], "behavior", {"Isolated"}, what);
   must_be(parts[0], "invert", {false}, what);
   check_byte_level(parts[1]);
-  check(item(parts[1], "use_regex") == SortedJson(false), what,
-        ": \"use_regex\" of ByteLevel after a Split must be false");
+  supported(item(parts[1], "use_regex") == SortedJson(false), what,
+            ": \"use_regex\" of ByteLevel after a Split must be false");
   const SortedJson& expression = item(item(parts[0], "pattern"), "Regex");
-  check(expression.is_string(), what, ": \"pattern\" of a Split must be {\"Regex\": ...}");
+  supported(expression.is_string(), what, ": \"pattern\" of a Split must be {\"Regex\": ...}");
   return expression.get<std::string>();
 }
 

@@ -124,13 +124,87 @@ void copy_into(nn::Module& model, const std::vector<NamedTensor>& tensors) {
 }
 
 std::string write_run(const TrainSettings& run, nn::Module& model, const std::string& tokenizer) {
-  make_folders(run.out);
-  RunFolder folder(run.out);
+  RunFolder folder(run.out);  // which goes again if it is made for this and stays empty
   folder.check_free();
   const CheckpointState state{.tokenizer = tokenizer, .settings = list_settings(resolved(run))};
   const std::string checkpoint = folder.write(state, model, nullptr);
-  write_settings_file(run.out + "/settings.toml", list_settings(run));
+  try {
+    write_settings_file(run.out + "/settings.toml", list_settings(run));
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(checkpoint, ignored);
+    throw;
+  }
   return checkpoint;
+}
+
+struct FoundTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string setting;    // what --tokenizer=... names it by later
+  std::string note = {};  // why it is not the folder's own
+};
+
+// What is asked for, that of the folder, or numbers where there is none that this program can read.  One that is
+// damaged is an Error: numbers in its place would hide it.
+FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked, int64_t vocabulary) {
+  if (!asked.empty()) return {make_tokenizer(asked, ""), asked};
+  if (!from.saved_tokenizer.empty()) {
+    auto ours = restore_tokenizer(from.saved_tokenizer);
+    const std::string name = ours->name();
+    return {std::move(ours), name};
+  }
+  std::string note;
+  if (has_tokenizer(from.tokenizer_path)) try {
+      return {make_tokenizer(from.tokenizer_path, ""), from.tokenizer_path};
+    } catch (const TokenizerNotSupported& error) {
+      note = error.what();
+    } catch (const Error& error) {
+      fail("import: ", error.what(), "; mend it, or name another with --tokenizer=FOLDER");
+    }
+  else if (!from.tokenizer_path.empty())
+    note = "tokenizer: " + from.tokenizer_path + " has none that is known";
+  return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", note};
+}
+
+// With their tokens for beginning and end, unless the vocabulary lacks them.
+std::unique_ptr<Tokenizer> marked(std::unique_ptr<Tokenizer> tokenizer, const ImportedModel& from) {
+  const auto mark = [&](const std::optional<int64_t>& token) {
+    return token && *token < tokenizer->size() ? std::optional(static_cast<int32_t>(*token)) : std::nullopt;
+  };
+  const std::optional<int32_t> begin = mark(from.begin_token), end = mark(from.end_token);
+  return with_marks(std::move(tokenizer), begin, end);
+}
+
+const Spec* position_of(const TrainSettings& run) {  // null: the model has no such setting
+  const std::vector<Setting> members = run.model_settings.members();
+  const Setting* const found = find_setting(members, "position");
+  return found ? std::get<Spec*>(found->value) : nullptr;
+}
+
+const ExchangeFormat& format_for(const TrainSettings& run, const std::string& name) {
+  const std::string& model = named_model(run.model).of.name;
+  const Spec* const position = position_of(run);
+  const auto has_position = [&](const ExchangeFormat& one) { return position && position->name == one.position; };
+  std::vector<const ExchangeFormat*> writers;
+  std::vector<std::string> needed;
+  for (const auto& [key, one] : exchange_formats()) {
+    if (!one.write) continue;
+    writers.push_back(&one);
+    if (name.empty() && one.model == model && has_position(one)) return one;
+    if (one.model == model) needed.push_back(text(one.name, " says position=", one.position));
+  }
+  if (!name.empty()) {
+    const ExchangeFormat& format = exchange_formats().at(name);
+    check(format.write != nullptr, "export: ", name, " is read only; there are ", listed(writers));
+    check(format.model == model, "export: ", name, " says models of the class ", format.model, ", and model=",
+          run.model, " is of the class ", model);
+    if (!has_position(format)) refuse_setting(name, run, "position");
+    return format;
+  }
+  check(!needed.empty(), "export: no format can say model=", run.model, ", which is of the class ", model,
+        "; there are ", listed(writers));
+  fail("export: no format can say position=", position ? print(*position) : "none", " of model=", run.model, "; ",
+       join(needed));
 }
 
 }  // namespace
@@ -141,21 +215,17 @@ Registry<ExchangeFormat>& exchange_formats() {
 }
 
 std::vector<std::pair<std::string, std::string>> imported_settings(
-    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model) {
+    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model, const std::string& what) {
+  AnySettings settings = model_classes().at(std::string(model)).settings;
+  for (const auto& [key, value] : of_model) set_setting(settings, what, key, value);
   of_model.emplace_back("model", model);
-  make_settings(of_model);
   return of_model;
 }
 
-void set_tokenizer(ImportedModel& to, const std::string& path, int64_t vocabulary) {
-  if (!path.empty()) try {
-      to.tokenizer = make_tokenizer(path, ""), to.tokenizer_setting = path;
-      return;
-    } catch (const Error& error) {
-      to.tokenizer_note = error.what();
-    }
-  to.tokenizer = restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump());
-  to.tokenizer_setting = "numbers";
+void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key) {
+  const std::vector<Setting> members = run.model_settings.members();
+  const Setting* const found = find_setting(members, key);
+  fail("export: ", format, " cannot say ", key, "=", found ? print_value(*found) : "", " of this model");
 }
 
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
@@ -163,51 +233,45 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   check(!folder_exists(out) || !holds_checkpoints(out), "import: ", out,
         " holds checkpoints of a run; choose another --out");
   const ExchangeFormat& format = format_of(path);
-  ImportedModel from = format.read(path);
+  const ImportedModel from = format.read(path);
   const bool images = !from.classes.empty();
   check(!images || tokenizer.empty(), "import: ", path,
         " is a model of images, which has no tokenizer; leave --tokenizer out");
-  if (!tokenizer.empty())
-    from.tokenizer = make_tokenizer(tokenizer, ""), from.tokenizer_setting = tokenizer, from.tokenizer_note = "";
   TrainSettings run = make_settings(from.settings);
   run.out = out;
-  if (!images) setting_of<std::string>(run.task_settings, "tokenizer") = from.tokenizer_setting;
+  FoundTokenizer found;
+  if (!images) {
+    found = tokenizer_for(from, tokenizer, setting_of<int64_t>(run.model_settings, "vocabulary"));
+    found.tokenizer = marked(std::move(found.tokenizer), from);
+    setting_of<std::string>(run.task_settings, "tokenizer") = found.setting;
+  }
   check_described(run, from, path);
   ImportReport report{.format = format.name,
-                      .tokenizer = images ? "" : from.tokenizer->name(),
-                      .tokenizer_note = from.tokenizer_note,
+                      .tokenizer = images ? "" : found.tokenizer->name(),
+                      .tokenizer_note = found.note,
                       .classes = static_cast<int64_t>(from.classes.size())};
   const auto model = make_model(run);
   if (!images) {
     const int64_t vocabulary = model_as<LanguageModel>(*model, "import", "a language model").vocabulary();
-    check(from.tokenizer->size() <= vocabulary, "import: the tokenizer has ", from.tokenizer->size(),
+    check(found.tokenizer->size() <= vocabulary, "import: the tokenizer has ", found.tokenizer->size(),
           " tokens, the model's vocabulary ", vocabulary, "; name another with --tokenizer");
   }
   copy_into(*model, placed_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);
   report.largest_difference = checked_difference(*model, path, check_file);
-  report.checkpoint = write_run(run, *model, images ? save_classes(from.classes) : from.tokenizer->save());
+  report.checkpoint = write_run(run, *model, images ? save_classes(from.classes) : found.tokenizer->save());
   return report;
 }
 
 std::string export_model(const ExportedModel& what, const std::string& out, const std::string& name) {
   check(!file_exists(out), "export: ", out, " is there already; choose another --out");
-  const ExchangeFormat* format = name.empty() ? nullptr : &exchange_formats().at(name);
-  std::vector<const ExchangeFormat*> writers;
-  for (const auto& [key, one] : exchange_formats()) {
-    if (!one.suits) continue;
-    writers.push_back(&one);
-    if (!format && one.suits(what.settings)) format = &one;
-  }
-  check(format != nullptr, "export: no format is for model=", what.settings.model, " with these settings; there are ",
-        listed(writers));
-  check(format->write != nullptr, "export: ", name, " is read only; there are ", listed(writers));
+  const ExchangeFormat& format = format_for(what.settings, name);
   const std::string partial = out + ".partial";
   check(!file_exists(partial), "export: ", partial,
         " is there already, which an export left that was ended; remove it");
   make_folders(partial);
   try {
-    format->write(what, partial);
+    format.write(what, partial);
     sync_folder(partial);
     rename_file(partial, out);
   } catch (...) {
@@ -215,7 +279,7 @@ std::string export_model(const ExportedModel& what, const std::string& out, cons
     std::filesystem::remove_all(partial, ignored);
     throw;
   }
-  return format->name;
+  return format.name;
 }
 
 }  // namespace orrery::models

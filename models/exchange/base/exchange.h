@@ -41,9 +41,9 @@ struct ImportedModel {
   std::vector<StoredTensor> tensors = {};
   std::map<std::string, std::string> known_rest = {};  // tensors of theirs that are not needed, and why
   std::vector<std::string> classes = {};               // of a model of images, which has no tokenizer
-  std::unique_ptr<Tokenizer> tokenizer = nullptr;
-  std::string tokenizer_setting = {};  // what --tokenizer=... names it by later
-  std::string tokenizer_note = {};     // why it is not the folder's own
+  std::string tokenizer_path = {};                     // where its own may lie; empty: it has none
+  std::string saved_tokenizer = {};                    // as Tokenizer::save wrote it, if it was ours
+  std::optional<int64_t> begin_token = {}, end_token = {};  // of a text, where theirs are named
 };
 
 // What is exported.
@@ -55,9 +55,10 @@ struct ExportedModel {
 
 struct ExchangeFormat {
   std::string name, description;
-  bool (*reads)(const std::string& path);             // whether it is for `read`
-  ImportedModel (*read)(const std::string& path);     // Errors name the file and the key
-  bool (*suits)(const TrainSettings& run) = nullptr;  // whether models of that kind can be written; null: none
+  bool (*reads)(const std::string& path);          // whether it is for `read`
+  ImportedModel (*read)(const std::string& path);  // Errors name the file and the key
+  // For export: the class of models that it can say, and the one position; empty: it is read only.
+  std::string model = {}, position = {};
   // Writes into a folder that is there and empty.  Errors name the setting that the format cannot say.
   void (*write)(const ExportedModel& what, const std::string& folder) = nullptr;
 };
@@ -90,12 +91,12 @@ std::string export_model(const ExportedModel& what, const std::string& out, cons
 
 // ---- for formats
 
-// The settings of a run whose model is of that class; an Error if one is out of its range, before anything is made of
-// it.
+// The settings of a run whose model is of that class; an Error that begins with `what` if one is out of its range,
+// before anything is made of it.
 std::vector<std::pair<std::string, std::string>> imported_settings(
-    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model);
-// The tokenizer at that path; one of numbers, with a note, if the path is empty or holds none that can be read here.
-void set_tokenizer(ImportedModel& to, const std::string& path, int64_t vocabulary);
+    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model, const std::string& what);
+// An Error that names the setting of the run: "export: gpt2 cannot say parallel=yes of this model".
+[[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
 
 // Tensors of theirs as ours, by our paths.  Errors name the tensor, its shape and the one that the model wants.
 std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report);

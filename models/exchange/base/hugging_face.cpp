@@ -54,8 +54,24 @@ const Json* HuggingFaceConfig::find(const std::string& key) const {
 int64_t HuggingFaceConfig::whole_number(const std::string& key, std::optional<int64_t> otherwise) const {
   return !has(key) && otherwise ? *otherwise : whole_number_member(json_, key, path_);
 }
+void HuggingFaceConfig::read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+                             std::optional<int64_t> otherwise) const {
+  Setting named = *find_setting(settings, ours);
+  named.key = theirs;  // as errors call it
+  set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(whole_number(theirs, otherwise)));
+}
+std::optional<int64_t> HuggingFaceConfig::token(const std::string& key) const {
+  const Json* found = find(key);
+  if (found && found->is_array() && !found->empty()) found = &found->front();
+  return found && found->is_number_unsigned() ? std::optional(found->get<int64_t>()) : std::nullopt;
+}
 double HuggingFaceConfig::number(const std::string& key, std::optional<double> otherwise) const {
   return !has(key) && otherwise ? *otherwise : number_member(json_, key, path_);
+}
+double HuggingFaceConfig::positive(const std::string& key, double otherwise) const {
+  const double found = number(key, otherwise);
+  check(found > 0, path_, ": '", key, "': ", print_number(found), " must be above 0");
+  return found;
 }
 bool HuggingFaceConfig::flag(const std::string& key, bool otherwise) const {
   const Json* const found = find(key);
@@ -84,14 +100,12 @@ bool has_model_type(const std::string& folder, const std::string& model_type) {
   return json.is_object() && json.contains("model_type") && json["model_type"] == model_type;
 }
 
-void read_rest(const std::string& folder, int64_t vocabulary, ImportedModel& to) {
+void read_rest(const std::string& folder, ImportedModel& to) {
   to.tensors = stored_tensors_of_folder(folder);
   const HuggingFaceConfig config(folder);
-  if (const Json* const ours = config.find("orrery_tokenizer")) {
-    to.tokenizer = restore_tokenizer(ours->dump()), to.tokenizer_setting = to.tokenizer->name();
-    return;
-  }
-  set_tokenizer(to, folder, vocabulary);
+  if (const Json* const ours = config.find("orrery_tokenizer")) to.saved_tokenizer = ours->dump();
+  to.tokenizer_path = folder;
+  to.begin_token = config.token("bos_token_id"), to.end_token = config.token("eos_token_id");
 }
 
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
@@ -131,12 +145,6 @@ std::string their_activation(std::string_view format, const Spec& activation, co
   refuse_setting(format, run, "feed_forward");
 }
 
-void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key) {
-  const std::vector<Setting> members = run.model_settings.members();
-  const Setting* const found = find_setting(members, key);
-  fail("export: ", format, " cannot say ", key, "=", found ? print_value(*found) : "", " of this model");
-}
-
 void check_plain_decoder(std::string_view format, const TrainSettings& run) {
   const GptSettings& s = decoder(run);
   const auto need = [&](bool said, std::string_view key) {
@@ -147,7 +155,7 @@ void check_plain_decoder(std::string_view format, const TrainSettings& run) {
   need(is_one(s.feed_forward_divisor), "feed_forward_divisor");
   need(is_one(s.feed_forward_residual), "feed_forward_residual");
   need(print(s.embedding_scale) == "none" || print(s.embedding_scale) == "1", "embedding_scale");
-  need(!s.head_bias, "head_bias");
+  need(!s.head_bias, "head_bias"), need(s.attention_bias != "query_key", "attention_bias");
   check_plain_attention(format, run);
   need(s.width % s.heads == 0, "heads");
 }
@@ -182,8 +190,13 @@ Spec activation_of_feed_forward(std::string_view format, const TrainSettings& ru
   refuse_setting(format, run, "feed_forward");
 }
 
-bool is_decoder_with(const TrainSettings& run, std::string_view position) {
-  return named_model(run.model).of.name == Gpt::info.name && decoder(run).position.name == position;
+void add_marks(Json& config, const std::string& tokenizer) {
+  const auto restored = restore_tokenizer(tokenizer);
+  const auto add = [&](const char* key, const std::optional<int32_t>& token) {
+    config[key] = token ? Json(*token) : Json();
+  };
+  add("bos_token_id", restored->begin());
+  add("eos_token_id", restored->end_of_text());
 }
 
 }  // namespace orrery::models

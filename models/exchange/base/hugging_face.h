@@ -19,13 +19,23 @@ class HuggingFaceConfig {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   // An absent one is `otherwise`; without that it is an Error.
   int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
+  // Sets the setting `ours` to it, whose range it must be in; an absent one is `otherwise`, without that an Error.
+  template <class Settings>
+  void read(Settings& settings, const char* ours, const std::string& theirs,
+            std::optional<int64_t> otherwise = {}) const {
+    read(settings_of(settings), ours, theirs, otherwise);
+  }
+  void read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+            std::optional<int64_t> otherwise) const;
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
+  double positive(const std::string& key, double otherwise) const;
   bool flag(const std::string& key, bool otherwise) const;
   // An Error unless the key is absent or one of these: it says something that this program cannot do.
   void must_be(const std::string& key, std::initializer_list<Json> harmless) const;
   // The activation under that key, by our name.
   std::string activation(const std::string& key, const std::string& otherwise) const;
-  const Json* find(const std::string& key) const;  // null: absent
+  std::optional<int64_t> token(const std::string& key) const;  // of several the first one; no number: none
+  const Json* find(const std::string& key) const;              // null: absent
   const std::string& path() const { return path_; }
 
  private:
@@ -36,9 +46,8 @@ class HuggingFaceConfig {
 // Whether it is a folder whose config.json has that model_type.
 bool has_model_type(const std::string& folder, const std::string& model_type);
 
-// Tensors and tokenizer of the folder.  A tokenizer that is not there, or that this program cannot read, is one of
-// numbers.
-void read_rest(const std::string& folder, int64_t vocabulary, ImportedModel& to);
+// Tensors of the folder, and where its tokenizer is.
+void read_rest(const std::string& folder, ImportedModel& to);
 // Whether the head is the embedding: unless config.json says otherwise, or both are there and differ.
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
                    const std::string& embedding, const std::string& head);
@@ -52,8 +61,6 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
 // Our activation by their name; an Error that names the setting feed_forward if they have none.
 std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
 
-// An Error that names the setting of the run: "export: gpt2 cannot say parallel=yes".
-[[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);
 // What GPT-2's and Llama's folders both cannot say of a decoder.
 void check_plain_decoder(std::string_view format, const TrainSettings& run);
 // An Error if its attention is more than softmax; its dropout is no part of the model.
@@ -63,7 +70,7 @@ Spec common_normalization(std::string_view format, const TrainSettings& run, std
 double epsilon_of(const Spec& normalization);
 // The activation of a feed-forward of that name, else refused.
 Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name);
-// Whether the run's model is a decoder with positions of that name.
-bool is_decoder_with(const TrainSettings& run, std::string_view position);
+// The tokens that begin and end a text, for config.json: bos_token_id, eos_token_id.
+void add_marks(Json& config, const std::string& tokenizer);
 
 }  // namespace orrery::models
