@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/config.h"
+#include "engine/base/hash.h"
 #include "engine/base/registry.h"
 #include "models/data/text_files.h"
 
@@ -54,6 +55,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 // The same for a text that is asked for only if a vocabulary is made of it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
+bool is_made_of_text(const std::string& name_or_path);  // a name of which a vocabulary is made; else it is a path
+Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of what it saves
 
 // The tokens of each file, and after it the token between documents if there are several and the tokenizer has one;
 // `take` gets them in pieces, so that memory holds little of a long text; `progress` is told of the bytes that are

@@ -26,6 +26,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions
 
 TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions& options)
     : data_(s.data),
+      tokenizer_of_text_(is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data)),
       tokenizer_(tokenizer_of(s, options)),
       text_(s.data, *tokenizer_, s.validation_data.empty() ? s.validation_fraction : 0),
       batch_(options.batch),
@@ -42,6 +43,13 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   validation_ = s.validation_tokens > 0 ? all.part(0, s.validation_tokens) : all;
   const int64_t learned = training().size();
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
+}
+
+std::map<std::string, Fingerprint> TextTask::read_beside() const {
+  std::map<std::string, Fingerprint> all;
+  if (own_) all["validation_data"] = own_->fingerprint();
+  if (!tokenizer_of_text_) all["tokenizer"] = fingerprint_of(*tokenizer_);
+  return all;
 }
 
 // Unicode's characters, whatever the tokens are: every byte but those that go on with one.

@@ -46,6 +46,7 @@ class TextTask : public Task {
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return text_.fingerprint(); }
+  std::map<std::string, Fingerprint> read_beside() const override;
 
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
@@ -64,6 +65,7 @@ class TextTask : public Task {
   int64_t characters() const;
 
   std::string data_;
+  bool tokenizer_of_text_;  // else it was made elsewhere
   std::unique_ptr<Tokenizer> tokenizer_;
   Text text_;
   std::optional<Text> own_;  // for validation

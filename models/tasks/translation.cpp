@@ -77,8 +77,10 @@ class Translation final : public Task {
       learned.erase(learned.end() - count, learned.end());
     }
     fingerprint_ = fingerprint_of(learned);
+    beside_["validation_data"] = fingerprint_of(held_out);
     tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
                                            : restore_tokenizer(options.tokenizer);
+    if (!is_made_of_text(s.tokenizer)) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
     marks_ = sentence_marks(*tokenizer_);
     const int64_t context = setting_of<int64_t>(model, "context");
     learned_ = within(encode(learned, *tokenizer_, marks_), context, s.data);
@@ -138,6 +140,7 @@ class Translation final : public Task {
   std::string data() const override { return settings_.data; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
+  std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   int64_t bytes() const override { return (batches_->all_tokens() + validation_->all_tokens()) * 4; }
   int64_t length() const override { return std::max(batches_->longest(), validation_->longest()); }
@@ -217,6 +220,7 @@ class Translation final : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
   Fingerprint fingerprint_;
+  std::map<std::string, Fingerprint> beside_;
   std::vector<Pair> learned_, held_out_, learned_sample_;
   std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // the last: none without such a sample
 };
