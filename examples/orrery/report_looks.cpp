@@ -16,7 +16,7 @@ std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models
                                             const SampleSettings& samples) {
   if (example.given()) return make_subject("report", trained, example);
   auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get());
-  if (!writes || trained.tokenizer.empty() || setting_of(trained.settings, "tokenizer").empty()) return nullptr;
+  if (!writes) return nullptr;
   const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
   const int64_t tokens = std::min(most_tokens, writes->context());
   std::vector<int32_t> written =
