@@ -65,8 +65,10 @@ bool stands_on(const TrainSettings& settings, const Plugin& plugin) {
   const auto noted = [&](const std::string& name) {
     return std::any_of(figures.begin(), figures.end(), [&](const auto* figure) { return figure->name == name; });
   };
-  return std::any_of(plugin.names.begin(), plugin.names.end(),
-                     [&](const Name& name) { return name.first == "figure" ? noted(name.second) : named(name.second); }) ||
+  const auto counts = [&](const Name& name) {
+    return name.first == "figure" ? noted(name.second) : named(name.second);
+  };
+  return std::any_of(plugin.names.begin(), plugin.names.end(), counts) ||
          std::any_of(plugin.aliases.begin(), plugin.aliases.end(), named);
 }
 
