@@ -117,7 +117,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   const std::string page = folder / "page.html";
   const Outcome report = run_orrery({"report", run, "--out=" + page});
   REQUIRE_MESSAGE(report.code == 0, report.err);
-  CHECK(contains(read_file(page), "\"group\":\"A look inside\""));
+  CHECK(contains(read_file(page), "\"title\":\"What each head does\""));
   CHECK(!contains(read_file(page), "What could not be looked at"));
 }
 
