@@ -99,7 +99,7 @@ std::span<const HookAlias> hook_aliases() {
       {"mlp.hook_pre", "feed_forward.hidden_before", true},
       {"mlp.hook_post", "feed_forward.hidden", true},
       {"hook_mlp_out", "feed_forward.output", true},
-      {"hook_resid_post", "feed_forward.residual", true},
+      {"hook_resid_post", "output", true},
       {"ln_final.hook_normalized", "norm.output", false},
   };
   return all;

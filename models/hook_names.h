@@ -7,7 +7,7 @@
 //   hook_embed                      token_embedding.output               (B, T, C)
 //   blocks.0.hook_resid_pre         blocks.0.input                       (B, T, C)
 //   blocks.0.hook_resid_mid         blocks.0.attention.residual          (B, T, C)
-//   blocks.0.hook_resid_post        blocks.0.feed_forward.residual       (B, T, C)
+//   blocks.0.hook_resid_post        blocks.0.output                      (B, T, C)
 //   blocks.0.ln1.hook_normalized    blocks.0.attention_norm.output       (B, T, C)     1
 //   blocks.0.ln2.hook_normalized    blocks.0.feed_forward_norm.output    (B, T, C)     1
 //   ln_final.hook_normalized        norm.output                          (B, T, C)     1

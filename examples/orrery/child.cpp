@@ -10,13 +10,14 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/study/plugins.h"
 
 extern char** environ;
 
 namespace orrery::program {
 
 pid_t begin_child(const std::string& command, Arguments words, const std::string& log, int held) {
-  for (const std::string& plugin : loaded_plugins()) words.insert(words.begin(), "--plugin=" + plugin);
+  for (const models::Plugin& plugin : models::noted_plugins()) words.insert(words.begin(), "--plugin=" + plugin.path);
   words.insert(words.begin(), "orrery");
   std::vector<char*> raw;
   for (std::string& word : words) raw.push_back(word.data());

@@ -15,9 +15,6 @@ struct Command {
   int (*run)(const Arguments& arguments);
 };
 
-// The plug-ins that --plugin has loaded, as they were named.
-std::vector<std::string>& loaded_plugins();
-
 std::string train_help(const Arguments& given);
 int train(const Arguments& arguments);
 std::string sweep_help(const Arguments& given);

@@ -8,6 +8,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
+#include "examples/orrery/trained.h"
 #include "models/study/comparison.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
@@ -157,6 +158,7 @@ void print_parting(const ComparedRun& first, const ComparedRun& other) {
 
 struct Weights {
   int64_t step = 0;
+  std::string version;
   std::vector<NamedTensor> tensors;
 };
 // Of the last checkpoint; none: there is none.
@@ -164,7 +166,8 @@ std::optional<Weights> weights_of(const std::string& folder) {
   return models::read_newest([&] { return models::latest_checkpoint(folder, true); },
                              [](const std::string& checkpoint) -> std::optional<Weights> {
                                if (checkpoint.empty()) return {};
-                               return Weights{models::read_state(checkpoint).step,
+                               const models::CheckpointState state = models::read_state(checkpoint);
+                               return Weights{state.step, state.version,
                                               read_safetensors(checkpoint + "/" + models::weights_name).tensors};
                              });
 }
@@ -183,6 +186,7 @@ void print_parameters(const ComparedRun& first, const std::optional<Weights>& a,
     std::cout << ": " << (a ? other : first).folder << " has no checkpoint, they are not compared\n";
     return;
   }
+  warn_of_version(other.folder, b->version);
   const models::ParameterComparison found = models::compare_parameters(a->tensors, b->tensors);
   std::cout << ", of step " << grouped(a->step) << " and " << grouped(b->step) << ": " << found.differing.size()
             << " differ, " << found.same.size() << " are the same\n";
@@ -230,6 +234,7 @@ int compare(const Arguments& arguments) {
   print_validations(runs);
   for (size_t i = 1; i < runs.size(); ++i) print_parting(runs[0], runs[i]);
   const std::optional<Weights> first = weights_of(runs[0].folder);
+  if (first) warn_of_version(runs[0].folder, first->version);
   for (size_t i = 1; i < runs.size(); ++i) print_parameters(runs[0], first, runs[i], static_cast<size_t>(s.parameters));
   std::cout << std::flush;
   return 0;

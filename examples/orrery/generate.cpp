@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
@@ -13,7 +12,6 @@
 #include "examples/orrery/trained.h"
 #include "models/data/running_text.h"
 #include "models/data/tokenizer.h"
-#include "models/json.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "models/training/generation.h"
@@ -50,13 +48,6 @@ std::string prompt_of(const GenerateSettings& s) {
   if (s.start.empty()) return s.prompt;
   check(s.prompt.empty(), "generate: --prompt and --start both give a text to continue; use one");
   return given_text(s.start);
-}
-
-// What was learned without a text, such as an algorithmic problem, has no tokenizer: its tokens are numbers.
-std::unique_ptr<models::Tokenizer> tokenizer_of(const Trained& trained, const models::LanguageModel& model) {
-  if (!models::parse_json(trained.tokenizer, models::unreadable_tokenizer).empty())
-    return models::restore_tokenizer(trained.tokenizer);
-  return models::restore_tokenizer(models::Json{{"name", "numbers"}, {"size", model.vocabulary()}}.dump());
 }
 
 // How long reading prompts and making tokens took.  The first token of a text comes with the prompt's last one, and
@@ -108,7 +99,7 @@ int generate(const Arguments& arguments) {
   const Trained trained = read_trained("generate", s.checkpoint);
   nn::move(*trained.model, device);
   auto& writes = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model");
-  const std::unique_ptr<models::Tokenizer> tokenizer = tokenizer_of(trained, writes);
+  const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   const std::vector<int32_t> tokens =
       prompt.empty() ? models::beginning_of_text(*tokenizer) : tokenizer->encode(prompt);
   const int64_t read = std::min(static_cast<int64_t>(tokens.size()), writes.context());

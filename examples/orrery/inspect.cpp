@@ -193,6 +193,7 @@ int inspect(const Arguments& arguments) {
   if (s.looks.empty() && (s.hooks.empty() || !s.page.empty())) s.looks = usual_looks;
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Trained trained = read_trained("inspect", words[0]);
+  warn_of_version(words[0], trained.version);
   const auto subject = make_subject("inspect", trained, s.example);
   std::unique_ptr<models::Subject> other;
   if (!s.other.empty()) other = make_subject("inspect", trained, other_of(s)), s.look.other = other.get();

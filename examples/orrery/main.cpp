@@ -4,11 +4,11 @@
 #include <iostream>
 
 #include "engine/base/check.h"
-#include "engine/base/plugin.h"
 #include "engine/base/registry.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/version_text.h"
+#include "models/study/plugins.h"
 
 namespace orrery::program {
 namespace {
@@ -48,11 +48,9 @@ std::vector<std::string> without_plugins(int count, char** words) {
     const std::string word = words[i], key = "--plugin";
     if (word == key) {
       check(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
-      load_plugin(words[++i]);
-      loaded_plugins().push_back(words[i]);
+      models::load_noted_plugin(words[++i]);
     } else if (word.starts_with(key + "=")) {
-      load_plugin(word.substr(key.size() + 1));
-      loaded_plugins().push_back(word.substr(key.size() + 1));
+      models::load_noted_plugin(word.substr(key.size() + 1));
     } else {
       rest.push_back(word);
     }
@@ -101,12 +99,6 @@ int run(int count, char** words) {
 }
 
 }  // namespace
-
-std::vector<std::string>& loaded_plugins() {
-  static std::vector<std::string> all;
-  return all;
-}
-
 }  // namespace orrery::program
 
 int main(int count, char** words) {

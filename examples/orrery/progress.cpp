@@ -1,6 +1,5 @@
 #include "examples/orrery/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,11 +13,6 @@ namespace {
 
 constexpr std::chrono::milliseconds redraw_interval(100);
 constexpr std::chrono::seconds longest_silence(10);
-
-size_t terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 100;
-}
 
 std::string padded(const std::string& number, size_t width) {
   return std::string(number.size() < width ? width - number.size() : 0, ' ') + number;

@@ -11,6 +11,7 @@
 #include "examples/orrery/report_page.h"
 #include "examples/orrery/report_samples.h"
 #include "examples/orrery/table.h"
+#include "models/inspection/base/look.h"
 #include "models/study/report.h"
 #include "models/study/report_curves.h"
 #include "models/study/report_parts.h"
@@ -69,6 +70,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
         models::is_run(folder), "report: ", folder,
         " holds neither a run nor a sweep nor a study; give the folder that orrery train, sweep or study has written");
     runs.push_back(models::read_reported_run(folder));
+    if (runs.back().state) warn_of_version(folder, runs.back().state->version);
   }
   models::add_overview(sections, runs);
   models::add_notes(sections, runs);
@@ -100,6 +102,7 @@ int report(const Arguments& arguments) {
   ReportSettings s;
   const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
   check(!folders.empty(), "report: there is no run; give folders of runs, as in orrery report runs/latest");
+  if (s.looks != "none") models::check_looks(s.looks);  // a wrong one is told before anything is read
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   std::string title = s.title;
   if (title.empty())

@@ -47,7 +47,7 @@ models::ExampleSettings own_text(models::LanguageModel& model, const models::Tok
 std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models::ExampleSettings& given,
                                             const SampleSettings& samples) {
   if (reads(*trained.model, given)) return make_subject("report", trained, given);
-  if (trained.tokenizer.empty() || setting_of(trained.settings, "tokenizer").empty()) return nullptr;
+  if (dynamic_cast<models::ImageModel*>(trained.model.get())) return nullptr;  // has no picture of its own
   const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
   models::ExampleSettings own;
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))

@@ -10,6 +10,7 @@
 #include "engine/base/version.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/version_text.h"
+#include "models/study/plugins.h"
 #include "models/study/report.h"
 
 namespace orrery::program {
@@ -67,7 +68,7 @@ Json command_section(const std::string& name, const Arguments& arguments) {
 Json environment_section(std::span<const models::ReportedRun> runs) {
   Json items = Json::array({{{"name", "the program that made this page"}, {"text", version_text()}, {"wrap", true}}});
   std::string plugins;
-  for (const std::string& plugin : loaded_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin;
+  for (const models::Plugin& plugin : models::noted_plugins()) plugins += (plugins.empty() ? "" : "\n") + plugin.path;
   if (!plugins.empty()) items.push_back({{"name", "its plug-ins"}, {"text", plugins}});
   std::string threads;
   for (const models::ReportedRun& run : runs)

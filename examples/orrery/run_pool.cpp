@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -48,6 +49,17 @@ struct Running {
   const PooledRun* run;
   std::unique_ptr<Claim> claim;
 };
+
+// The number behind the next " step " of a sentence.
+std::optional<int64_t> step_in(const std::string& sentence, size_t from) {
+  const std::string word = " step ";
+  const size_t at = sentence.find(word, from);
+  if (at == std::string::npos) return {};
+  int64_t step = 0;
+  const char* const digits = sentence.data() + at + word.size();
+  const auto read = std::from_chars(digits, sentence.data() + sentence.size(), step);
+  return read.ec == std::errc() ? std::optional(step) : std::nullopt;
+}
 
 class Pool {
  public:
@@ -119,7 +131,8 @@ class Pool {
       if (found == running_.end()) continue;
       const Running ended = std::move(found->second);
       running_.erase(found);
-      const bool interrupted = WIFEXITED(status) && WEXITSTATUS(status) > 128;
+      const bool interrupted = (WIFEXITED(status) && WEXITSTATUS(status) > 128) ||
+                               (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);  // before it heeded signals
       if (interrupted) continue;
       const Outcome outcome = judge(*ended.run, WIFEXITED(status) && WEXITSTATUS(status) == 0, status);
       models::write_outcome(path(ended.run->key, ".json"), outcome);
@@ -136,7 +149,10 @@ class Pool {
     if (outcome.kind != Outcome::Kind::diverged) outcome.kind = Outcome::Kind::failed;
     outcome.why = complaint_in(path(run.key, ".log"));
     if (outcome.why.empty()) outcome.why = text("it was ended by signal ", WTERMSIG(status));
-    if (outcome.why.find("not finite") != std::string::npos) outcome.kind = Outcome::Kind::diverged;
+    if (const size_t at = outcome.why.find("not finite"); at != std::string::npos) {
+      outcome.kind = Outcome::Kind::diverged;
+      if (const auto step = step_in(outcome.why, at)) outcome.step = *step;
+    }
     return outcome;
   }
 

@@ -10,6 +10,7 @@
 #include "engine/base/version.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
+#include "examples/orrery/table.h"
 #include "models/study/csv.h"
 #include "models/study/report.h"
 
@@ -46,7 +47,8 @@ class Screen {
   void draw(const Outcomes& outcomes) {
     const std::string table = words_.table(outcomes);
     if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
-    std::cout << table << outcomes.size() << " of " << runs_ << " runs" << left(outcomes.size()) << std::endl;
+    std::cout << cut_lines(table, terminal_columns()) << outcomes.size() << " of " << runs_ << " runs"
+              << left(outcomes.size()) << std::endl;
     lines_ = std::count(table.begin(), table.end(), '\n') + 1;
   }
   bool drawn() const { return lines_ > 0; }
@@ -68,16 +70,14 @@ class Screen {
 
 }  // namespace
 
-std::string RunRows::add(const std::string& label, models::TrainSettings settings) {
-  PooledRun run{"", std::move(settings)};
-  run.key = models::run_key(run.settings);
-  const std::string seed = std::to_string(run.settings.seed), key = run.key;
+void RunRows::add(const std::string& label, models::TrainSettings settings, const std::string& key) {
+  PooledRun run{key, std::move(settings)};
+  const std::string seed = std::to_string(run.settings.seed);
   auto row = std::find_if(rows.begin(), rows.end(), [&](const RunRow& r) { return r.label == label; });
   if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
   row->key_of_seed[seed] = key;
   named.try_emplace(key, label, seed);
   runs.push_back(std::move(run));
-  return key;
 }
 
 TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,

@@ -23,8 +23,8 @@ struct RunRows {
   std::vector<PooledRun> runs;
   std::map<std::string, std::pair<std::string, std::string>> named;  // of each key, its row's label and its seed
 
-  // A run of the row with that label, which is new if none has it; returns its key.  Reads the run's data.
-  std::string add(const std::string& label, models::TrainSettings settings);
+  // A run of the row with that label, which is new if none has it, under its key (models/study/runs.h).
+  void add(const std::string& label, models::TrainSettings settings, const std::string& key);
 };
 
 // What is shown while runs end: on a terminal the table, drawn again in its place; in a pipe a line a run.

@@ -167,6 +167,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
              .smaller = claim.smaller,
              .main = claim.main,
              .claim = sha256_of_file(file),
+             .read = read_by_claim(claim, s.data),
              .command = repeating(s, file, out),
              .runs = s.runs,
              .smoke = s.smoke,
@@ -209,13 +210,25 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   return 0;
 }
 
-// If the claim's file has not changed; of another version of the program it is told.
+// If the claim's file has not changed, nor what it is judged by, as far as that is there; of another version of the
+// program it is told.
 std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
   if (s.fresh || s.smoke || !file_exists(path)) return {};
   StudyVerdict before = models::read_verdict(path);
-  const bool same = before.claim == sha256_of_file(file) && !before.smoke;
-  return same ? std::optional(std::move(before)) : std::nullopt;
+  if (before.smoke || before.claim != sha256_of_file(file)) return {};
+  std::map<std::string, std::set<std::string>> now;
+  try {
+    now = read_by_claim(models::read_claim(file), s.data);
+  } catch (const Error&) {  // its config is not there
+  }
+  for (const auto& [what, hashes] : before.read) {
+    const auto found = now.find(what);
+    if (found == now.end() || found->second == hashes) continue;
+    std::cout << file << ": its " << what << " has changed since it was judged\n";
+    return {};
+  }
+  return before;
 }
 
 // Every NAME.toml of the folder and of those in it, that lists of claims may be long: each with its group.

@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/hash.h"
 #include "engine/base/registry.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/subject.h"
@@ -25,8 +26,12 @@ constexpr const char* diverged = "diverged";  // a figure that no log has
 // What looks tell of the run's last checkpoint and the claim's example.
 std::map<std::string, double> look_inside(const Claim& claim, const std::string& folder, const std::string& looks) {
   const Trained trained = read_trained("study", folder);
-  const auto subject = make_subject("study", trained, claim.example);
-  return models::figures_of(models::look_at(*subject, looks, {}));
+  try {
+    const auto subject = make_subject("study", trained, claim.example);
+    return models::figures_of(models::look_at(*subject, looks, {}));
+  } catch (const Error& error) {
+    fail(claim.example_place, ": [example]: ", error.what());
+  }
 }
 
 // What the metric is measured of: a derived claim looks at the first step alone, whose figures come before its update.
@@ -45,13 +50,19 @@ void check_figures(const Claim& claim, const std::string& variant, std::span<con
   const std::vector<std::string> names = models::figure_names(rows);
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
     if (!claim.concerns(m, variant)) continue;
+    const std::string where = claim.metric_places[m] + ": the metric of " + variant;
     for (const std::string& pattern : claim.metrics[m].figures()) {
       const std::string figure = pattern.substr(0, pattern.find('/'));
       const bool logged = std::any_of(names.begin(), names.end(),
                                       [&](const std::string& name) { return name.starts_with(figure + "/"); });
-      check(logged || !models::figures().find(figure), claim.path, ": the runs of ", variant, " do not log '", pattern,
-            "'; add figures = \"", figure, "\" to [base], if the model has that");
-      models::fitting_figures(claim.path + ": the metric of " + variant, names, pattern);
+      check(logged || !models::figures().find(figure), claim.metric_places[m], ": the runs of ", variant,
+            " do not log '", pattern, "'; add figures = \"", figure, "\" to [base], if the model has that");
+      models::fitting_figures(where, names, pattern);
+    }
+    try {
+      models::check_measurable(claim.metrics[m], rows);
+    } catch (const Error& error) {
+      fail(where, ": ", error.what());
     }
   }
 }
@@ -145,13 +156,14 @@ class Study {
 
   std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double rate, const std::string& more) {
     const models::Variant& its = claim_.variants[variant];
-    const std::string key =
-        rows.add(label_of(claim_, its, swept) + more, settings_of_study(claim_, its, swept, seed, rate, data_));
+    models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, rate, data_);
+    const std::string key = models::run_key(settings);
+    rows.add(label_of(claim_, its, swept) + more, std::move(settings), key);
     variant_of_.try_emplace(key, its.name);
     return key;
   }
 
-  // The first run of each variant shows whether its runs have what is measured.
+  // The first run of each variant that is done shows whether its runs have what is measured.
   void train_these(const RunRows& rows) {
     const RunWords words{[](const Outcomes&) { return std::string(); },
                          [&](const Outcome& outcome) {
@@ -160,7 +172,7 @@ class Study {
                          }};
     const auto look = [&](const PooledRun& run, const Outcome& outcome) {
       const std::string& variant = variant_of_.at(run.key);
-      if (outcome.kind != Outcome::Kind::failed && looked_.insert(variant).second)
+      if (outcome.kind == Outcome::Kind::done && looked_.insert(variant).second)
         check_figures(claim_, variant, rows_of(claim_, options_.folder + "/" + run.key, outcome));
     };
     TrainedRows trained = train_rows(rows, options_, words, look);
@@ -222,6 +234,18 @@ void shorten_validations(models::TrainSettings& settings) {
     if (find_setting(members, key)) set_setting(members, "study", key, value);
 }
 
+// Sets that do not lie where settings say: in the folder of sets, else near the claim.
+void find_data(models::TrainSettings& settings, const std::string& claim, const std::string& folder) {
+  const std::vector<Setting> members = settings_of(settings);
+  for (const char* key : {"data", "translations", "validation_data", "validation_translations"}) {
+    const std::string path = models::setting_of(settings, key);
+    if (path.empty() || file_exists(path) || folder_exists(path)) continue;
+    std::string there = folder + "/" + path;
+    if (folder.empty() || !(file_exists(there) || folder_exists(there))) there = models::found_near(claim, path);
+    if (!there.empty()) set_setting(members, "study", key, there);
+  }
+}
+
 }  // namespace
 
 size_t count_runs(const Claim& claim) {
@@ -233,24 +257,36 @@ StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const st
   return Study(claim, options, data).train();
 }
 
-std::string found_data(const std::string& path, const std::string& folder) {
-  const bool there = folder.empty() || path.starts_with('/') || file_exists(path) || folder_exists(path);
-  return there ? path : folder + "/" + path;
-}
-
 models::TrainSettings settings_of_study(const Claim& claim, const models::Variant& variant, size_t swept, int64_t seed,
                                         double rate, const std::string& data) {
   Arguments words;
   if (!claim.config.empty()) words.push_back("--config=" + claim.config);
   for (const auto& [key, value] : models::settings_of_run(claim, variant, swept, seed, rate))
-    words.push_back("--" + key + "=" + (key == "data" || key == "validation_data" ? found_data(value, data) : value));
+    words.push_back("--" + key + "=" + value);
   try {
     models::TrainSettings settings = read_train_settings("study", words);
+    find_data(settings, claim.path, data);
     if (claim.smoke) shorten_validations(settings);
     return settings;
   } catch (const Error& error) {
     fail(claim.path, ": ", label_of(claim, variant, swept), ": ", error.what());
   }
+}
+
+std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {
+  std::map<std::string, std::set<std::string>> config, all;
+  if (!claim.config.empty()) config["config"].insert(sha256_of_file(claim.config));
+  all = config;
+  try {
+    for_each_place(claim, [&](size_t v, size_t s) {
+      const auto settings = settings_of_study(claim, claim.variants[v], s, claim.seeds[0], 0, data);
+      for (const auto& [what, file] : models::read_by(settings))
+        if (!file.sha256.empty()) all[what.substr(0, what.find(' '))].insert(file.sha256);
+    });
+  } catch (const Error&) {
+    return config;
+  }
+  return all;
 }
 
 std::string label_of(const Claim& claim, const models::Variant& variant, size_t swept) {

@@ -1,7 +1,9 @@
 // A claim's samples: what the pool trains, or what is timed round by round.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +40,9 @@ StudiedRuns time_claim(const models::Claim& claim, const std::string& folder, co
 // where the claim says are looked for in the folder `data`.
 models::TrainSettings settings_of_study(const models::Claim& claim, const models::Variant& variant, size_t swept,
                                         int64_t seed, double rate, const std::string& data);
+// What the claim is judged by beside its file, as StudyVerdict::read says it; only the config where something that its
+// runs read is not there.
+std::map<std::string, std::set<std::string>> read_by_claim(const models::Claim& claim, const std::string& data);
 std::string label_of(const models::Claim& claim, const models::Variant& variant, size_t swept);
 
 }  // namespace orrery::program

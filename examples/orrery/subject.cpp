@@ -25,7 +25,7 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
                                               const models::ExampleSettings& example) {
   const auto need = [&](const std::string& value, const char* key, const char* kind) {
     check(!value.empty(), command, ": this is a model of ", kind, "; give it one with --", key, "=",
-          std::string(key) == "image" ? "FILE.png" : "\"...\"");
+          std::string(key) == "image" ? "FILE.png" : "\"...\", which must not be empty");
   };
   nn::Module& model = *trained.model;
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model)) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
+#include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/run_rows.h"
@@ -33,7 +34,8 @@ struct SweepSettings {
       "folder for the tables: runs.csv, a line a run, and table.csv, a line a combination; `orrery report` shows them");
     v("runs", runs, "folder of all runs, which other sweeps share: one that has been trained is not trained again");
     v("against", against, "the row that the others are compared with: its number, or its text; none: the first");
-    v("metric", metric, "the figure that is compared: validation_loss, bits_per_character, accuracy, ...");
+    v("metric", metric,
+      "the figure of the last validation that is compared: validation_loss, bits_per_character, accuracy, ...");
     v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each", between(0, 1024));
     v("fresh", fresh, "train again what has been trained");
     v("yes", yes, "also more than 1,000 runs");
@@ -75,6 +77,8 @@ Sweep read_sweep(const Arguments& arguments) {
   const std::vector<Assignments> combined = models::combinations(given);
   check(combined.size() <= most_without_yes || sweep.settings.yes, "sweep: these are ", combined.size(),
         " runs, more than 1,000; train them with --yes");
+  std::string unreadable;  // of the first run whose data, say, are not there
+  bool any = false;
   for (const Assignments& each : combined) {
     Arguments of_run;
     std::string label;
@@ -85,8 +89,18 @@ Sweep read_sweep(const Arguments& arguments) {
       if (shown) label += (label.empty() ? "" : " ") + key + "=" + value;
     }
     if (label.empty()) label = "all";
-    sweep.all.add(label, read_train_settings("sweep", of_run));
+    models::TrainSettings settings = read_train_settings("sweep", of_run);
+    std::string key;
+    try {
+      key = models::run_key(settings);
+      any = true;
+    } catch (const Error& error) {
+      key = models::key_of_unreadable(settings, error.what());
+      if (unreadable.empty()) unreadable = error.what();
+    }
+    sweep.all.add(label, std::move(settings), key);
   }
+  check(any, unreadable);
   return sweep;
 }
 
@@ -107,6 +121,16 @@ std::optional<double> figure(const Outcomes& outcomes, const std::string& key, c
   const auto value = found->second.figures.find(metric);
   if (value == found->second.figures.end()) return {};
   return value->second;
+}
+
+// What is compared is a figure of each run's last validation.
+void check_metric(const std::string& metric, const Outcome& outcome) {
+  if (outcome.kind != Outcome::Kind::done || outcome.figures.contains(metric)) return;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : outcome.figures) names.push_back(name);
+  const std::string meant = nearest(metric, names);
+  fail("sweep: a validation of these runs tells no '", metric, "', which --metric names; ",
+       meant.empty() ? "it tells " + join(names) : "did you mean '" + meant + "'?");
 }
 
 struct Summary {
@@ -223,7 +247,8 @@ int sweep(const Arguments& arguments) {
                          return found == outcome.figures.end() ? "" : in_words(metric) + " " + fixed(found->second, 4);
                        }};
   const TrainedRows trained =
-      train_rows(sweep.all, {sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh}, words);
+      train_rows(sweep.all, {sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh}, words,
+                 [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
   write_file_atomically(sweep.settings.out + "/runs.csv", runs_csv(sweep.all, trained.outcomes));
   write_file_atomically(sweep.settings.out + "/table.csv", table_csv(sweep, trained.outcomes));
   write_sweep_file(sweep, arguments);

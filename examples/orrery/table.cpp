@@ -1,5 +1,8 @@
 #include "examples/orrery/table.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace orrery::program {
@@ -15,6 +18,24 @@ void Table::add(std::vector<std::string> row) {
 // Characters of UTF-8, each taken to be one column wide.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 100;
+}
+
+std::string cut_lines(const std::string& text, size_t columns) {
+  std::string all;
+  size_t column = 0;
+  for (const char c : text) {
+    if (c == '\n')
+      column = 0;
+    else if ((c & 0xc0) != 0x80)
+      ++column;
+    if (column <= columns) all += c;
+  }
+  return all;
 }
 
 std::string Table::print(int indent) const {

@@ -1,6 +1,12 @@
 #include "examples/orrery/trained.h"
 
+#include <iostream>
+#include <nlohmann/json.hpp>
+
 #include "engine/base/files.h"
+#include "models/data/tokenizer.h"
+#include "models/json.h"
+#include "models/language_model.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
@@ -30,14 +36,23 @@ void check_described(const std::string& command, const models::TrainSettings& de
 
 Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
   models::CheckpointState state = models::read_state(checkpoint);
-  Trained trained{models::make_settings(state.settings), std::move(state.tokenizer), nullptr};
+  Trained trained{models::make_settings(state.settings), std::move(state.tokenizer), nullptr, state.version};
   check_described(command, trained.settings, checkpoint + "/weights.safetensors");
   trained.model = models::make_model(trained.settings);
   models::load_weights(checkpoint, *trained.model);
+  // What is learned without a text has none: its tokens are read and written as they are.
+  const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());
+  if (writes && models::parse_json(trained.tokenizer, models::unreadable_tokenizer).empty())
+    trained.tokenizer = models::Json{{"name", "numbers"}, {"size", writes->vocabulary()}}.dump();
   return trained;
 }
 
 }  // namespace
+
+void warn_of_version(const std::string& run, const std::string& version) {
+  if (const std::string note = models::version_note(run, version); !note.empty())
+    std::cout << "warning: " << note << std::endl;
+}
 
 Trained read_trained(const std::string& command, const std::string& folder) {
   return models::read_newest([&] { return find_checkpoint(command, folder); },

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <set>
 
 #include "engine/base/files.h"
 #include "engine/base/plugin.h"
@@ -17,6 +16,7 @@
 #include "examples/orrery/table.h"
 #include "models/gpt.h"
 #include "models/study/catalogue.h"
+#include "models/study/plugins.h"
 #include "models/training/short_run.h"
 #include "nn/activations/base/activation.h"
 #include "nn/base/gradient_case.h"
@@ -99,12 +99,6 @@ std::string compile(const std::string& file, const std::string& folder, const st
 }
 
 using Name = std::pair<std::string, std::string>;  // family and name
-std::set<Name> every_name() {
-  std::set<Name> all;
-  for (const models::CatalogueFamily& family : models::catalogue())
-    for (const models::CatalogueEntry& entry : family.entries) all.insert({family.name, entry.name});
-  return all;
-}
 
 void print_row(const Name& name) {
   for (const models::CatalogueFamily& family : models::catalogue())
@@ -229,11 +223,7 @@ int try_out(const Arguments& arguments) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::cout << " " << fixed(took.count(), 1) << " s: " << plugin << "\n";
 
-  const std::set<Name> before = every_name();
-  load_plugin(plugin);
-  std::vector<Name> names;
-  for (const Name& name : every_name())
-    if (!before.contains(name)) names.push_back(name);
+  const std::vector<Name> names = models::load_noted_plugin(plugin).names;
   check(!names.empty(), "try: '", words[0],
         "' registers nothing; it needs a line such as REGISTER_ACTIVATION(Type); or, by what it brings, "
         "REGISTER_ROW_RULE(Type, reference); REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS, REGISTER_MODEL "

@@ -13,6 +13,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/table.h"
+#include "examples/orrery/trained.h"
 #include "models/settings_file.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_files.h"
@@ -96,6 +97,7 @@ class Verification {
       : work_(s.out.empty() ? beside(run) : s.out), settings_(models::settings_of_run(run)) {
     from_ = models::read_newest([&] { return checkpoint_of(run); },
                                 [&](const std::string& checkpoint) { return copy_of(checkpoint); });
+    warn_of_version(run, version_);
     middle_ = from_ + s.steps, end_ = middle_ + s.steps;
     settings_.out = work_ / "run", settings_.steps = std::max(settings_.steps, end_), settings_.resume = true;
     settings_.from_previous = settings_.other_text = settings_.profile = settings_.keep_best = false;
@@ -153,6 +155,7 @@ class Verification {
     check(models::has_optimizer(state), "verify_resume: ", checkpoint,
           " was saved without the optimizer, so no run goes on from it to the same bits; train with "
           "--save_optimizer=yes");
+    version_ = state.version;
     fs::remove_all(work_ / "begin");
     checkpoint_name_ = fs::path(checkpoint).filename().string();
     copy_files(checkpoint, work_ / "begin");
@@ -184,7 +187,7 @@ class Verification {
   const StopSignals signals_;
   Work work_;
   models::TrainSettings settings_;
-  std::string checkpoint_name_;
+  std::string checkpoint_name_, version_;
   int64_t from_ = 0, middle_ = 0, end_ = 0;
 };
 

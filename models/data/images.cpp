@@ -91,11 +91,13 @@ std::string ImageSet::read(const std::string& path) {
 }
 
 Fingerprint ImageSet::fingerprint() const {
+  const std::filesystem::path from = std::filesystem::path(folder).lexically_normal();
   uint64_t bytes = 0;
   std::string all;
   for (const auto& [path, file] : files) {
     bytes += file.bytes;
-    all += std::filesystem::path(path).filename().string() + " " + file.sha256 + "\n";
+    const std::filesystem::path inside = std::filesystem::path(path).lexically_normal().lexically_relative(from);
+    all += inside.generic_string() + " " + file.sha256 + "\n";
   }
   return {bytes, sha256(std::as_bytes(std::span(all)))};
 }
@@ -126,6 +128,7 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
     known.push_back(format.description);
     if (!format.reads(folder)) continue;
     ImageSet set = format.read(folder, options);
+    set.folder = folder;
     check_labels(set.train, set.classes, folder);
     check_labels(set.validation, set.classes, folder);
     divide(set, folder, options);

@@ -48,8 +48,10 @@ struct ImageSet {
   Images train, validation;
   std::vector<std::string> classes;
   std::vector<std::string> skipped = {};          // what was left out as broken, and why
-  std::map<std::string, Fingerprint> files = {};  // that were read
-  Fingerprint fingerprint() const;                // of all of them, with their names
+  std::string folder = {};                        // that was read
+  std::map<std::string, Fingerprint> files = {};  // in it, by path
+  Fingerprint fingerprint() const;                // of all of them, with their names in the folder
+  std::optional<Fingerprint> apart = {};          // of what is for validation and was read elsewhere
   std::string read(const std::string& path);      // a file, unpacked, and noted among `files`
 };
 

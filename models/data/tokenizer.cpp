@@ -16,9 +16,13 @@ Registry<TokenizerEntry>& tokenizers() {
 
 namespace {
 
+const TokenizerEntry* named_by(const std::string& name_or_path) {
+  return tokenizers().find(name_or_path.substr(0, name_or_path.find('(')));
+}
+
 // `text` is asked for only if a vocabulary is made of it.
 std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextPieces()>& text) {
-  const TokenizerEntry* const named = tokenizers().find(name_or_path.substr(0, name_or_path.find('(')));
+  const TokenizerEntry* const named = named_by(name_or_path);
   if (named && named->train) return named->train(text(), parse_spec(name_or_path));
   if (named && named->make) {
     check(name_or_path == named->name, "tokenizer: ", named->name, " has no settings; it is ", name_or_path, " here");
@@ -149,6 +153,16 @@ std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer) {
   } catch (const Error&) {  // a vocabulary without line breaks
   }
   return {0};
+}
+
+bool is_made_of_text(const std::string& name_or_path) {
+  const TokenizerEntry* const named = named_by(name_or_path);
+  return named && (named->train || named->make);
+}
+
+Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
+  const std::string saved = tokenizer.save();
+  return {saved.size(), sha256(std::as_bytes(std::span(saved)))};
 }
 
 void check_token(int32_t token, int64_t size) {

@@ -11,6 +11,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/config.h"
+#include "engine/base/hash.h"
 #include "engine/base/registry.h"
 #include "models/data/text_files.h"
 
@@ -55,6 +56,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 // The same for a text that is asked for only if a vocabulary is made of it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
+bool is_made_of_text(const std::string& name_or_path);  // a name of which a vocabulary is made; else it is a path
+Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of what it saves
 
 // Whether there is a tokenizer at that path, of a kind that is read here.
 bool has_tokenizer(const std::string& path);

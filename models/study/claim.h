@@ -6,7 +6,8 @@
 //   figure = "BLEU 34.22 against 33.08"        # optional: the source's own figure
 //   smaller = "a language model of 4 layers"   # optional: how the test is smaller than the source's
 //   main = true                                # optional: one of the source's main claims, listed first
-//   config = "examples/configs/quickstart.toml"    # what all runs have in common: a file, [base], or both
+//   config = "examples/configs/quickstart.toml"    # what all runs have in common: a file, [base], or both;
+//                                              # its path as seen from here, from the claim or from a folder above it
 //   seeds = [1, 2, 3]                          # the same for every variant: differences are taken seed by seed
 //   learning_rates = [3e-3, 1e-2]              # optional: each variant takes the one with the lowest validation loss
 //                                              # at a further seed and the middle swept value; what comes out at the
@@ -80,7 +81,9 @@ struct Claim {
   std::vector<double> learning_rates;
   std::vector<Metric> metrics;  // the claim's, then those that comparisons have of their own
   std::vector<Comparison> refuted_if;
-  ExampleSettings example;  // of figures that looks tell
+  std::vector<std::string> metric_places;  // of each where it stands: "claim.toml:5"
+  ExampleSettings example;                 // of figures that looks tell
+  std::string example_place;
   int64_t rounds = 0, round_steps = 0;
   bool smoke = false;  // for_smoke has shortened it
 
@@ -98,6 +101,9 @@ std::string name(Claim::Kind kind);  // trained, derived, timed
 
 // Errors name file and line; each says in a sentence what is missing or contradicts itself.
 Claim read_claim(const std::string& path);
+// A file or folder that a claim names: as seen from here, else from the claim's folder or the next one above it that
+// has it; empty: there is none.
+std::string found_near(const std::string& claim, const std::string& path);
 
 // One seed (or round), one learning rate, the two variants and two values that are compared first, two steps: whether
 // everything runs.  Nothing of it can be judged.

@@ -1,9 +1,11 @@
 // Claims as files: TOML, read key by key.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <set>
 
+#include "engine/base/files.h"
 #include "engine/base/registry.h"
 #include "models/settings_file.h"
 #include "models/settings_table.h"
@@ -30,7 +32,11 @@ class Reader {
     claim_.source = sentence("source", "who claims it, with its year or address");
     claim_.sentence = sentence("sentence", "what is claimed");
     read_kind();
-    claim_.config = text_at("config").value_or("");
+    if (const std::string config = text_at("config").value_or(""); !config.empty()) {
+      claim_.config = found_near(path_, config);
+      check(!claim_.config.empty(), place("config"), ": there is no file ", config,
+            ", neither here nor beside the claim or above it");
+    }
     claim_.figure = text_at("figure").value_or(""), claim_.smaller = text_at("smaller").value_or("");
     if (const toml::node* const main = table_.get("main")) {
       check(main->is_boolean(), place("main"), ": main is true or false");
@@ -203,6 +209,7 @@ class Reader {
           ": the claim has no metric; name a figure that its runs log, as in metric = \"validation_loss\"");
     if (text.empty()) text = "milliseconds";
     claim_.metrics = {checked_metric(place("metric"), text)};
+    claim_.metric_places = {place("metric")};
   }
 
   Metric checked_metric(const std::string& where, const std::string& text) const {
@@ -263,6 +270,7 @@ class Reader {
       const std::vector<Setting> members = settings_of(claim_.example);
       for (const auto& [key, value] : settings_in_table(*table, path_, settings_of(scratch)))
         set_setting(members, path_, key, value);
+      claim_.example_place = place("example");
       check(claim_.example.given(), place("example"), ": [example] gives no text, image or source");
     }
     const std::vector<std::string> looks = claim_.looks();
@@ -287,6 +295,7 @@ class Reader {
       }
     comparison.metric = claim_.metrics.size();
     claim_.metrics.push_back(own);
+    claim_.metric_places.push_back(where);
     return claim_.metrics.back();
   }
 
@@ -332,6 +341,17 @@ class Reader {
 };
 
 }  // namespace
+
+std::string found_near(const std::string& claim, const std::string& path) {
+  if (file_exists(path) || folder_exists(path)) return path;
+  if (std::filesystem::path(path).is_absolute()) return "";
+  for (std::filesystem::path folder = std::filesystem::absolute(claim).lexically_normal().parent_path();;
+       folder = folder.parent_path()) {
+    const std::string there = (folder / path).string();
+    if (file_exists(there) || folder_exists(there)) return there;
+    if (!folder.has_relative_path()) return "";
+  }
+}
 
 Claim read_claim(const std::string& path) { return Reader(path).read(); }
 

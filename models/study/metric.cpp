@@ -266,6 +266,8 @@ double measure(const Metric& metric, std::span<const LogRow> rows, double swept)
   return checked(metric.is_of_sweep() ? metric.parts[0] : metric, number_of(metric, rows, swept));
 }
 
+void check_measurable(const Metric& metric, std::span<const LogRow> rows) { number_of(metric, rows, 1); }
+
 double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured) {
   Numbers x(swept.begin(), swept.end()), y(measured.begin(), measured.end());
   check(metric.is_of_sweep() && x.size() == y.size() && x.size() > 1, "study: ", print(metric), " of ", x.size(),

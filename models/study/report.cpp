@@ -200,8 +200,16 @@ void add_notes(Json& sections, std::span<const ReportedRun> runs) {
   Json items = Json::array();
   for (const ReportedRun& run : runs)
     for (const std::string& note : run.notes) items.push_back({{"name", run.name}, {"text", note}, {"wrap", true}});
-  if (items.empty()) return;
-  sections.push_back(report_section("Overview", "text", "What could not be read", "", {{"items", items}}));
+  if (!items.empty())
+    sections.push_back(
+        report_section("Overview", "text", "What could not be read", "", {{"items", std::move(items)}}));
+  items = Json::array();
+  for (const ReportedRun& run : runs)
+    if (!run.version_note.empty())
+      items.push_back({{"name", run.name}, {"text", run.version_note}, {"wrap", true}});
+  if (!items.empty())
+    sections.push_back(
+        report_section("Overview", "text", "Another version of the program", "", {{"items", std::move(items)}}));
 }
 
 }  // namespace orrery::models

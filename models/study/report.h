@@ -40,7 +40,7 @@ void add_overview(Json& sections, std::span<const ReportedRun> runs);
 void add_settings(Json& sections, std::span<const ReportedRun> runs);
 void add_data(Json& sections, std::span<const ReportedRun> runs);      // what was learned, and the checkpoints' files
 void add_commands(Json& sections, std::span<const ReportedRun> runs);  // that repeat the runs, go on, write and judge
-void add_notes(Json& sections, std::span<const ReportedRun> runs);     // what could not be read; nothing if all was
+void add_notes(Json& sections, std::span<const ReportedRun> runs);     // what cannot be read, and other versions
 
 // A word of a command as a shell takes it.
 std::string quoted_for_a_shell(const std::string& word);

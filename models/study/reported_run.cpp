@@ -19,6 +19,7 @@ void read_checkpoint(ReportedRun& run) {
                   run.best = best_checkpoint(run.folder);
                   if (run.best.empty()) run.best = newest;
                   run.state = read_state(newest);
+                  run.version_note = version_note(run.folder, run.state->version);
                   run.settings = resolved(make_settings(run.state->settings));
                   return true;
                 });

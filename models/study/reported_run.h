@@ -17,6 +17,7 @@ struct ReportedRun {
   std::optional<CheckpointState> state;   // of the newest checkpoint
   std::string newest, best;               // checkpoints, by path; empty: none
   std::vector<std::string> notes;         // sentences about what cannot be read
+  std::string version_note;               // as run_files.h has it, of the newest checkpoint
 
   int64_t last_step() const;                          // that the log or the newest checkpoint knows of
   std::string setting(const std::string& key) const;  // empty: it has none, or they are not known

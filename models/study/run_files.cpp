@@ -1,5 +1,6 @@
 #include "models/study/run_files.h"
 
+#include "engine/base/version.h"
 #include "models/settings_file.h"
 #include "models/training/metrics.h"
 #include "models/training/run_folder.h"
@@ -23,6 +24,12 @@ void check_is_run(const std::string& command, const std::string& folder) {
   check(folder_exists(folder), command, ": there is no folder ", folder, "; orrery train --out=DIR makes one");
   check(is_run(folder), command, ": ", folder,
         " is no run: it has neither settings.toml nor metrics.jsonl of one, nor a checkpoint");
+}
+
+std::string version_note(const std::string& run, const std::string& version) {
+  if (version.empty() || version == build().version) return "";
+  return text(run, " was trained by orrery ", version, ", this is ", build().version,
+              "; what is computed of it here may differ from what that one did");
 }
 
 TrainSettings settings_in_file(const std::string& path) {

@@ -16,6 +16,10 @@ void check_is_run(const std::string& command, const std::string& folder);
 TrainSettings settings_in_file(const std::string& path);       // settings.toml, as a run has written it
 TrainSettings settings_of_run(const std::string& run_folder);  // without that file those of the last checkpoint
 
+// A sentence if another version of the program than this one has written a run or a checkpoint; empty: it is this one,
+// or not known.
+std::string version_note(const std::string& run, const std::string& version);
+
 // read(find()), where find names a checkpoint.  A run that goes on meanwhile may remove what is being read: then it has
 // written a newer one.
 template <class Find, class Read>

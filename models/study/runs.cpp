@@ -10,8 +10,10 @@
 #include "engine/base/hash.h"
 #include "engine/base/version.h"
 #include "models/json.h"
+#include "models/study/plugins.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
+#include "models/training/run_folder.h"
 
 namespace orrery::models {
 namespace {
@@ -26,42 +28,115 @@ struct Row {
   double loss, gradient_norm;
 };
 
-// Where the norm of the gradients leaves what it was, if the loss never came back from there.
-std::optional<int64_t> divergence(const std::vector<Row>& rows) {
-  for (const Row& row : rows)
-    if (!std::isfinite(row.loss) || !std::isfinite(row.gradient_norm)) return row.step;
+struct Divergence {
+  int64_t step;
+  std::string why;
+};
+Divergence of_gradients(const Row& row) {
+  return {row.step, text("diverged at step ", row.step, ", where the gradients' norm was ",
+                         print_number(row.gradient_norm))};
+}
+
+double mean_loss(std::span<const Row> rows) {
+  std::vector<double> losses;
+  for (const Row& row : rows) losses.push_back(row.loss);
+  return spread_of(losses).mean;
+}
+
+// Where the norm of the gradients leaves what it was before.
+const Row* outlier(std::span<const Row> rows) {
   constexpr size_t least = 20;
   constexpr double factor = 1000;
-  if (rows.size() < least) return {};
-  const size_t tenth = rows.size() / 10;
-  std::vector<double> losses, norms;
-  for (const Row& row : rows) losses.push_back(row.loss);
-  const std::span<const double> all(losses);
-  if (spread_of(all.last(tenth)).mean < spread_of(all.first(tenth)).mean) return {};
+  if (rows.size() < least) return nullptr;
+  std::vector<double> norms;
   double smallest = INFINITY;  // spares most medians
   for (const Row& row : rows) {
     if (norms.size() >= least / 2 && row.gradient_norm > factor * smallest &&
         row.gradient_norm > factor * median_of(norms))
-      return row.step;
+      return &row;
     norms.push_back(row.gradient_norm);
     smallest = std::min(smallest, row.gradient_norm);
   }
+  return nullptr;
+}
+
+// As runs.h says.  `validated`: the last validation's loss.
+std::optional<Divergence> divergence(std::span<const Row> rows, double validated) {
+  const auto first_of = [&](const auto& holds) {
+    const auto found = std::find_if(rows.begin(), rows.end(), holds);
+    return found == rows.end() ? nullptr : &*found;
+  };
+  if (const Row* const row = first_of([](const Row& r) { return !std::isfinite(r.loss + r.gradient_norm); }))
+    return of_gradients(*row);
+  if (rows.empty()) return {};
+  constexpr double huge = 1e8, worse = 0.5;
+  const size_t tenth = std::max<size_t>(1, rows.size() / 10);
+  const double begin = rows[0].loss, first = mean_loss(rows.first(tenth)), last = mean_loss(rows.last(tenth));
+  if (const Row* const row = first_of([](const Row& r) { return r.gradient_norm > huge; })) {
+    std::vector<double> norms;
+    for (const Row& each : rows.last(tenth)) norms.push_back(each.gradient_norm);
+    if (rows.size() > 1 && (last >= std::min(begin, first) || median_of(norms) > huge)) return of_gradients(*row);
+  }
+  if (last > begin + worse && validated > begin + worse) {
+    const Row* const row = first_of([&](const Row& r) { return r.loss > begin + worse; });
+    return Divergence{row->step,
+                      text("diverged at step ", row->step, ", where the loss was ", print_number(row->loss),
+                           ": it ended at ", print_number(last), ", and untrained it was ", print_number(begin))};
+  }
+  if (const Row* const row = last < first ? nullptr : outlier(rows)) return of_gradients(*row);
   return {};
+}
+
+const std::string plug_in = "plug-in ";
+
+struct ReadRun {
+  TrainSettings settings;  // complete, also by what the data decide
+  std::map<std::string, Fingerprint> files;
+};
+ReadRun read_all(const TrainSettings& settings) {
+  ReadRun run{resolved(from_the_beginning(settings)), {}};
+  TrainSettings& s = run.settings;
+  TaskOptions options{.batch = s.batch,
+                      .micro_batches = s.gradient_accumulation_steps,
+                      .seed = static_cast<uint64_t>(s.seed)};
+  if (!s.init_from.empty()) {
+    const std::string begun = checkpoint_at(s.init_from);
+    options.tokenizer = read_state(begun).tokenizer;
+    const std::string both = sha256_of_file(begun + "/" + weights_name) + options.tokenizer;
+    run.files["init_from"] = {both.size(), sha256(std::as_bytes(std::span(both)))};
+  }
+  const auto task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
+  run.files.merge(task->read_beside());
+  run.files["data"] = task->fingerprint();
+  for (const Plugin& plugin : noted_plugins())
+    if (stands_on(s, plugin)) run.files[plug_in + plugin.path] = {0, plugin.sha256};
+  return run;
+}
+
+std::string key_of(const ReadRun& run, const std::string& data) {
+  std::string all = data + "\n";
+  for (const auto& [key, value] : list_settings(run.settings)) {
+    if (without_effect.contains(key)) continue;
+    const auto found = run.files.find(key);
+    all += key + "=" + (found == run.files.end() ? value : found->second.sha256) + "\n";
+  }
+  for (const auto& [what, file] : run.files)
+    if (what.starts_with(plug_in)) all += plug_in + file.sha256 + "\n";
+  return sha256(std::as_bytes(std::span(all))).substr(0, 16);
 }
 
 }  // namespace
 
+std::map<std::string, Fingerprint> read_by(const TrainSettings& settings) { return read_all(settings).files; }
+
 std::string run_key(const TrainSettings& settings) {
-  TrainSettings complete = resolved(from_the_beginning(settings));
-  const TaskOptions options{.batch = complete.batch,
-                            .micro_batches = complete.gradient_accumulation_steps,
-                            .seed = static_cast<uint64_t>(complete.seed)};
-  const auto task = tasks().at(complete.task).make(complete.task_settings, complete.model_settings, options);
-  const Fingerprint data = task->fingerprint();
-  std::string all = text("data ", data.bytes, " ", data.sha256, "\n");
-  for (const auto& [key, value] : list_settings(complete))
-    if (!without_effect.contains(key)) all += key + "=" + value + "\n";
-  return sha256(std::as_bytes(std::span(all))).substr(0, 16);
+  const ReadRun run = read_all(settings);
+  const Fingerprint& data = run.files.at("data");
+  return key_of(run, text("data ", data.bytes, " ", data.sha256));
+}
+
+std::string key_of_unreadable(const TrainSettings& settings, const std::string& why) {
+  return key_of({resolved(from_the_beginning(settings)), {}}, why);
 }
 
 std::string name(Outcome::Kind kind) {
@@ -87,11 +162,11 @@ Outcome outcome_of(std::span<const LogRow> log) {
         if (std::isfinite(value)) outcome.figures[key] = value;
     }
   }
-  if (const auto step = divergence(rows)) {
-    outcome.kind = Outcome::Kind::diverged, outcome.step = *step;
-    const auto at = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.step == *step; });
-    outcome.why = text("diverged at step ", *step, ", where the gradients' norm was ", print_number(at->gradient_norm));
-  } else if (!outcome.figures.contains("validation_loss")) {
+  const auto validated = outcome.figures.find("validation_loss");
+  const bool complete = validated != outcome.figures.end();
+  if (const auto lost = divergence(rows, complete ? validated->second : NAN)) {
+    outcome.kind = Outcome::Kind::diverged, outcome.step = lost->step, outcome.why = lost->why;
+  } else if (!complete) {
     outcome.kind = Outcome::Kind::failed;
     outcome.why = text("it ended after step ", outcome.step, " without a validation");
   }

@@ -11,14 +11,22 @@
 #include <span>
 #include <string>
 
+#include "engine/base/hash.h"
 #include "models/study/run_log.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {
 
-// 16 hexadecimal digits of the resolved settings and of the data, without what changes no number: where it is written,
-// how often it is saved, how many threads it has, and by which path the data are found.  Reads the data.
+// What a run is made of beside its settings, by the setting that names it: the data, validation data of its own, a
+// tokenizer made elsewhere, the weights and the tokenizer that it begins with; and by "plug-in PATH" those of which
+// the settings name something.  Reads all of it.
+std::map<std::string, Fingerprint> read_by(const TrainSettings& settings);
+
+// 16 hexadecimal digits of the resolved settings and of what is read_by them, without what changes no number: where it
+// is written, how often it is saved, how many threads it has, and by which paths that is found.
 std::string run_key(const TrainSettings& settings);
+// The same where that cannot be read, as `why` says: the run will fail by it.
+std::string key_of_unreadable(const TrainSettings& settings, const std::string& why);
 
 struct Outcome {
   enum class Kind { done, diverged, failed };
@@ -31,10 +39,13 @@ struct Outcome {
 };
 std::string name(Outcome::Kind kind);
 
-// What the rows of a run that has ended say.  A run diverged if its loss or gradients were not finite, or if the
-// norm of the gradients rose beyond 1,000 times the median of the steps before and the last loss (the mean of the last
-// tenth of the steps) lies above the first tenth's: AdamW bounds a run that is lost, and it ends at the loss of a guess
-// by frequency.
+// What the rows of a run that has ended say.  A run diverged if
+// - its loss or gradients were not finite;
+// - it ended worse than it began: the mean loss of the last tenth of the steps and the last validation both lie more
+//   than 0.5 above the loss of the first step, which is that of weights that have learned nothing here;
+// - the norm of its gradients rose beyond 10^8, or beyond 1,000 times the median of the steps before, and the loss did
+//   not come back: its last tenth lies above the first (AdamW bounds a run that is lost, and it ends at the loss of a
+//   guess by frequency), or the norm was still beyond 10^8 at the end.
 Outcome outcome_of(std::span<const LogRow> log);
 
 void write_outcome(const std::string& path, const Outcome& outcome);

@@ -28,6 +28,17 @@ const Json& list_member(const Json& object, const std::string& key, const std::s
   return value;
 }
 
+std::map<std::string, std::set<std::string>> hashes_in(const Json& json, const std::string& what) {
+  check(json.is_object(), what, ": 'read' must be an object {...}");
+  std::map<std::string, std::set<std::string>> all;
+  for (const auto& [key, hashes] : json.items())
+    for (const Json& each : list_member(json, key, what)) {
+      check(each.is_string(), what, ": '", key, "' of 'read' must be a list of texts");
+      all[key].insert(each.get<std::string>());
+    }
+  return all;
+}
+
 Json json_of(const JudgedComparison& c) {
   return {{"refuted_if", c.refuted_if},
           {"metric", c.metric},
@@ -95,6 +106,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
                {"samples", v.samples},
                {"minutes", v.minutes},
                {"minutes_of_runs", v.minutes_of_runs}};
+  json["read"] = v.read;
   json["verdict"] = name(v.judged.verdict);
   json["figure"] = v.figure, json["smaller"] = v.smaller, json["main"] = v.main;
   json["comparisons"] = comparisons_of(v.judged);
@@ -119,6 +131,7 @@ StudyVerdict read_verdict(const std::string& path) {
   v.runs = text_member(json, "runs", path), v.samples = text_member(json, "samples", path);
   v.smoke = flag_member(json, "smoke", path);
   v.minutes = number_member(json, "minutes", path), v.minutes_of_runs = number_member(json, "minutes_of_runs", path);
+  if (json.contains("read")) v.read = hashes_in(json["read"], path);
   v.figure = text_member(json, "figure", path), v.smaller = text_member(json, "smaller", path);
   v.main = flag_member(json, "main", path);
   v.judged = judged_in(json, path);

@@ -1,7 +1,9 @@
 // verdict.json of a study's folder: the claim, what was found, and what it took.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +16,9 @@ struct StudyVerdict {
   std::string file, source, sentence, kind, metric, version, figure, smaller;
   bool main = false;
   std::string claim;           // SHA-256 of the claim's file
+  // Of what else was judged by: "config", and what its runs have read (runs.h), as data, each with the SHA-256 of all
+  // that it was in these runs.
+  std::map<std::string, std::set<std::string>> read;
   std::string command, runs;   // that repeats it; the folder of its runs
   bool smoke = false;          // nothing was judged
   std::string samples;         // "3 seeds"

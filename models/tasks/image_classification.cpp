@@ -107,6 +107,10 @@ class ImageClassification final : public Task {
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return save_classes(set_.classes); }
   Fingerprint fingerprint() const override { return set_.fingerprint(); }
+  std::map<std::string, Fingerprint> read_beside() const override {
+    if (!set_.apart) return {};
+    return {{"validation_data", *set_.apart}};
+  }
   std::vector<std::string> warnings() const override {
     std::vector<std::string> all = notes_;
     if (!set_.skipped.empty())
@@ -155,6 +159,7 @@ class ImageClassification final : public Task {
     relabel(held_out, *labels);
     set.validation = std::move(held_out.validation);
     check_sizes(set, s.validation_data);
+    set.apart = held_out.fingerprint();
     set.skipped.insert(set.skipped.end(), held_out.skipped.begin(), held_out.skipped.end());
     return set;
   }

@@ -58,8 +58,10 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
     held_out = text.train();
-    if (s.data.empty()) fingerprint_ = text.fingerprint();
+    (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
   }
+  const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
+  if (!made_of_text) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
   check(s.validation_tokens <= held_out.size(), "train: validation_tokens ", s.validation_tokens, ", but only ",
         held_out.size(), " tokens are held out; leave it out to take all");
   validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;

@@ -46,6 +46,7 @@ class TextTask : public Task {
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
+  std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
@@ -67,6 +68,7 @@ class TextTask : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   bool own_;  // for validation there are data of their own
   Fingerprint fingerprint_;
+  std::map<std::string, Fingerprint> beside_;
   TokenSequence training_, validation_, learned_sample_;
   int64_t batch_, context_;
   mutable int64_t characters_ = 0;  // of the validation's tokens but the first; 0: not counted yet

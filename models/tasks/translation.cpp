@@ -70,8 +70,10 @@ class Translation final : public Task {
       empty_ += std::count_if(pairs->begin(), pairs->end(),
                               [](const TextPair& pair) { return pair.first.empty() || pair.second.empty(); });
     fingerprint_ = fingerprint_of(learned.empty() ? held_out : learned);
+    if (!learned.empty()) beside_["validation_data"] = fingerprint_of(held_out);
     tokenizer_ = options.tokenizer.empty() ? make_tokenizer(s.tokenizer, [&] { return text_of(learned); })
                                            : restore_tokenizer(options.tokenizer);
+    if (!is_made_of_text(s.tokenizer)) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
     marks_ = sentence_marks(*tokenizer_);
     const int64_t context = setting_of<int64_t>(model, "context");
     if (!learned.empty()) learned_ = encoded(learned, context, s.data);
@@ -138,6 +140,7 @@ class Translation final : public Task {
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
+  std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   int64_t bytes() const override { return (epoch() + held_out()) * 4; }
   int64_t length() const override { return std::max(batches_ ? batches_->longest() : 0, validation_->longest()); }
@@ -265,6 +268,7 @@ class Translation final : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
   Fingerprint fingerprint_;
+  std::map<std::string, Fingerprint> beside_;
   std::vector<Pair> learned_, held_out_, learned_sample_;
   std::vector<std::string> references_;                                    // of what is held out, if a model is judged
   std::unique_ptr<PairBatches> batches_, validation_, learned_in_sample_;  // none where there are no such pairs

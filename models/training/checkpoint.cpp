@@ -132,6 +132,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   Json json = parse_json(content, what);
   CheckpointState state;
   state.step = step_in(json, what);
+  if (json.contains("version")) state.version = text_member(json, "version", what);
   if (json.contains("position")) state.position = whole_number_member(json, "position", what);
   state.validation_loss = number_member(json, "validation_loss", what);
   if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);

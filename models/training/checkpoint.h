@@ -27,6 +27,7 @@ struct CheckpointState {
   Fingerprint text = {};                          // of what was learned; without a hash: it was not recorded
   std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: written before there were hashes
   int64_t position = 0;                           // tokens of each stream that were read; 0: batches are no streams
+  std::string version = {};                       // of the program that wrote it, once it is read
   std::vector<nn::Cache> carried = {};            // of each micro-batch, from its streams; read by load_carried alone
 };
 

@@ -145,11 +145,33 @@ TEST_CASE("inspect: images and translations") {
   CHECK(contains(inspect({pairs, "--source=Im Anfang", "--look=attention"}).out, "decoder.cross_attention"));
 }
 
+TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks without feed-forwards have their stream") {
+  const Folder folder;
+  const std::string run = folder / "problem";
+  const Outcome outcome =
+      run_orrery({"train", "--task=algorithmic", "--problem=copy(length=8)", "--layers=1", "--heads=2", "--width=16",
+                  "--context=16", "--batch=2", "--steps=2", "--feed_forward=none", "--out=" + run});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(contains(inspect({run, "--text=1 2 3", "--look=attention", "--head=0", "--top=1"}).out,
+                 "Attention: blocks.0.attention, head 0"));
+  const Outcome hooks = inspect({run, "--text=1 2 3", "--hooks=blocks.0.hook_resid_post,blocks.0.attention.weights"});
+  CHECK(contains(hooks.out, "blocks.0.output"));
+  CHECK(contains(hooks.out, "(1, 2, 3, 3)"));
+  CHECK(contains(refusal({run, "--text=one"}), "'one' is no token; a text is numbers with spaces between them"));
+  CHECK(contains(refusal({run, "--text=99"}), "99 is no token"));
+  const std::string page = folder / "page.html";
+  const Outcome report = run_orrery({"report", run, "--out=" + page});
+  REQUIRE_MESSAGE(report.code == 0, report.err);
+  CHECK(contains(read_file(page), "\"title\":\"What each head does\""));
+  CHECK(!contains(read_file(page), "What could not be looked at"));
+}
+
 TEST_CASE("inspect: what does not fit is said") {
   const Folder folder;
   const std::string run = trained(folder);
   CHECK(contains(refusal({}), "inspect: 0 runs are given; give one"));
   CHECK(contains(refusal({run}), "inspect: this is a model of texts; give it one with --text=\"...\""));
+  CHECK(contains(refusal({run, "--text="}), "give it one with --text=\"...\", which must not be empty"));
   CHECK(contains(refusal({run, "--text=abedkabedka"}),
                  "inspect: the text has 11 tokens, and this model reads 8 at once; give a shorter one"));
   CHECK(contains(refusal({run, "--text=abe", "--look=heds"}), "did you mean 'heads'?"));
@@ -176,6 +198,10 @@ TEST_CASE("report: looks inside, by default at what the model itself writes") {
   CHECK(contains(run_orrery({"report", run, "--text=abedkabedkabe"}).err, "the text has 13 tokens"));
   CHECK(contains(run_orrery({"report", run, "--source=abe"}).err,
                  "report: none of these runs reads an example of this kind"));
+  const Outcome unknown = run_orrery({"report", run, "--look=heds", "--out=" + (folder / "none.html")});
+  CHECK(unknown.code == 1);
+  CHECK(contains(unknown.err, "did you mean 'heads'?"));
+  CHECK(!fs::exists(folder / "none.html"));
 }
 
 TEST_CASE("inspect: depth, causes, memories and curves through the program") {

@@ -97,10 +97,43 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   CHECK(written_runs(folder / "pool") == runs);
 }
 
+TEST_CASE("study: a claim is judged again when its config or its data have changed") {
+  const Folder folder;
+  fs::create_directory(folder / "claims");
+  folder.write("text.txt", tiny_text());
+  const std::string config = "layers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 4\n";
+  folder.write("base.toml", config);
+  folder.write("claims/a.toml", "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + trained +
+                                    "refuted_if = \"relu > softmax + 1\"\nconfig = \"base.toml\"\n[base]\ndata = \"" +
+                                    (folder / "text.txt") + "\"\n" + two);
+  const auto judged = [&] {
+    const Outcome outcome = run_orrery({"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")});
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 0);
+    return outcome.out;
+  };
+  CHECK(contains(judged(), "verdict: shown"));
+  const auto read = verdict_in(folder / "claims/a")["read"];
+  CHECK(read["config"].size() == 1);
+  CHECK(read["data"].size() == 1);
+  CHECK(contains(judged(), "a.toml: judged before\n"));
+  folder.write("base.toml", config + "seed = 1\nwarmup_steps = 2\n");
+  const std::string of_config = judged();
+  CHECK(contains(of_config, "a.toml: its config has changed since it was judged\n"));
+  CHECK(contains(of_config, "verdict: shown"));
+  CHECK(contains(judged(), "a.toml: judged before\n"));
+  folder.write("text.txt", tiny_text() + tiny_text());
+  CHECK(contains(judged(), "a.toml: its data has changed since it was judged\n"));
+  fs::remove(folder / "text.txt");  // what is not there has not changed, as far as one knows
+  CHECK(contains(judged(), "a.toml: judged before\n"));
+}
+
 TEST_CASE("study: the table of verdicts is what the program writes of the claims as they are") {
   const Folder folder;
   const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
   fs::copy(kept, copy, fs::copy_options::recursive);
+  fs::create_directory(folder / "examples");
+  fs::copy(ORRERY_SOURCE_DIR "/examples/configs", folder / "examples/configs");  // as the claims name them
   fs::remove(copy + "/README.md");
   const Outcome outcome = run_orrery({"study", "--all=" + copy, "--judge=no"});
   INFO(outcome.out, outcome.err);

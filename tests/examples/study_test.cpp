@@ -93,7 +93,9 @@ TEST_CASE("study: where families take other learning rates, it is told what one 
       claim_text(folder, head, "[variants.sgd]\noptimizer = \"sgd\"\nsteps = 30\n[variants.adam]\nsteps = 31\n");
   text.erase(text.find("data = "), text.find("text.txt") + 10 - text.find("data = "));
   text.insert(text.find("layers"), "data = \"text.txt\"\n");
-  const Outcome outcome = judge(folder, text, {"--data=" + folder.path()});  // the set lies in that folder
+  fs::create_directory(folder / "sets");  // where it lies; near the claim it would be found
+  fs::rename(folder / "text.txt", folder / "sets/text.txt");
+  const Outcome outcome = judge(folder, text, {"--data=" + (folder / "sets")});
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   const auto verdict = verdict_in(folder / "study");
@@ -226,7 +228,7 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   refused(claim_text(folder, "kind = \"derived\"\nseeds = [1, 2]\nmetric = \"heads/row_sum/*\"\n" + equal, rest),
           "are those of a trained model, and this claim is derived");
   refused(claim_text(folder, head + equal, two + "[example]\ntext = \"abeabeabeabe\"\n"),
-          "the text has 12 tokens, and this model reads 8 at once");
+          "claim.toml:19: [example]: inspect: the text has 12 tokens, and this model reads 8 at once");
 }
 
 TEST_CASE("study: a formula of one's own") {
@@ -244,6 +246,47 @@ TEST_CASE("study: a formula of one's own") {
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
   CHECK(contains(outcome.out, "verdict: shown"));
+  // Its runs are those of this plug-in: without it there are none, of another they are others; the rest are shared.
+  const auto runs = written_runs(folder / "pool");
+  CHECK(runs.size() == 6);
+  CHECK(contains(judge(folder, text).out, "not shown: validation loss, own - layer has 0 of 3 seeds"));
+  std::string source = read_file(ORRERY_SOURCE_DIR "/tests/examples/plugins/scale_norm.cpp");
+  folder.write("scale_norm.cpp", source + "[[gnu::used]] static const int another = 1;\n");
+  const Outcome changed = run_shell("\"$ORRERY\" try " + (folder / "scale_norm.cpp") + " --steps=0 --out=" +
+                                    (folder / "changed") + " && ! cmp -s " + (folder / "changed/scale_norm.so") + " " +
+                                    (folder / "plugins/scale_norm.so"));
+  REQUIRE_MESSAGE(changed.code == 0, changed.err);
+  const Outcome again = judge(folder, text, {"--plugin=" + (folder / "changed/scale_norm.so")});
+  CHECK(again.code == 0);
+  const auto more = written_runs(folder / "pool");
+  CHECK(more.size() == 9);
+  for (const auto& [run, time] : runs) CHECK(more.at(run) == time);
+}
+
+TEST_CASE("study: a config and data near the claim are found from anywhere") {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "claims/group");
+  std::filesystem::create_directories(folder / "elsewhere");
+  folder.write("text.txt", tiny_text());
+  folder.write("base.toml",
+               "data = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\nbatch = 2\nsteps = 4\n");
+  const std::string claim = "source = \"a test\"\nsentence = \"Two variants differ.\"\n" + trained +
+                            "refuted_if = \"relu > softmax + 1\"\nconfig = \"base.toml\"\n" + two;
+  folder.write("claims/group/claim.toml", claim);
+  folder.write("claims/group/lost.toml", std::string(claim).replace(claim.find("base.toml"), 9, "nope.toml"));
+  const auto there = [&](const std::string& file) {
+    return run_shell("cd " + (folder / "elsewhere") + " && \"$ORRERY\" study ../claims/group/" + file +
+                     " --out=out --runs=pool");
+  };
+  const Outcome outcome = there("claim.toml");
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.out, "verdict: shown"));
+  const Outcome lost = there("lost.toml");
+  CHECK(lost.code == 1);
+  CHECK_MESSAGE(contains(lost.err,
+                         "lost.toml:7: there is no file nope.toml, neither here nor beside the claim or above it"),
+                lost.err);
 }
 
 TEST_CASE("study: what says too little, or contradicts itself, is refused with a sentence") {
@@ -317,9 +360,12 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
         .err;
   };
   CHECK(contains(told("validation_los"),
-                 "the metric of relu: no figure fits 'validation_los'; did you mean "
+                 "claim.toml:5: the metric of relu: no figure fits 'validation_los'; did you mean "
                  "'validation_loss'?"));
-  CHECK(contains(told("entropy/*"), "the runs of relu do not log 'entropy/*'; add figures = \"entropy\" to [base]"));
+  // Two figures that are never in one row.
+  CHECK(contains(told("rank_correlation(loss, validation_loss)"), "claim.toml:5: the metric of relu: "));
+  CHECK(contains(told("entropy/*"),
+                 "claim.toml:5: the runs of relu do not log 'entropy/*'; add figures = \"entropy\" to [base]"));
   CHECK(written_runs(folder / "pool").size() <= 2);
 
   const auto fails = [&](const Words& words) {

@@ -1,6 +1,7 @@
 // orrery sweep: every combination once, its tables, what fails, and going on after an interruption.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -137,6 +138,121 @@ TEST_CASE("sweep: interrupted, it goes on with what is missing") {
   CHECK(contains(rest.out, "3 of 3"));
   const std::string done = csv(folder / "sweep/runs.csv")[1][2];
   CHECK(written_runs(folder / "pool").at(done) == before.at(done));
+}
+
+TEST_CASE("sweep: a run that diverges in its first steps is a row that says so") {
+  const Folder folder;
+  const Outcome outcome = run_orrery({"sweep", "--data=" + folder.write("text.txt", tiny_text()),
+                                      "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool"), "--layers=2",
+                                      "--heads=2", "--width=32", "--context=8", "--batch=2", "--steps=60",
+                                      "--warmup_steps=0", "--learning_rate={0.01,1}", "--normalization=none",
+                                      "--seed=0", "--figures_every=20", "--peak_tflops=0.5"});
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  const auto runs = csv(folder / "sweep/runs.csv");
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[1][3] == "done");
+  CHECK(runs[2][3] == "diverged");
+  CHECK(runs[2][6].starts_with("diverged at step " + runs[2][4] + ", where the "));
+  CHECK(csv(folder / "sweep/table.csv")[2][1] == "0");  // it enters no mean
+  // How often figures are logged, and what share of the stated peak was used.
+  std::istringstream log(read_file(folder / ("pool/" + runs[1][2] + "/metrics.jsonl")));
+  std::vector<int64_t> steps;
+  for (std::string line; std::getline(log, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (!row.contains("loss")) continue;
+    const double multiply_adds = row["multiply_adds"], milliseconds = row["milliseconds"];
+    const double share = 2 * multiply_adds / (milliseconds * 1e-3) / 0.5e12;
+    CHECK(row["mfu"].get<double>() == doctest::Approx(share).epsilon(1e-6));
+    if (row.contains("gradient_norm/token_embedding")) steps.push_back(row["step"]);
+  }
+  CHECK(steps == std::vector<int64_t>{1, 20, 40, 60});
+}
+
+TEST_CASE("sweep: the figure that is compared, and one that its runs do not have") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--attention={softmax,rela}", "--metric=bits_per_character"});
+  const Outcome outcome = run_orrery(words);
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(contains(outcome.out, "bits per character"));
+  const auto runs = csv(folder / "sweep/runs.csv"), table = csv(folder / "sweep/table.csv");
+  const auto column = std::find(runs[0].begin(), runs[0].end(), "bits_per_character") - runs[0].begin();
+  CHECK(table[1][2] == runs[1][static_cast<size_t>(column)]);
+  const std::string before = read_file(folder / "sweep/table.csv");
+  const Outcome wrong = run_orrery(words + Words{"--metric=bits_per_charcter"});
+  CHECK(wrong.code == 1);
+  CHECK(contains(wrong.err,
+                 "sweep: a validation of these runs tells no 'bits_per_charcter', which --metric names; did you mean "
+                 "'bits_per_character'?"));
+  const Outcome none = run_orrery(words + Words{"--metric=accuracy"});
+  CHECK(none.code == 1);
+  CHECK(contains(none.err, "which --metric names; it tells bits_per_character, training_loss, validation_loss"));
+  CHECK(read_file(folder / "sweep/table.csv") == before);
+}
+
+TEST_CASE("sweep: data that are not there fail their row alone, and what was read decides which run it is") {
+  const Folder folder;
+  folder.write("text.txt", tiny_text());
+  const std::string nowhere = folder / "nowhere.txt", held_out = folder.write("held_out.txt", tiny_text());
+  const Outcome outcome =
+      run_orrery(sweep_of(folder, {"--data={" + (folder / "text.txt") + "," + nowhere + "}", "--seed=1"}));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  const auto runs = csv(folder / "sweep/runs.csv");
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[1][3] == "done");
+  CHECK(runs[2][3] == "failed");
+  CHECK(contains(runs[2][6], nowhere));
+  const Outcome none = run_orrery({"sweep", "--data=" + nowhere, "--out=" + (folder / "none")});
+  CHECK(none.code == 1);
+  CHECK(contains(none.err, nowhere));
+  CHECK(!fs::exists(folder / "none"));
+  // Another text at the same path.
+  const Words words = sweep_of(folder, {"--validation_data=" + held_out});
+  REQUIRE(run_orrery(words).code == 0);
+  const std::string first = csv(folder / "sweep/runs.csv")[1][2];
+  folder.write("held_out.txt", tiny_text() + tiny_text());
+  REQUIRE(run_orrery(words).code == 0);
+  CHECK(csv(folder / "sweep/runs.csv")[1][2] != first);
+}
+
+TEST_CASE("sweep: a run that meets a loss that is not finite says the same step in its sentence and its column") {
+  const Folder folder;
+  const Outcome outcome = run_orrery(sweep_of(folder, {"--learning_rate={0.001,1e30}", "--normalization=none",
+                                                       "--seed=1", "--grad_clip=0"}));
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  const auto runs = csv(folder / "sweep/runs.csv");
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[2][3] == "diverged");
+  CHECK_MESSAGE(contains(runs[2][6], " step " + runs[2][4]), runs[2][6]);
+}
+
+TEST_CASE("sweep: on a terminal of 40 columns the table is drawn again in its place") {
+  const Folder folder;
+  folder.write("text.txt", tiny_text());
+  std::string command;
+  for (const std::string& word :
+       sweep_of(folder, {"--attention={softmax,pointwise(relu, alpha=1, length=keys_visible)}", "--seed={1,2}"}))
+    command += " '" + word + "'";
+  folder.write("sweep.sh", "stty cols 40\n\"$ORRERY\"" + command + "\n");
+  const std::string sh = "'sh " + (folder / "sweep.sh") + "'";
+  const Outcome outcome = run_shell("ORRERY=\"$ORRERY\" script -qec " + sh + " /dev/null < /dev/null");
+  INFO(outcome.out, outcome.err);
+  CHECK(outcome.code == 0);
+  // Four drawings, of which three go up by as many lines as the one before has, none of them longer than the screen.
+  size_t drawn = 0;
+  const size_t begin = outcome.out.find("2 rows, 4 runs"), end = outcome.out.find("files:");
+  std::istringstream lines(outcome.out.substr(begin, end - begin));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t up = line.find("\x1b[4A\x1b[J");
+    drawn += up != std::string::npos;
+    if (up != std::string::npos) line.erase(0, up + 7);
+    line.erase(line.find_last_not_of('\r') + 1);
+    CHECK_MESSAGE(line.size() <= 40, line);
+  }
+  CHECK(drawn == 3);
 }
 
 TEST_CASE("sweep: what makes no sense is refused before anything is trained") {

@@ -127,7 +127,7 @@ TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
   CHECK(our_hook_names("*hook_normalized") ==
         Words{"blocks.*.attention_norm.output", "blocks.*.feed_forward_norm.output", "norm.output"});
   CHECK(our_hook_names("blocks.0.hook_resid_*") ==
-        Words{"blocks.0.input", "blocks.0.attention.residual", "blocks.0.feed_forward.residual"});
+        Words{"blocks.0.input", "blocks.0.attention.residual", "blocks.0.output"});
   CHECK(our_hook_names("blocks.3.attn.hook_[qk]") == Words{"blocks.3.attention.query", "blocks.3.attention.key"});
   CHECK(our_hook_names("blocks.*.mlp.*").size() == 2);
   for (const char* ours : {"blocks.*.attention.weights", "*", "norm.output", "encoder.0.attention.layer.read"})

@@ -86,6 +86,23 @@ TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
   CHECK(one.validation.labels == std::vector<int32_t>{0, 1});
   CHECK(!(one.fingerprint() == set.fingerprint()));
   CHECK(set.fingerprint() == read_images(scraps + "/shapes", {.size = 7}).fingerprint());
+  // The same pictures, the first `rings` of which show rings.
+  const Folder folder;
+  const auto divided = [&](int rings) {
+    const std::string to = folder / std::to_string(rings);
+    for (const char* name : {"/rings", "/stripes"}) fs::create_directories(to + name);
+    int count = 0;
+    for (const char* name : {"/rings", "/stripes"})
+      for (const char* file : {"/0.png", "/1.png", "/2.png"}) {
+        const std::string number = "/" + std::to_string(count) + ".png";
+        fs::copy(scraps + "/shapes/train" + name + file, to + (count < rings ? "/rings" : "/stripes") + number);
+        ++count;
+      }
+    return read_images(to, {.validation_fraction = 0.34}).fingerprint();
+  };
+  const Fingerprint two = divided(2), three = divided(3);
+  CHECK(two.bytes == three.bytes);
+  CHECK(two.sha256 != three.sha256);
 }
 
 TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {

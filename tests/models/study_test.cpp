@@ -89,6 +89,40 @@ TEST_CASE("study: a run is known by its numbers' causes, not by where it is and 
   CHECK(key({{"data", copy}}) != usual);
 }
 
+TEST_CASE("study: a run is known by all that it reads") {
+  const Run run;
+  const std::string held_out = run.folder / "held_out.txt", pairs = run.folder / "pairs.tsv";
+  write(held_out, read_file(run.text));
+  const auto held_out_key = [&] { return run_key(run.settings({{"validation_data", held_out}})); };
+  const std::string before = held_out_key();
+  CHECK(held_out_key() == before);
+  write(held_out, read_file(run.text) + read_file(run.text));
+  CHECK(held_out_key() != before);
+  CHECK(read_by(run.settings()).size() == 1);  // the text alone
+
+  // Weights that it begins with: another run at the same path.
+  const std::string first = run.folder / "first";
+  const auto fine_tuned = [&] { return run_key(run.settings({{"init_from", first}})); };
+  run.train({{"out", first}});
+  const std::string of_first = fine_tuned();
+  CHECK(fine_tuned() == of_first);
+  std::filesystem::remove_all(first);
+  run.train({{"out", first}, {"seed", "7"}});
+  CHECK(fine_tuned() != of_first);
+
+  // Sentences that are kept for validation, at the end of those that are learned.
+  const auto translated = [&](const std::string& last) {
+    std::string lines;
+    for (int i = 0; i < 40; ++i) lines += "one sentence\tein Satz\n";
+    write(pairs, lines + last);
+    return run_key(make_settings(
+        {{"model", "translation-small"}, {"task", "translation"}, {"data", pairs}, {"tokenizer", "character"}}));
+  };
+  const std::string ein = translated("one sentence\tein Satz\n");
+  CHECK(translated("one sentence\tein Satz\n") == ein);
+  CHECK(translated("one sentence\tSatz ein\n") != ein);
+}
+
 TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
@@ -115,6 +149,27 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(contains(lost.why, "diverged at step 60, where the gradients' norm was " + print_number(1e10)));
   write(metrics, rows(100, 60, 1) + validation);  // it came back
   CHECK(name(outcome_of(read_run_log(folder.path)).kind) == "done");
+  // Lost within its first steps, whatever the medians are then: it stays far above what it was untrained.
+  const auto from_the_start = [&](double loss, double norm, double end, double validated) {
+    std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"milliseconds\":10}\n";
+    for (int step = 2; step <= 60; ++step)
+      all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + print_number(step > 50 ? end : loss) +
+             ",\"gradient_norm\":" + print_number(norm) + ",\"milliseconds\":10}\n";
+    write(metrics, all + "{\"step\":60,\"validation_loss\":" + print_number(validated) + "}\n");
+    return outcome_of(read_run_log(folder.path));
+  };
+  const auto huge = from_the_start(1e13, 1e19, 4e10, 4e10);
+  CHECK(name(huge.kind) == "diverged");
+  CHECK(huge.step == 2);
+  CHECK(huge.why == "diverged at step 2, where the gradients' norm was " + print_number(1e19));
+  const auto worse = from_the_start(900, 30, 73.8, 73.5);
+  CHECK(name(worse.kind) == "diverged");
+  CHECK(worse.why == "diverged at step 2, where the loss was 900: it ended at 73.8, and untrained it was 4.08");
+  const auto guessing = from_the_start(3.3, 1e10, 3.3, 3.3);  // AdamW bounds it, and the gradients tell
+  CHECK(name(guessing.kind) == "diverged");
+  CHECK(name(from_the_start(900, 30, 2, 2).kind) == "done");   // it came back
+  CHECK(name(from_the_start(3, 0.5, 0.1, 6).kind) == "done");  // it learned by heart what it was given
+  CHECK(name(from_the_start(4.2, 0.5, 4.3, 4.3).kind) == "done");
   write(metrics, rows(10, 0, 0));
   CHECK(outcome_of(read_run_log(folder.path)).why == "it ended after step 10 without a validation");
   for (const auto& each : {done, lost}) {

@@ -13,9 +13,20 @@ Registry<Look>& looks() {
   return all;
 }
 
-std::vector<View> look_at(const Subject& subject, const std::string& names, const LookSettings& settings) {
+namespace {
+
+std::vector<std::string> looks_called(const std::string& names) {
   std::vector<std::string> wanted = names == "all" ? looks().names() : items_of(names);
   for (std::string& name : wanted) name = looks().at(name).name;
+  return wanted;
+}
+
+}  // namespace
+
+void check_looks(const std::string& names) { looks_called(names); }
+
+std::vector<View> look_at(const Subject& subject, const std::string& names, const LookSettings& settings) {
+  const std::vector<std::string> wanted = looks_called(names);
   std::vector<View> views;
   for (const std::string& name : looks().names())
     if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) looks().at(name).look(views, subject, settings);

@@ -35,6 +35,9 @@ Registry<Look>& looks();
 // an unknown name, with the nearest; a layer, head or slot that the model lacks.
 std::vector<View> look_at(const Subject& subject, const std::string& names, const LookSettings& settings);
 
+// An Error if one of these names is unknown.
+void check_looks(const std::string& names);
+
 // ---- for looks
 
 struct Seen {

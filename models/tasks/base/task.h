@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -76,7 +77,9 @@ class Task {
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the classes' names
   virtual std::vector<std::string> warnings() const { return {}; }  // sentences about what was made of the data
   virtual std::string data() const = 0;                             // where it was read
-  virtual Fingerprint fingerprint() const = 0;
+  virtual Fingerprint fingerprint() const = 0;                      // of what is learned
+  // Of what else was read, by the setting that names it: validation data, a tokenizer made elsewhere.
+  virtual std::map<std::string, Fingerprint> read_beside() const { return {}; }
 
   // ---- what it costs
   virtual int64_t bytes() const = 0;             // of the data, in memory

@@ -1,0 +1,45 @@
+// Runs of another version of the program: whoever looks at them is told.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/examples/training.h"
+
+namespace {
+
+// As a program of before has left it, which wrote no hashes.
+void make_older(const Folder& folder, const std::string& run) {
+  const std::string name = run + "/step_000004/state.json";
+  auto state = nlohmann::json::parse(read_file(folder / name));
+  for (const char* later : {"format", "files", "text", "sha256"}) state.erase(later);
+  state["version"] = "0.0.9";
+  folder.write(name, state.dump());
+}
+
+}  // namespace
+
+TEST_CASE("version: inspect, compare, report and verify_resume tell that another one has trained a run") {
+  const Folder folder;
+  for (const char* name : {"old", "new"}) REQUIRE(run_orrery(train_tiny(folder, name)).code == 0);
+  make_older(folder, "old");
+  const std::string old = folder / "old", now = folder / "new", page = folder / "page.html";
+  const auto warned = [&](const std::vector<std::string>& words) {
+    const Outcome outcome = run_orrery(words);
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 0);
+    return contains(outcome.out, "warning: " + old + " was trained by orrery 0.0.9, this is ");
+  };
+  CHECK(warned({"inspect", old, "--text=abe", "--look=attention"}));
+  CHECK(!warned({"inspect", now, "--text=abe", "--look=attention"}));
+  CHECK(warned({"compare", old, now}));
+  CHECK(warned({"compare", now, old}));
+  CHECK(!warned({"compare", now, now}));
+  CHECK(warned({"verify_resume", old, "--steps=1"}));
+  CHECK(!warned({"verify_resume", now, "--steps=1"}));
+  CHECK(warned({"report", old, "--out=" + page}));
+  CHECK(contains(read_file(page), "Another version of the program"));
+  CHECK(contains(read_file(page), "was trained by orrery 0.0.9"));
+  CHECK(!warned({"report", now, "--out=" + page}));
+  CHECK(!contains(read_file(page), "Another version of the program"));
+}
