@@ -97,9 +97,9 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   typename Tile::Weights weights[blocks];  // of a tile
   Cover cover = Cover::none;
 
-  source_of_queries<Size>(p, p.query, q, p.head_size).fetch(tile.own, q.first, p.queries);
-  const RowSource<Size> key_rows = source_of_keys<Size>(p, p.key, q.sequence, key_head(p, q), p.head_size);
-  const RowSource<Size> value_rows = source_of_keys<Size>(p, p.value, q.sequence, key_head(p, q), p.value_size);
+  RowSource<Size, 1>({rows_of_queries(p, p.query, q, p.head_size)}, {p.head_size})
+      .fetch(0, tile.own, q.first, p.queries);
+  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, key_head(p, q));
   const KeyWalk walk(p, q, owned, walked);
   const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
   const Detours detours(p);
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     }
   };
   walk_in_turns(
-      walk, [&](const KeyTile& keys) { key_rows.fetch(tile.keys, keys.first, keys.end); },
-      [&](const KeyTile& keys) { value_rows.fetch(tile.values, keys.first, keys.end); }, weigh,
+      walk, [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); },
+      [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); }, weigh,
       [&](const KeyTile&) {
         if (cover != Cover::none) add_weighted_rows(places, weights, tile.values, cover, read);
       });

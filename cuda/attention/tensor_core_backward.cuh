@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int64_t row = row_of_warp();
   if (row >= rows) return;
   const float inner = inner_product_of_row<float>(p, row);
-  if (lane_of_warp() == 0) terms[row] = {log2_of_e * usable_log_sum(p.log_sum[row]), inner};
+  if (lane_of_warp() == 0) terms[row] = {log2_of_e * usable_log_sum(p.log_sum[row]), -inner};
 }
 
 // The same for a lane's elements: where queries are its rows, and where they are columns, and then read from shared
@@ -23,8 +23,8 @@ template <int Blocks>
 struct TermsOfRows {
   TensorCoreRowTerms of[Blocks][2] = {};
 
-  __device__ auto centres() const {
-    return [this](int block, int bit) { return of[block][bit / 2 % 2].centre; };
+  __device__ auto minus_centres() const {
+    return [this](int block, int bit) { return of[block][bit / 2 % 2].minus_centre; };
   }
   __device__ auto log_sums() const {
     return [this](int block, int bit) { return of[block][bit / 2 % 2].log_sum; };
@@ -41,22 +41,76 @@ struct TermsOfColumns {
     }
     __device__ float operator()(int, int bit) const { return of[bit / 4][bit % 2]; }
   };
-  const float (&all_centres)[Count];
   const float (&all_log_sums)[Count];
+  const float (&all_minus_centres)[Count];
 
-  __device__ Values centres() const { return Values(all_centres); }
+  __device__ Values minus_centres() const { return Values(all_minus_centres); }
   __device__ Values log_sums() const { return Values(all_log_sums); }
 };
 
-// <do, v> with dropout, on its own, for the compiler copies what a branch changes in the midst of formulas.
-template <int Blocks, int Groups, class P>
-__device__ void drop_gradients(const P& p, const Detours& detours, const uint32_t (&kept)[Blocks],
-                               float (&g)[Blocks][Groups][4]) {
-  if (!detours.dropout()) return;
-  hide(kept, 0.f, g);
-  each_score(g, [&](int block, int bit) { g[block][bit / 4][bit % 4] *= p.dropout.kept; });
+namespace {  // like what it holds
+// What a warp sees of a tile, and what dropout keeps of it, if there is dropout.  Found before the products, which leave
+// few registers.
+template <int Blocks>
+struct TileMasks {
+  Cover cover = Cover::none;
+#if defined(__CUDACC__)
+  uint32_t visible[Blocks], kept[Blocks];  // set where they are read; zeros elsewhere would take registers
+#else
+  uint32_t visible[Blocks] = {}, kept[Blocks] = {};  // for a compiler that does not see that
+#endif
+
+  template <bool KeysAreRows, int Count, class P>
+  __device__ void find(const Sight<KeysAreRows, Count, Blocks, P>& sight, const P& p, const Detours& detours,
+                       const QueryTile& q, const KeyTile& keys) {
+    cover = sight.look(p, q, keys, visible);
+    if (!detours.dropout() || cover == Cover::none) return;
+    // The key is derived anew, for it would take registers from all tiles.
+    sight.find_kept(p, p.dropout.random_key.now(), q, keys, kept);
+  }
+  // Of the walked rows from number `first` on
+  __device__ TileMasks from(int first) const {
+    TileMasks part = *this;
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) part.visible[block] >>= first / 2, part.kept[block] >>= first / 2;
+    return part;
+  }
+};
+}  // namespace
+
+// g - c, by a product that begins at -c, or, as that takes registers for longer, by subtraction where there are few.
+template <bool Subtract, int Owned, int Count, int Size, int Blocks, class P, class Terms>
+__device__ void multiply_gradients(const P& p, const Detours& detours, const OperandPlaces<Size>& places,
+                                   const TensorCoreRows<Owned, Size>& own, const TensorCoreRows<Count, Size>& walked,
+                                   const uint32_t (&kept)[Blocks], const Terms& terms,
+                                   float (&g)[Blocks][Count / 8][4]) {
+  constexpr bool softmax = decltype(P::weights)::softmax;
+  if constexpr (softmax && !Subtract)
+    multiply_rows(places, own, walked, g, terms.minus_centres());
+  else
+    multiply_rows(places, own, walked, g);
+  const auto each = [&](const auto& change) {
+    each_score(g, [&](int block, int bit) { change(g[block][bit / 4][bit % 4], block, bit); });
+  };
+  if constexpr (softmax) {
+    if (detours.dropout()) {
+      const auto start = terms.minus_centres();
+      each([&](float& gradient, int block, int bit) {
+        const float from = Subtract ? 0.f : start(block, bit);
+        gradient = from + (has(kept[block], bit) ? p.dropout.kept * (gradient - from) : 0.f);
+      });
+    }
+    if constexpr (Subtract) {
+      const auto start = terms.minus_centres();
+      each([&](float& gradient, int block, int bit) { gradient += start(block, bit); });
+    }
+  } else if (detours.dropout()) {
+    each([&](float& gradient, int block, int bit) {
+      gradient = has(kept[block], bit) ? p.dropout.kept * gradient : 0.f;
+    });
+  }
 }
-// Scores, less their factor, become weights, and <do, v>, from column `first` on, becomes dt.
+// Scores, less their factor, become weights, and g - c, from column `first` on, becomes dt.
 template <int Blocks, int Groups, int All, class P, class Terms>
 __device__ void differentiate_rows(const P& p, const Detours& detours, float factor, const Terms& terms,
                                    float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4], int first) {
@@ -66,10 +120,6 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
       body(s[block][bit / 4][bit % 4], g[block][first / 8 + bit / 4][bit % 4], block, bit);
     });
   };
-  if constexpr (softmax) {
-    const auto centre = terms.centres();
-    each([&](float, float& gradient, int block, int bit) { gradient -= centre(block, bit); });
-  }
   if (detours.cap()) {  // ds is linear in g, so its factor may come first
     const float inverse = 1 / p.soft_cap;
     each([&](float score, float& gradient, int, int) { gradient *= capped_slope(inverse * score); });
@@ -100,30 +150,6 @@ __device__ bool has_weights(const P& p, Cover cover, const uint32_t (&visible)[B
     }
   return true;
 }
-
-// What a warp sees of a tile, and what dropout keeps of it, if there is dropout.  Found before the products, which leave
-// few registers.
-template <int Blocks>
-struct TileMasks {
-  Cover cover = Cover::none;
-  uint32_t visible[Blocks], kept[Blocks];
-
-  template <bool KeysAreRows, int Count, class P>
-  __device__ void find(const Sight<KeysAreRows, Count, Blocks, P>& sight, const P& p, const Detours& detours,
-                       const QueryTile& q, const KeyTile& keys) {
-    cover = sight.look(p, q, keys, visible);
-    if (!detours.dropout() || cover == Cover::none) return;
-    // The key is derived anew, for it would take registers from all tiles.
-    sight.find_kept(p, p.dropout.random_key.now(), q, keys, kept);
-  }
-  // Of the walked rows from number `first` on
-  __device__ TileMasks from(int first) const {
-    TileMasks part = *this;
-#pragma unroll
-    for (int block = 0; block < Blocks; ++block) part.visible[block] >>= first / 2, part.kept[block] >>= first / 2;
-    return part;
-  }
-};
 
 // The same as operands of the next products, both 0 where masked.
 template <int Blocks, int Groups, int All, class P, class Terms>
@@ -165,10 +191,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   }
   typename Tile::Result sum[blocks] = {};
 
-  source_of_queries<Size>(p, p.query, q, p.head_size).fetch(tile.own[0], q.first, p.queries);
-  source_of_queries<Size>(p, p.output_gradient, q, p.value_size).fetch(tile.own[1], q.first, p.queries);
-  const RowSource<Size> key_rows = source_of_keys<Size>(p, p.key, q.sequence, key_head(p, q), p.head_size);
-  const RowSource<Size> value_rows = source_of_keys<Size>(p, p.value, q.sequence, key_head(p, q), p.value_size);
+  source_of_queries<Size>(p, q).fetch(tile.own, q.first, p.queries);
+  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, key_head(p, q));
   const KeyWalk walk(p, q, owned, walked);
   const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
   const Detours detours(p);
@@ -177,8 +201,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const auto multiply_values = [&](const KeyTile& keys) {
     masks.find(sight, p, detours, q, keys);
     if (masks.cover == Cover::none) return;
-    multiply_rows(places, tile.own[1], tile.values, g);
-    drop_gradients(p, detours, masks.kept, g);
+    multiply_gradients<false>(p, detours, places, tile.own[1], tile.values, masks.kept, terms, g);
   };
   const auto add_keys = [&](const KeyTile&) {
     if (masks.cover == Cover::none) return;
@@ -192,12 +215,12 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       if (!has_weights(p, part_masks.cover, part_masks.visible, s)) continue;
       LaneWeights<part> w[blocks], dt[blocks];
       differentiate_tile(p, detours, factor, part_masks, terms, s, g, first, w, dt);
-      add_weighted_rows(places, dt, keys, part_masks.cover, sum);
+      add_weighted_rows(places, dt, keys, masks.cover, sum);
     }
   };
   walk_in_turns(
-      walk, [&](const KeyTile& keys) { value_rows.fetch(tile.values, keys.first, keys.end); },
-      [&](const KeyTile& keys) { key_rows.fetch(tile.keys, keys.first, keys.end); }, multiply_values, add_keys);
+      walk, [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); },
+      [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); }, multiply_values, add_keys);
   const WriteRows<float> to = rows_of_queries(p, p.gradients.query, q, p.head_size);
   store_rows(to, own_query, p.queries, p.head_size, sum, [&](int, int) { return p.scale; });
 }
@@ -218,23 +241,20 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const OperandPlaces<Size> places(row);
   typename Tile::Result dk[blocks] = {}, dv[blocks] = {};
 
-  source_of_keys<Size>(p, p.key, sequence, key_head, p.head_size).fetch(tile.own[0], keys.first, keys.end);
-  source_of_keys<Size>(p, p.value, sequence, key_head, p.value_size).fetch(tile.own[1], keys.first, keys.end);
-  const QueryWalk walk(p, sequence, key_head, keys, owned, walked);
-  QueryTile fetched = {sequence, walk.first_head, 0};
-  RowSource<Size> query_rows = source_of_queries<Size>(p, p.query, fetched, p.head_size);
-  RowSource<Size> gradient_rows = source_of_queries<Size>(p, p.output_gradient, fetched, p.value_size);
+  source_of_keys<Size>(p, sequence, key_head).fetch(tile.own, keys.first, keys.end);
+  const QueryTile first = {sequence, key_head * (p.query_heads / p.key_heads), 0};
+  RowSource<Size, 2> rows = source_of_queries<Size>(p, first);
+  const auto next_head = [&] { rows.next_head(); };
+  const QueryWalk walk(p, first, keys, owned, walked, next_head);
   const auto fetch = [&](const QueryTile& q, int buffer) {
-    for (; fetched.head < q.head; ++fetched.head) query_rows.go_on(p.head_size), gradient_rows.go_on(p.value_size);
     if constexpr (softmax)
       if (threadIdx.x < walked) {
         const TensorCoreRowTerms* const from = all_terms + (row_of(p, q) + q.first + threadIdx.x);
         const int valid = q.first + static_cast<int>(threadIdx.x) < p.queries ? 4 : 0;
-        cp_async<4>(&tile.centres[buffer][threadIdx.x], &from->centre, valid);
         cp_async<4>(&tile.log_sums[buffer][threadIdx.x], &from->log_sum, valid);
+        cp_async<4>(&tile.minus_centres[buffer][threadIdx.x], &from->minus_centre, valid);
       }
-    RowSource<Size>::fetch(query_rows, tile.walked[buffer][0], gradient_rows, tile.walked[buffer][1], q.first,
-                           p.queries);
+    rows.fetch(tile.walked[buffer], q.first, p.queries);
   };
   const Sight<true, walked, blocks, P> sight(p, own_key, keys.end);
   const Detours detours(p);
@@ -246,9 +266,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     multiply_rows(places, tile.own[0], tile.walked[buffer][0], s);
     const float factor = score_rows(p, detours, s);
     if (!has_weights(p, masks.cover, masks.visible, s)) return;
-    multiply_rows(places, tile.own[1], tile.walked[buffer][1], g);
-    drop_gradients(p, detours, masks.kept, g);
-    const TermsOfColumns<walked> terms = {tile.centres[buffer], tile.log_sums[buffer]};
+    const TermsOfColumns<walked> terms = {tile.log_sums[buffer], tile.minus_centres[buffer]};
+    multiply_gradients<(blocks > 1)>(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
     typename Tile::Weights w[blocks], dt[blocks];
     differentiate_tile(p, detours, factor, masks, terms, s, g, 0, w, dt);
     add_weighted_rows(places, w, tile.walked[buffer][1], masks.cover, dv);

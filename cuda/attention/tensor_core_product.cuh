@@ -21,15 +21,25 @@ struct OperandPlaces {
   }
 };
 
-// sum = own rows times the walked ones
-template <int Blocks, int Owned, int Count, int Size>
-__device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCoreRows<Owned, Size>& own,
-                              const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4]) {
-  const bf16 *const left = own.element[0] + places.left, *const right = walked.element[0] + places.right;
+// body(block, bit) for all elements of a product that a lane holds
+template <int Blocks, int Groups, class Body>
+__device__ void each_score(const float (&)[Blocks][Groups][4], const Body& body) {
 #pragma unroll
   for (int block = 0; block < Blocks; ++block)
 #pragma unroll
-    for (int n = 0; n < Count / 2; ++n) sum[block][n / 4][n % 4] = 0;
+    for (int bit = 0; bit < 4 * Groups; ++bit) body(block, bit);
+}
+
+struct FromZero {
+  __device__ float operator()(int, int) const { return 0; }
+};
+// sum = start(block, bit) + own rows times the walked ones
+template <int Blocks, int Owned, int Count, int Size, class Start = FromZero>
+__device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCoreRows<Owned, Size>& own,
+                              const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4],
+                              const Start& start = {}) {
+  const bf16 *const left = own.element[0] + places.left, *const right = walked.element[0] + places.right;
+  each_score(sum, [&](int block, int bit) { sum[block][bit / 4][bit % 4] = start(block, bit); });
 #pragma unroll
   for (int k = 0; k < Size; k += 16) {
     uint32_t a[Blocks][4];
@@ -203,14 +213,6 @@ struct LargerNumber {  // NaN only where both are
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// body(block, bit) for all elements of a product that a lane holds
-template <int Blocks, int Groups, class Body>
-__device__ void each_score(const float (&)[Blocks][Groups][4], const Body& body) {
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-    for (int bit = 0; bit < 4 * Groups; ++bit) body(block, bit);
-}
 // What is masked gets a value of its own.
 template <int Blocks, int Groups>
 __device__ void hide(const uint32_t (&visible)[Blocks], float value, float (&s)[Blocks][Groups][4]) {

@@ -40,9 +40,9 @@ struct TensorCoreForwardTile {
   TensorCoreRows<owned_rows, Size> own;
   TensorCoreRows<walked_rows, Size> keys, values;
 };
-// What belongs to a query: L in exponents of two, and c.
+// What belongs to a query: L in exponents of two, and -c.
 struct alignas(8) TensorCoreRowTerms {
-  float log_sum, centre;
+  float log_sum, minus_centre;
 };
 // Backward.  Heads above 64 leave no registers for more rows of a warp.
 template <int Size>
@@ -64,7 +64,7 @@ struct TensorCoreKeysTile {  // queries are used before and after gradients, so 
   using Result = LaneScores<Size>;
   TensorCoreRows<owned_rows, Size> own[2];
   TensorCoreRows<walked_rows, Size> walked[2][2];
-  alignas(8) float centres[2][walked_rows], log_sums[2][walked_rows];  // of walked queries
+  alignas(8) float log_sums[2][walked_rows], minus_centres[2][walked_rows];  // of walked queries
 };
 static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreQueriesTile<128>) <= 99 * 1024 &&
               sizeof(TensorCoreKeysTile<128>) <= 99 * 1024);
@@ -75,63 +75,77 @@ __device__ inline int warp_of_block() { return __shfl_sync(~0u, static_cast<int>
 
 // ---- operands
 
-// Rows of one operand that a block brings tile by tile, with what of a thread's addresses is the same for all tiles.
-template <int Size>
+// Rows of operands that a block brings tile by tile, with what of a thread's addresses is the same for all tiles.
+template <int Size, int Operands>
 class RowSource {
  public:
-  __device__ RowSource(const ReadRows<float>& rows, int size) : stride_(2 * rows.stride), size_(size) {
-    const bf16* const own = static_cast<const bf16*>(rows.data) + rows.first + own_row() * rows.stride + column();
-    own_ = in_register(reinterpret_cast<const char*>(own));
-    to_ = in_register(own_row() * TensorCoreRows<1, Size>::pitch + column());
-    vectors_ = reinterpret_cast<uintptr_t>(own) % 16 == 0 && rows.stride % chunk == 0 && size % chunk == 0;
-    whole_ = vectors_ && size == Size;
+  __device__ RowSource(const ReadRows<float> (&rows)[Operands], const int (&sizes)[Operands])
+      : to_(in_register(own_row() * TensorCoreRows<1, Size>::pitch + column())) {
+    int flags = 0;
+#pragma unroll
+    for (int o = 0; o < Operands; ++o) {
+      const bf16* own = static_cast<const bf16*>(rows[o].data) + rows[o].first + own_row() * rows[o].stride + column();
+      own_[o] = in_register(reinterpret_cast<const char*>(own));
+      stride_[o] = 2 * rows[o].stride, size_[o] = sizes[o];
+      const bool vectors =
+          reinterpret_cast<uintptr_t>(own) % 16 == 0 && rows[o].stride % chunk == 0 && sizes[o] % chunk == 0;
+      flags |= (vectors ? 1 << o : 0) | (vectors && sizes[o] == Size ? whole << o : 0);
+    }
+    flags_ = in_register(flags);
   }
 
-  // Starts to bring rows [first, first + Count): zeros from `end` and from column `size` on.
+  // Starts to bring rows [first, first + Count) of operand `o`: zeros from `end` and from its size on.
   template <int Count>
-  __device__ void fetch(TensorCoreRows<Count, Size>& tile, int first, int end) const {
-    if (whole_ && first + Count <= end)  // most tiles: nothing is asked for each chunk
-      copy(tile, to_, first);
+  __device__ void fetch(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
+    if (flags_ & whole << o && first + Count <= end)  // most tiles: nothing is asked for each chunk
+      copy(o, tile, first);
     else
-      copy_existing(tile, to_, first, end);
+      copy_existing(o, tile, first, end);
   }
   template <int Count>
-  __device__ static void fetch(const RowSource& a, TensorCoreRows<Count, Size>& of_a, const RowSource& b,
-                               TensorCoreRows<Count, Size>& of_b, int first, int end) {
-    const int to = a.to_;  // the same, which the compiler does not know
-    if (a.whole_ && b.whole_ && first + Count <= end)
-      a.copy(of_a, to, first), b.copy(of_b, to, first);
-    else
-      a.copy_existing(of_a, to, first, end), b.copy_existing(of_b, to, first, end);
+  __device__ void fetch(TensorCoreRows<Count, Size> (&tiles)[Operands], int first, int end) const {
+    constexpr int all = (whole << Operands) - whole;
+    const bool existing = (flags_ & all) == all && first + Count <= end;
+    if (existing) {
+#pragma unroll
+      for (int o = 0; o < Operands; ++o) copy(o, tiles[o], first);
+    } else {
+#pragma unroll
+      for (int o = 0; o < Operands; ++o) copy_existing(o, tiles[o], first, end);
+    }
   }
-  // The same rows of the next head.
-  __device__ void go_on(int size) { own_ = in_register(own_ + 2 * size); }
+  // From here on the rows of the next head.
+  __device__ void next_head() {
+#pragma unroll
+    for (int o = 0; o < Operands; ++o) own_[o] = in_register(own_[o] + 2 * size_[o]);
+  }
 
  private:
   static constexpr int chunk = 8, chunks = Size / chunk;                // of 16 bytes
   static constexpr int apart = tensor_core_attention_threads / chunks;  // rows between two chunks of a thread
   static constexpr int step = apart * TensorCoreRows<1, Size>::pitch;   // and elements of the tile
+  static constexpr int whole = 1 << Operands;
 
   __device__ static int own_row() { return static_cast<int>(threadIdx.x) / chunks; }
   __device__ static int column() { return static_cast<int>(threadIdx.x) % chunks * chunk; }
-  __device__ const char* from(int first) const { return own_ + static_cast<unsigned>(first) * stride_; }
+  __device__ const char* from(int o, int first) const { return own_[o] + static_cast<unsigned>(first) * stride_[o]; }
 
   template <int Count>
-  __device__ void copy(TensorCoreRows<Count, Size>& tile, int to, int first) const {
-    const char* here = from(first);
+  __device__ void copy(int o, TensorCoreRows<Count, Size>& tile, int first) const {
+    const char* here = from(o, first);
 #pragma unroll
-    for (int n = 0; n < Count / apart; ++n, here += apart * stride_)
-      cp_async<16>(tile.element[0] + to + n * step, here);
+    for (int n = 0; n < Count / apart; ++n, here += apart * stride_[o])
+      cp_async<16>(tile.element[0] + to_ + n * step, here);
   }
   template <int Count>
-  __device__ void copy_existing(TensorCoreRows<Count, Size>& tile, int place, int first, int end) const {
-    const char* here = from(first);
+  __device__ void copy_existing(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
+    const char* here = from(o, first);
 #pragma unroll 1
-    for (int n = 0; n < Count / apart; ++n, here += apart * stride_) {
-      const int columns = first + own_row() + n * apart < end ? size_ - column() : 0;
-      bf16* const to = tile.element[0] + place + n * step;
-      if (vectors_) {
-        cp_async<16>(to, columns > 0 ? here : own_, columns > 0 ? 16 : 0);
+    for (int n = 0; n < Count / apart; ++n, here += apart * stride_[o]) {
+      const int columns = first + own_row() + n * apart < end ? size_[o] - column() : 0;
+      bf16* const to = tile.element[0] + to_ + n * step;
+      if (flags_ & 1 << o) {
+        cp_async<16>(to, columns > 0 ? here : own_[o], columns > 0 ? 16 : 0);
       } else {
 #pragma unroll 1
         for (int e = 0; e < chunk; ++e) to[e] = e < columns ? reinterpret_cast<const bf16*>(here)[e] : bf16(0.f);
@@ -139,21 +153,24 @@ class RowSource {
     }
   }
 
-  const char* own_;  // the thread's first chunk, of a tile that begins at row 0
-  int to_;           // its place in the tile
-  int64_t stride_;   // in bytes
-  int size_;
-  bool vectors_, whole_;
+  const char* own_[Operands];  // the thread's first chunk, of a tile that begins at row 0
+  int64_t stride_[Operands];   // in bytes
+  int size_[Operands];
+  int to_;     // where the chunk belongs in a tile
+  int flags_;  // of each operand: 16 bytes at a time; and of all columns
 };
+// Keys and values, or queries and output gradients, of one head
 template <int Size, class P>
-__device__ RowSource<Size> source_of_queries(const P& p, const Tokens<const float>& tokens, const QueryTile& q,
-                                             int size) {
-  return {rows_of_queries(p, tokens, q, size), size};
+__device__ RowSource<Size, 2> source_of_keys(const P& p, int sequence, int key_head) {
+  const int64_t token = int64_t{sequence} * p.keys;
+  return {{rows_from(p, p.key, token, int64_t{key_head} * p.head_size),
+           rows_from(p, p.value, token, int64_t{key_head} * p.value_size)},
+          {p.head_size, p.value_size}};
 }
 template <int Size, class P>
-__device__ RowSource<Size> source_of_keys(const P& p, const Tokens<const float>& tokens, int sequence, int key_head,
-                                          int size) {
-  return {rows_from(p, tokens, int64_t{sequence} * p.keys, int64_t{key_head} * size), size};
+__device__ RowSource<Size, 2> source_of_queries(const P& p, const QueryTile& q) {
+  return {{rows_of_queries(p, p.query, q, p.head_size), rows_of_queries(p, p.output_gradient, q, p.value_size)},
+          {p.head_size, p.value_size}};
 }
 
 // Waits until what this thread has fetched has arrived, and so for all threads of the block.
@@ -253,28 +270,28 @@ class KeyWalk {
   Interval keys_;
   DocumentRange documents_;
 };
-// The tiles of queries, of all heads that read it, that a tile of keys walks along.
-template <class P>
+// The tiles of queries, of all heads that read it, that a tile of keys walks along.  next_head() is called when the walk
+// comes to another head.
+template <class P, class NextHead>
 class QueryWalk {
  public:
-  __device__ QueryWalk(const P& p, int sequence, int key_head, const KeyTile& keys, int key_count, int side)
-      : p_(p), sequence_(sequence), side_(side), queries_(query_range(p, keys, key_count, side)) {
+  __device__ QueryWalk(const P& p, const QueryTile& first, const KeyTile& keys, int key_count, int side,
+                       const NextHead& next_head)
+      : p_(p), first_(first), side_(side), queries_(query_range(p, keys, key_count, side)), next_head_(next_head) {
     const int group = p.query_heads / p.key_heads;
-    first_head = key_head * group;
-    end_head_ = first_head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
+    end_head_ = first.head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
     has_documents_ = in_register(p.query_document_ids != nullptr);
-    if (has_documents_) documents_ = documents_of(p, sequence, keys, key_count);
+    if (has_documents_) documents_ = documents_of(p, first.sequence, keys, key_count);
   }
-  __device__ QueryTile begin() const { return with_documents({sequence_, first_head, queries_.begin}); }
+  __device__ QueryTile begin() const { return with_documents({first_.sequence, first_.head, queries_.begin}); }
   __device__ QueryTile after(const QueryTile& tile) const { return with_documents(next(tile)); }
   __device__ bool has(const QueryTile& tile) const { return tile.head < end_head_; }
 
-  int first_head;
-
  private:
   __device__ QueryTile next(const QueryTile& tile) const {
-    if (tile.first + side_ < queries_.end) return {sequence_, tile.head, tile.first + side_};
-    return {sequence_, tile.head + 1, queries_.begin};
+    if (tile.first + side_ < queries_.end) return {first_.sequence, tile.head, tile.first + side_};
+    next_head_();
+    return {first_.sequence, tile.head + 1, queries_.begin};
   }
   __device__ QueryTile with_documents(QueryTile tile) const {
     if (has_documents_)
@@ -283,9 +300,11 @@ class QueryWalk {
   }
 
   const P& p_;
-  int sequence_, side_, end_head_, has_documents_;
+  QueryTile first_;
+  int side_, end_head_, has_documents_;
   Interval queries_;
   DocumentRange documents_;
+  const NextHead& next_head_;
 };
 
 // ---- what is visible to a warp

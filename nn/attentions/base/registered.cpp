@@ -20,7 +20,7 @@ Spec resolved_attention(const Spec& spec) {
   Spec all = resolved(attentions(), spec);
   bool span = false;
   for (Spec::Item& item : all.items) {
-    if (item.key == "span") item.value = resolved_span(item.value), span = given(item.value);
+    if (item.key == "span") item.value = resolved_span(item.value), span = item.value.name != "none";
     if (item.key == "persistent") item.value = resolved_slots(item.value);
   }
   for (Spec::Item& item : all.items)  // by name where it depends on something
