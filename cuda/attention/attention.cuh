@@ -229,6 +229,8 @@ void backward_of_distances(const P& p, A* key_parts) {
 template <class A, class Weights>
 void attention_backward(const AttentionProblem<A>& problem, const Weights& weights) {
   using P = WeightedProblem<A, Weights>;
+  if constexpr (tensor_core_weighting<A, Weights>)
+    if (fits_tensor_cores(problem)) return tensor_core_attention_backward(P{problem, weights});
   // Scratch memory in one piece: c of every query for softmax, dz of every query where spans belong to heads, and dp of
   // every head.
   const AttentionGradients<A>& d = problem.gradients;
@@ -243,8 +245,6 @@ void attention_backward(const AttentionProblem<A>& problem, const Weights& weigh
   if (inner > 0)
     launch({"attention: inner products", attention_inner_blocks(rows), attention_threads}, attention_inner_kernel<A>,
            problem, rows, of_queries);
-  if constexpr (tensor_core_weighting<A, Weights>)
-    if (fits_tensor_cores(problem)) return tensor_core_attention_backward(p);
   backward_of_queries<A>(p, spans_of_heads ? of_spans : d.span);
   if (spans_of_heads)
     launch({"attention: spans", static_cast<unsigned>(p.query_heads), 32}, attention_add_rows_kernel<A>, of_spans,

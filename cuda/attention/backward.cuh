@@ -103,11 +103,9 @@ inline unsigned attention_inner_blocks(int64_t rows) {
   constexpr int64_t warps = attention_threads / 32;
   return static_cast<unsigned>((rows + warps - 1) / warps);
 }
+__device__ inline int64_t row_of_warp() { return int64_t{blockIdx.x} * (attention_threads / 32) + threadIdx.x / 32; }
 template <class A>
-__global__ void __launch_bounds__(attention_threads)
-    attention_inner_kernel(const __grid_constant__ AttentionProblem<A> p, int64_t rows, A* inner) {
-  const int64_t row = int64_t{blockIdx.x} * (attention_threads / 32) + threadIdx.x / 32;
-  if (row >= rows) return;
+__device__ A inner_product_of_row(const AttentionProblem<A>& p, int64_t row) {
   const int64_t sequence = row / p.queries / p.query_heads, head = row / p.queries % p.query_heads;
   const int64_t token = sequence * p.queries + row % p.queries, column = head * p.value_size;
   const ReadRows<A> outputs = rows_from(p, Tokens<const A>{p.output.data, p.output.stride}, token, column);
@@ -115,7 +113,14 @@ __global__ void __launch_bounds__(attention_threads)
   A sum = 0;
   for (int c = static_cast<int>(threadIdx.x) % 32; c < p.value_size; c += 32)
     sum += outputs.at(0, c) * gradients.at(0, c);
-  sum = across_lanes(sum, Plus{}, 32);
+  return across_lanes(sum, Plus{}, 32);
+}
+template <class A>
+__global__ void __launch_bounds__(attention_threads)
+    attention_inner_kernel(const __grid_constant__ AttentionProblem<A> p, int64_t rows, A* inner) {
+  const int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const A sum = inner_product_of_row(p, row);
   if (threadIdx.x % 32 == 0) inner[row] = sum;
 }
 

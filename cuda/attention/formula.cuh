@@ -17,7 +17,7 @@ struct QueryTile {
 };
 template <class P>
 __device__ int64_t row_of(const P& p, const QueryTile& q) {  // of query 0 in (batch, query_heads, queries)
-  return (int64_t{q.sequence} * p.query_heads + q.head) * p.queries;
+  return int64_t{q.sequence * p.query_heads + q.head} * p.queries;
 }
 template <class P>
 __device__ int key_head(const P& p, const QueryTile& q) {

@@ -1,23 +1,28 @@
 // Attention for bf16 on tensor cores, with scores, statistics and sums in f32: softmax, and the weightings that are
 // marked for it.  fits_tensor_cores() says which problems come here; attention.cuh does the others.
 //
-// A block of four warps owns rows and walks along others, tile by tile; a warp has 16 or 32 of the rows for itself:
+// A block of four warps owns rows and walks along others, tile by tile; a warp has 32 of the rows for itself, or 16
+// where registers are too few:
 //
 //   forward            owns queries, walks keys      S = Q K^T                     O  += W V
-//   backward, queries  owns queries, walks keys      S = Q K^T,    G = dO V^T      dQ += dT K attention_tensor_core_
-//   backward, keys     owns keys, walks queries      S^T = K Q^T,  G^T = V dO^T    dV += W^T dO,     backward.cuh
+//   backward, queries  owns queries, walks keys      G = dO V^T,   S = Q K^T       dQ += dT K
+//   backward, keys     owns keys, walks queries      S^T = K Q^T,  G^T = V dO^T    dV += W^T dO,
 //                                                                                  dK += dT^T Q
 //
 // So all are made of two products: of rows with rows, and of weights with rows.  The first leaves its result in the
 // registers where the second wants its left operand: weights never leave a warp, and each gradient is added up by one
-// warp in an order that the sizes alone decide.  Weights and dt are rounded to bf16 for the second product.
+// warp in an order that the sizes alone decide.  Weights and dt are rounded to bf16 for the second product.  One kernel
+// for all gradients would multiply five times and not seven, but write dq in parts: at 1,024 tokens and heads of 64
+// these are 2.3 KB to write and read for a query of a head, which takes a card longer than two products do.
 //
-// Head sizes are padded with zeros to Size = 64 or 128.  Two tiles are in shared memory: one is used, cp.async brings
-// the next.  One barrier per tile does both duties: the tile has arrived from all threads, and none still reads the
-// buffer that is filled next.
+// Head sizes are padded with zeros to Size = 64 or 128.  While one operand is used, cp.async brings the next: keys and
+// values in turns, one buffer each, or pairs of queries and gradients in two buffers.  A barrier does both duties: what
+// is used next has arrived from all threads, and none still reads the buffer that is filled next.
 //
 // Tiles that sizes, masks and lengths leave out are never fetched, nor those whose documents cannot meet.  What is left
-// is visible to a warp as a whole, or in part, and then told element by element; or not at all, which it passes over.
+// is visible to a warp as a whole, and then no element is asked for; or in part, and then a mask tells; or not at all,
+// which it passes over.  What few problems want, a cap, dropout and scales that are not above zero, stands beside the
+// way that the others take.
 //
 // A product adds 0 times the rows that are masked for a query, which would let NaN through.  Only where a tile is
 // visible in part, its rows are looked at first: such a row becomes zeros, and a query that gives it a weight becomes
@@ -33,101 +38,115 @@ namespace orrery::cuda {
 namespace {  // like what it holds
 template <int Blocks, int Size>
 struct TensorCoreSoftmax {
-  OnlineSoftmax<float> rows[Blocks][2];  // sum: a thread's own part
+  OnlineSoftmax<float> rows[Blocks][2];  // in exponents of two; sum: a thread's own part
 
-  // Scores become weights; what was read before shrinks to the new largest score.
+  // Scores, less their factor, become weights.  What was read before shrinks to a new largest score only where that is
+  // so much larger that numbers might grow out of their range.
   template <int Groups>
-  __device__ void weigh(const uint32_t (&visible)[Blocks], float (&s)[Blocks][Groups][4],
-                        float (&read)[Blocks][Size / 8][4]) {
+  __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&read)[Blocks][Size / 8][4]) {
+    constexpr float most = 8;
+    const float to_exponent = factor * log2_of_e;
+    float top[Blocks][2];
+    bool grows = false;
+    each_row([&](int block, int h) {
+      float& largest = top[block][h];
+      largest = s[block][0][2 * h];
 #pragma unroll
-    for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
+      for (int n = 1; n < 2 * Groups; ++n) largest = fmaxf(largest, s[block][n / 2][2 * h + n % 2]);
+      largest = to_exponent * across_lanes(largest, LargerNumber{}, lanes_of_row);
+      grows = grows || largest > rows[block][h].largest + most;
+    });
+    if (__ballot_sync(~0u, grows))
+      each_row([&](int block, int h) {
         OnlineSoftmax<float>& row = rows[block][h];
-        float top = row.largest;
-#pragma unroll
-        for (int n = 0; n < 2 * Groups; ++n) {
-          const float score = s[block][n / 2][2 * h + n % 2];
-          if (has(visible[block], n / 2 * 4 + 2 * h + n % 2) && score > top) top = score;
-        }
-        const float shrink = row.raise(across_lanes(top, Larger{}, lanes_of_row), FastExponential{});
-#pragma unroll
-        for (int n = 0; n < 2 * Groups; ++n) {
-          float& score = s[block][n / 2][2 * h + n % 2];
-          score = row.weigh(has(visible[block], n / 2 * 4 + 2 * h + n % 2) ? 1.f : 0.f, score, FastExponential{});
-        }
+        const float shrink = row.raise(fmaxf(row.largest, top[block][h]), PowerOfTwo{});
 #pragma unroll
         for (int c = 0; c < Size / 8; ++c) read[block][c][2 * h] *= shrink, read[block][c][2 * h + 1] *= shrink;
+      });
+    each_row([&](int block, int h) {
+#pragma unroll
+      for (int n = 0; n < 2 * Groups; ++n) {
+        float& score = s[block][n / 2][2 * h + n % 2];
+        score = rows[block][h].weigh(1.f, to_exponent * score, PowerOfTwo{});
       }
+    });
+  }
+
+ private:
+  template <class Body>
+  __device__ static void each_row(const Body& body) {
+#pragma unroll
+    for (int n = 0; n < 2 * Blocks; ++n) body(n / 2, n % 2);
   }
 };
 }  // namespace
-
-// F(s)
-template <int Blocks, int Groups, class P>
-__device__ void weigh_pointwise(const P& p, const uint32_t (&visible)[Blocks], float (&s)[Blocks][Groups][4]) {
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-    for (int bit = 0; bit < 4 * Groups; ++bit) {
-      float& score = s[block][bit / 4][bit % 4];
-      score = has(visible[block], bit) ? p.weights.f.value(score) : 0.f;
-    }
-}
-template <int Blocks, int Groups, class P>
-__device__ void drop_weights(const P& p, const RandomKey& random, const QueryTile& q, int query, int key,
-                             float (&w)[Blocks][Groups][4]) {
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block) {
-    const uint32_t kept = ScorePlaces<false>{query + 16 * block, key}.kept(p, random, q, 4 * Groups);
-#pragma unroll
-    for (int bit = 0; bit < 4 * Groups; ++bit) w[block][bit / 4][bit % 4] *= has(kept, bit) ? p.dropout.kept : 0.f;
-  }
-}
 
 template <class P, int Size>
 __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     tensor_core_attention_forward_kernel(const __grid_constant__ P p) {
   using Tile = TensorCoreForwardTile<Size>;
+  constexpr bool softmax = decltype(P::weights)::softmax;
   constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows, blocks = owned / 64;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16 * blocks, own_query = q.first + row;
+  const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
+  const OperandPlaces<Size> places(row);
   const RandomKey random = p.dropout.random_key.now();
-  TensorCoreSoftmax<blocks, Size> softmax;
+  TensorCoreSoftmax<blocks, Size> state;
   typename Tile::Result read[blocks] = {};
+  typename Tile::Weights weights[blocks];  // of a tile
+  Cover cover = Cover::none;
 
-  fetch_rows(tile.own[0], rows_of_queries(p, p.query, q, p.head_size), q.first, p.queries, p.head_size);
+  RowSource<Size, 1>({rows_of_queries(p, p.query, q, p.head_size)}, {p.head_size})
+      .fetch(0, tile.own, q.first, p.queries);
+  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, key_head(p, q));
   const KeyWalk walk(p, q, owned, walked);
-  const auto fetch = [&](int n, int buffer) { fetch_keys(tile, p, q, walk.tiles[n], buffer); };
-  walk_along(walk, fetch, [&](int n, int buffer) {
-    const KeyTile keys = walk.tiles[n];
+  const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
+  const Detours detours(p);
+  const auto weigh = [&](const KeyTile& keys) {
     uint32_t visible[blocks];
-    const Cover cover = look<false, walked>(p, q, keys, own_query, keys.first, visible);
+    cover = sight.look(p, q, keys, visible);
     if (cover == Cover::none) return;
     typename Tile::Scores s[blocks];
-    multiply_rows(tile.own[0], row, tile.walked[buffer][0], s);
-    if (!score_rows(p, visible, s)) return;
-    if constexpr (decltype(P::weights)::softmax)
-      softmax.weigh(visible, s, read);
-    else
-      weigh_pointwise(p, visible, s);
-    if (p.dropout.kept > 0) drop_weights(p, random, q, own_query, keys.first, s);
-    const auto& values = tile.walked[buffer][1];
-    add_weighted_rows(s, values, cover == Cover::some ? find_bad_rows(values) : 0, read);
-  });
+    multiply_rows(places, tile.own, tile.keys, s);
+    const float factor = score_rows(p, detours, s);
+    if constexpr (softmax) {
+      if (cover == Cover::some) hide(visible, OnlineSoftmax<float>::lowest, s);
+      state.weigh(factor, s, read);
+    } else {
+      each_score(s, [&](int block, int bit) {
+        float& score = s[block][bit / 4][bit % 4];
+        score = p.weights.f.value(factor * score);
+      });
+      if (cover == Cover::some) hide(visible, 0.f, s);
+    }
+    const bool some = round_weights(s, weights);
+    if (!softmax && !some) cover = Cover::none;  // scores below zero may have none
+    if (detours.dropout()) {
+      uint32_t kept[blocks];
+      sight.find_kept(p, random, q, keys, kept);
+      drop_weights(kept, weights);
+    }
+  };
+  walk_in_turns(
+      walk, [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); },
+      [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); }, weigh,
+      [&](const KeyTile&) {
+        if (cover != Cover::none) add_weighted_rows(places, weights, tile.values, cover, read);
+      });
 
   const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
+  const float kept = factor_of_weights(p);
   store_rows(to, own_query, p.queries, p.value_size, read, [&](int block, int h) {
-    if constexpr (decltype(P::weights)::softmax) {
-      const OnlineSoftmax<float>& state = softmax.rows[block][h];
-      const float sum = across_lanes(state.sum, Plus{}, lanes_of_row);
+    if constexpr (softmax) {
+      const OnlineSoftmax<float>& own = state.rows[block][h];
+      const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
       const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
       if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
-        p.log_sum[row_of(p, q) + i] = state.log_sum(sum, Logarithm{});
-      return sum == 0 ? 0.f : 1 / sum;
+        p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
+      return sum == 0 ? 0.f : kept / sum;
     } else {
-      return 1.f;
+      return kept;
     }
   });
 }
@@ -168,15 +187,23 @@ void tensor_core_attention_forward(const P& p) {
 
 template <class P>
 void tensor_core_attention_backward(const P& p) {
+  const int64_t rows = decltype(P::weights)::softmax ? p.rows() : 0;
+  const Workspace workspace(rows * static_cast<int64_t>(sizeof(TensorCoreRowTerms)));
+  auto* const terms = static_cast<TensorCoreRowTerms*>(workspace.data());
+  if (rows > 0)
+    launch({"attention: inner products", attention_inner_blocks(rows), attention_threads},
+           tensor_core_attention_terms_kernel<P>, p, rows, terms);
   with_tensor_core_size(p, [&]<int Size>() {
-    using Tile = TensorCoreBackwardTile<Size>;
+    using OfQueries = TensorCoreQueriesTile<Size>;
+    using OfKeys = TensorCoreKeysTile<Size>;
     const int64_t query_heads = int64_t{p.batch} * p.query_heads, key_heads = int64_t{p.batch} * p.key_heads;
     if (p.gradients.query.data && query_heads * p.queries > 0)
-      launch(tensor_core_attention_launch<Tile>("attention: tensor core backward of queries", query_heads, p.queries),
-             tensor_core_attention_backward_queries_kernel<P, Size>, p);
+      launch(
+          tensor_core_attention_launch<OfQueries>("attention: tensor core backward of queries", query_heads, p.queries),
+          tensor_core_attention_backward_queries_kernel<P, Size>, p, terms);
     if ((p.gradients.key.data || p.gradients.value.data) && key_heads * p.keys > 0)
-      launch(tensor_core_attention_launch<Tile>("attention: tensor core backward of keys", key_heads, p.keys),
-             tensor_core_attention_backward_keys_kernel<P, Size>, p);
+      launch(tensor_core_attention_launch<OfKeys>("attention: tensor core backward of keys", key_heads, p.keys),
+             tensor_core_attention_backward_keys_kernel<P, Size>, p, terms);
   });
 }
 

@@ -2,167 +2,283 @@
 // derivatives.
 #pragma once
 
-#include "cuda/attention/tensor_core_tile.cuh"
+#include "cuda/attention/backward.cuh"
+#include "cuda/attention/tensor_core_product.cuh"
 
 namespace orrery::cuda {
 
-// What belongs to a query: L and c, 0 where there is none.
-struct TensorCoreRowTerms {
-  float log_sum = 0, centre = 0;
+// What belongs to each query.
+template <class P>
+__global__ void __launch_bounds__(attention_threads)
+    tensor_core_attention_terms_kernel(const __grid_constant__ P p, int64_t rows, TensorCoreRowTerms* terms) {
+  const int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const float inner = inner_product_of_row<float>(p, row);
+  if (lane_of_warp() == 0) terms[row] = {log2_of_e * usable_log_sum(p.log_sum[row]), -inner};
+}
 
-  template <class P>
-  __device__ static TensorCoreRowTerms of(const P& p, const QueryTile& q, int i) {
-    if (!decltype(P::weights)::softmax || i >= p.queries) return {};
-    return {p.log_sum[row_of(p, q) + i], p.inner[row_of(p, q) + i]};
+// The same for a lane's elements: where queries are its rows, and where they are columns, and then read from shared
+// memory when they are used, for registers are few.
+template <int Blocks>
+struct TermsOfRows {
+  TensorCoreRowTerms of[Blocks][2] = {};
+
+  __device__ auto minus_centres() const {
+    return [this](int block, int bit) { return of[block][bit / 2 % 2].minus_centre; };
+  }
+  __device__ auto log_sums() const {
+    return [this](int block, int bit) { return of[block][bit / 2 % 2].log_sum; };
   }
 };
+template <int Count>
+struct TermsOfColumns {
+  struct Values {
+    float of[Count / 8][2];
 
-// Scores become weights with dropout, <do, v> becomes dt, both 0 where masked.  terms(bit): of the query of an
-// element.
-template <int Groups, class P, class Terms>
-__device__ void differentiate_rows(const P& p, uint32_t visible, uint32_t kept, const Terms& terms,
-                                   float (&s)[Groups][4], float (&g)[Groups][4]) {
+    __device__ explicit Values(const float (&all)[Count]) {
 #pragma unroll
-  for (int bit = 0; bit < 4 * Groups; ++bit) {
-    float& gradient = g[bit / 4][bit % 4];
-    if (p.dropout.kept > 0) gradient *= has(kept, bit) ? p.dropout.kept : 0.f;
-    gradient -= terms(bit).centre;
+      for (int n = 0; n < Count / 4; ++n) of[n / 2][n % 2] = all[ScorePlaces<true>::column(n / 2 * 4 + n % 2)];
+    }
+    __device__ float operator()(int, int bit) const { return of[bit / 4][bit % 2]; }
+  };
+  const float (&all_log_sums)[Count];
+  const float (&all_minus_centres)[Count];
+
+  __device__ Values minus_centres() const { return Values(all_minus_centres); }
+  __device__ Values log_sums() const { return Values(all_log_sums); }
+};
+
+namespace {  // like what it holds
+// What a warp sees of a tile, and what dropout keeps of it, if there is dropout.  Found before the products, which leave
+// few registers.
+template <int Blocks>
+struct TileMasks {
+  Cover cover = Cover::none;
+#if defined(__CUDACC__)
+  uint32_t visible[Blocks], kept[Blocks];  // set where they are read; zeros elsewhere would take registers
+#else
+  uint32_t visible[Blocks] = {}, kept[Blocks] = {};  // for a compiler that does not see that
+#endif
+
+  template <bool KeysAreRows, int Count, class P>
+  __device__ void find(const Sight<KeysAreRows, Count, Blocks, P>& sight, const P& p, const Detours& detours,
+                       const QueryTile& q, const KeyTile& keys) {
+    cover = sight.look(p, q, keys, visible);
+    if (!detours.dropout() || cover == Cover::none) return;
+    // The key is derived anew, for it would take registers from all tiles.
+    sight.find_kept(p, p.dropout.random_key.now(), q, keys, kept);
   }
-  if (p.soft_cap > 0) {  // ds is linear in g, so its factor may come first
+  // Of the walked rows from number `first` on
+  __device__ TileMasks from(int first) const {
+    TileMasks part = *this;
 #pragma unroll
-    for (int bit = 0; bit < 4 * Groups; ++bit) g[bit / 4][bit % 4] *= cap_slope(p, s[bit / 4][bit % 4]);
+    for (int block = 0; block < Blocks; ++block) part.visible[block] >>= first / 2, part.kept[block] >>= first / 2;
+    return part;
   }
-#pragma unroll
-  for (int bit = 0; bit < 4 * Groups; ++bit) {
-    float &score = s[bit / 4][bit % 4], &gradient = g[bit / 4][bit % 4];
-    const float w = unmasked_weight(p, score, terms(bit).log_sum, FastExponential{});
-    gradient = has(visible, bit) ? score_gradient(p, 1.f, score, w, gradient) : 0.f;
-    score = has(visible, bit) ? w : 0.f;
-    if (p.dropout.kept > 0) score *= has(kept, bit) ? p.dropout.kept : 0.f;
+};
+}  // namespace
+
+// g - c, by a product that begins at -c, or, as that takes registers for longer, by subtraction where there are few.
+template <bool Subtract, int Owned, int Count, int Size, int Blocks, class P, class Terms>
+__device__ void multiply_gradients(const P& p, const Detours& detours, const OperandPlaces<Size>& places,
+                                   const TensorCoreRows<Owned, Size>& own, const TensorCoreRows<Count, Size>& walked,
+                                   const uint32_t (&kept)[Blocks], const Terms& terms,
+                                   float (&g)[Blocks][Count / 8][4]) {
+  constexpr bool softmax = decltype(P::weights)::softmax;
+  if constexpr (softmax && !Subtract)
+    multiply_rows(places, own, walked, g, terms.minus_centres());
+  else
+    multiply_rows(places, own, walked, g);
+  const auto each = [&](const auto& change) {
+    each_score(g, [&](int block, int bit) { change(g[block][bit / 4][bit % 4], block, bit); });
+  };
+  if constexpr (softmax) {
+    if (detours.dropout()) {
+      const auto start = terms.minus_centres();
+      each([&](float& gradient, int block, int bit) {
+        const float from = Subtract ? 0.f : start(block, bit);
+        gradient = from + (has(kept[block], bit) ? p.dropout.kept * (gradient - from) : 0.f);
+      });
+    }
+    if constexpr (Subtract) {
+      const auto start = terms.minus_centres();
+      each([&](float& gradient, int block, int bit) { gradient += start(block, bit); });
+    }
+  } else if (detours.dropout()) {
+    each([&](float& gradient, int block, int bit) {
+      gradient = has(kept[block], bit) ? p.dropout.kept * gradient : 0.f;
+    });
+  }
+}
+// Scores, less their factor, become weights, and g - c, from column `first` on, becomes dt.
+template <int Blocks, int Groups, int All, class P, class Terms>
+__device__ void differentiate_rows(const P& p, const Detours& detours, float factor, const Terms& terms,
+                                   float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4], int first) {
+  constexpr bool softmax = decltype(P::weights)::softmax;
+  const auto each = [&](const auto& body) {
+    each_score(s, [&](int block, int bit) {
+      body(s[block][bit / 4][bit % 4], g[block][first / 8 + bit / 4][bit % 4], block, bit);
+    });
+  };
+  if (detours.cap()) {  // ds is linear in g, so its factor may come first
+    const float inverse = 1 / p.soft_cap;
+    each([&](float score, float& gradient, int, int) { gradient *= capped_slope(inverse * score); });
+  }
+  if constexpr (softmax) {
+    const auto log_sum = terms.log_sums();
+    each([&](float& score, float& gradient, int block, int bit) {
+      score = exp2_approximate(factor * log2_of_e * score - log_sum(block, bit));
+      gradient *= score;
+    });
+  } else {
+    each([&](float& score, float& gradient, int, int) {
+      gradient *= p.weights.f.derivative(factor * score);
+      score = p.weights.f.value(factor * score);
+    });
   }
 }
 
-// Weights and dt of 16 rows of the warp, from the tile's own and walked operands: s of the first ones, g of the second.
-// What is visible of them, or none where all are zeros.
-template <bool KeysAreRows, int Size, class P, class Terms>
-__device__ Cover differentiate_tile(const TensorCoreBackwardTile<Size>& tile, int buffer, int row, const P& p,
-                                    const QueryTile& q, const KeyTile& keys, int query, int key, const Terms& terms,
-                                    typename TensorCoreBackwardTile<Size>::Scores (&s)[1],
-                                    typename TensorCoreBackwardTile<Size>::Scores (&g)[1]) {
-  constexpr int walked = TensorCoreBackwardTile<Size>::walked_rows;
-  uint32_t visible[1];
-  const Cover cover = look<KeysAreRows, walked>(p, q, keys, query, key, visible);
-  if (cover == Cover::none) return cover;
-  multiply_rows(tile.own[0], row, tile.walked[buffer][0], s);
-  if (!score_rows(p, visible, s)) return Cover::none;
-  multiply_rows(tile.own[1], row, tile.walked[buffer][1], g);
-  // The key is derived anew for each tile, for it would take registers from all of them.
-  const uint32_t kept =
-      p.dropout.kept > 0 ? ScorePlaces<KeysAreRows>{query, key}.kept(p, p.dropout.random_key.now(), q, walked / 2) : 0;
-  differentiate_rows(p, visible[0], kept, terms, s[0], g[0]);
-  return cover;
+// False if none of the scores that the warp sees has a weight or a derivative.
+template <int Blocks, int Groups, class P>
+__device__ bool has_weights(const P& p, Cover cover, const uint32_t (&visible)[Blocks], float (&s)[Blocks][Groups][4]) {
+  if constexpr (!decltype(P::weights)::softmax)
+    if (p.weights.zero_below_zero) {
+      if (cover == Cover::some) hide(visible, 0.f, s);
+      float top = 0;
+      each_score(s, [&](int block, int bit) { top = fmaxf(top, s[block][bit / 4][bit % 4]); });
+      return __ballot_sync(~0u, top > 0) != 0;
+    }
+  return true;
+}
+
+// The same as operands of the next products, both 0 where masked.
+template <int Blocks, int Groups, int All, class P, class Terms>
+__device__ void differentiate_tile(const P& p, const Detours& detours, float factor, const TileMasks<Blocks>& masks,
+                                   const Terms& terms, float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4],
+                                   int first, uint32_t (&weights)[Blocks][Groups / 2][4],
+                                   uint32_t (&gradients)[Blocks][Groups / 2][4]) {
+  differentiate_rows(p, detours, factor, terms, s, g, first);
+  if (masks.cover == Cover::some)
+    each_score(s, [&](int block, int bit) {
+      float &score = s[block][bit / 4][bit % 4], &gradient = g[block][first / 8 + bit / 4][bit % 4];
+      const bool seen = has(masks.visible[block], bit);
+      score = seen ? score : 0.f, gradient = seen ? gradient : 0.f;
+    });
+  float dt[Blocks][Groups][4];
+  each_score(dt, [&](int block, int bit) { dt[block][bit / 4][bit % 4] = g[block][first / 8 + bit / 4][bit % 4]; });
+  round_weights(s, weights), round_weights(dt, gradients);
+  if (detours.dropout()) drop_weights(masks.kept, weights);
 }
 
 // ---- dq
 
 template <class P, int Size>
 __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
-    tensor_core_attention_backward_queries_kernel(const __grid_constant__ P p) {
-  using Tile = TensorCoreBackwardTile<Size>;
-  constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows;
+    tensor_core_attention_backward_queries_kernel(const __grid_constant__ P p, const TensorCoreRowTerms* all_terms) {
+  using Tile = TensorCoreQueriesTile<Size>;
+  constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows, blocks = owned / 64, part = walked / blocks;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16, own_query = q.first + row;
-  TensorCoreRowTerms terms[2];
+  const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
+  const OperandPlaces<Size> places(row);
+  TermsOfRows<blocks> terms;
+  if constexpr (decltype(P::weights)::softmax) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) terms[h] = TensorCoreRowTerms::of(p, q, own_query + ScorePlaces<false>::row(2 * h));
-  typename Tile::Result sum[1] = {};
+    for (int n = 0; n < 2 * blocks; ++n) {
+      const int i = own_query + n / 2 * 16 + ScorePlaces<false>::row(n % 2 * 2);
+      if (i < p.queries) terms.of[n / 2][n % 2] = all_terms[row_of(p, q) + i];
+    }
+  }
+  typename Tile::Result sum[blocks] = {};
 
-  fetch_rows(tile.own[0], rows_of_queries(p, p.query, q, p.head_size), q.first, p.queries, p.head_size);
-  fetch_rows(tile.own[1], rows_of_queries(p, p.output_gradient, q, p.value_size), q.first, p.queries, p.value_size);
+  source_of_queries<Size>(p, q).fetch(tile.own, q.first, p.queries);
+  const RowSource<Size, 2> rows = source_of_keys<Size>(p, q.sequence, key_head(p, q));
   const KeyWalk walk(p, q, owned, walked);
-  const auto fetch = [&](int n, int buffer) { fetch_keys(tile, p, q, walk.tiles[n], buffer); };
-  walk_along(walk, fetch, [&](int n, int buffer) {
-    const KeyTile keys = walk.tiles[n];
-    typename Tile::Scores w[1], dt[1];
-    const auto of_row = [&](int bit) { return terms[bit / 2 % 2]; };
-    const Cover cover = differentiate_tile<false>(tile, buffer, row, p, q, keys, own_query, keys.first, of_row, w, dt);
-    if (cover == Cover::none) return;
-    const auto& rows = tile.walked[buffer][0];
-    add_weighted_rows(dt, rows, cover == Cover::some ? find_bad_rows(rows) : 0, sum);
-  });
+  const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
+  const Detours detours(p);
+  TileMasks<blocks> masks = {};
+  typename Tile::Scores g[blocks];
+  const auto multiply_values = [&](const KeyTile& keys) {
+    masks.find(sight, p, detours, q, keys);
+    if (masks.cover == Cover::none) return;
+    multiply_gradients<false>(p, detours, places, tile.own[1], tile.values, masks.kept, terms, g);
+  };
+  const auto add_keys = [&](const KeyTile&) {
+    if (masks.cover == Cover::none) return;
+#pragma unroll
+    for (int first = 0; first < walked; first += part) {  // there are no registers for all scores
+      const TileMasks<blocks> part_masks = masks.from(first);
+      const TensorCoreRows<part, Size>& keys = rows_from<part>(tile.keys, first);
+      LaneScores<part> s[blocks];
+      multiply_rows(places, tile.own[0], keys, s);
+      const float factor = score_rows(p, detours, s);
+      if (!has_weights(p, part_masks.cover, part_masks.visible, s)) continue;
+      LaneWeights<part> w[blocks], dt[blocks];
+      differentiate_tile(p, detours, factor, part_masks, terms, s, g, first, w, dt);
+      add_weighted_rows(places, dt, keys, masks.cover, sum);
+    }
+  };
+  walk_in_turns(
+      walk, [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); },
+      [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); }, multiply_values, add_keys);
   const WriteRows<float> to = rows_of_queries(p, p.gradients.query, q, p.head_size);
   store_rows(to, own_query, p.queries, p.head_size, sum, [&](int, int) { return p.scale; });
 }
 
 // ---- dk and dv
 
-// The tiles of queries, of all heads that read it, that a tile of keys walks along.
-template <class P>
-struct QueryWalk {
-  const P& p;
-  KeyTile keys;
-  int sequence, first_head, side, begin, each, count;
-  DocumentRange documents;
-
-  __device__ QueryWalk(const P& problem, int own_sequence, int key_head, const KeyTile& own_keys, int key_count,
-                       int queries)
-      : p(problem), keys(own_keys), sequence(own_sequence), side(queries) {
-    const int group = p.query_heads / p.key_heads;
-    const Interval range = query_range(p, keys, key_count, side);
-    first_head = key_head * group, begin = range.begin;
-    each = keys.first < keys.end && range.begin < range.end ? (range.end - range.begin + side - 1) / side : 0;
-    count = group * each;
-    if (p.query_document_ids) documents = documents_of(p, sequence, keys, key_count);
-  }
-  __device__ QueryTile operator[](int n) const { return {sequence, first_head + n / each, begin + n % each * side}; }
-  __device__ int next(int n) const {
-    while (p.query_document_ids && n < count && !documents.meets(documents_of(p, (*this)[n], side))) ++n;
-    return n;
-  }
-};
-
 template <class P, int Size>
 __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
-    tensor_core_attention_backward_keys_kernel(const __grid_constant__ P p) {
-  using Tile = TensorCoreBackwardTile<Size>;
-  constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows;
+    tensor_core_attention_backward_keys_kernel(const __grid_constant__ P p, const TensorCoreRowTerms* all_terms) {
+  using Tile = TensorCoreKeysTile<Size>;
+  constexpr bool softmax = decltype(P::weights)::softmax;
+  constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows, blocks = owned / 64;
   Tile& tile = shared_memory<Tile>();
   const int heads = p.batch * p.key_heads, head = static_cast<int>(blockIdx.x) % heads;
   const int sequence = head / p.key_heads, key_head = head % p.key_heads;
   const KeyTile keys = {false, static_cast<int>(blockIdx.x) / heads * owned, length_of(p, sequence)};
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16, own_key = keys.first + row;
-  typename Tile::Result dk[1] = {}, dv[1] = {};
+  const int row = warp_of_block() * 16 * blocks, own_key = keys.first + row;
+  const OperandPlaces<Size> places(row);
+  typename Tile::Result dk[blocks] = {}, dv[blocks] = {};
 
-  const int64_t token = int64_t{sequence} * p.keys;
-  const int64_t key_column = int64_t{key_head} * p.head_size, value_column = int64_t{key_head} * p.value_size;
-  fetch_rows(tile.own[0], rows_from(p, p.key, token, key_column), keys.first, keys.end, p.head_size);
-  fetch_rows(tile.own[1], rows_from(p, p.value, token, value_column), keys.first, keys.end, p.value_size);
-  const QueryWalk walk(p, sequence, key_head, keys, owned, walked);
-  const auto fetch = [&](int n, int buffer) {
-    const QueryTile q = walk[n];
-    fetch_rows(tile.walked[buffer][0], rows_of_queries(p, p.query, q, p.head_size), q.first, p.queries, p.head_size);
-    fetch_rows(tile.walked[buffer][1], rows_of_queries(p, p.output_gradient, q, p.value_size), q.first, p.queries,
-               p.value_size);
+  source_of_keys<Size>(p, sequence, key_head).fetch(tile.own, keys.first, keys.end);
+  const QueryTile first = {sequence, key_head * (p.query_heads / p.key_heads), 0};
+  RowSource<Size, 2> rows = source_of_queries<Size>(p, first);
+  const auto next_head = [&] { rows.next_head(); };
+  const QueryWalk walk(p, first, keys, owned, walked, next_head);
+  const auto fetch = [&](const QueryTile& q, int buffer) {
+    if constexpr (softmax)
+      if (threadIdx.x < walked) {
+        const TensorCoreRowTerms* const from = all_terms + (row_of(p, q) + q.first + threadIdx.x);
+        const int valid = q.first + static_cast<int>(threadIdx.x) < p.queries ? 4 : 0;
+        cp_async<4>(&tile.log_sums[buffer][threadIdx.x], &from->log_sum, valid);
+        cp_async<4>(&tile.minus_centres[buffer][threadIdx.x], &from->minus_centre, valid);
+      }
+    rows.fetch(tile.walked[buffer], q.first, p.queries);
   };
-  walk_along(walk, fetch, [&](int n, int buffer) {
-    const QueryTile q = walk[n];
-    typename Tile::Scores w[1], dt[1];
-    const auto of_column = [&](int bit) {
-      return TensorCoreRowTerms::of(p, q, q.first + ScorePlaces<true>::column(bit));
-    };
-    const Cover cover = differentiate_tile<true>(tile, buffer, row, p, q, keys, q.first, own_key, of_column, w, dt);
-    if (cover == Cover::none) return;
-    const auto &queries = tile.walked[buffer][0], &gradients = tile.walked[buffer][1];
-    add_weighted_rows(w, gradients, cover == Cover::some ? find_bad_rows(gradients) : 0, dv);
-    add_weighted_rows(dt, queries, cover == Cover::some ? find_bad_rows(queries) : 0, dk);
+  const Sight<true, walked, blocks, P> sight(p, own_key, keys.end);
+  const Detours detours(p);
+  walk_along(walk, fetch, [&](const QueryTile& q, int buffer) {
+    TileMasks<blocks> masks;
+    masks.find(sight, p, detours, q, keys);
+    if (masks.cover == Cover::none) return;
+    typename Tile::Scores s[blocks], g[blocks];
+    multiply_rows(places, tile.own[0], tile.walked[buffer][0], s);
+    const float factor = score_rows(p, detours, s);
+    if (!has_weights(p, masks.cover, masks.visible, s)) return;
+    const TermsOfColumns<walked> terms = {tile.log_sums[buffer], tile.minus_centres[buffer]};
+    multiply_gradients<(blocks > 1)>(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
+    typename Tile::Weights w[blocks], dt[blocks];
+    differentiate_tile(p, detours, factor, masks, terms, s, g, 0, w, dt);
+    add_weighted_rows(places, w, tile.walked[buffer][1], masks.cover, dv);
+    add_weighted_rows(places, dt, tile.walked[buffer][0], masks.cover, dk);
   });
   if (p.gradients.key.data)
-    store_rows(rows_from(p, p.gradients.key, token, key_column), own_key, p.keys, p.head_size, dk,
-               [&](int, int) { return p.scale; });
+    store_rows(rows_from(p, p.gradients.key, int64_t{sequence} * p.keys, int64_t{key_head} * p.head_size), own_key,
+               p.keys, p.head_size, dk, [&](int, int) { return p.scale; });
   if (p.gradients.value.data)
-    store_rows(rows_from(p, p.gradients.value, token, value_column), own_key, p.keys, p.value_size, dv,
-               [](int, int) { return 1.f; });
+    store_rows(rows_from(p, p.gradients.value, int64_t{sequence} * p.keys, int64_t{key_head} * p.value_size), own_key,
+               p.keys, p.value_size, dv, [&](int, int) { return factor_of_weights(p); });
 }
 
 }  // namespace orrery::cuda

@@ -1,5 +1,5 @@
-// What the kernels of attention on tensor cores share: tiles in shared memory, what of them is visible to a warp,
-// products and results.  See tensor_core.cuh.
+// What the kernels of attention on tensor cores share: tiles in shared memory, and what of them is visible to a warp.
+// See tensor_core.cuh; the products are in tensor_core_product.cuh.
 #pragma once
 
 #include <cstdint>
@@ -19,60 +19,203 @@ struct alignas(16) TensorCoreRows {
   static constexpr int pitch = Size + 8;  // rows that ldmatrix reads at once lie in different banks
   bf16 element[Count][pitch];
 };
-template <int Size, int Owned, int Operands, int Walked>
-struct TensorCoreAttentionTile {
-  static constexpr int owned_rows = Owned, walked_rows = Walked;
-  // A lane's part of 16 rows: of products with the walked rows, and of a result.
-  using Scores = float[walked_rows / 8][4];
-  using Result = float[Size / 8][4];
-  TensorCoreRows<Owned, Size> own[Operands];
-  TensorCoreRows<walked_rows, Size> walked[2][2];
+template <int Part, int Count, int Size>
+__device__ const TensorCoreRows<Part, Size>& rows_from(const TensorCoreRows<Count, Size>& rows, int first) {
+  return reinterpret_cast<const TensorCoreRows<Part, Size>&>(rows.element[first]);
+}
+// A lane's part of 16 rows of a product, and of such rows when they are an operand of the next one.
+template <int Columns>
+using LaneScores = float[Columns / 8][4];
+template <int Columns>
+using LaneWeights = uint32_t[Columns / 16][4];
+
+// Forward: the next keys arrive while values are read, and the other way round.  So one buffer of each will do, and two
+// blocks find room on every card.
+template <int Size>
+struct TensorCoreForwardTile {
+  static constexpr int owned_rows = 128, walked_rows = 64;
+  using Scores = LaneScores<walked_rows>;
+  using Weights = LaneWeights<walked_rows>;
+  using Result = LaneScores<Size>;
+  TensorCoreRows<owned_rows, Size> own;
+  TensorCoreRows<walked_rows, Size> keys, values;
+};
+// What belongs to a query: L in exponents of two, and -c.
+struct alignas(8) TensorCoreRowTerms {
+  float log_sum, minus_centre;
+};
+// Backward.  Heads above 64 leave no registers for more rows of a warp.
+template <int Size>
+inline constexpr int backward_rows = Size <= 64 ? 128 : 64;
+template <int Size>
+struct TensorCoreQueriesTile {  // values are used before keys
+  static constexpr int owned_rows = backward_rows<Size>, walked_rows = 64;
+  using Scores = LaneScores<walked_rows>;
+  using Weights = LaneWeights<walked_rows>;
+  using Result = LaneScores<Size>;
+  TensorCoreRows<owned_rows, Size> own[2];
+  TensorCoreRows<walked_rows, Size> values, keys;
 };
 template <int Size>
-using TensorCoreForwardTile = TensorCoreAttentionTile<Size, 128, 1, 4096 / Size>;
-template <int Size>
-using TensorCoreBackwardTile = TensorCoreAttentionTile<Size, 64, 2, 32>;  // more rows do not fit into the registers
-static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreBackwardTile<128>) <= 99 * 1024);
+struct TensorCoreKeysTile {  // queries are used before and after gradients, so two buffers take turns
+  static constexpr int owned_rows = backward_rows<Size>, walked_rows = 32;
+  using Scores = LaneScores<walked_rows>;
+  using Weights = LaneWeights<walked_rows>;
+  using Result = LaneScores<Size>;
+  TensorCoreRows<owned_rows, Size> own[2];
+  TensorCoreRows<walked_rows, Size> walked[2][2];
+  alignas(8) float log_sums[2][walked_rows], minus_centres[2][walked_rows];  // of walked queries
+};
+static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreQueriesTile<128>) <= 99 * 1024 &&
+              sizeof(TensorCoreKeysTile<128>) <= 99 * 1024);
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
+// The same for all lanes, and known to be.
+__device__ inline int warp_of_block() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0); }
 
 // ---- operands
 
-// Starts to bring rows [first, first + Count): zeros from `end` and from column `size` on.
-template <int Count, int Size>
-__device__ void fetch_rows(TensorCoreRows<Count, Size>& tile, const ReadRows<float>& rows, int first, int end,
-                           int size) {
-  constexpr int chunk = 8, chunks = Size / chunk;  // of 16 bytes
-  const bf16* const data = static_cast<const bf16*>(rows.data) + rows.first;
-  const bool vectors = reinterpret_cast<uintptr_t>(data) % 16 == 0 && rows.stride % chunk == 0 && size % chunk == 0;
-#pragma unroll 4
-  for (int n = static_cast<int>(threadIdx.x); n < Count * chunks; n += tensor_core_attention_threads) {
-    const int row = n / chunks, column = n % chunks * chunk;
-    const bool exists = first + row < end && column < size;
-    bf16* const to = tile.element[row] + column;
-    const bf16* const from = data + (first + row) * rows.stride + column;
-    if (vectors) {
-      cp_async<16>(to, exists ? from : data, exists ? 16 : 0);
+// Rows of operands that a block brings tile by tile, with what of a thread's addresses is the same for all tiles.
+template <int Size, int Operands>
+class RowSource {
+ public:
+  __device__ RowSource(const ReadRows<float> (&rows)[Operands], const int (&sizes)[Operands])
+      : to_(in_register(own_row() * TensorCoreRows<1, Size>::pitch + column())) {
+    int flags = 0;
+#pragma unroll
+    for (int o = 0; o < Operands; ++o) {
+      const bf16* own = static_cast<const bf16*>(rows[o].data) + rows[o].first + own_row() * rows[o].stride + column();
+      own_[o] = in_register(reinterpret_cast<const char*>(own));
+      stride_[o] = 2 * rows[o].stride, size_[o] = sizes[o];
+      const bool vectors =
+          reinterpret_cast<uintptr_t>(own) % 16 == 0 && rows[o].stride % chunk == 0 && sizes[o] % chunk == 0;
+      flags |= (vectors ? 1 << o : 0) | (vectors && sizes[o] == Size ? whole << o : 0);
+    }
+    flags_ = in_register(flags);
+  }
+
+  // Starts to bring rows [first, first + Count) of operand `o`: zeros from `end` and from its size on.
+  template <int Count>
+  __device__ void fetch(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
+    if (flags_ & whole << o && first + Count <= end)  // most tiles: nothing is asked for each chunk
+      copy(o, tile, first);
+    else
+      copy_existing(o, tile, first, end);
+  }
+  template <int Count>
+  __device__ void fetch(TensorCoreRows<Count, Size> (&tiles)[Operands], int first, int end) const {
+    constexpr int all = (whole << Operands) - whole;
+    const bool existing = (flags_ & all) == all && first + Count <= end;
+    if (existing) {
+#pragma unroll
+      for (int o = 0; o < Operands; ++o) copy(o, tiles[o], first);
     } else {
-#pragma unroll 1
-      for (int e = 0; e < chunk; ++e) to[e] = exists && column + e < size ? from[e] : bf16(0.f);
+#pragma unroll
+      for (int o = 0; o < Operands; ++o) copy_existing(o, tiles[o], first, end);
     }
   }
+  // From here on the rows of the next head.
+  __device__ void next_head() {
+#pragma unroll
+    for (int o = 0; o < Operands; ++o) own_[o] = in_register(own_[o] + 2 * size_[o]);
+  }
+
+ private:
+  static constexpr int chunk = 8, chunks = Size / chunk;                // of 16 bytes
+  static constexpr int apart = tensor_core_attention_threads / chunks;  // rows between two chunks of a thread
+  static constexpr int step = apart * TensorCoreRows<1, Size>::pitch;   // and elements of the tile
+  static constexpr int whole = 1 << Operands;
+
+  __device__ static int own_row() { return static_cast<int>(threadIdx.x) / chunks; }
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % chunks * chunk; }
+  __device__ const char* from(int o, int first) const { return own_[o] + static_cast<unsigned>(first) * stride_[o]; }
+
+  template <int Count>
+  __device__ void copy(int o, TensorCoreRows<Count, Size>& tile, int first) const {
+    const char* here = from(o, first);
+#pragma unroll
+    for (int n = 0; n < Count / apart; ++n, here += apart * stride_[o])
+      cp_async<16>(tile.element[0] + to_ + n * step, here);
+  }
+  template <int Count>
+  __device__ void copy_existing(int o, TensorCoreRows<Count, Size>& tile, int first, int end) const {
+    const char* here = from(o, first);
+#pragma unroll 1
+    for (int n = 0; n < Count / apart; ++n, here += apart * stride_[o]) {
+      const int columns = first + own_row() + n * apart < end ? size_[o] - column() : 0;
+      bf16* const to = tile.element[0] + to_ + n * step;
+      if (flags_ & 1 << o) {
+        cp_async<16>(to, columns > 0 ? here : own_[o], columns > 0 ? 16 : 0);
+      } else {
+#pragma unroll 1
+        for (int e = 0; e < chunk; ++e) to[e] = e < columns ? reinterpret_cast<const bf16*>(here)[e] : bf16(0.f);
+      }
+    }
+  }
+
+  const char* own_[Operands];  // the thread's first chunk, of a tile that begins at row 0
+  int64_t stride_[Operands];   // in bytes
+  int size_[Operands];
+  int to_;     // where the chunk belongs in a tile
+  int flags_;  // of each operand: 16 bytes at a time; and of all columns
+};
+// Keys and values, or queries and output gradients, of one head
+template <int Size, class P>
+__device__ RowSource<Size, 2> source_of_keys(const P& p, int sequence, int key_head) {
+  const int64_t token = int64_t{sequence} * p.keys;
+  return {{rows_from(p, p.key, token, int64_t{key_head} * p.head_size),
+           rows_from(p, p.value, token, int64_t{key_head} * p.value_size)},
+          {p.head_size, p.value_size}};
+}
+template <int Size, class P>
+__device__ RowSource<Size, 2> source_of_queries(const P& p, const QueryTile& q) {
+  return {{rows_of_queries(p, p.query, q, p.head_size), rows_of_queries(p, p.output_gradient, q, p.value_size)},
+          {p.head_size, p.value_size}};
 }
 
-// fetch(n, buffer) brings tile n, body(n, buffer) uses it; `tiles` knows which there are.
-template <class Tiles, class Fetch, class Body>
-__device__ void walk_along(const Tiles& tiles, const Fetch& fetch, const Body& body) {
-  int n = tiles.next(0), buffer = 0;
-  if (n < tiles.count) fetch(n, buffer);
-  while (n < tiles.count) {
-    cp_async_commit();
-    cp_async_wait<0>();
-    __syncthreads();  // the tile has arrived from all threads, and none reads the other buffer
-    const int following = tiles.next(n + 1);
-    if (following < tiles.count) fetch(following, 1 - buffer);
-    body(n, buffer);
-    n = following, buffer = 1 - buffer;
+// Waits until what this thread has fetched has arrived, and so for all threads of the block.
+__device__ inline void arrive() {
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+}
+
+// fetch(tile, buffer) brings a tile, body(tile, buffer) uses it; `walk` knows which there are.
+template <class Walk, class Fetch, class Body>
+__device__ void walk_along(const Walk& walk, const Fetch& fetch, const Body& body) {
+  auto tile = walk.begin();
+  int buffer = 0;
+  bool some = walk.has(tile);
+  if (some) fetch(tile, buffer);
+  while (some) {
+    arrive();  // the tile, and none reads the other buffer
+    const auto following = walk.after(tile);
+    some = walk.has(following);
+    if (some) fetch(following, 1 - buffer);
+    body(tile, buffer);
+    tile = following, buffer = 1 - buffer;
+  }
+  cp_async_commit();
+  cp_async_wait<0>();  // no copy of the block's own rows outlives it where there was no tile
+}
+// The same with one buffer for each of two operands: fetch_first(tile) brings what first(tile) uses, fetch_second(tile)
+// what second(tile) does.
+template <class Walk, class FetchFirst, class FetchSecond, class First, class Second>
+__device__ void walk_in_turns(const Walk& walk, const FetchFirst& fetch_first, const FetchSecond& fetch_second,
+                              const First& first, const Second& second) {
+  auto tile = walk.begin();
+  bool some = walk.has(tile);
+  if (some) fetch_first(tile);
+  while (some) {
+    arrive();  // the first operand, and none reads the second
+    fetch_second(tile);
+    first(tile);
+    const auto following = walk.after(tile);
+    some = walk.has(following);
+    arrive();  // the second operand, and none reads the first
+    if (some) fetch_first(following);
+    second(tile);
+    tile = following;
   }
   cp_async_commit();
   cp_async_wait<0>();  // no copy of the block's own rows outlives it where there was no tile
@@ -88,41 +231,81 @@ __device__ inline DocumentRange range_of(const int32_t* documents, int64_t first
 }
 template <class P>
 __device__ DocumentRange documents_of(const P& p, const QueryTile& q, int side) {
-  return range_of(p.query_document_ids, int64_t{q.sequence} * p.queries + q.first, minimum(side, p.queries - q.first));
+  return range_of(p.query_document_ids, int64_t{in_register(q.sequence)} * p.queries + q.first,
+                  minimum(side, p.queries - q.first));
 }
 template <class P>
 __device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& keys, int side) {
-  return range_of(p.key_document_ids, int64_t{sequence} * p.keys + keys.first, minimum(side, keys.end - keys.first));
+  return range_of(p.key_document_ids, int64_t{in_register(sequence)} * p.keys + keys.first,
+                  minimum(side, keys.end - keys.first));
 }
 
-// The tiles of keys that a tile of queries walks along.
+// The tiles of keys that a tile of queries walks along.  No slots come here.
 template <class P>
-struct KeyWalk {
-  const P& p;
-  QueryTile q;
-  KeyTiles tiles;
-  int count;
-  DocumentRange documents;
+class KeyWalk {
+ public:
+  __device__ KeyWalk(const P& p, const QueryTile& q, int queries, int side)
+      : p_(p),
+        q_(q),
+        side_(side),
+        length_(length_of(p, q.sequence)),
+        keys_(keys_of_queries(p, q.first, queries, length_)) {
+    has_documents_ = in_register(p.query_document_ids != nullptr);
+    if (has_documents_) documents_ = documents_of(p, q, queries);
+  }
+  __device__ KeyTile begin() const { return with_documents({false, keys_.begin / side_ * side_, length_}); }
+  __device__ KeyTile after(const KeyTile& tile) const { return with_documents({false, tile.first + side_, length_}); }
+  __device__ bool has(const KeyTile& tile) const { return tile.first < keys_.end; }
 
-  __device__ KeyWalk(const P& problem, const QueryTile& query_tile, int queries, int side)
-      : p(problem), q(query_tile), tiles(problem, q, queries, side), count(tiles.count) {
-    if (p.query_document_ids) documents = documents_of(p, q, queries);
+ private:
+  __device__ KeyTile with_documents(KeyTile tile) const {
+    if (has_documents_)
+      while (has(tile) && !documents_.meets(documents_of(p_, q_.sequence, tile, side_))) tile.first += side_;
+    return tile;
   }
-  __device__ int next(int n) const {
-    while (p.query_document_ids && n < count && !documents.meets(documents_of(p, q.sequence, tiles[n], tiles.side)))
-      ++n;
-    return n;
-  }
+
+  const P& p_;
+  QueryTile q_;
+  int side_, length_, has_documents_;
+  Interval keys_;
+  DocumentRange documents_;
 };
+// The tiles of queries, of all heads that read it, that a tile of keys walks along.  next_head() is called when the walk
+// comes to another head.
+template <class P, class NextHead>
+class QueryWalk {
+ public:
+  __device__ QueryWalk(const P& p, const QueryTile& first, const KeyTile& keys, int key_count, int side,
+                       const NextHead& next_head)
+      : p_(p), first_(first), side_(side), queries_(query_range(p, keys, key_count, side)), next_head_(next_head) {
+    const int group = p.query_heads / p.key_heads;
+    end_head_ = first.head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
+    has_documents_ = in_register(p.query_document_ids != nullptr);
+    if (has_documents_) documents_ = documents_of(p, first.sequence, keys, key_count);
+  }
+  __device__ QueryTile begin() const { return with_documents({first_.sequence, first_.head, queries_.begin}); }
+  __device__ QueryTile after(const QueryTile& tile) const { return with_documents(next(tile)); }
+  __device__ bool has(const QueryTile& tile) const { return tile.head < end_head_; }
 
-// Starts to bring keys and values.
-template <class Tile, class P>
-__device__ void fetch_keys(Tile& tile, const P& p, const QueryTile& q, const KeyTile& keys, int buffer) {
-  fetch_rows(tile.walked[buffer][0], rows_of_keys(p, p.key, p.slot_key, q, keys, p.head_size), keys.first, keys.end,
-             p.head_size);
-  fetch_rows(tile.walked[buffer][1], rows_of_keys(p, p.value, p.slot_value, q, keys, p.value_size), keys.first,
-             keys.end, p.value_size);
-}
+ private:
+  __device__ QueryTile next(const QueryTile& tile) const {
+    if (tile.first + side_ < queries_.end) return {first_.sequence, tile.head, tile.first + side_};
+    next_head_();
+    return {first_.sequence, tile.head + 1, queries_.begin};
+  }
+  __device__ QueryTile with_documents(QueryTile tile) const {
+    if (has_documents_)
+      while (has(tile) && !documents_.meets(documents_of(p_, tile, side_))) tile = next(tile);
+    return tile;
+  }
+
+  const P& p_;
+  QueryTile first_;
+  int side_, end_head_, has_documents_;
+  Interval queries_;
+  DocumentRange documents_;
+  const NextHead& next_head_;
+};
 
 // ---- what is visible to a warp
 
@@ -134,6 +317,8 @@ __device__ Cover cover_of(const P& p, const KeyTile& keys, int i, int queries, i
   const Cover by_band = orrery::cover_of(p, i, queries, j, key_count);
   return by_band == Cover::all && (j + key_count > keys.end || p.query_document_ids) ? Cover::some : by_band;
 }
+
+__device__ inline bool has(uint32_t mask, int bit) { return mask >> bit & 1; }
 
 inline constexpr int lanes_of_row = 4;  // that share a row of a product
 
@@ -148,11 +333,35 @@ struct ScorePlaces {
   __device__ int query_at(int bit) const { return query + (KeysAreRows ? column(bit) : row(bit)); }
   __device__ int key_at(int bit) const { return key + (KeysAreRows ? row(bit) : column(bit)); }
 
+  // Of `bits` bits those of columns below number `end`, which may lie anywhere.
+  __device__ static uint32_t below(int end, int bits) {
+    uint32_t mask = 0;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int groups = maximum(0, minimum(bits / 4, (end - column(e) + 7) >> 3));
+      mask |= 0x55555555u << e & (groups < 8 ? (1u << 4 * groups) - 1 : ~0u);
+    }
+    return mask;
+  }
+  // Of `bits` bits.  What the band leaves to a row are neighbouring columns.
   template <class P>
   __device__ uint32_t visible(const P& p, const QueryTile& q, const KeyTile& keys, int bits) const {
     uint32_t mask = 0;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = query_at(2 * h), j = key_at(2 * h);
+      const bool exists = KeysAreRows ? j < keys.end : i < p.queries;
+      const Interval seen = KeysAreRows ? queries_of_keys(p, j, 1) : keys_of_queries(p, i, 1, keys.end);
+      const int first = KeysAreRows ? query : key, hidden = (KeysAreRows ? j - p.masked : i + p.masked) - first;
+      const uint32_t band = below(seen.end - first, bits) & ~below(seen.begin - first, bits);
+      const uint32_t row = band & (below(hidden, bits) | ~below(hidden + 1, bits));
+      mask |= exists ? row & 0x33333333u << 2 * h : 0;
+    }
+    if (p.query_document_ids) {
 #pragma unroll 1
-    for (int bit = 0; bit < bits; ++bit) mask |= uint32_t{sees(p, q, keys, query_at(bit), key_at(bit))} << bit;
+      for (int bit = 0; bit < bits; ++bit)
+        if (has(mask, bit) && !same_document(p, q.sequence, query_at(bit), key_at(bit))) mask &= ~(1u << bit);
+    }
     return mask;
   }
   // Those that dropout keeps.  Neighbouring keys in a row share their random words.
@@ -169,194 +378,51 @@ struct ScorePlaces {
     return mask;
   }
 };
-__device__ inline bool has(uint32_t mask, int bit) { return mask >> bit & 1; }
 
-// ---- products: of 16 rows for each block, and 8 columns for each group
-
-// sum = own rows from `row` on, times the walked ones
-template <int Blocks, int Owned, int Count, int Size>
-__device__ void multiply_rows(const TensorCoreRows<Owned, Size>& own, int row,
-                              const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4]) {
-  const int lane = lane_of_warp();
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-    for (int n = 0; n < Count / 2; ++n) sum[block][n / 4][n % 4] = 0;
-#pragma unroll 4  // all eight at once would bring more operands than registers hold
-  for (int k = 0; k < Size; k += 16) {
-    uint32_t a[Blocks][4];
-#pragma unroll
-    for (int block = 0; block < Blocks; ++block)
-      load_matrices<false>(a[block], own.element[row + 16 * block + lane % 16] + k + lane / 16 * 8);
-#pragma unroll
-    for (int j = 0; j < Count / 16; ++j) {
-      uint32_t b[4];
-      load_matrices<false>(b, walked.element[j * 16 + lane / 16 * 8 + lane % 8] + k + lane / 8 % 2 * 8);
-#pragma unroll
-      for (int block = 0; block < Blocks; ++block) {
-        mma_m16n8k16(sum[block][2 * j], a[block], b);
-        mma_m16n8k16(sum[block][2 * j + 1], a[block], b + 2);
-      }
-    }
-  }
-}
-
-// bf16 that are infinite or NaN have all bits of their exponent.
-__device__ inline uint32_t finite_or_zero(uint32_t pair) {
-  const uint32_t lower = (pair & 0x7f80u) == 0x7f80u ? 0 : 0xffffu;
-  const uint32_t upper = (pair & 0x7f800000u) == 0x7f800000u ? 0 : 0xffff0000u;
-  return pair & (lower | upper);
-}
-// Bit r: row r of the tile has elements that are not finite.
-template <int Count, int Size>
-__device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
-  struct alignas(16) Chunk {
-    uint32_t pair[4];
-  };
-  uint64_t bad = 0;
-#pragma unroll
-  for (int first = 0; first < Count; first += 32) {
-    bool mine = false;
-    const Chunk* const row = reinterpret_cast<const Chunk*>(tile.element[first + lane_of_warp()]);
-#pragma unroll 2
-    for (int n = 0; n < Size / 8; ++n) {
-      const Chunk chunk = row[n];
-      for (const uint32_t pair : chunk.pair) mine = mine || finite_or_zero(pair) != pair;
-    }
-    bad |= uint64_t{__ballot_sync(~0u, mine)} << first;
-  }
-  return bad;
-}
-
-// sum += weights times the walked rows
-template <int Blocks, int Count, int Size>
-__device__ void add_weighted_rows(const float (&weights)[Blocks][Count / 8][4],
-                                  const TensorCoreRows<Count, Size>& walked, uint64_t bad,
-                                  float (&sum)[Blocks][Size / 8][4]) {
-  const int lane = lane_of_warp();
-#pragma unroll
-  for (int k = 0; k < Count / 16; ++k) {
-    uint32_t a[Blocks][4];
-#pragma unroll
-    for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const float(&w)[4] = weights[block][2 * k + r / 2];
-        a[block][r] = round_pair(w[r % 2 * 2], w[r % 2 * 2 + 1]);
-      }
-#pragma unroll
-    for (int c = 0; c < Size / 16; ++c) {
-      uint32_t b[4];
-      load_matrices<true>(b, walked.element[k * 16 + lane % 16] + c * 16 + lane / 16 * 8);
-      if (bad)
-        for (uint32_t& pair : b) pair = finite_or_zero(pair);
-#pragma unroll
-      for (int block = 0; block < Blocks; ++block) {
-        mma_m16n8k16(sum[block][2 * c], a[block], b);
-        mma_m16n8k16(sum[block][2 * c + 1], a[block], b + 2);
-      }
-    }
-  }
-  if (!bad) return;
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      bool read = false;
-#pragma unroll
-      for (int n = 0; n < Count / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const bool of_bad = bad >> ScorePlaces<false>::column(4 * n + e) & 1;
-          read = read || (of_bad && weights[block][n][2 * h + e] != 0);
-        }
-      const unsigned of_row = __ballot_sync(~0u, read) >> lane / 4 * 4 & 15;
-      const float add = of_row ? std::numeric_limits<float>::quiet_NaN() : 0.f;
-#pragma unroll
-      for (int c = 0; c < Size / 8; ++c) sum[block][c][2 * h] += add, sum[block][c][2 * h + 1] += add;
-    }
-}
-
-// ---- results
-
-struct alignas(4) TwoOfBf16 {
-  bf16 lower, upper;
-};
-// The warp's rows, of which row 0 is number `first`: those below `end`.
-template <int Blocks, int Groups, class Factor>
-__device__ void store_rows(const WriteRows<float>& rows, int first, int end, int size,
-                           const float (&sum)[Blocks][Groups][4], const Factor& factor) {
-  bf16* const data = static_cast<bf16*>(rows.data) + rows.first;
-  const bool pairs = reinterpret_cast<uintptr_t>(data) % 4 == 0 && rows.stride % 2 == 0;
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first + 16 * block + ScorePlaces<false>::row(2 * h);
-      const float times = factor(block, h);
-      if (row >= end) continue;
-#pragma unroll
-      for (int c = 0; c < Groups; ++c) {
-        const int column = ScorePlaces<false>::column(4 * c);
-        bf16* const to = data + row * rows.stride + column;
-        const TwoOfBf16 both = {bf16(times * sum[block][c][2 * h]), bf16(times * sum[block][c][2 * h + 1])};
-        if (pairs && column + 1 < size) {
-          *reinterpret_cast<TwoOfBf16*>(to) = both;
-        } else {
-          if (column < size) to[0] = both.lower;
-          if (column + 1 < size) to[1] = both.upper;
-        }
-      }
-    }
-}
-
-// ---- scores and weights
-
-struct FastExponential {
-  static constexpr float log2_of_e = 1.44269504f;
-  __device__ float operator()(float x) const { return exp2_approximate(x * log2_of_e); }
-};
-
-// What the warp sees of `Count` walked rows, as a mask for each 16 of its own rows; not set if it sees none.
+// What a warp sees of the walked rows, `Count` at a time: as a whole or, told by a mask for each 16 of its own rows, in
+// part.
 template <bool KeysAreRows, int Count, int Blocks, class P>
-__device__ Cover look(const P& p, const QueryTile& q, const KeyTile& keys, int query, int key,
-                      uint32_t (&visible)[Blocks]) {
-  constexpr int own = 16 * Blocks, queries = KeysAreRows ? Count : own, key_count = KeysAreRows ? own : Count;
-  const Cover cover = cover_of(p, keys, query, queries, key, key_count);
-  if (cover == Cover::none) return cover;
-  uint32_t any = 0;
-#pragma unroll
-  for (int block = 0; block < Blocks; ++block) {
-    const ScorePlaces<KeysAreRows> places{query + (KeysAreRows ? 0 : 16 * block), key + (KeysAreRows ? 16 * block : 0)};
-    visible[block] = cover == Cover::all ? ~0u : places.visible(p, q, keys, Count / 2);
-    any |= visible[block];
+class Sight {
+ public:
+  __device__ Sight(const P& p, int own, int end) : own_(own) {  // the warp's first row; how many keys there are
+    if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // never as a whole, as far as is known here
+    begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
+    const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
+    const bool exist = !KeysAreRows || own + rows <= end;
+    count_ = exist && last >= begin_ ? last - begin_ + 1 : 0;
   }
-  return __ballot_sync(~0u, any != 0) ? cover : Cover::none;
-}
+  __device__ bool whole(int walked) const {
+    return static_cast<unsigned>(walked - begin_) < static_cast<unsigned>(count_);
+  }
+  // The masks, which are set where the warp sees some.
+  __device__ Cover look(const P& p, const QueryTile& q, const KeyTile& keys, uint32_t (&visible)[Blocks]) const {
+    const int query = KeysAreRows ? q.first : own_, key = KeysAreRows ? own_ : keys.first;
+    if (whole(KeysAreRows ? query : key)) return Cover::all;
+    const Cover cover = cover_of(p, keys, query, KeysAreRows ? Count : rows, key, KeysAreRows ? rows : Count);
+    if (cover != Cover::some) return cover;
+    uint32_t any = 0;
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) {
+      visible[block] = places(q, keys, block).visible(p, q, keys, Count / 2);
+      any |= visible[block];
+    }
+    return __ballot_sync(~0u, any != 0) ? cover : Cover::none;
+  }
+  // Those that dropout keeps.
+  __device__ void find_kept(const P& p, const RandomKey& random, const QueryTile& q, const KeyTile& keys,
+                            uint32_t (&kept)[Blocks]) const {
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) kept[block] = places(q, keys, block).kept(p, random, q, Count / 2);
+  }
 
-// Products become scores.  False if none of the warp's visible scores has a weight or a derivative.
-template <int Blocks, int Groups, class P>
-__device__ bool score_rows(const P& p, const uint32_t (&visible)[Blocks], float (&s)[Blocks][Groups][4]) {
-#pragma unroll
-  for (int n = 0; n < 4 * Groups * Blocks; ++n) s[n % Blocks][n / Blocks / 4][n / Blocks % 4] *= p.scale;
-  if (p.soft_cap > 0) {
-#pragma unroll
-    for (int n = 0; n < 4 * Groups * Blocks; ++n) {
-      float& score = s[n % Blocks][n / Blocks / 4][n / Blocks % 4];
-      score = capped(p, score);
-    }
+ private:
+  static constexpr int rows = 16 * Blocks;
+  __device__ ScorePlaces<KeysAreRows> places(const QueryTile& q, const KeyTile& keys, int block) const {
+    return KeysAreRows ? ScorePlaces<KeysAreRows>{q.first, own_ + 16 * block}
+                       : ScorePlaces<KeysAreRows>{own_ + 16 * block, keys.first};
   }
-  if constexpr (!decltype(P::weights)::softmax)
-    if (p.weights.zero_below_zero) {
-      bool positive = false;
-#pragma unroll
-      for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-        for (int bit = 0; bit < 4 * Groups; ++bit)
-          positive = positive || (has(visible[block], bit) && s[block][bit / 4][bit % 4] > 0);
-      return __ballot_sync(~0u, positive) != 0;
-    }
-  return true;
-}
+
+  int own_, begin_ = 0, count_ = 0;  // of tiles that are visible as a whole: the first walked row
+};
 
 }  // namespace orrery::cuda

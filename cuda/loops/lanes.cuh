@@ -6,6 +6,7 @@
 namespace orrery::cuda {
 
 struct Plus {
+  static constexpr bool commutes = true;
   template <class A>
   __device__ A operator()(A a, A b) const {
     return a + b;
@@ -30,7 +31,10 @@ template <class A, class Combine>
 __device__ A across_lanes(A value, Combine combine, unsigned lanes, unsigned mask = ~0u) {
   for (unsigned flip = lanes / 2; flip > 0; flip /= 2) {
     const A other = __shfl_xor_sync(mask, value, static_cast<int>(flip));
-    value = threadIdx.x & flip ? combine(other, value) : combine(value, other);
+    if constexpr (requires { Combine::commutes; })
+      value = combine(value, other);
+    else
+      value = threadIdx.x & flip ? combine(other, value) : combine(value, other);
   }
   return value;
 }

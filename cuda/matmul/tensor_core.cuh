@@ -3,7 +3,8 @@
 //
 // Copies from global to shared memory that run in flight, by each thread for itself:
 //   cp_async<Bytes>(to, from, valid)   starts one of 4, 8 or 16 bytes, to which both addresses are aligned.  The first
-//                                      `valid` bytes are copied, the others become zero; with valid = 0 nothing is read
+//                                      `valid` bytes are copied, the others become zero; with valid = 0 nothing is read.
+//                                      Without `valid` all are
 //   cp_async_commit()                  makes a group of the copies that were started since the last commit
 //   cp_async_wait<N>()                 returns when at most N groups, the youngest, have not arrived.  What other
 //                                      threads have copied is there after their wait and a barrier
@@ -26,6 +27,10 @@
 //
 // A function of the card's own, for what is rounded to bf16 next:
 //   exp2_approximate(x)                2^x with a relative error of 2^-22 at most; 0 below the normal numbers
+//
+// For the compiler:
+//   in_register(x)                     x, as if it were known from here on only: what takes several instructions is
+//                                      then not computed again in each trip of a loop
 #pragma once
 
 #include <cuda_runtime.h>
@@ -52,6 +57,13 @@ __device__ void cp_async(void* to, const void* from, int valid) {
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global), "n"(Bytes), "r"(valid)
                  : "memory");
+}
+template <int Bytes>
+__device__ void cp_async(void* to, const void* from) {
+  static_assert(Bytes == 16);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)),
+               "l"(__cvta_generic_to_global(from))
+               : "memory");
 }
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int InFlight>
@@ -90,6 +102,16 @@ __device__ inline float exp2_approximate(float x) {
   return y;
 }
 
+__device__ inline int in_register(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+template <class T>
+__device__ T* in_register(T* x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 #else
 
 using Site = cuda_on_cpu::Site;
@@ -98,6 +120,10 @@ template <int Bytes>
 void cp_async(void* to, const void* from, int valid, Site site = Site::current()) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
   cuda_on_cpu::copies().start(to, from, Bytes, static_cast<unsigned>(valid), site);
+}
+template <int Bytes>
+void cp_async(void* to, const void* from, Site site = Site::current()) {
+  cp_async<Bytes>(to, from, Bytes, site);
 }
 inline void cp_async_commit() { cuda_on_cpu::copies().commit(); }
 template <int InFlight>
@@ -123,6 +149,11 @@ inline uint32_t round_pair(float lower, float upper) {
 }
 
 inline float exp2_approximate(float x) { return x < -126 ? 0.f : std::exp2(x); }
+
+template <class T>
+T in_register(T x) {
+  return x;
+}
 
 #endif
 

@@ -1,0 +1,254 @@
+// What the kernels of attention on tensor cores share: products, and what becomes of them.  See tensor_core.cuh.
+#pragma once
+
+#include "cuda/attention/tensor_core_tile.cuh"
+
+namespace orrery::cuda {
+
+// ---- products: of 16 rows for each block, and 8 columns for each group
+
+// What a lane reads of 16 rows as left operand, as right one, and turned round: elements from the tile's first on.
+template <int Size>
+struct OperandPlaces {
+  int left, right, turned;
+
+  __device__ explicit OperandPlaces(int own_row) {  // the warp's first
+    constexpr int pitch = TensorCoreRows<1, Size>::pitch;
+    const int lane = lane_of_warp();
+    left = in_register((own_row + lane % 16) * pitch + lane / 16 * 8);
+    right = in_register((lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * 8);
+    turned = in_register(lane % 16 * pitch + lane / 16 * 8);
+  }
+};
+
+// body(block, bit) for all elements of a product that a lane holds
+template <int Blocks, int Groups, class Body>
+__device__ void each_score(const float (&)[Blocks][Groups][4], const Body& body) {
+#pragma unroll
+  for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+    for (int bit = 0; bit < 4 * Groups; ++bit) body(block, bit);
+}
+
+struct FromZero {
+  __device__ float operator()(int, int) const { return 0; }
+};
+// sum = start(block, bit) + own rows times the walked ones
+template <int Blocks, int Owned, int Count, int Size, class Start = FromZero>
+__device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCoreRows<Owned, Size>& own,
+                              const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4],
+                              const Start& start = {}) {
+  const bf16 *const left = own.element[0] + places.left, *const right = walked.element[0] + places.right;
+  each_score(sum, [&](int block, int bit) { sum[block][bit / 4][bit % 4] = start(block, bit); });
+#pragma unroll
+  for (int k = 0; k < Size; k += 16) {
+    uint32_t a[Blocks][4];
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) load_matrices<false>(a[block], left + 16 * block * own.pitch + k);
+#pragma unroll
+    for (int j = 0; j < Count / 16; ++j) {
+      uint32_t b[4];
+      load_matrices<false>(b, right + 16 * j * walked.pitch + k);
+#pragma unroll
+      for (int block = 0; block < Blocks; ++block) {
+        mma_m16n8k16(sum[block][2 * j], a[block], b);
+        mma_m16n8k16(sum[block][2 * j + 1], a[block], b + 2);
+      }
+    }
+  }
+}
+
+// Weights as left operands, rounded.  False if all of the warp's are zero.
+template <int Blocks, int Groups>
+__device__ bool round_weights(const float (&w)[Blocks][Groups][4], uint32_t (&a)[Blocks][Groups / 2][4]) {
+  uint32_t any = 0;
+#pragma unroll
+  for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+    for (int n = 0; n < 2 * Groups; ++n) {
+      uint32_t& pair = a[block][n / 4][n % 4];
+      pair = round_pair(w[block][n / 2][n % 2 * 2], w[block][n / 2][n % 2 * 2 + 1]);
+      any |= pair;
+    }
+  return __ballot_sync(~0u, any != 0) != 0;
+}
+
+// Weights that dropout does not keep become zeros.
+template <int Blocks, int Pairs>
+__device__ void drop_weights(const uint32_t (&kept)[Blocks], uint32_t (&weights)[Blocks][Pairs][4]) {
+#pragma unroll
+  for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+    for (int n = 0; n < 4 * Pairs; ++n)
+      weights[block][n / 4][n % 4] &=
+          (has(kept[block], 2 * n) ? 0xffffu : 0) | (has(kept[block], 2 * n + 1) ? 0xffff0000u : 0);
+}
+
+// What is left to multiply sums of such weights with.
+template <class P>
+__device__ float factor_of_weights(const P& p) {
+  return p.dropout.kept > 0 ? p.dropout.kept : 1.f;
+}
+
+// bf16 that are infinite or NaN have all bits of their exponent: adding one to it then carries to the sign's place.
+__device__ inline uint32_t not_finite(uint32_t pair) { return ((pair & 0x7f807f80u) + 0x00800080u) & 0x80008000u; }
+__device__ inline uint32_t finite_or_zero(uint32_t pair) { return pair & ~((not_finite(pair) >> 15) * 0xffffu); }
+
+// Bit r: row r of the tile has elements that are not finite.
+template <int Count, int Size>
+__device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
+  struct alignas(16) Chunk {
+    uint32_t pair[4];
+  };
+  uint64_t bad = 0;
+#pragma unroll
+  for (int first = 0; first < Count; first += 32) {
+    uint32_t mine = 0;
+    const Chunk* const row = reinterpret_cast<const Chunk*>(tile.element[first + lane_of_warp()]);
+#pragma unroll 4
+    for (int n = 0; n < Size / 8; ++n) {
+      const Chunk chunk = row[n];
+      for (const uint32_t pair : chunk.pair) mine |= not_finite(pair);
+    }
+    bad |= uint64_t{__ballot_sync(~0u, mine != 0)} << first;
+  }
+  return bad;
+}
+
+// sum += weights times the walked rows
+template <bool OnlyFinite, int Blocks, int Count, int Size>
+__device__ void multiply_weights(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
+                                 const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Size / 8][4]) {
+  const bf16* const right = walked.element[0] + places.turned;
+#pragma unroll
+  for (int k = 0; k < Count / 16; ++k)
+#pragma unroll
+    for (int c = 0; c < Size / 16; ++c) {
+      uint32_t b[4];
+      load_matrices<true>(b, right + 16 * k * walked.pitch + 16 * c);
+      if constexpr (OnlyFinite)
+        for (uint32_t& pair : b) pair = finite_or_zero(pair);
+#pragma unroll
+      for (int block = 0; block < Blocks; ++block) {
+        mma_m16n8k16(sum[block][2 * c], weights[block][k], b);
+        mma_m16n8k16(sum[block][2 * c + 1], weights[block][k], b + 2);
+      }
+    }
+}
+// The same where rows are not finite and some weights are zero for what is masked: such rows count as zeros, and what
+// gives one a weight becomes NaN.
+template <int Blocks, int Count, int Size>
+__device__ void add_with_bad_rows(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
+                                  const TensorCoreRows<Count, Size>& walked, uint64_t bad,
+                                  float (&sum)[Blocks][Size / 8][4]) {
+  multiply_weights<true>(places, weights, walked, sum);
+#pragma unroll
+  for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      bool read = false;
+#pragma unroll
+      for (int n = 0; n < Count / 8; ++n) {
+        const uint32_t pair = weights[block][n / 2][n % 2 * 2 + h];
+        const uint64_t of_pair = bad >> ScorePlaces<false>::column(4 * n);
+        read = read || (of_pair & 1 && pair & 0x7fffu) || (of_pair & 2 && pair & 0x7fff0000u);
+      }
+      const unsigned of_row = __ballot_sync(~0u, read) >> lane_of_warp() / 4 * 4 & 15;
+      const float add = of_row ? std::numeric_limits<float>::quiet_NaN() : 0.f;
+#pragma unroll
+      for (int c = 0; c < Size / 8; ++c) sum[block][c][2 * h] += add, sum[block][c][2 * h + 1] += add;
+    }
+}
+template <int Blocks, int Count, int Size>
+__device__ void add_weighted_rows(const OperandPlaces<Size>& places, const uint32_t (&weights)[Blocks][Count / 16][4],
+                                  const TensorCoreRows<Count, Size>& walked, Cover cover,
+                                  float (&sum)[Blocks][Size / 8][4]) {
+  if (cover == Cover::some)
+    if (const uint64_t bad = find_bad_rows(walked)) return add_with_bad_rows(places, weights, walked, bad, sum);
+  multiply_weights<false>(places, weights, walked, sum);
+}
+
+// ---- results
+
+// The warp's rows, of which row 0 is number `first`: those below `end`.
+template <int Blocks, int Groups, class Factor>
+__device__ void store_rows(const WriteRows<float>& rows, int first, int end, int size,
+                           const float (&sum)[Blocks][Groups][4], const Factor& factor) {
+  bf16* const data = static_cast<bf16*>(rows.data) + rows.first;
+  const bool pairs = reinterpret_cast<uintptr_t>(data) % 4 == 0 && rows.stride % 2 == 0;
+#pragma unroll
+  for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first + 16 * block + ScorePlaces<false>::row(2 * h);
+      const float times = factor(block, h);
+      if (row >= end) continue;
+#pragma unroll
+      for (int c = 0; c < Groups; ++c) {
+        const int column = ScorePlaces<false>::column(4 * c);
+        bf16* const to = data + row * rows.stride + column;
+        const uint32_t both = round_pair(times * sum[block][c][2 * h], times * sum[block][c][2 * h + 1]);
+        if (pairs && column + 1 < size) {
+          *reinterpret_cast<uint32_t*>(to) = both;
+        } else {
+          if (column < size) to[0] = std::bit_cast<bf16>(static_cast<uint16_t>(both));
+          if (column + 1 < size) to[1] = std::bit_cast<bf16>(static_cast<uint16_t>(both >> 16));
+        }
+      }
+    }
+}
+
+// ---- scores and weights
+
+// Exponents of two need no more than a factor before them, which an FMA has for nothing.
+inline constexpr float log2_of_e = 1.44269504f, log_of_2 = 0.693147181f;
+struct PowerOfTwo {
+  __device__ float operator()(float x) const { return exp2_approximate(x); }
+};
+struct BinaryLogarithm {
+  __device__ float operator()(float x) const { return log2_of_e * scalar::log(x); }
+};
+struct LargerNumber {  // NaN only where both are
+  static constexpr bool commutes = true;
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// What is masked gets a value of its own.
+template <int Blocks, int Groups>
+__device__ void hide(const uint32_t (&visible)[Blocks], float value, float (&s)[Blocks][Groups][4]) {
+  each_score(s, [&](int block, int bit) {
+    float& score = s[block][bit / 4][bit % 4];
+    score = has(visible[block], bit) ? score : value;
+  });
+}
+// Options that tiles take a way of their own for.  Known beforehand, for what the compiler asks it asks each time anew.
+class Detours {
+ public:
+  template <class P>
+  __device__ explicit Detours(const P& p) {
+    const bool cap = p.soft_cap > 0, scores = cap || !(p.scale * log2_of_e > 0), dropout = p.dropout.kept > 0;
+    all_ = in_register((scores ? 1 : 0) | (cap ? 2 : 0) | (dropout ? 4 : 0));
+  }
+  __device__ bool scores() const { return all_ & 1; }
+  __device__ bool cap() const { return all_ & 2; }
+  __device__ bool dropout() const { return all_ & 4; }
+
+ private:
+  int all_;
+};
+// Products become scores up to a factor, which is returned.  It is above zero, so that the order is that of the scores.
+template <int Blocks, int Groups, class P>
+__device__ float score_rows(const P& p, const Detours& detours, float (&s)[Blocks][Groups][4]) {
+  if (!detours.scores()) return p.scale;
+  each_score(s, [&](int block, int bit) { s[block][bit / 4][bit % 4] *= p.scale; });
+  if (detours.cap()) {
+    const float inverse = 1 / p.soft_cap;
+    each_score(s, [&](int block, int bit) {
+      float& score = s[block][bit / 4][bit % 4];
+      score = capped_score(scalar::tanh(inverse * score), p.soft_cap);
+    });
+  }
+  return 1;
+}
+
+}  // namespace orrery::cuda
