@@ -33,7 +33,7 @@ using LaneWeights = uint32_t[Columns / 16][4];
 // blocks find room on every card.
 template <int Size>
 struct TensorCoreForwardTile {
-  static constexpr int owned_rows = 128, walked_rows = 64;
+  static constexpr int owned_rows = 128, walked_rows = Size <= 64 ? 64 : 32;  // more would not stay in registers
   using Scores = LaneScores<walked_rows>;
   using Weights = LaneWeights<walked_rows>;
   using Result = LaneScores<Size>;
@@ -58,7 +58,8 @@ struct TensorCoreQueriesTile {  // values are used before keys
 };
 template <int Size>
 struct TensorCoreKeysTile {  // queries are used before and after gradients, so two buffers take turns
-  static constexpr int owned_rows = backward_rows<Size>, walked_rows = 32;
+  // Of heads up to 64 a warp owns twice as many rows, so it walks along fewer.
+  static constexpr int owned_rows = backward_rows<Size>, walked_rows = Size <= 64 ? 16 : 32;
   using Scores = LaneScores<walked_rows>;
   using Weights = LaneWeights<walked_rows>;
   using Result = LaneScores<Size>;

@@ -235,8 +235,9 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
 std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   std::vector<models::ListedVerdict> all;
   const auto add = [&](const std::string& group, const std::string& inside) {
+    const bool explained = !group.empty() && file_exists(inside + "/README.md");
     for (const std::string& path : files_in(inside))
-      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, ""});
+      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, "", explained});
   };
   add("", folder);
   std::vector<std::string> groups;

@@ -129,7 +129,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       group = each.group, begun = true;
       page += text("\n## ", group.empty() ? "Claims" : group, "\n\n");
       if (each.verdict) page += each.verdict->source + ".";
-      if (!group.empty()) page += text("  [What we make of it](", inside(claims, group + "/README.md"), ").");
+      if (each.explained) page += text("  [What we make of it](", inside(claims, group + "/README.md"), ").");
       page += std::string("\n\n") + head;
     }
     page += row_of(each, claims);

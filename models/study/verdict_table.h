@@ -12,7 +12,8 @@ namespace orrery::models {
 struct ListedVerdict {
   std::string group, name;  // "relu_former", "softmax_memory_hurts": the folder, which may be empty, and the file
   std::optional<StudyVerdict> verdict;
-  std::string error;  // else
+  std::string error;       // else
+  bool explained = false;  // by a README.md of the group, which the page links to
   std::string place() const { return group.empty() ? name : group + "/" + name; }
 };
 
