@@ -49,8 +49,8 @@ struct TermsOfColumns {
 };
 
 namespace {  // like what it holds
-// What a warp sees of a tile, and what dropout keeps of it, if there is dropout.  Found before the products, which leave
-// few registers.
+// What a warp sees of a tile, and what dropout keeps of it, if there is dropout.  Found before the products, which
+// leave few registers.
 template <int Blocks>
 struct TileMasks {
   Cover cover = Cover::none;

@@ -1,7 +1,7 @@
 // What the kernels of attention on tensor cores share: products, and what becomes of them.  See tensor_core.cuh.
 #pragma once
 
-#include "cuda/attention/tensor_core_tile.cuh"
+#include "cuda/attention/tensor_core_walk.cuh"
 
 namespace orrery::cuda {
 

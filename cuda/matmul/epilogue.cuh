@@ -4,9 +4,9 @@
 //   of_element   one for each element of C, which is then one matrix, or null
 // It is called with the sum and with these two, zero where there are none, and returns what C keeps.  What one with
 // `adds_element` returns has still to be added to what it reads of elements, where there are any.  One with a pointer
-// `second` returns Values<A, 2>, whose second value fills that matrix, which has C's shape; such products have one part.
-// One with a constant `b_transposed` is for products of that form alone, with A as it is, so that fewer kernels are
-// compiled.
+// `second` returns Values<A, 2>, whose second value fills that matrix, which has C's shape; such products have one
+// part. One with a constant `b_transposed` is for products of that form alone, with A as it is, so that fewer kernels
+// are compiled.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -48,8 +48,8 @@ struct MatmulTile {
 };
 
 // How the product is spread over blocks.  Blocks count down sixteen tiles of a column, then from column to column of
-// tiles, then from one such band of tiles to the next, over pieces of k, and over the batch: blocks that run at the same
-// time share rows of A and columns of B, which are then in the level-2 cache.
+// tiles, then from one such band of tiles to the next, over pieces of k, and over the batch: blocks that run at the
+// same time share rows of A and columns of B, which are then in the level-2 cache.
 template <class T, class Result>
 struct MatmulPlan {
   Matmul<T, Result> product;
@@ -79,7 +79,8 @@ struct BlockTile {
     const int64_t tiles = plan.tiles_down * plan.tiles_across, of_matrix = block % tiles;
     block /= tiles;
     t.piece = block % plan.pieces, t.batch = block / plan.pieces;
-    const int64_t first = of_matrix / (band * plan.tiles_across) * band, in_band = of_matrix - first * plan.tiles_across;
+    const int64_t first = of_matrix / (band * plan.tiles_across) * band;
+    const int64_t in_band = of_matrix - first * plan.tiles_across;
     const int64_t down = plan.tiles_down - first < band ? plan.tiles_down - first : band;
     t.row = (first + in_band % down) * Rows;
     t.column = in_band / down * Columns;

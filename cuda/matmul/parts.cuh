@@ -8,10 +8,10 @@
 // Henry, Tang and Heinecke 2019, arXiv:1904.06376.  Of infinity, of NaN, and of numbers that bf16 rounds to infinity,
 // the further parts are NaN, and so is what they meet.
 //
-// A block of eight warps makes a tile of 128 x 128 elements of C, a warp 64 x 32 of it, in steps of 16 of k.  An element
-// is cut once by each block that needs it: between the registers that hold the next step to shared memory, where all
-// parts lie.  Two steps are in shared memory, and one barrier per step does both duties: what all threads have stored for
-// this step is there, and no thread still reads the buffer that is filled next.
+// A block of eight warps makes a tile of 128 x 128 elements of C, a warp 64 x 32 of it, in steps of 16 of k.  An
+// element is cut once by each block that needs it: between the registers that hold the next step to shared memory,
+// where all parts lie.  Two steps are in shared memory, and one barrier per step does both duties: what all threads
+// have stored for this step is there, and no thread still reads the buffer that is filled next.
 #pragma once
 
 #include "cuda/matmul/matmul.cuh"
@@ -20,8 +20,8 @@
 
 namespace orrery::cuda {
 
-// One part of a step of an operand, [place][k] or [k][place] as it is stored.  The pitch of the rows puts the eight rows
-// that ldmatrix reads at once in different banks.
+// One part of a step of an operand, [place][k] or [k][place] as it is stored.  The pitch of the rows puts the eight
+// rows that ldmatrix reads at once in different banks.
 struct alignas(16) PartsStep {
   static constexpr int side = 128, depth = 16, chunk = 8;  // a chunk is 16 bytes
   template <bool AlongK>

@@ -3,7 +3,7 @@
 //
 // Copies from global to shared memory that run in flight, by each thread for itself:
 //   cp_async<Bytes>(to, from, valid)   starts one of 4, 8 or 16 bytes, to which both addresses are aligned.  The first
-//                                      `valid` bytes are copied, the others become zero; with valid = 0 nothing is read.
+//                                      `valid` bytes are copied, the others become zero; with valid = 0 none is read.
 //                                      Without `valid` all are
 //   cp_async_commit()                  makes a group of the copies that were started since the last commit
 //   cp_async_wait<N>()                 returns when at most N groups, the youngest, have not arrived.  What other

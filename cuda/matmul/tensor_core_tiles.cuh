@@ -1,13 +1,13 @@
 // C = A B for bf16 on tensor cores, with sums in f32.
 //
 // A block makes a tile of C of 128 rows and 256 columns, or 128 where there would be few blocks.  A warp makes 64 x 64
-// of it: 4 x 8 products of 16 x 8, whose sums it holds in registers.  It walks along k in steps of 32, each two products
-// of depth 16.
+// of it: 4 x 8 products of 16 x 8, whose sums it holds in registers.  It walks along k in steps of 32, each two
+// products of depth 16.
 //
 // Steps lie in shared memory as the operands are stored, [place][k] where rows run along k and [k][place] where they
 // run along the places; ldmatrix turns round what must be.  Chunks of 16 bytes change places within a row, by an
-// exclusive or with a part of the row's number, so that the eight rows that ldmatrix reads at once, and those that eight
-// threads write, lie in different banks.
+// exclusive or with a part of the row's number, so that the eight rows that ldmatrix reads at once, and those that
+// eight threads write, lie in different banks.
 //
 // Four steps are in shared memory: one is multiplied, cp.async brings the next three.  One barrier per step does both
 // duties: what all threads have copied for this step is there, and no thread still reads the buffer that is filled
@@ -27,7 +27,8 @@ inline constexpr int tensor_core_depth = 32;
 template <int Places, bool AlongK>
 struct TensorCoreStep {
   static constexpr int chunk = 8, chunk_bytes = 16;  // elements
-  static constexpr int rows = AlongK ? Places : tensor_core_depth, chunks = (AlongK ? tensor_core_depth : Places) / chunk;
+  static constexpr int rows = AlongK ? Places : tensor_core_depth;
+  static constexpr int chunks = (AlongK ? tensor_core_depth : Places) / chunk;
   static constexpr int row_bytes = chunks * chunk_bytes, bytes = rows * row_bytes;
   static __device__ int offset(int row, int column_chunk) {
     return row * row_bytes + (column_chunk ^ (AlongK ? row / 2 % 4 : row % 8)) * chunk_bytes;

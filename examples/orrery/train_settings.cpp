@@ -40,7 +40,8 @@ Assignments inherited(const ParsedArguments& parsed) {
   const std::string wanted = last_value(parsed, "model", known.model);
   const std::string& class_wanted = models::named_model(wanted).of.name;
   check(class_wanted == its_class, "train: --init_from=", from, " holds a model of the class ", its_class,
-        ", and --model=", wanted, " is of the class ", class_wanted, "; leave --model out, or begin without --init_from");
+        ", and --model=", wanted, " is of the class ", class_wanted,
+        "; leave --model out, or begin without --init_from");
   const models::TrainSettings ours(known.model, last_value(parsed, "task", ""));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
   Assignments taken;

@@ -1,0 +1,212 @@
+// What a tile of attention on tensor cores walks along, and what of it a warp sees.
+#pragma once
+
+#include "cuda/attention/tensor_core_tile.cuh"
+
+namespace orrery::cuda {
+
+// ---- documents
+
+// Of `count` tokens from number `first` on; by a whole warp.
+__device__ inline DocumentRange range_of(const int32_t* documents, int64_t first, int count) {
+  DocumentRange range;
+  for (int n = lane_of_warp(); n < count; n += 32) range.add(documents[first + n]);
+  return {across_lanes(range.lowest, Smaller{}, 32), across_lanes(range.highest, Larger{}, 32)};
+}
+template <class P>
+__device__ DocumentRange documents_of(const P& p, const QueryTile& q, int side) {
+  return range_of(p.query_document_ids, int64_t{in_register(q.sequence)} * p.queries + q.first,
+                  minimum(side, p.queries - q.first));
+}
+template <class P>
+__device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& keys, int side) {
+  return range_of(p.key_document_ids, int64_t{in_register(sequence)} * p.keys + keys.first,
+                  minimum(side, keys.end - keys.first));
+}
+
+// The tiles of keys that a tile of queries walks along.  No slots come here.
+template <class P>
+class KeyWalk {
+ public:
+  __device__ KeyWalk(const P& p, const QueryTile& q, int queries, int side)
+      : p_(p),
+        q_(q),
+        side_(side),
+        length_(length_of(p, q.sequence)),
+        keys_(keys_of_queries(p, q.first, queries, length_)) {
+    has_documents_ = in_register(p.query_document_ids != nullptr);
+    if (has_documents_) documents_ = documents_of(p, q, queries);
+  }
+  __device__ KeyTile begin() const { return with_documents({false, keys_.begin / side_ * side_, length_}); }
+  __device__ KeyTile after(const KeyTile& tile) const { return with_documents({false, tile.first + side_, length_}); }
+  __device__ bool has(const KeyTile& tile) const { return tile.first < keys_.end; }
+
+ private:
+  __device__ KeyTile with_documents(KeyTile tile) const {
+    if (has_documents_)
+      while (has(tile) && !documents_.meets(documents_of(p_, q_.sequence, tile, side_))) tile.first += side_;
+    return tile;
+  }
+
+  const P& p_;
+  QueryTile q_;
+  int side_, length_, has_documents_;
+  Interval keys_;
+  DocumentRange documents_;
+};
+// The tiles of queries, of all heads that read it, that a tile of keys walks along.  next_head() is called when the
+// walk comes to another head.
+template <class P, class NextHead>
+class QueryWalk {
+ public:
+  __device__ QueryWalk(const P& p, const QueryTile& first, const KeyTile& keys, int key_count, int side,
+                       const NextHead& next_head)
+      : p_(p), first_(first), side_(side), queries_(query_range(p, keys, key_count, side)), next_head_(next_head) {
+    const int group = p.query_heads / p.key_heads;
+    end_head_ = first.head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
+    has_documents_ = in_register(p.query_document_ids != nullptr);
+    if (has_documents_) documents_ = documents_of(p, first.sequence, keys, key_count);
+  }
+  __device__ QueryTile begin() const { return with_documents({first_.sequence, first_.head, queries_.begin}); }
+  __device__ QueryTile after(const QueryTile& tile) const { return with_documents(next(tile)); }
+  __device__ bool has(const QueryTile& tile) const { return tile.head < end_head_; }
+
+ private:
+  __device__ QueryTile next(const QueryTile& tile) const {
+    if (tile.first + side_ < queries_.end) return {first_.sequence, tile.head, tile.first + side_};
+    next_head_();
+    return {first_.sequence, tile.head + 1, queries_.begin};
+  }
+  __device__ QueryTile with_documents(QueryTile tile) const {
+    if (has_documents_)
+      while (has(tile) && !documents_.meets(documents_of(p_, tile, side_))) tile = next(tile);
+    return tile;
+  }
+
+  const P& p_;
+  QueryTile first_;
+  int side_, end_head_, has_documents_;
+  Interval queries_;
+  DocumentRange documents_;
+  const NextHead& next_head_;
+};
+
+// ---- what is visible to a warp
+
+// Of `queries` queries from i on and `key_count` keys from j on.  A query that does not exist may be among them: its
+// rows are zeros.
+template <class P>
+__device__ Cover cover_of(const P& p, const KeyTile& keys, int i, int queries, int j, int key_count) {
+  if (j >= keys.end) return Cover::none;
+  const Cover by_band = orrery::cover_of(p, i, queries, j, key_count);
+  return by_band == Cover::all && (j + key_count > keys.end || p.query_document_ids) ? Cover::some : by_band;
+}
+
+__device__ inline bool has(uint32_t mask, int bit) { return mask >> bit & 1; }
+
+inline constexpr int lanes_of_row = 4;  // that share a row of a product
+
+// Where the elements of 16 rows lie that a lane holds of a product: columns 8 n + pair + e of row h * 8 + group, in the
+// names of tensor_core.cuh.  Such an element is bit 4 n + 2 h + e of a mask.
+template <bool KeysAreRows>
+struct ScorePlaces {
+  int query, key;  // of row 0 and column 0
+
+  __device__ static int row(int bit) { return bit / 2 % 2 * 8 + lane_of_warp() / 4; }
+  __device__ static int column(int bit) { return bit / 4 * 8 + lane_of_warp() % 4 * 2 + bit % 2; }
+  __device__ int query_at(int bit) const { return query + (KeysAreRows ? column(bit) : row(bit)); }
+  __device__ int key_at(int bit) const { return key + (KeysAreRows ? row(bit) : column(bit)); }
+
+  // Of `bits` bits those of columns below number `end`, which may lie anywhere.
+  __device__ static uint32_t below(int end, int bits) {
+    uint32_t mask = 0;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int groups = maximum(0, minimum(bits / 4, (end - column(e) + 7) >> 3));
+      mask |= 0x55555555u << e & (groups < 8 ? (1u << 4 * groups) - 1 : ~0u);
+    }
+    return mask;
+  }
+  // Of `bits` bits.  What the band leaves to a row are neighbouring columns.
+  template <class P>
+  __device__ uint32_t visible(const P& p, const QueryTile& q, const KeyTile& keys, int bits) const {
+    uint32_t mask = 0;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = query_at(2 * h), j = key_at(2 * h);
+      const bool exists = KeysAreRows ? j < keys.end : i < p.queries;
+      const Interval seen = KeysAreRows ? queries_of_keys(p, j, 1) : keys_of_queries(p, i, 1, keys.end);
+      const int first = KeysAreRows ? query : key, hidden = (KeysAreRows ? j - p.masked : i + p.masked) - first;
+      const uint32_t band = below(seen.end - first, bits) & ~below(seen.begin - first, bits);
+      const uint32_t row = band & (below(hidden, bits) | ~below(hidden + 1, bits));
+      mask |= exists ? row & 0x33333333u << 2 * h : 0;
+    }
+    if (p.query_document_ids) {
+#pragma unroll 1
+      for (int bit = 0; bit < bits; ++bit)
+        if (has(mask, bit) && !same_document(p, q.sequence, query_at(bit), key_at(bit))) mask &= ~(1u << bit);
+    }
+    return mask;
+  }
+  // Those that dropout keeps.  Neighbouring keys in a row share their random words.
+  template <class P>
+  __device__ uint32_t kept(const P& p, const RandomKey& random, const QueryTile& q, int bits) const {
+    constexpr int together = KeysAreRows ? 1 : 2;
+    uint32_t mask = 0;
+#pragma unroll 1
+    for (int bit = 0; bit < bits; bit += together) {
+      const Values<uint32_t, 4> words = dropout_words(p, random, q, query_at(bit), key_at(bit));
+      for (int e = 0; e < together; ++e)
+        mask |= uint32_t{dropout_keeps(p.dropout, word_of(words, key_at(bit + e)))} << (bit + e);
+    }
+    return mask;
+  }
+};
+
+// What a warp sees of the walked rows, `Count` at a time: as a whole or, told by a mask for each 16 of its own rows, in
+// part.
+template <bool KeysAreRows, int Count, int Blocks, class P>
+class Sight {
+ public:
+  __device__ Sight(const P& p, int own, int end) : own_(own) {  // the warp's first row; how many keys there are
+    if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // never as a whole, as far as is known here
+    begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
+    const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
+    const bool exist = !KeysAreRows || own + rows <= end;
+    count_ = exist && last >= begin_ ? last - begin_ + 1 : 0;
+  }
+  __device__ bool whole(int walked) const {
+    return static_cast<unsigned>(walked - begin_) < static_cast<unsigned>(count_);
+  }
+  // The masks, which are set where the warp sees some.
+  __device__ Cover look(const P& p, const QueryTile& q, const KeyTile& keys, uint32_t (&visible)[Blocks]) const {
+    const int query = KeysAreRows ? q.first : own_, key = KeysAreRows ? own_ : keys.first;
+    if (whole(KeysAreRows ? query : key)) return Cover::all;
+    const Cover cover = cover_of(p, keys, query, KeysAreRows ? Count : rows, key, KeysAreRows ? rows : Count);
+    if (cover != Cover::some) return cover;
+    uint32_t any = 0;
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) {
+      visible[block] = places(q, keys, block).visible(p, q, keys, Count / 2);
+      any |= visible[block];
+    }
+    return __ballot_sync(~0u, any != 0) ? cover : Cover::none;
+  }
+  // Those that dropout keeps.
+  __device__ void find_kept(const P& p, const RandomKey& random, const QueryTile& q, const KeyTile& keys,
+                            uint32_t (&kept)[Blocks]) const {
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) kept[block] = places(q, keys, block).kept(p, random, q, Count / 2);
+  }
+
+ private:
+  static constexpr int rows = 16 * Blocks;
+  __device__ ScorePlaces<KeysAreRows> places(const QueryTile& q, const KeyTile& keys, int block) const {
+    return KeysAreRows ? ScorePlaces<KeysAreRows>{q.first, own_ + 16 * block}
+                       : ScorePlaces<KeysAreRows>{own_ + 16 * block, keys.first};
+  }
+
+  int own_, begin_ = 0, count_ = 0;  // of tiles that are visible as a whole: the first walked row
+};
+
+}  // namespace orrery::cuda
