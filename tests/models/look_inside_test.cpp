@@ -119,8 +119,9 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
 }
 
 TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no weight") {
-  // A fixed span of 3 holds the own token and two before it; learned ones begin with the 4 tokens of their ramp.
-  for (const auto& [attention, reach] : {std::pair("pointwise(relu, alpha=1, span=fixed(3))", 2),
+  // A fixed span of 3 holds the own token, where it is seen, and two before it; learned ones begin with the 4 tokens of
+  // their ramp.
+  for (const auto& [attention, reach] : {std::pair("pointwise(relu, alpha=1, span=fixed(3), attend_to_self=yes)", 2),
                                          std::pair("softmax(span=adaptive_span(8, R=4))", 4)}) {
     CAPTURE(attention);
     const auto model = small_gpt(attention);

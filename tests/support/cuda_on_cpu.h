@@ -71,13 +71,13 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Memory that nobody has written to: a NaN as f32, f64 and either half of it as bf16; as an integer neither 0 nor -1,
-// but far from all indices and counts.
+// Memory that nobody has written to: a NaN as f32, f64 and either half of it as bf16; as an integer -51, neither 0 nor
+// -1, and as an index no farther before an array than its guard reaches.
+inline constexpr unsigned char never_set_word[] = {0xcd, 0xff, 0xff, 0xff};
 inline void never_set(void* data, size_t bytes) {
   auto* const to = static_cast<unsigned char*>(data);
-  constexpr unsigned char half[] = {0xcd, 0xff};
-  std::memcpy(to, half, bytes < 2 ? bytes : 2);
-  for (size_t done = 2; done < bytes; done *= 2) std::memcpy(to + done, to, done < bytes - done ? done : bytes - done);
+  std::memcpy(to, never_set_word, bytes < 4 ? bytes : 4);
+  for (size_t done = 4; done < bytes; done *= 2) std::memcpy(to + done, to, done < bytes - done ? done : bytes - done);
 }
 
 // ---- for cuda_runtime.h

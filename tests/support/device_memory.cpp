@@ -100,10 +100,9 @@ void DeviceMemory::forget_freed(size_t begin, size_t end) {
 // Who writes to memory that was freed writes arrays, not single bytes: the first page is compared in steps of a cache
 // line, what follows page by page.
 __attribute__((no_sanitize("address"))) bool DeviceMemory::is_never_set(size_t begin, size_t bytes) const {
-  const auto halves = reinterpret_cast<const uint16_t*>(base_ + begin);
   constexpr size_t line = 64, page = 4096;
-  bool holds = bytes < 2 || halves[bytes / 2 - 1] == 0xffcd;
-  for (size_t at = 0; at + 2 <= bytes; at += at < page ? line : page) holds &= halves[at / 2] == 0xffcd;
+  bool holds = bytes == 0 || base_[begin + bytes - 1] == never_set_word[(bytes - 1) % 4];
+  for (size_t at = 0; at < bytes; at += at < page ? line : page) holds &= base_[begin + at] == never_set_word[at % 4];
   return holds;
 }
 

@@ -115,7 +115,7 @@ TEST_CASE("barriers do not wait for threads that have left the kernel") {
   CHECK(count.read() == std::vector<double>(3, 1));
 }
 
-constexpr double unset = static_cast<int32_t>(0xffcdffcdu);  // cuda_on_cpu::never_set
+constexpr double unset = static_cast<int32_t>(0xffffffcdu);  // cuda_on_cpu::never_set
 
 struct Landing {
   alignas(16) int32_t word[12];
