@@ -42,7 +42,7 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
   models::load_weights(checkpoint, *trained.model);
   // What is learned without a text has none: its tokens are read and written as they are.
   const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());
-  if (writes && models::parse_json(trained.tokenizer, models::unreadable_tokenizer).empty())
+  if (writes && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
     trained.tokenizer = models::Json{{"name", "numbers"}, {"size", writes->vocabulary()}}.dump();
   return trained;
 }
