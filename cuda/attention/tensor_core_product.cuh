@@ -100,17 +100,18 @@ __device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
   struct alignas(16) Chunk {
     uint32_t pair[4];
   };
+  constexpr int at_once = Count < 32 ? Count : 32;  // of fewer, two lanes look at each
   uint64_t bad = 0;
 #pragma unroll
   for (int first = 0; first < Count; first += 32) {
     uint32_t mine = 0;
-    const Chunk* const row = reinterpret_cast<const Chunk*>(tile.element[first + lane_of_warp()]);
+    const Chunk* const row = reinterpret_cast<const Chunk*>(tile.element[first + lane_of_warp() % at_once]);
 #pragma unroll 4
     for (int n = 0; n < Size / 8; ++n) {
       const Chunk chunk = row[n];
       for (const uint32_t pair : chunk.pair) mine |= not_finite(pair);
     }
-    bad |= uint64_t{__ballot_sync(~0u, mine != 0)} << first;
+    bad |= uint64_t{__ballot_sync(~0u, mine != 0) & (~0u >> (32 - at_once))} << first;
   }
   return bad;
 }
