@@ -71,10 +71,11 @@ void DeviceToHost::check_ticket(Dtype dtype, size_t ticket) const {
         " of ", fetched_, " is no longer good");
 }
 
-Graph::Graph([[maybe_unused]] const std::function<void()>& work) {
+Graph::Graph([[maybe_unused]] const std::function<void()>& work,
+             [[maybe_unused]] const Graph* const shares_memory_of) {
   check_available(Device::cuda);
 #if defined(ORRERY_HAS_CUDA)
-  pool_ = cuda::new_pool();
+  pool_ = shares_memory_of ? shares_memory_of->pool_ : cuda::new_pool();
   recorded_ = {cuda::record(pool_, work), cuda::destroy_recorded};
   replay_ = cuda::replay;
 #endif

@@ -73,10 +73,11 @@ class DeviceToHost {
 // What a function queues on the GPU, recorded once and replayed at the price of one launch (a CUDA graph).  The
 // function is called once, and nothing is done yet; so it may not wait for the device, nor decide by numbers that
 // change from step to step.  What it allocates comes from a pool of the graph's own, unused by others until
-// the graph is destroyed.  An Error without a GPU.
+// the graph is destroyed; graphs of which one is replayed at a time may share a pool, and what `work` leaves there is
+// good until another of them is replayed.  An Error without a GPU.
 class Graph {
  public:
-  explicit Graph(const std::function<void()>& work);
+  explicit Graph(const std::function<void()>& work, const Graph* shares_memory_of = nullptr);
   void replay() const { replay_(recorded_.get()); }
   const Pool& memory() const { return *pool_; }
 

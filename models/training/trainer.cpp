@@ -24,6 +24,9 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
   return tensors;
 }
 
+// Of shapes, the first that come: a graph of a step takes the card about a megabyte, whatever its batch.
+constexpr size_t most_recordings = 512;
+
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
 void check_settings(const TrainSettings& s) {
@@ -71,8 +74,10 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
                                        : begun.empty()  ? Purpose::learn
                                                         : Purpose::begin};
   task_ = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
-  check(!s.graph || !task_->varies(), "train: --graph replays a step of fixed shapes, and the batches of task=", s.task,
-        " differ from step to step; leave --graph out");
+  check(!s.graph || !task_->varies() || s.gradient_accumulation_steps == 1,
+        "train: --graph records a step for each shape of its batches, and the micro-batches of task=", s.task,
+        " meet in ever new shapes; leave --graph out, or take larger batches instead of gradient_accumulation_steps ",
+        s.gradient_accumulation_steps);
   if (!resumed.empty()) check_same_run(s, state, *task_);
   check(!s.graph || task_->carried() == 0,
         "train: --graph replays steps that are all alike, and what a stream carries along grows; leave --graph out");
@@ -119,10 +124,7 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
 
 void Trainer::make_inputs() {
   const TrainSettings& s = settings_;
-  batches_.resize(static_cast<size_t>(s.gradient_accumulation_steps));
-  for (auto& batch : batches_)
-    for (const Tensor& x : task_->batch(0, 0)) batch.emplace_back(Tensor::zeros(x.shape(), x.dtype(), device_));
-  if (task_->carried() > 0) carried_.resize(batches_.size(), stream_cache());
+  if (task_->carried() > 0) carried_.resize(static_cast<size_t>(s.gradient_accumulation_steps), stream_cache());
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
@@ -146,7 +148,7 @@ void Trainer::do_step() {
   parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
-    const std::vector<Tensor> batch = tensors_of(batches_[static_cast<size_t>(micro)]);
+    const std::vector<Tensor> batch = tensors_of(inputs_->batches[static_cast<size_t>(micro)]);
     nn::Pass pass;
     pass.training = true;
     if (!carried_.empty()) pass.cache = &carried_[static_cast<size_t>(micro)];
@@ -160,14 +162,48 @@ void Trainer::do_step() {
   nn::after_step(*model_);
 }
 
-void Trainer::send_batch(int64_t micro_batch) {
-  const std::vector<Tensor> batch = task_->batch(settings_.overfit_one_batch ? 0 : step_, micro_batch);
-  std::vector<HostToDevice>& places = batches_[static_cast<size_t>(micro_batch)];
-  for (size_t i = 0; i < batch.size(); ++i) {
-    if (places[i].tensor().shape() != batch[i].shape())
-      places[i] = HostToDevice(Tensor::zeros(batch[i].shape(), batch[i].dtype(), device_));
-    places[i].send(batch[i]);
+Trainer::StepInputs& Trainer::inputs_of(const std::vector<std::vector<Tensor>>& batches) {
+  std::vector<int64_t> sizes;  // of whatever comes after the recordings that memory is spent on: none
+  if (settings_.graph) {
+    for (const auto& batch : batches)
+      for (const Tensor& x : batch) sizes.insert(sizes.end(), x.shape().begin(), x.shape().end());
+    if (!inputs_of_shapes_.contains(sizes) && inputs_of_shapes_.size() >= most_recordings) sizes.clear();
   }
+  StepInputs& inputs = inputs_of_shapes_[sizes];
+  inputs.recordable = !sizes.empty();
+  inputs.batches.resize(batches.size());
+  for (size_t micro = 0; micro < batches.size(); ++micro) {
+    std::vector<HostToDevice>& places = inputs.batches[micro];
+    const auto place_of = [&](const Tensor& x) { return HostToDevice(Tensor::zeros(x.shape(), x.dtype(), device_)); };
+    for (size_t i = 0; i < batches[micro].size(); ++i) {
+      const Tensor& x = batches[micro][i];
+      if (i == places.size())
+        places.push_back(place_of(x));
+      else if (places[i].tensor().shape() != x.shape())
+        places[i] = place_of(x);
+    }
+  }
+  return inputs;
+}
+
+void Trainer::send_batches() {
+  std::vector<std::vector<Tensor>> batches;
+  for (int64_t micro = 0; micro < settings_.gradient_accumulation_steps; ++micro)
+    batches.push_back(task_->batch(settings_.overfit_one_batch ? 0 : step_, micro));
+  inputs_ = &inputs_of(batches);
+  for (size_t micro = 0; micro < batches.size(); ++micro)
+    for (size_t i = 0; i < batches[micro].size(); ++i) inputs_->batches[micro][i].send(batches[micro][i]);
+}
+
+// The first step is done as it comes: what is made once, on first use, shall not be part of a recording.
+void Trainer::do_or_replay_step() {
+  if (!inputs_->recordable || step_ == first_step_) return do_step();
+  if (!inputs_->recorded) {
+    release_cached(device_);  // recordings have their own memory
+    inputs_->recorded = std::make_unique<Graph>([&] { do_step(); }, recorded_);
+    if (!recorded_) recorded_ = inputs_->recorded.get();
+  }
+  inputs_->recorded->replay();
 }
 
 bool Trainer::tells_figures_of(int64_t step) const {
@@ -179,36 +215,27 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const TrainSettings& s = settings_;
   auto began = Clock::now();
   auto* const numbers = numbers_->begin<int32_t>();
-  for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
-    send_batch(micro);
+  send_batches();
+  for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro)
     numbers[micro] = static_cast<int32_t>(step_ * s.gradient_accumulation_steps + micro);
-  }
   numbers_->send();
   const double learning_rate = schedule_->learning_rate(step_);
   optimizer_->request(learning_rate, s.grad_clip);
   FigureRow figures;
   const bool tells_figures = tells_figures_of(step_ + 1);
   if (tells_figures) {
-    const std::vector<Tensor> batch = tensors_of(batches_[0]);
+    const std::vector<Tensor> batch = tensors_of(inputs_->batches[0]);
     const auto before = Clock::now();
     look(figures, wanted_figures_, *task_, *model_, batch, carried_.empty() ? nullptr : &carried_[0]);
     began += Clock::now() - before;  // no part of the step's time
   }
   const double flops = flops_counted();
-  // The first step is done as it comes: what is made once, on first use, shall not be part of the recording.
-  if (s.graph && step_ > first_step_ && !recorded_) {
-    release_cached(device_);  // the recording has its own memory
-    recorded_ = std::make_unique<Graph>([&] { do_step(); });
-  }
-  if (s.nan_guard)
-    do_guarded_step(each);
-  else
-    recorded_ ? recorded_->replay() : do_step();
-  if (flops_counted() > flops) step_flops_ = flops_counted() - flops;
+  s.nan_guard ? do_guarded_step(each) : do_or_replay_step();
+  if (flops_counted() > flops) inputs_->flops = flops_counted() - flops;
   ++step_;
   const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();
   if (tells_figures) look(figures, wanted_figures_, *parameters_);
-  in_flight_.push_back({step_, learning_rate, began, outcome, losses, step_flops_, std::move(figures)});
+  in_flight_.push_back({step_, learning_rate, began, outcome, losses, inputs_->flops, std::move(figures)});
 }
 
 void Trainer::report(Audience& audience) {

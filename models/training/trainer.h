@@ -65,7 +65,8 @@ class Trainer {
   };
   void make_inputs();
   void resume(const std::string& checkpoint, const CheckpointState& state);
-  void send_batch(int64_t micro_batch);
+  // Sends a step's batches to the device; from then on `inputs_` are theirs.
+  void send_batches();
   bool tells_figures_of(int64_t step) const;
   void queue_step(const FiniteGuard::Observer& each = {});  // with nan_guard: of operations
   // What throws NotFiniteFound has changed nothing.
@@ -94,13 +95,23 @@ class Trainer {
   std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<const Figure*> wanted_figures_;       // that the log gets every so many steps
   double peak_flops_ = 0;                           // a second, of the device; 0: unknown
-  double step_flops_ = 0;                           // of the last step that was not replayed
-  std::vector<std::vector<HostToDevice>> batches_;  // of each micro-batch, the task's tensors
+  // What a step reads, and with settings.graph its recording.
+  struct StepInputs {
+    std::vector<std::vector<HostToDevice>> batches;  // of each micro-batch, the task's tensors
+    bool recordable = false;
+    std::unique_ptr<Graph> recorded = {};
+    double flops = 0;  // of the last step of these that was not replayed
+  };
+  StepInputs& inputs_of(const std::vector<std::vector<Tensor>>& batches);
+  void do_or_replay_step();
+  // One for all steps, whatever their shapes; of recorded steps one for each set of shapes, named by its sizes.
+  std::map<std::vector<int64_t>, StepInputs> inputs_of_shapes_;
+  StepInputs* inputs_ = nullptr;      // of this step
+  const Graph* recorded_ = nullptr;   // the first: the others share its memory
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
   std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams
   Tensor losses_;                                   // means over the micro-batches: cross-entropy, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
-  std::unique_ptr<Graph> recorded_;  // with settings.graph, after a first step that is done as it comes
   std::deque<InFlight> in_flight_;
   Clock::time_point reported_;  // the last step
   double stepping_ = 0;         // seconds of the steps that were reported

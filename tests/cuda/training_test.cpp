@@ -253,3 +253,22 @@ TEST_CASE("every task and model trains on the device with the CPU's losses, and 
     CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
   }
 }
+
+TEST_CASE("translation: steps of each shape are recorded once, and replayed have the bits of those done one by one") {
+  if (no_card() || thread_sanitizer) return;
+  const Runs runs({{"model", "translation-small"}, {"layers", "1"}, {"heads", "2"}, {"width", "16"}});
+  // Three batches an epoch: after the first step, which is done as it comes, all shapes come at least twice.
+  const Assignments pairs = {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
+                             {"source_column", "4"},
+                             {"target_column", "3"},
+                             {"tokenizer", "sentence_piece(vocabulary=200)"},
+                             {"batch_tokens", "3000"},
+                             {"dropout", "0.1"},
+                             {"steps", "8"}};
+  const TrainingResult eager = runs.train("eager", pairs + on_card), replays = runs.train("graph", pairs + replayed);
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
+    CHECK(runs.file(eager.checkpoint, name) == runs.file(replays.checkpoint, name));
+  CHECK(runs.metrics("eager") == runs.metrics("graph"));
+  CHECK(contains(error_of([&] { runs.train("more", pairs + replayed + Assignments{{"gradient_accumulation_steps", "2"}}); }),
+                 "or take larger batches instead of gradient_accumulation_steps 2"));
+}

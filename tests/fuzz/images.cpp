@@ -23,7 +23,7 @@ void read_gzip(const std::string& folder, std::string_view bytes) {
   promise(is_gzip(bytes) || found == bytes, "what is not packed is changed");
 }
 REGISTER_FORMAT(gzip, {.name = "gzip",
-                       .readers = {"models/data/gzip.cpp"},
+                       .readers = {"models/data/gzip.cpp", "models/data/gzip.h"},
                        .read = read_gzip,
                        .memory_multiple = 2 * 1032 + 16,
                        .memory_base = 1 << 21,
