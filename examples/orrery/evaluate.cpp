@@ -1,5 +1,6 @@
 // orrery evaluate: what a trained model is worth on held-out data.
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 
 #include "engine/base/parallel.h"
@@ -36,6 +37,16 @@ std::string checkpoint_in(const Arguments& arguments) {
   return checkpoint;
 }
 
+// The run's own data may lie elsewhere by now.
+void check_data_is_there(const EvaluateSettings& s) {
+  for (const char* key : {"data", "validation_data"}) {
+    if (!find_setting(s.task->members(), key)) continue;
+    const auto& path = models::setting_of<std::string>(*s.task, key);
+    check(path.empty() || std::filesystem::exists(path), "evaluate: cannot read ", path, ", the run's --", key,
+          "; say where it lies now with --", key, "=PATH, or judge by other data with --validation_data=PATH");
+  }
+}
+
 // What the run has learned need not be there any more if other data are for judging; who names it wants to see the loss
 // on it too.
 void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
@@ -68,6 +79,7 @@ int evaluate(const Arguments& arguments) {
   s.task = &task_settings;
   const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_of(s));
   leave_out_learned_data(s, arguments);
+  check_data_is_there(s);
   check(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
         "' is not of the form --key=value; did you mean --checkpoint?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));

@@ -57,7 +57,7 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   }
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
-    held_out = text.train();
+    held_out = text.validation().size() > 0 ? text.validation() : text.train();  // a prepared folder says itself
     (s.data.empty() ? fingerprint_ : beside_["validation_data"]) = text.fingerprint();
   }
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));

@@ -96,7 +96,8 @@ TEST_CASE("evaluate: what is held out is all that it needs, of a run whose data 
   const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   std::filesystem::rename(text, other);
-  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run}).err, "cannot read " + text));
+  CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run}).err,
+                 "evaluate: cannot read " + text + ", the run's --data; say where it lies now with --data=PATH, or "));
   const Outcome judged = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + other});
   REQUIRE_MESSAGE(judged.code == 0, judged.err);
   CHECK(contains(judged.out, "1,000 tokens\nloss "));

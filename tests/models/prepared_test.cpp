@@ -95,6 +95,8 @@ TEST_CASE("prepared: a run on prepared data, and what it says when they have cha
   const double loss = run.train({{"data", out}}).validation_loss;
   const Run again;
   CHECK(again.train({{"tokenizer", "byte"}}).validation_loss == loss);
+  const Run apart;  // of a prepared folder that is for validation, what it keeps for validation
+  CHECK(apart.train({{"data", out}, {"validation_data", out}}).validation_loss == loss);
   CHECK(run.resume({{"data", out}}).steps_done == 8);
   write(out + "/val.bin", bytes_of({1, 2, 3}));
   CHECK(error_of([&] {
