@@ -237,7 +237,7 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   const auto add = [&](const std::string& group, const std::string& inside) {
     const bool explained = !group.empty() && file_exists(inside + "/README.md");
     for (const std::string& path : files_in(inside))
-      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, "", explained});
+      if (path.ends_with(".toml")) all.push_back({group, fs::path(path).stem().string(), {}, {}, "", explained});
   };
   add("", folder);
   std::vector<std::string> groups;
@@ -257,14 +257,6 @@ void list_verdicts(const StudySettings& s, const std::string& to, const std::vec
   write_file_atomically(to + "/README.md", models::verdicts_page(all, claims));
 }
 
-bool is_main(const std::string& file) {
-  try {
-    return models::read_claim(file).main;
-  } catch (const Error&) {
-    return false;  // what is wrong with it is told when its turn comes
-  }
-}
-
 // 0, or the signal that ended it.  False in `fine`: a claim has an error.
 int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all, bool& fine) {
   const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
@@ -272,9 +264,12 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   for (models::ListedVerdict& each : all) {
     each.error = "not judged yet";
     turns.push_back(&each);
+    try {
+      each.claim = models::read_claim(file_of(each));
+    } catch (const Error&) {  // what is wrong with it is told when its turn comes
+    }
   }
-  std::stable_partition(turns.begin(), turns.end(),
-                        [&](const models::ListedVerdict* each) { return is_main(file_of(*each)); });
+  std::stable_partition(turns.begin(), turns.end(), [](const models::ListedVerdict* each) { return each->main(); });
   const auto tried = [&](models::ListedVerdict& listed, const auto& action) {
     try {
       action();

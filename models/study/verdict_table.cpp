@@ -55,13 +55,20 @@ std::string inside(const std::string& folder, const std::string& path) {
   return folder == "." ? path : folder + "/" + path;
 }
 
+// "| [Who claims it.](file.toml)<br>Here: how it is smaller. | the source's figure"
+std::string source_cells(const auto& of, const std::string& link) {
+  return text("| [", cell(of.sentence), "](", link, ")", of.smaller.empty() ? "" : "<br>Here: " + cell(of.smaller) + ".",
+              " | ", cell(of.figure));
+}
+
 std::string row_of(const ListedVerdict& listed, const std::string& claims) {
   const std::string link = inside(claims, listed.place() + ".toml");
-  if (!listed.verdict) return text("| [", listed.name, "](", link, ") | | ", cell(listed.error), " | | - | | |\n");
+  if (!listed.verdict)
+    return text(listed.claim ? source_cells(*listed.claim, link) : text("| [", listed.name, "](", link, ") | "), " | ",
+                cell(listed.error), " | | - | | |\n");
   const StudyVerdict& v = *listed.verdict;
   const std::string kept = v.smoke ? "nothing was judged" : found(v.judged, v.metric) + rates_text(v);
-  return text("| [", cell(v.sentence), "](", link, ")", v.smaller.empty() ? "" : "<br>Here: " + cell(v.smaller) + ".",
-              " | ", cell(v.figure), " | `", v.metric, "`<br>", cell(kept), " | ", v.samples, " | **", v.word(), "**",
+  return text(source_cells(v, link), " | `", v.metric, "`<br>", cell(kept), " | ", v.samples, " | **", v.word(), "**",
               v.on_border() ? ", on the border" : "", " | ", fixed(v.minutes_of_runs, 1), " | `", v.claim.substr(0, 12),
               "` |\n");
 }
@@ -97,7 +104,7 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
       for (const JudgedComparison& c : each.verdict->judged.comparisons)
         what += (what.empty() ? "" : "; ") + c.sentence;
     csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "-",
-                     each.verdict ? each.verdict->sentence : "", what,
+                     each.verdict ? each.verdict->sentence : each.claim ? each.claim->sentence : "", what,
                      fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
   }
   return csv;
@@ -115,12 +122,12 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
   std::copy_if(all.begin(), all.end(), std::back_inserter(main),
-               [](const ListedVerdict& each) { return each.verdict && each.verdict->main; });
+               [](const ListedVerdict& each) { return each.main(); });
   if (!main.empty()) {
     page += std::string("\n## The main claims\n\n") + head;
     for (const ListedVerdict& each : main) page += row_of(each, claims);
     for (const ListedVerdict& each : main)
-      page += text("\n![", each.verdict->sentence, "](", each.place(), "/picture.svg)\n");
+      if (each.verdict) page += text("\n![", each.verdict->sentence, "](", each.place(), "/picture.svg)\n");
   }
   std::string group;
   bool begun = false;
@@ -128,7 +135,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
     if (!begun || each.group != group) {
       group = each.group, begun = true;
       page += text("\n## ", group.empty() ? "Claims" : group, "\n\n");
-      if (each.verdict) page += each.verdict->source + ".";
+      if (each.verdict || each.claim) page += (each.verdict ? each.verdict->source : each.claim->source) + ".";
       if (each.explained) page += text("  [What we make of it](", inside(claims, group + "/README.md"), ").");
       page += std::string("\n\n") + head;
     }

@@ -5,15 +5,18 @@
 #include <span>
 #include <string>
 
+#include "models/study/claim.h"
 #include "models/study/verdict_file.h"
 
 namespace orrery::models {
 
 struct ListedVerdict {
   std::string group, name;  // "relu_former", "softmax_memory_hurts": the folder, which may be empty, and the file
+  std::optional<Claim> claim;  // none: its file cannot be read
   std::optional<StudyVerdict> verdict;
   std::string error;       // else
   bool explained = false;  // by a README.md of the group, which the page links to
+  bool main() const { return verdict ? verdict->main : claim && claim->main; }
   std::string place() const { return group.empty() ? name : group + "/" + name; }
 };
 

@@ -90,7 +90,8 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   listing.push_back("--judge=no");
   CHECK(run_orrery(listing).code == 0);
   CHECK(contains(read_file(folder / "out/README.md"), "2 claims: 1 shown at this scale, 1 without a verdict.\n"));
-  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,,not judged yet,"));
+  CHECK(contains(read_file(folder / "out/verdicts.csv"), "a,-,Two variants differ.,not judged yet,"));
+  CHECK(contains(read_file(folder / "out/README.md"), "| [Two variants differ.](../claims/a.toml) | "));
   const Outcome third = run_orrery(words);
   CHECK(!contains(third.out, "a.toml: judged before"));
   CHECK(contains(third.out, "reversed"));
