@@ -98,5 +98,7 @@ bool processor_has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+bool processor_has_avx512_bf16() { return processor_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+bool processor_multiplies_bf16_fast() { return processor_has_avx512_bf16() && __builtin_cpu_is("amd"); }
 
 }  // namespace orrery

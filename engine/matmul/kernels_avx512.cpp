@@ -1,241 +1,32 @@
-// Tiles of products for AVX-512, after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
-// (2008), and Van Zee and van de Geijn, "BLIS" (2015).
-//
-// Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
-// registers.  It reads both factors from packed panels, where what one step of the depth needs lies side by side:
-// 8 elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as needed, so that
-// one kernel serves the four forms of a product.
-//
-// Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B, 96 KB, is then packed
-// and meets all panels of that block while it is in the level-2 cache.  Where A comes from hardly matters, because a
-// step reads only 32 bytes of it in 24 cycles: the block may fill the level-2 cache and stream from the next.  So a
-// packed element of B serves 512 rows, one of A all columns of the tile, and 4 to 5 % of the time goes into packing.
-// The depth is long because every block reads and writes C once.
-//
-// Completion is told of 4 panels of columns at a time, 512 x 192 elements that are still near the core.
-//
-// Measured in f32 on a Zen 4, one vector multiplication a cycle, so at most 117 GFLOP/s a core: the kernel alone 117;
-// the products of GPT-2 with 512 tokens 106 (OpenBLAS 0.3.21: 100), of the small GPTs for characters 106 to 108 (98 to
-// 101); on two cores 216, 218 and 207 (204, 202, 195).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5
-// and 3 KB and blocks of 256 rows were slower by 1 to 3 %, and prefetching A or the next panel of B made no difference.
-// 8 rows and 48 columns also leave no remainder on most widths of models.
-//
-// Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
-// its bits depend neither on the tile nor on its place in it.
-#include "engine/attention/vectors.h"
-#include "engine/matmul/few_rows.h"
-#include "engine/matmul/tile.h"
-#include "engine/matmul/widened.h"
+// Products for AVX-512: elements multiplied as they are, those of bf16 widened while they are packed.
+#include "engine/matmul/blocks.h"
 
 namespace orrery::detail::matmul {
 namespace {
 
-using namespace attention;  // vectors.h
-
-constexpr int panel_rows = 8, panel_vectors = 3;
-constexpr int64_t most_rows = 512, depth_bytes = 2048, completed_panels = 4;
-template <class T>
-constexpr int panel_columns = lanes<T>* panel_vectors;
-template <class T>
-constexpr int64_t most_depth = depth_bytes / int64_t{sizeof(T)};
-
-// The length of the fewest equal pieces of n of at most `most`, in multiples of `step`; at least one step.
-int64_t even_piece(int64_t n, int64_t most, int64_t step) {
-  const int64_t pieces = maximum((n + most - 1) / most, 1);
-  return maximum(round_up((n + pieces - 1) / pieces, step), step);
-}
-
-// ---- packing
-
-// One factor: element i of a panel at depth k is at data[k * stride + i] if the panel lies across the rows in memory,
-// else at data[i * stride + k].
-template <class T>
-struct Source {
-  const T* data;
-  int64_t stride;
-  bool across;
-  Source at(int64_t i, int64_t k) const { return {data + (across ? k * stride + i : i * stride + k), stride, across}; }
-};
-
-// Full panels, side by side: whole cache lines are read although a panel of A is half a line wide.  The rows are far
-// apart in memory, more than the processor foresees.
-template <class T, class E, int size, int panels>
-void pack_across(const E* x, int64_t stride, int64_t depth, T* y) {
-  constexpr int64_t ahead = 32;
-  for (int64_t k = 0; k < depth; ++k, x += stride, y += size)
-    unrolled<panels>([&](auto p) __attribute__((always_inline)) {
-      for (int byte = 0; byte < size * int{sizeof(E)}; byte += 64)
-        __builtin_prefetch(reinterpret_cast<const char*>(x + ahead * stride + p * size) + byte);
-      if constexpr (sizeof(E) == sizeof(T))
-        __builtin_memcpy(y + p * depth * size, x + p * size, size * sizeof(T));
-      else
-        unrolled<size>([&](auto i)
-                           __attribute__((always_inline)) { y[p * depth * size + i] = widened(x[p * size + i]); });
-    });
-}
-
-template <class T, class E, int size>
-void pack_down(const E* x, int64_t stride, int64_t count, int64_t depth, T* y) {
-  constexpr int w = lanes<T>;
-  int64_t k = 0;
-  for (; k + w <= depth; k += w, y += w * size)
-    for (int i = 0; i < size; i += w) {
-      constexpr int part = size < w ? size : w;
-      Vector<T> block[w] = {};
-      unrolled<part>([&](auto r) __attribute__((always_inline)) {
-        if (i + r < count) {
-          block[r] = load_widened(x + (i + r) * stride + k);
-          __builtin_prefetch(x + (i + r + size) * stride + k, 0, 2);
-        }
-      });
-      transpose<T>(block);
-      unrolled<w>([&](auto r) __attribute__((always_inline)) {
-        __builtin_memcpy(y + r * size + i, &block[r], part * sizeof(T));
-      });
-    }
-  for (; k < depth; ++k, y += size)
-    for (int i = 0; i < size; ++i) y[i] = i < count ? widened(x[i * stride + k]) : T(0);
-}
-
-// Panels of `size` elements from `count` elements, the last one filled up with zeros: y[panel][k][i].
-template <class T, class E, int size>
-void pack(const Source<E>& x, int64_t count, int64_t depth, T* y) {
-  constexpr int together = 4;
-  for (int64_t i = 0; i < count; i += size) {
-    const int64_t here = minimum(size, count - i);
-    const E* const from = x.at(i, 0).data;
-    T* const to = y + i * depth;
-    if (!x.across) {
-      pack_down<T, E, size>(from, x.stride, here, depth, to);
-    } else if (count - i >= together * size) {
-      pack_across<T, E, size, together>(from, x.stride, depth, to);
-      i += (together - 1) * size;
-    } else if (here == size) {
-      pack_across<T, E, size, 1>(from, x.stride, depth, to);
-    } else {
-      for (int64_t k = 0; k < depth; ++k)
-        for (int64_t e = 0; e < size; ++e) to[k * size + e] = e < here ? widened(from[k * x.stride + e]) : T(0);
-    }
-  }
-}
-
-// ---- the kernel
-
-template <class T>
-struct Panels {  // packed
-  const T *a, *b;
-  int64_t depth;
-};
-
-// C (rows, vectors) = [C +] A B
-template <class T, int rows, int vectors>
-void kernel(Panels<T> x, T* c, int64_t stride, bool add) {
-  constexpr int w = lanes<T>;
-  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { __builtin_prefetch(c + r * stride + v * w, 1); });
-  });
-  Vector<T> sums[rows][vectors] = {};
-  for (int64_t k = 0; k < x.depth; ++k, x.a += panel_rows, x.b += panel_columns<T>) {
-    Vector<T> right[vectors];
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(x.b + v * w); });
-    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      const Vector<T> left = splat(x.a[r]);
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sums[r][v] += right[v] * left; });
-    });
-  }
-  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
-      T* const element = c + r * stride + v * w;
-      store(element, add ? load(element) + sums[r][v] : sums[r][v]);
-    });
-  });
-}
-
-// A kernel for every number of rows and vectors that a tile may end with.
-template <class T>
-struct KernelTable {
-  void (*of[panel_rows][panel_vectors])(Panels<T>, T*, int64_t, bool);
-};
-template <class T, int... r>
-constexpr KernelTable<T> kernel_table(std::integer_sequence<int, r...>) {
-  return {{{kernel<T, r + 1, 1>, kernel<T, r + 1, 2>, kernel<T, r + 1, 3>}...}};
-}
-
-// The same for a piece of any size: columns beyond the last whole vector are computed beside C.
-template <class T>
-void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add) {
-  constexpr KernelTable<T> kernels = kernel_table<T>(std::make_integer_sequence<int, panel_rows>());
-  const int64_t vectors = (columns + lanes<T> - 1) / lanes<T>;
-  const auto run = kernels.of[rows - 1][vectors - 1];
-  if (columns == vectors * lanes<T>) return run(x, c, stride, add);
-  T aside[panel_rows * panel_columns<T>];
-  run(x, aside, panel_columns<T>, false);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < columns; ++i) {
-      const T sum = aside[r * panel_columns<T> + i];
-      c[r * stride + i] = add ? c[r * stride + i] + sum : sum;
-    }
-}
-
-// ---- blocks
-
-// One block of A, `rows` x `depth`, with all of B beside it.
 template <class T, class E>
-void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t rows, int64_t depth, bool add, T* left,
-                    T* right, const auto& completed) {
-  constexpr int64_t width = panel_columns<T>;
-  pack<T, E, panel_rows>(a, rows, depth, left);
-  for (int64_t column = 0; column < t.n; column += width) {
-    const int64_t columns = minimum(width, t.n - column), next = column + width;
-    pack<T, E, panel_columns<T>>(b.at(column, 0), columns, depth, right);
-    for (int64_t row = 0; row < rows; row += panel_rows)
-      multiply_panels<T>({left + row * depth, right, depth}, c + row * t.stride + column, t.stride,
-                         minimum(panel_rows, rows - row), columns, add);
-    const int64_t panels = column / width + 1;
-    if (panels % completed_panels == 0 || next >= t.n) {
-      const int64_t first = (panels - 1) / completed_panels * completed_panels * width;
-      completed(first, minimum(next, t.n) - first);
-    }
+struct Plain {
+  using Sum = T;
+  using Element = E;
+  static constexpr int elements = 1;
+  [[gnu::always_inline]] static Vector<T> down(const E* x) { return load_widened(x); }
+  template <int n>
+  [[gnu::always_inline]] static void across(const E* x, int64_t, T* y) {
+    if constexpr (sizeof(E) == sizeof(T))
+      __builtin_memcpy(y, x, n * sizeof(T));
+    else
+      unrolled<n>([&](auto i) __attribute__((always_inline)) { y[i] = widened(x[i]); });
   }
-}
-
-int64_t block_rows(int64_t m) { return even_piece(m, most_rows, panel_rows); }
-template <class T>
-int64_t block_depth(int64_t k) {
-  return even_piece(k, most_depth<T>, lanes<T>);
-}
-// A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.  One of few rows copies A.
-template <class T>
-int64_t workspace(int64_t m, int64_t, int64_t k) {
-  return maximum(block_depth<T>(k) * (panel_columns<T> + minimum(round_up(m, panel_rows), most_rows)), few_rows * k);
-}
+  [[gnu::always_inline]] static T place(const E* x, int64_t, int64_t) { return widened(*x); }
+  [[gnu::always_inline]] static Vector<T> spread(const T* x) { return splat(*x); }
+  [[gnu::always_inline]] static Vector<T> add(Vector<T> sums, Vector<T> b, Vector<T> a) { return sums + b * a; }
+};
 
 template <class T, class E>
-void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspace) {
-  const int64_t rows = block_rows(t.m), depth = block_depth<T>(t.k);
-  if (t.m <= few_rows && t.b.transposed) {
-    multiply_tile_of_few_rows(t, depth, workspace);
-    if (completion.block) completion.block(completion.object, 0, t.m, 0, t.n);
-    return;
-  }
-  const Source<E> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
-  T *const right = workspace, *const left = right + depth * panel_columns<T>;
-  for (int64_t row = 0; row < t.m; row += rows)
-    for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
-      const int64_t rows_here = minimum(rows, t.m - row);
-      multiply_block(t, a.at(row, k), b.at(0, k), t.c + row * t.stride, rows_here, minimum(depth, t.k - k),
-                     k > 0 || t.accumulate, left, right, [&](int64_t column, int64_t columns) {
-                       if (completion.block && k + depth >= t.k)
-                         completion.block(completion.object, row, rows_here, column, columns);
-                     });
-    }
-}
+constexpr TileKernel<T, E> kernel_of = {multiply_tile<Plain<T, E>>, workspace<Plain<T, E>>};
 
 }  // namespace
 
-constinit const Kernels avx512 = {"avx512",
-                                  {multiply_tile<float, float>, workspace<float>},
-                                  {multiply_tile<double, double>, workspace<double>},
-                                  {multiply_tile<float, bf16>, workspace<float>}};
+constinit const Kernels avx512 = {"avx512", kernel_of<float, float>, kernel_of<double, double>, kernel_of<float, bf16>};
 
 }  // namespace orrery::detail::matmul

@@ -55,8 +55,9 @@ struct Epilogue {
 };
 
 // T, the elements of A and B, is float, double or bf16.  Those of C are the same, or float for bf16.  Elements of bf16
-// are taken as they are; their products, what is accumulated, the bias and the residual are added in f32 and rounded
-// once.  How C is cut into tiles depends on the sizes only, and so do the bits of the result.
+// are taken as they are (by avx512_bf16 subnormal ones as zero); their products, what is accumulated, the bias and the
+// residual are added in f32 and rounded once.  How C is cut into tiles depends on the sizes only, and so do the bits of
+// the result.
 // All pointers are to memory of the device.
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
@@ -73,8 +74,8 @@ void set_product_precision(ProductPrecision precision, int parts = 3);  // an Er
 ProductPrecision product_precision();
 ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 
-// "avx512", our own, or "openblas": chosen once by what the processor has.  Tests set it; an unknown or missing one is
-// an Error.
+// "avx512_bf16", with vdpbf16ps where it is faster, "avx512", our own without, or "openblas": chosen once by what the
+// processor has.  Tests set it; an unknown or missing one is an Error.
 const char* product_kernels();
 void use_product_kernels(const char* name);
 std::string blas_description();  // which kernels, and OpenBLAS's version and choice for this processor

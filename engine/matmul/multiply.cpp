@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <type_traits>
 
 #include "engine/autograd/profile.h"
@@ -26,8 +27,12 @@ using namespace detail::matmul;
 
 // ---- kernels
 
+const Kernels avx512_bf16 = {"avx512_bf16", avx512.f32, avx512.f64, bf16_pairs};
+
 std::atomic<const Kernels*>& chosen() {
-  static std::atomic<const Kernels*> kernels = processor_has_avx512() ? &avx512 : &openblas;
+  static std::atomic<const Kernels*> kernels = processor_multiplies_bf16_fast() ? &avx512_bf16
+                                               : processor_has_avx512()         ? &avx512
+                                                                                : &openblas;
   return kernels;
 }
 
@@ -272,15 +277,18 @@ ProductPrecision product_precision() {
 const char* product_kernels() { return chosen().load()->name; }
 
 void use_product_kernels(const char* name) {
-  const bool own = std::strcmp(name, avx512.name) == 0;
-  check(own || std::strcmp(name, openblas.name) == 0, "matmul: no kernels '", name, "'; there are avx512 and openblas");
-  check(!own || processor_has_avx512(), "matmul: this processor lacks avx512; use openblas");
-  chosen() = own ? &avx512 : &openblas;
+  const auto is = [&](const Kernels& kernels) { return std::strcmp(name, kernels.name) == 0; };
+  check(is(avx512_bf16) || is(avx512) || is(openblas), "matmul: no kernels '", name,
+        "'; there are avx512_bf16, avx512 and openblas");
+  check(!is(avx512_bf16) || processor_has_avx512_bf16(), "matmul: this processor lacks avx512_bf16; use avx512");
+  check(!is(avx512) || processor_has_avx512(), "matmul: this processor lacks avx512; use openblas");
+  chosen() = is(avx512_bf16) ? &avx512_bf16 : is(avx512) ? &avx512 : &openblas;
 }
 
 std::string blas_description() {
-  return chosen().load() == &avx512 ? "own kernels for avx512; for other processors " + openblas_description()
-                                    : openblas_description();
+  return chosen().load() == &openblas
+             ? openblas_description()
+             : std::string("own kernels for ") + product_kernels() + "; for other processors " + openblas_description();
 }
 
 }  // namespace orrery

@@ -1,4 +1,4 @@
-// One tile of a product, the work of one core, and the two ways to compute it.
+// One tile of a product, the work of one core, and the ways to compute it.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,9 @@ struct Kernels {
   TileKernel<float, orrery::bf16> bf16;
 };
 
-extern const Kernels avx512;    // kernels_avx512.cpp
-extern const Kernels openblas;  // blas.cpp
+extern const Kernels avx512;                            // kernels_avx512.cpp
+extern const TileKernel<float, orrery::bf16> bf16_pairs;  // kernels_avx512_bf16.cpp
+extern const Kernels openblas;                          // blas.cpp
 
 std::string openblas_description();
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/version.h"
 #include "engine/matmul/matmul.h"
 
 namespace orrery::testing {
@@ -14,7 +15,8 @@ template <class F>
 void with_all_kernels(const F& f) {
   const std::string before = product_kernels();
   std::vector<const char*> sets = {"openblas"};
-  if (before == "avx512") sets.push_back("avx512");
+  if (processor_has_avx512()) sets.push_back("avx512");
+  if (processor_has_avx512_bf16()) sets.push_back("avx512_bf16");
   for (const char* set : sets) {
     CAPTURE(set);
     use_product_kernels(set);
