@@ -1,6 +1,7 @@
 #include "models/settings_table.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "engine/base/files.h"
 #include "models/toml.h"
@@ -15,6 +16,12 @@ toml::table read_toml(const std::string& path) {
   } catch (const toml::parse_error& error) {
     fail(path, ":", error.source().begin.line, ": ", error.description());
   }
+}
+
+std::string what_toml_says(const std::string& path) {
+  std::ostringstream said;
+  said << toml::json_formatter(read_toml(path));
+  return said.str();
 }
 
 std::vector<std::pair<std::string, const toml::node*>> members_in_order(const toml::table& table) {

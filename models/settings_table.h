@@ -14,6 +14,8 @@ namespace orrery::models {
 
 // A file as a table.  Errors begin with its path and the line.
 toml::table read_toml(const std::string& path);
+// The same in one form, as JSON in the order of its keys: comments and the order of lines make no difference.
+std::string what_toml_says(const std::string& path);
 
 // toml++ orders a table by its keys; the file's order is the one that was meant.
 std::vector<std::pair<std::string, const toml::node*>> members_in_order(const toml::table& table);

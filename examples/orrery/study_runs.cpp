@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
@@ -12,6 +13,7 @@
 #include "examples/orrery/train_settings.h"
 #include "models/figures/base/figure.h"
 #include "models/inspection/base/look.h"
+#include "models/settings_table.h"
 #include "models/study/figure_names.h"
 
 namespace orrery::program {
@@ -273,9 +275,19 @@ models::TrainSettings settings_of_study(const Claim& claim, const models::Varian
   }
 }
 
+namespace {
+
+// Of what it sets: other comments or another order of lines make no other configuration.
+std::string sha256_of_config(const std::string& path) {
+  const std::string sets = models::what_toml_says(path);
+  return sha256(std::as_bytes(std::span(sets)));
+}
+
+}  // namespace
+
 std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {
   std::map<std::string, std::set<std::string>> config, all;
-  if (!claim.config.empty()) config["config"].insert(sha256_of_file(claim.config));
+  if (!claim.config.empty()) config["config"].insert(sha256_of_config(claim.config));
   all = config;
   try {
     for_each_place(claim, [&](size_t v, size_t s) {

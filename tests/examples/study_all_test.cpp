@@ -118,6 +118,8 @@ TEST_CASE("study: a claim is judged again when its config or its data have chang
   CHECK(read["config"].size() == 1);
   CHECK(read["data"].size() == 1);
   CHECK(contains(judged(), "a.toml: judged before\n"));
+  folder.write("base.toml", "# What is learned.\n" + config);  // sets the same
+  CHECK(contains(judged(), "a.toml: judged before\n"));
   folder.write("base.toml", config + "seed = 1\nwarmup_steps = 2\n");
   const std::string of_config = judged();
   CHECK(contains(of_config, "a.toml: its config has changed since it was judged\n"));
