@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What studying costs: runs side by side against one after the other, and what is noted of a run against nothing.
+
+    python3 examples/benchmarks/study_costs.py --orrery build/orrery [--runs 12] [--steps 400] [--rounds 5]
+
+On a quiet machine.  Trains gpt-char-small on the text that comes with orrery, in a folder that is removed at the end:
+a sweep of so many runs, killed half way and begun again by the same command; the same runs one after the other, each
+with all cores; then rounds of three trainings, with nothing noted but a step's own numbers, as usual, and with all
+figures every 100 steps, of which the fastest count; last the report of a run.  The last line reads "N passed, N failed".
+"""
+import argparse, pathlib, signal, subprocess, sys, tempfile, time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--orrery", required=True)
+parser.add_argument("--runs", type=int, default=12)
+parser.add_argument("--steps", type=int, default=400)
+parser.add_argument("--rounds", type=int, default=5)
+args = parser.parse_args()
+text = pathlib.Path(__file__).resolve().parent.parent / "data" / "tinyshakespeare.txt"
+common = ["--model=gpt-char-small", f"--data={text}", f"--steps={args.steps}"]
+passed = failed = 0
+
+
+def judge(what, value, most, unit=""):
+    global passed, failed
+    good = value <= most
+    passed, failed = passed + good, failed + (not good)
+    print(f"{what}: {value:.3f}{unit}, at most {most}: {'passed' if good else 'FAILED'}", flush=True)
+
+
+def timed(*words):
+    began = time.monotonic()
+    done = subprocess.run([args.orrery, *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(words)}\n{done.stdout[-2000:]}{done.stderr}")
+    return time.monotonic() - began
+
+
+def finished(pool):
+    """The finished runs of a pool: folder and when its weights were written."""
+    return {path: path.stat().st_mtime_ns for path in pool.glob(f"*/step_{args.steps:06}/weights.safetensors")}
+
+
+def sweep(folder):
+    words = ["sweep", *common, f"--seed={{1..{args.runs}}}", f"--out={folder}/sweep", f"--runs={folder}/pool"]
+    side_by_side = timed(*words)
+    again = [*words[:-2], f"--out={folder}/killed", f"--runs={folder}/killed-pool"]
+    killed = subprocess.Popen([args.orrery, *again], stdout=subprocess.DEVNULL)
+    time.sleep(side_by_side / 2)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    time.sleep(1)  # its runs notice that it is gone
+    pool = pathlib.Path(folder, "killed-pool")
+    before = finished(pool)
+    rest = timed(*again)
+    same = all(finished(pool).get(path) == when for path, when in before.items())
+    print(f"killed after {side_by_side / 2:.1f} s with {len(before)} runs finished, the rest took {rest:.1f} s")
+    judge("runs of these that were trained again", 0 if same and len(before) > 0 else 1, 0)
+    one_by_one = sum(timed("train", *common, f"--seed={seed}", f"--out={folder}/one-{seed}")
+                     for seed in range(1, args.runs + 1))
+    print(f"{args.runs} runs side by side {side_by_side:.1f} s, one after the other {one_by_one:.1f} s")
+    judge("side by side, of the time one after the other", side_by_side / one_by_one, 0.8)
+
+
+def logging(folder):
+    ways = {"nothing": ["--figures=none", "--figures_every=0"], "usual": [], "all": ["--figures=all"]}
+    best = {}
+    for number in range(args.rounds):
+        for way, words in ways.items():
+            out = f"{folder}/{way}-{number}"
+            whole = timed("train", *common, "--evaluate_every=0", "--checkpoint_every=0", f"--out={out}", *words)
+            best[way] = min(best.get(way, whole), whole)
+    print("best of " + ", ".join(f"{way} {seconds:.2f} s" for way, seconds in best.items()))
+    judge("usual figures every 100 steps, beside none", best["usual"] / best["nothing"], 1.01)
+    judge("all figures every 100 steps, beside none", best["all"] / best["nothing"], 1.03)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    sweep(folder)
+    logging(folder)
+    judge("report of a run", timed("report", f"{folder}/usual-0", f"--out={folder}/report.html"), 5, " s")
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)
