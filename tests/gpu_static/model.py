@@ -40,7 +40,8 @@ launch_time = 2e-6     # seconds between two kernels that the stream does not hi
 # ---- what is assumed of ours
 before_loop = 640  # instructions of a warp before a product's loop and around it
 loss_reads = 1.92  # of the logits, forward: a part comes from the L2 the second time
-tile_rows = 128    # of a product's tile, for how often A is read: tiles go down the rows of C first
+tile_rows = 128    # of a product's tile, for how often A is read:
+band_tiles = 16    # so many tiles go down the rows of C, then the next column of them
 large = 64         # blocks from which on a launch moves memory that must be known
 
 # ---- gpt2-124m
@@ -87,6 +88,7 @@ def passes(u, logits):
         (r"^forward cross_entropy rows", loss_reads * logits, logits),
         (r"^backward cross_entropy rows", 2 * logits, logits),
         (r"cross_entropy reduce", 0, 0),
+        (r"matmul: aligned rows", 2 * logits, 0),  # of 50,257, before a product reads them
         (r" map .*AddValue", 3 * u, 0),
         (r" cast map .*Convert<bf16>, bf16\*, float", 3 * u, 0),
         (r" cast map .*Convert<float>, float\*, bf16", 6 * width * width, 0),
@@ -151,7 +153,7 @@ class Step:
         bytes_ += elements * 2 * (2 if "ActivatedBackward" in launch.kernel else "Activated" in launch.kernel)
         of_a = m * k * batch * 2
         if of_a > self.card.l2:  # read anew for each column of tiles that runs at a time
-            running = max(1, 2 * self.card.multiprocessors // math.ceil(m / tile_rows))
+            running = max(1, 2 * self.card.multiprocessors // min(band_tiles, math.ceil(m / tile_rows)))
             bytes_ += of_a * (math.ceil(math.ceil(n / (area / tile_rows)) / running) - 1)
         flops = 2 * elements * k
         form = re.sub(r"^\w+<(.*)>$", r"\1", launch.kernel)
