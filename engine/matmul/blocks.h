@@ -1,5 +1,5 @@
-// Tiles of products for 512-bit vectors, after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
-// (2008), and Van Zee and van de Geijn, "BLIS" (2015).
+// Tiles of products for 512-bit vectors, after Goto and van de Geijn, "Anatomy of high-performance matrix
+// multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
 //
 // Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
 // registers.  It reads both factors from packed panels, where what one step of the depth needs lies side by side:

@@ -16,7 +16,8 @@ constexpr int64_t few_rows = 4;
 
 // Numbers N are those of blocks.h.
 
-// `elements` of each of `width` rows of B, from x on, as columns of places: block[k][row].  Rows beyond `rows` are zero.
+// `elements` of each of `width` rows of B, from x on, as columns of places: block[k][row].  Rows beyond `rows` are
+// zero.
 template <class N, bool whole>
 [[gnu::always_inline]] inline void load_columns(const typename N::Element* x, int64_t stride, int64_t rows,
                                                 int64_t elements,
@@ -68,7 +69,7 @@ void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride,
     }
 }
 
-// `piece`: the depth after which sums are added to C, whole places.  The workspace holds A, few_rows * k places at most.
+// `piece`: the depth after which sums are added to C, whole places.  The workspace holds A, at most few_rows * k of them.
 template <class N, class T = typename N::Sum, class E = typename N::Element>
 void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t piece, T* workspace) {
   using Kernel = void (*)(const T*, const E*, int64_t, int64_t, int64_t, T*, int64_t, bool);

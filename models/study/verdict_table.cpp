@@ -57,8 +57,8 @@ std::string inside(const std::string& folder, const std::string& path) {
 
 // "| [Who claims it.](file.toml)<br>Here: how it is smaller. | the source's figure"
 std::string source_cells(const auto& of, const std::string& link) {
-  return text("| [", cell(of.sentence), "](", link, ")", of.smaller.empty() ? "" : "<br>Here: " + cell(of.smaller) + ".",
-              " | ", cell(of.figure));
+  const std::string smaller = of.smaller.empty() ? "" : "<br>Here: " + cell(of.smaller) + ".";
+  return text("| [", cell(of.sentence), "](", link, ")", smaller, " | ", cell(of.figure));
 }
 
 std::string row_of(const ListedVerdict& listed, const std::string& claims) {

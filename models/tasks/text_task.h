@@ -18,7 +18,8 @@ struct TextSettings {
   template <class V>
   void visit(V& v) {
     v("data", data, "text to learn: a file or a folder (UTF-8), or what `orrery prepare`, nanoGPT or llm.c made of it");
-    v("validation_data", validation_data, "the same for validation, of a prepared folder its val.bin; empty: the end of the other");
+    v("validation_data", validation_data,
+      "the same for validation, of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
     v("tokenizer", tokenizer,
       "character, byte, or the folder of one made elsewhere, such as GPT-2's; prepared data have their own");
     v("validation_fraction|held_out", validation_fraction,

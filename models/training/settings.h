@@ -93,7 +93,7 @@ struct TrainSettings {
     v("precision", precision,
       "of f32 products on a GPU: highest; high: as bf16 parts, nearly as exact; medium: rounded to bf16",
       one_of({"highest", "high", "medium"}));
-    v("graph", graph, "on a GPU: record a step once, or once for each shape of a batch, and replay it: small models are launched sooner");
+    v("graph", graph, "on a GPU: record a step once for each shape of its batch and replay it; small models gain most");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
     v("figures", figures,

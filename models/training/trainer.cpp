@@ -24,9 +24,6 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
   return tensors;
 }
 
-// Of shapes, the first that come: a graph of a step takes the card about a megabyte, whatever its batch.
-constexpr size_t most_recordings = 512;
-
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
 void check_settings(const TrainSettings& s) {
@@ -124,6 +121,7 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
 
 void Trainer::make_inputs() {
   const TrainSettings& s = settings_;
+  steps_ = std::make_unique<StepInputsByShape>(device_, s.graph);
   if (task_->carried() > 0) carried_.resize(static_cast<size_t>(s.gradient_accumulation_steps), stream_cache());
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
@@ -162,37 +160,11 @@ void Trainer::do_step() {
   nn::after_step(*model_);
 }
 
-Trainer::StepInputs& Trainer::inputs_of(const std::vector<std::vector<Tensor>>& batches) {
-  std::vector<int64_t> sizes;  // of whatever comes after the recordings that memory is spent on: none
-  if (settings_.graph) {
-    for (const auto& batch : batches)
-      for (const Tensor& x : batch) sizes.insert(sizes.end(), x.shape().begin(), x.shape().end());
-    if (!inputs_of_shapes_.contains(sizes) && inputs_of_shapes_.size() >= most_recordings) sizes.clear();
-  }
-  StepInputs& inputs = inputs_of_shapes_[sizes];
-  inputs.recordable = !sizes.empty();
-  inputs.batches.resize(batches.size());
-  for (size_t micro = 0; micro < batches.size(); ++micro) {
-    std::vector<HostToDevice>& places = inputs.batches[micro];
-    const auto place_of = [&](const Tensor& x) { return HostToDevice(Tensor::zeros(x.shape(), x.dtype(), device_)); };
-    for (size_t i = 0; i < batches[micro].size(); ++i) {
-      const Tensor& x = batches[micro][i];
-      if (i == places.size())
-        places.push_back(place_of(x));
-      else if (places[i].tensor().shape() != x.shape())
-        places[i] = place_of(x);
-    }
-  }
-  return inputs;
-}
-
 void Trainer::send_batches() {
   std::vector<std::vector<Tensor>> batches;
   for (int64_t micro = 0; micro < settings_.gradient_accumulation_steps; ++micro)
     batches.push_back(task_->batch(settings_.overfit_one_batch ? 0 : step_, micro));
-  inputs_ = &inputs_of(batches);
-  for (size_t micro = 0; micro < batches.size(); ++micro)
-    for (size_t i = 0; i < batches[micro].size(); ++i) inputs_->batches[micro][i].send(batches[micro][i]);
+  inputs_ = &steps_->send(batches);
 }
 
 // The first step is done as it comes: what is made once, on first use, shall not be part of a recording.
@@ -200,8 +172,7 @@ void Trainer::do_or_replay_step() {
   if (!inputs_->recordable || step_ == first_step_) return do_step();
   if (!inputs_->recorded) {
     release_cached(device_);  // recordings have their own memory
-    inputs_->recorded = std::make_unique<Graph>([&] { do_step(); }, recorded_);
-    if (!recorded_) recorded_ = inputs_->recorded.get();
+    steps_->record(*inputs_, [&] { do_step(); });
   }
   inputs_->recorded->replay();
 }

@@ -18,6 +18,7 @@
 #include "models/training/memory_plan.h"
 #include "models/training/replay.h"
 #include "models/training/run_folder.h"
+#include "models/training/step_inputs.h"
 #include "models/training/settings.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/schedules/base/schedule.h"
@@ -65,8 +66,8 @@ class Trainer {
   };
   void make_inputs();
   void resume(const std::string& checkpoint, const CheckpointState& state);
-  // Sends a step's batches to the device; from then on `inputs_` are theirs.
-  void send_batches();
+  void send_batches();  // from then on `inputs_` are theirs
+  void do_or_replay_step();
   bool tells_figures_of(int64_t step) const;
   void queue_step(const FiniteGuard::Observer& each = {});  // with nan_guard: of operations
   // What throws NotFiniteFound has changed nothing.
@@ -95,19 +96,8 @@ class Trainer {
   std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<const Figure*> wanted_figures_;       // that the log gets every so many steps
   double peak_flops_ = 0;                           // a second, of the device; 0: unknown
-  // What a step reads, and with settings.graph its recording.
-  struct StepInputs {
-    std::vector<std::vector<HostToDevice>> batches;  // of each micro-batch, the task's tensors
-    bool recordable = false;
-    std::unique_ptr<Graph> recorded = {};
-    double flops = 0;  // of the last step of these that was not replayed
-  };
-  StepInputs& inputs_of(const std::vector<std::vector<Tensor>>& batches);
-  void do_or_replay_step();
-  // One for all steps, whatever their shapes; of recorded steps one for each set of shapes, named by its sizes.
-  std::map<std::vector<int64_t>, StepInputs> inputs_of_shapes_;
-  StepInputs* inputs_ = nullptr;      // of this step
-  const Graph* recorded_ = nullptr;   // the first: the others share its memory
+  std::unique_ptr<StepInputsByShape> steps_;
+  StepInputs* inputs_ = nullptr;                    // of this step
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
   std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams
   Tensor losses_;                                   // means over the micro-batches: cross-entropy, then loss_weights_'s

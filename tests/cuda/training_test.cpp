@@ -269,6 +269,7 @@ TEST_CASE("translation: steps of each shape are recorded once, and replayed have
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
     CHECK(runs.file(eager.checkpoint, name) == runs.file(replays.checkpoint, name));
   CHECK(runs.metrics("eager") == runs.metrics("graph"));
-  CHECK(contains(error_of([&] { runs.train("more", pairs + replayed + Assignments{{"gradient_accumulation_steps", "2"}}); }),
+  const Assignments two = pairs + replayed + Assignments{{"gradient_accumulation_steps", "2"}};
+  CHECK(contains(error_of([&] { runs.train("more", two); }),
                  "or take larger batches instead of gradient_accumulation_steps 2"));
 }

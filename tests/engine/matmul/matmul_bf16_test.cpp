@@ -47,8 +47,8 @@ std::vector<float> sizes(std::vector<float> x) {
   return x;
 }
 
-// A product of bf16 has the bits of the f32 product of the same numbers, whose own tests say that it is right.  In pairs
-// the sums have another order: each of k + 3 additions of either may lose 2^-24 of all that is added, by size.
+// A product of bf16 has the bits of the f32 product of the same numbers, whose own tests say that it is right.  In
+// pairs sums have another order: each of k + 3 additions of either may lose 2^-24 of all that is added, by size.
 void check_product(Product p) {
   const bool in_pairs = std::string(product_kernels()) == "avx512_bf16";
   CAPTURE(p.m);

@@ -304,6 +304,6 @@ TEST_CASE("matmul: the bits of a few rows of a layer are those of many") {
 }
 
 TEST_CASE("matmul: kernels that do not exist are named") {
-  CHECK_THROWS_WITH_AS(use_product_kernels("mmx"), "matmul: no kernels 'mmx'; there are avx512_bf16, avx512 and openblas",
-                       Error);
+  CHECK_THROWS_WITH_AS(use_product_kernels("mmx"),
+                       "matmul: no kernels 'mmx'; there are avx512_bf16, avx512 and openblas", Error);
 }

@@ -1,0 +1,46 @@
+#include "models/training/step_inputs.h"
+
+namespace orrery::models {
+namespace {
+
+// Of shapes, the first that come: a graph of a step takes the card about a megabyte, whatever its batch.
+constexpr size_t most_recordings = 512;
+
+}  // namespace
+
+StepInputs& StepInputsByShape::of(const std::vector<std::vector<Tensor>>& batches) {
+  std::vector<int64_t> sizes;  // none: of what is not recorded
+  if (recorded_) {
+    for (const auto& batch : batches)
+      for (const Tensor& x : batch) sizes.insert(sizes.end(), x.shape().begin(), x.shape().end());
+    if (!by_sizes_.contains(sizes) && by_sizes_.size() >= most_recordings) sizes.clear();
+  }
+  StepInputs& inputs = by_sizes_[sizes];
+  inputs.recordable = !sizes.empty();
+  return inputs;
+}
+
+StepInputs& StepInputsByShape::send(const std::vector<std::vector<Tensor>>& batches) {
+  StepInputs& inputs = of(batches);
+  inputs.batches.resize(batches.size());
+  for (size_t micro = 0; micro < batches.size(); ++micro) {
+    std::vector<HostToDevice>& places = inputs.batches[micro];
+    for (size_t i = 0; i < batches[micro].size(); ++i) {
+      const Tensor& x = batches[micro][i];
+      const auto place = [&] { return HostToDevice(Tensor::zeros(x.shape(), x.dtype(), device_)); };
+      if (i == places.size())
+        places.push_back(place());
+      else if (places[i].tensor().shape() != x.shape())
+        places[i] = place();
+      places[i].send(x);
+    }
+  }
+  return inputs;
+}
+
+void StepInputsByShape::record(StepInputs& inputs, const std::function<void()>& step) {
+  inputs.recorded = std::make_unique<Graph>(step, first_);
+  if (!first_) first_ = inputs.recorded.get();
+}
+
+}  // namespace orrery::models
