@@ -42,19 +42,24 @@ struct EncoderDecoderSettings {
     v("context", context, "the most tokens of a source, and of a target", between(1, 16777216));
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention, "how the encoder reads the source", name_of_family("attention"));
+    v("attention", attention,
+      "how the encoder reads the source: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      name_of_family("attention"));
     v("decoder_attention", decoder_attention, "how the decoder reads the target; same: as the encoder",
       name_of_family("attention"));
     v("cross_attention", cross_attention, "how the decoder reads the source; same: as the encoder",
       name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a layer reads its weights", name_of_family("feed_forward"));
-    v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
+    v("feed_forward", feed_forward, "how a layer reads its weights, from `orrery list feed_forward`",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
       name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
       "what ends encoder and decoder; same: as in the layers, and none with norm_place=post, whose layers end with one",
       name_of_family("normalization"));
-    v("position", position, "how a token knows where it stands", name_of_family("position"));
+    v("position", position, "how a token knows where it stands, from `orrery list position`",
+      name_of_family("position"));
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embeddings set to zero while training",

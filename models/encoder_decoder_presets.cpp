@@ -19,8 +19,8 @@ namespace orrery::models {
   };
   add("translation-small", "short sentences, trains in minutes on a CPU", small, 4267776, "6000");
   add("transformer-iwslt", "fairseq's size for IWSLT14, post-norm", iwslt, 36663296, "10000");
-  add("relu_former-iwslt", "the same with variance-reduced ReLU in all three attentions", relu_former, 36663368,
-      "10000");
+  add("relu_former-iwslt", "transformer-iwslt with variance-reduced ReLU in all three attentions", relu_former,
+      36663368, "10000");
   add("transformer-base", "the base size of Vaswani et al. 2017, post-norm", base, 63082496, "37000");
   return true;
 }();

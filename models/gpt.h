@@ -43,13 +43,18 @@ struct GptSettings {
     v("context", context, "tokens that the model sees at once", between(1, 16777216));
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention, "how a block reads its context", name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a block reads its weights", name_of_family("feed_forward"));
-    v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
+    v("attention", attention,
+      "how a block reads its context: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward, "how a block reads its weights, from `orrery list feed_forward`",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
       name_of_family("normalization"));
     v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
       name_of_family("normalization"));
-    v("position", position, "how a token knows where it stands", name_of_family("position"));
+    v("position", position, "how a token knows where it stands, from `orrery list position`",
+      name_of_family("position"));
     v("bias", bias, "biases in the linear layers of attention and feed-forward");
     v("normalization_bias", normalization_bias, "biases in normalizations");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",

@@ -57,17 +57,17 @@ void add_revival() {
   constexpr int64_t with = 123687168, without = 123650304;  // parameters, with layer normalization in the blocks
   add("sm-ln-g", "GPT-2 of ReLU's Revival: softmax, layer normalization, GELU", revival("layer", "gelu"), with,
       "50257");
-  add("sm-ln-r", "the same with ReLU", revival("layer", "relu"), with, "50257");
-  add("sm-ln", "the same without activation", revival("layer", "identity"), with, "50257");
+  add("sm-ln-r", "sm-ln-g with ReLU", revival("layer", "relu"), with, "50257");
+  add("sm-ln", "sm-ln-g without an activation", revival("layer", "identity"), with, "50257");
   add("sm-g", "GPT-2 of ReLU's Revival without normalization in the blocks: softmax, GELU", revival("none", "gelu"),
       without, "50257");
-  add("sm-r", "the same with ReLU", revival("none", "relu"), without, "50257");
-  add("sm", "the same without activation", revival("none", "identity"), without, "50257");
+  add("sm-r", "sm-g with ReLU", revival("none", "relu"), without, "50257");
+  add("sm", "sm-g without an activation", revival("none", "identity"), without, "50257");
   GptSettings leaky = revival("none", "leaky_relu_learned");
-  add("sm-leaky-per-layer", "the same with a leaky ReLU that learns its slope, one for each layer", leaky,
+  add("sm-leaky-per-layer", "sm-g with a leaky ReLU that learns its slope, one for each layer", leaky,
       without + leaky.layers, "50257");
   leaky.shared_activation = true;
-  add("sm-leaky-global", "the same with one slope for all layers", leaky, without + 1, "50257");
+  add("sm-leaky-global", "sm-g with a leaky ReLU that learns one slope for all layers", leaky, without + 1, "50257");
 }
 
 [[maybe_unused]] const bool registered_presets = [] {
@@ -75,11 +75,11 @@ void add_revival() {
   add("gpt-char-medium", "characters, nanoGPT's Shakespeare model", of_size(6, 6, 384, 256), 10750080, "65");
   add("gpt-char-dyt", "gpt-char-small with DyT in its blocks, rotary positions", dyt_small(), 797065, "65");
   add("gpt2-124m", "the smallest GPT-2", gpt2(12, 12, 768), 124439808, "50257");
-  add("gpt2-355m", "the second GPT-2", gpt2(24, 16, 1024), 354823168, "50257");
-  add("gpt2-774m", "the third GPT-2", gpt2(36, 20, 1280), 774030080, "50257");
+  add("gpt2-355m", "GPT-2, the second size", gpt2(24, 16, 1024), 354823168, "50257");
+  add("gpt2-774m", "GPT-2, the third size", gpt2(36, 20, 1280), 774030080, "50257");
   add("llama2c-15m", "a LLaMA that tells small stories", llama2c(6, 6, 288, 256, 768), 15191712, "32000");
-  add("llama2c-42m", "a larger one", llama2c(8, 8, 512, 1024, 1376), 41689600, "32000");
-  add("llama2c-110m", "the largest of the three", llama2c(12, 12, 768, 1024, 2048), 109529856, "32000");
+  add("llama2c-42m", "llama2c-15m, larger", llama2c(8, 8, 512, 1024, 1376), 41689600, "32000");
+  add("llama2c-110m", "llama2c-15m, the largest", llama2c(12, 12, 768, 1024, 2048), 109529856, "32000");
   add_revival();
   return true;
 }();

@@ -104,7 +104,7 @@ REGISTER_MODEL(Resnet);
     ResnetSettings s;
     s.blocks = blocks;
     presets().add({name,
-                   "three stages of 16, 32 and 64 channels",
+                   text(6 * blocks + 2, " layers in three stages of 16, 32 and 64 channels"),
                    "resnet",
                    AnySettings(s),
                    parameters,

@@ -33,7 +33,8 @@ struct ResnetSettings {
       between(0, 16384));
     v("channels", channels, "of an image: 1 or 3; 0: as many as the data has", between(0, 3));
     v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
-    v("normalization", normalization, "what stands behind each convolution", name_of_family("normalization"));
+    v("normalization", normalization, "what stands behind each convolution, from `orrery list normalization`",
+      name_of_family("normalization"));
     v("activation", activation, "of every layer: any activation without parameters of its own");
     v("initial_std", initial_std,
       "how weights start: by_inputs, or what else nn/layers/initial_weights.h has, with the first stage's width");
@@ -43,7 +44,7 @@ struct ResnetSettings {
 class Resnet final : public ImageModel {
  public:
   static inline const ModelInfo info{.name = "resnet",
-                                     .description = "a residual convolution net, in the form for CIFAR",
+                                     .description = "a residual convolution net, in the form used for CIFAR",
                                      .source = "He et al. 2016, arXiv:1512.03385",
                                      .task = "image_classification"};
   using Settings = ResnetSettings;

@@ -47,10 +47,14 @@ struct StreamSettings {
     v("memory", memory, "tokens before, of which constants are carried along; no span is longer", between(1, 16777215));
     v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v("attention", attention, "how a block reads its context; it must have a span", name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a block reads its weights; none: all-attention, with persistent slots",
+    v("attention", attention,
+      "how a block reads its context: NAME or 'NAME(key=value, ...)' from `orrery list attention`; it must have a span",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward,
+      "how a block reads its weights, from `orrery list feed_forward`; none: all-attention, with persistent slots",
       name_of_family("feed_forward"));
-    v("normalization", normalization, "what stands after each residual (or before each sublayer: norm_place)",
+    v("normalization", normalization,
+      "what stands after each residual (or before each sublayer: norm_place), from `orrery list normalization`",
       name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,

@@ -37,7 +37,8 @@ void add(const char* name, const char* description, const StreamSettings& settin
 [[maybe_unused]] const bool registered_presets = [] {
   add("stream-char-small", "characters, adaptive spans up to 256, minutes on a CPU",
       small("softmax(span=adaptive_span(256))"), 862512, bytes);
-  add("stream-char-fixed", "the same with the fixed span of 256", small("softmax(span=fixed(256))"), 862496, bytes);
+  add("stream-char-fixed", "stream-char-small with the fixed span of 256", small("softmax(span=fixed(256))"), 862496,
+      bytes);
   // Equal parameters, of which the paper spends more on depth: 18 layers where there were 12.
   add("stream-char-all-attention", "six layers with persistent slots in place of feed-forwards, as many parameters",
       without_feed_forward(deep(small("softmax(span=adaptive_span(256), persistent=256)"), 6)), 862008, bytes);

@@ -46,14 +46,19 @@ struct VitSettings {
     v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
     v("pooling", pooling, "what the head reads: class_token, a token of its own, or the mean of all",
       one_of({"class_token", "mean"}));
-    v("attention", attention, "how a block reads the image", name_of_family("attention"));
-    v("feed_forward", feed_forward, "how a block reads its weights", name_of_family("feed_forward"));
-    v("normalization", normalization, "what stands before each sublayer (or after it: norm_place)",
+    v("attention", attention,
+      "how a block reads the image: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward, "how a block reads its weights, from `orrery list feed_forward`",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
       name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
       name_of_family("normalization"));
-    v("position", position, "how a patch knows where it stands", name_of_family("position"));
+    v("position", position, "how a patch knows where it stands, from `orrery list position`",
+      name_of_family("position"));
     v("bias", bias, "biases in the blocks' linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",

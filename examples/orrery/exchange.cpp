@@ -29,7 +29,7 @@ struct ExportSettings {
   template <class V>
   void visit(V& v) {
     v("out", out, "folder to make");
-    v("format", format, "as whose; none: the one that can say the model");
+    v("format", format, "format to write (below); none: the one that fits the model");
   }
 };
 
@@ -49,7 +49,8 @@ std::string only_word(const char* command, const std::vector<std::string>& words
 
 std::string import_help(const Arguments&) {
   ImportSettings settings;
-  return "Arguments: a folder or file of another program's, and\n" + describe(settings_of(settings)) + formats_text() +
+  return "orrery import PATH --key=value, where PATH is a folder or a file of another program:\n" +
+         describe(settings_of(settings)) + formats_text() +
          "\nExample: orrery import gpt2 --out=runs/gpt2";
 }
 
@@ -77,7 +78,8 @@ int import_weights(const Arguments& arguments) {
 
 std::string export_help(const Arguments&) {
   ExportSettings settings;
-  return "Arguments: the folder of a run or of a checkpoint, and\n" + describe(settings_of(settings)) + formats_text() +
+  return "orrery export RUN --key=value, where RUN is the folder of a run or of a checkpoint:\n" +
+         describe(settings_of(settings)) + formats_text() +
          "\nExample: orrery export runs/mine --out=mine-for-transformers";
 }
 

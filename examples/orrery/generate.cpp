@@ -28,7 +28,7 @@ struct GenerateSettings {
   void visit(V& v) {
     v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break where there is none");
-    v("start", start, "FILE:path, a file with the text to continue");
+    v("start", start, "instead of prompt, nanoGPT's form: a text, or FILE:path for the text of a file");
     v("tokens", sampling.tokens, "tokens to add", between(0, 1e9));
     v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
     v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", between(0, 1e9));
@@ -36,7 +36,8 @@ struct GenerateSettings {
       above(0, 1));
     v("seed", sampling.seed, "same seed, same text; each further sample takes the next seed",
       between(-models::largest_seed, models::largest_seed));
-    v("keep", sampling.keep, "tokens still seen once the context was full; 0: half of the context",
+    v("keep", sampling.keep,
+      "tokens that are kept each time the context is full, the rest being forgotten; 0: half of the context",
       between(0, 16777216));
     v("samples", samples, "texts to write", between(1, 1e6));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));

@@ -62,8 +62,9 @@ std::string list_help(const Arguments&) {
   for (const models::CatalogueFamily& family : models::catalogue()) families.push_back(family.name);
   return "orrery list [FAMILY or NAME]...: formula, settings with their defaults, learned parameters with their\n"
          "initial values, what is kept between forward and backward, and source; of activations also the kinks,\n"
-         "the value and slope at 0, the minimum and the limits at -infinity and infinity.\nFamilies: " +
-         join(families) + "\n" + describe(settings_of(settings));
+         "the value and slope at 0, the minimum and the limits at -infinity and infinity.\n"
+         "Families, in the plural too: " +
+         join(families) + "\n" + describe(settings_of(settings)) + "\nExample: orrery list attentions softmax";
 }
 
 int list(const Arguments& arguments) {

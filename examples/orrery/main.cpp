@@ -15,7 +15,8 @@ namespace {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      {"train", "learn a text, with validation, checkpoints and metrics", train_help, train},
+      {"train", "train a model on text, pairs, images or made problems, with validation, checkpoints and metrics",
+       train_help, train},
       {"sweep", "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
       {"study", "judge a claim of a file by the runs that it names", study_help, study},
       {"compare", "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
@@ -23,7 +24,8 @@ const std::vector<Command>& commands() {
       {"verify_resume", "train on with and without an interruption, and compare every byte", verify_resume_help,
        verify_resume},
       {"replay", "show again where a run met a value that is not finite", replay_help, replay},
-      {"report", "one page of runs or of a sweep: curves, samples, settings, formulas", report_help, report},
+      {"report", "one page of runs, of a sweep or of a study: curves, samples, settings, formulas", report_help,
+       report},
       {"inspect", "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect},
       {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
       {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
@@ -61,7 +63,7 @@ std::vector<std::string> without_plugins(int count, char** words) {
 int run(int count, char** words) {
   std::vector<std::string> given = without_plugins(count, words);
   std::reverse(given.begin(), given.end());  // as CLI11 wants them
-  CLI::App app("A tensor engine that trains a GPT on real text, one readable concept per file.", "orrery");
+  CLI::App app("A tensor engine and a library of transformer parts: train, study and extend small models.", "orrery");
   app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
   app.require_subcommand(0, 1);
   app.allow_extras();

@@ -18,7 +18,9 @@ struct PrepareSettings {
   void visit(V& v) {
     v("input", to.input, "text, a file or a folder (UTF-8)");
     v("out", to.out, "folder for train.bin, val.bin and tokens.json");
-    v("tokenizer", to.tokenizer, "character, byte, or the folder of one made elsewhere, such as GPT-2's");
+    v("tokenizer", to.tokenizer,
+      "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or the path of one made "
+      "elsewhere, such as GPT-2's folder");
     v("vocabulary", vocabulary, "learn so many byte pairs from the input: --tokenizer='byte_pair(vocabulary=...)'",
       zero_or(257, 1e6));
     v("validation_input", to.validation_input, "text for validation; none: the end of the input");

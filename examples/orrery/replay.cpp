@@ -119,7 +119,8 @@ std::string replay_help(const Arguments& given) {
   const Given known = read_given(given);
   ReplaySettings settings = known.settings;
   models::TrainSettings of_run = known.folder.empty() ? models::TrainSettings() : settings_of_replay(known);
-  return "Arguments: the folder of a run that --nan_guard=yes has stopped (or of its replay), and\n" +
+  return "orrery replay RUN --key=value, where RUN is the folder of a run that --nan_guard=yes has stopped, or of its\n"
+         "replay:\n" +
          describe(settings_of(settings)) +
          "\nThe state before the step lies in RUN/replay, so the same settings make the same bits.  Those of train "
          "show\n"

@@ -69,7 +69,8 @@ const models::StoredTensor& named(const std::vector<models::StoredTensor>& tenso
 
 std::string show_help(const Arguments&) {
   ShowSettings settings;
-  return "Arguments: a safetensors file, the folder of a run or of a checkpoint, or one with model.safetensors, and\n" +
+  return "orrery show PATH --key=value, where PATH is a safetensors file, the folder of a run or of a checkpoint, or\n"
+         "a folder with model.safetensors:\n" +
          describe(settings_of(settings)) +
          "\nExample: orrery show runs/latest --tensor=token_embedding.weight --out=embedding.npy";
 }

@@ -39,9 +39,9 @@ struct StudySettings {
     v("runs", runs,
       "folder of all runs, which sweeps and studies share: one that has been trained is not trained again");
     v("all", all,
-      "a folder of claims, or of folders of them: each is judged, main ones first, or read if it was judged as it is "
-      "now, and README.md and verdicts.csv list all verdicts; without --out they stand beside the claims");
-    v("judge", judge, "no: --all lists what has been judged, and judges nothing");
+      "a folder of claims, or of folders of them: judge each that is new or has changed, main ones first, and list all "
+      "verdicts in README.md and verdicts.csv, beside the claims or in --out");
+    v("judge", judge, "no: with --all, only list what has been judged");
     v("data", data, "a folder of the sets that claims name, as images/fashion-mnist");
     v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each.  Time is measured alone",
       between(0, 1024));

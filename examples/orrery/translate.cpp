@@ -22,7 +22,7 @@ struct TranslateSettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
-    v("input", input, "file with a sentence a line; -: what comes in");
+    v("input", input, "file with a sentence a line; -: the standard input");
     v("reference", reference, "file with their translations by others, line for line: BLEU is told at the end");
     v("beam", search.beam, "unfinished translations that are kept of each sentence; 1: the likeliest words alone",
       between(1, 1000));

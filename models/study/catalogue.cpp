@@ -193,7 +193,7 @@ const std::vector<FamilyForm>& forms() {
       {"data", "Data", "What `--data` may name; whatever it is, it is recognized by what lies there.", data, false},
       {"model", "Models", "Classes, each with its settings, and what it learns unless another `task` is named.", model,
        false},
-      {"model_preset", "Presets of models", "Settings with a name, which further settings change.", model_preset,
+      {"model_preset", "Presets of models", "Named settings of a model; further settings override them.", model_preset,
        false},
       {"problem", "Problems",
        "What the task `algorithmic` learns: sequences made on the fly, with the loss on the answers.",

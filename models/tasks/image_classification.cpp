@@ -43,15 +43,16 @@ class ImageClassification final : public Task {
     void visit(V& v) {
       v("data", data, "folder of images to learn: class folders of PNG or JPEG, IDX files, CIFAR's binary files");
       v("validation_data", validation_data,
-        "the same for validation: what it has for that, or all of it; empty: what `data` has, or a fraction of it");
+        "the same for validation: what it has for that, or all of it; none: what `data` has, or a fraction of it");
       v("loss", loss, "softmax: one class of all; sigmoid: each class by itself", one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,
         "of each class that is kept for validation, if the data has no part for it", between(0.001, 0.9));
       v("training_loss_images", training_loss_images,
-        "a validation tells beside its loss that of so many learned images, taken evenly from all, unchanged; 0: none",
+        "beside its loss a validation reports that of so many of the images to learn, taken evenly from all, "
+        "unchanged; 0: none",
         between(0, 1e15));
-      v("label_smoothing", label_smoothing, "fraction of each target that all classes divide; not in validation",
-        fraction());
+      v("label_smoothing", label_smoothing,
+        "fraction of each target that is spread evenly over all classes; 0 in validation", fraction());
       v("mixup", mixup, "a of the Beta(a, a) that says how two images of a batch are mixed; 0: none", zero_or(0.01, 1));
       v("crop_padding", crop_padding, "black pixels around an image, out of which a window of its size is cut",
         between(0, 1024));

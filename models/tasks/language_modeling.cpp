@@ -22,11 +22,11 @@ class LanguageModeling final : public TextTask {
     template <class V>
     void visit(V& v) {
       TextSettings::visit(v);
-      v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
-        fraction());
+      v("label_smoothing", label_smoothing,
+        "fraction of each target that is spread evenly over all tokens; 0 in validation", fraction());
       v("documents", documents,
-        "a token sees only its own document; they end with the tokenizer's end of text, as those of a folder's files "
-        "do");
+        "a token sees only its own document; a document ends with the tokenizer's end-of-text token, or with its file "
+        "in a folder");
     }
   };
 

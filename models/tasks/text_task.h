@@ -17,19 +17,24 @@ struct TextSettings {
 
   template <class V>
   void visit(V& v) {
-    v("data", data, "text to learn: a file or a folder (UTF-8), or what `orrery prepare`, nanoGPT or llm.c made of it");
+    v("data", data,
+      "text that is learned (`orrery evaluate` reports its loss beside): a file or a folder (UTF-8), or what `orrery "
+      "prepare`, nanoGPT or llm.c made of it");
     v("validation_data", validation_data,
-      "the same for validation, of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
+      "text that the model is judged by, of a prepared folder its val.bin; none: the end of `data` "
+      "(validation_fraction)");
     v("tokenizer", tokenizer,
-      "character, byte, or the folder of one made elsewhere, such as GPT-2's; prepared data have their own");
+      "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or the path of one made "
+      "elsewhere, such as GPT-2's folder; prepared data have their own");
     v("validation_fraction|held_out", validation_fraction,
       "of the text, at its end, that is kept for validation if "
       "it has no file of its own",
       between(0.001, 0.9));
-    v("validation_tokens", validation_tokens, "so many of them, from their beginning, make a validation; 0: all",
-      between(0, 1e15));
+    v("validation_tokens", validation_tokens,
+      "tokens of a validation, from the beginning of what is held out; 0: all", between(0, 1e15));
     v("training_loss_tokens", training_loss_tokens,
-      "a validation tells beside its loss that of so many learned tokens, the last ones, in the same mode; 0: none",
+      "beside its loss a validation reports that of the last so many tokens of the training text, without dropout as "
+      "well; 0: none",
       between(0, 1e15));
   }
 };

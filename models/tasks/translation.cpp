@@ -49,15 +49,15 @@ class Translation final : public Task {
       v("validation_fraction|held_out", validation_fraction, "of the pairs, at their end, without validation_data",
         between(0.001, 0.9));
       v("training_loss_pairs", training_loss_pairs,
-        "a validation tells beside its loss that of so many learned pairs, taken evenly from all, in the same mode; 0: "
-        "none",
+        "beside its loss a validation reports that of so many of the pairs to learn, taken evenly from all, without "
+        "dropout as well; 0: none",
         between(0, 1e15));
       v("batch_tokens", batch_tokens,
         "of a micro-batch, sources and targets together: as many pairs as fit (`batch` is not used)",
         between(1, 16777216));
       v("longest", longest, "pairs with more tokens on a side are left out; 0: none", between(0, 16777216));
-      v("label_smoothing", label_smoothing, "fraction of each target that all tokens divide; not in validation",
-        fraction());
+      v("label_smoothing", label_smoothing,
+        "fraction of each target that is spread evenly over all tokens; 0 in validation", fraction());
       v("exchanged_sources", exchanged_sources,
         "a validation gives each translation the source of another one: the loss shows what is read of sources at all");
     }

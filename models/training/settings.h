@@ -57,21 +57,23 @@ struct TrainSettings {
 
   template <class V>
   void visit(V& v) {
-    v("model", model, "preset or class that the keys below change");
-    v("task", task, "what it learns");
+    v("model", model, "preset or class from `orrery list model`, which the keys below change; others have other keys");
+    v("task", task, "what it learns, from `orrery list task`");
     model_settings.visit(v);
     task_settings.visit(v);
     v("out", out, "folder for checkpoints, metrics and settings");
     v("init_from", init_from,
       "run or checkpoint whose model, weights and tokenizer this run begins with; none: fresh weights");
-    v("steps", steps, "updates in all", between(1, 1e9));
+    v("steps", steps, "updates in all, those before a resume counted", between(1, 1e9));
     v("batch", batch, "sequences of a micro-batch", between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
       between(1, 4096));
-    v("learning_rate|rate", learning_rate, "at its peak", above(0, 1e30));
-    v("min_learning_rate|final_rate", min_learning_rate, "at the last step, for schedules that fall", between(0, 1000));
-    v("warmup_steps|warm_up", warmup_steps, "steps of the rise to the peak", between(0, 1e9));
-    v("warmup_form|warm_up_form", warmup_form, "linear or quadratic, which arrives level",
+    v("learning_rate|rate", learning_rate, "learning rate at its peak", above(0, 1e30));
+    v("min_learning_rate|final_rate", min_learning_rate, "learning rate at the last step, for schedules that fall",
+      between(0, 1000));
+    v("warmup_steps|warm_up", warmup_steps, "steps in which the rate rises to its peak", between(0, 1e9));
+    v("warmup_form|warm_up_form", warmup_form,
+      "linear; quadratic: steep at first and level where it reaches the peak",
       one_of({"linear", "quadratic"}));
     v("|lr_decay_iters", lr_decay_iters, "nanoGPT's, which must equal `steps`", between(0, 1e9));
     v("schedule", schedule, "constant, linear, cosine, inverse_square_root or warmup_stable_decay(...)",
@@ -82,7 +84,8 @@ struct TrainSettings {
       "of the learning rate, by path: PATTERN=FACTOR, ..., the last that fits counts, as in '*.bias=2, "
       "blocks.0.*=0.5'");
     v("decays", decays,
-      "what weight decay applies to beside matrices: PATTERN=yes or no, ..., as in '*norm*.weight=yes, head.*=no'");
+      "what weight decay applies to beside matrices: PATTERN=yes or no, ..., as in '*norm*.weight=yes, "
+      "token_embedding.weight=no'");
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "largest global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v("seed", seed, "same seed, same bits", between(0, largest_seed));
@@ -91,14 +94,16 @@ struct TrainSettings {
     v("dtype", dtype, "of weights and activations: f32, f64, or bf16 beside weights in f32 that the optimizer keeps",
       one_of({"f32", "f64", "bf16"}));
     v("precision", precision,
-      "of f32 products on a GPU: highest; high: as bf16 parts, nearly as exact; medium: rounded to bf16",
+      "of f32 products on a GPU, without effect on a CPU: highest; high: as bf16 parts, nearly as exact; medium: "
+      "rounded to bf16",
       one_of({"highest", "high", "medium"}));
     v("graph", graph, "on a GPU: record a step once for each shape of its batch and replay it; small models gain most");
     v("evaluate_every", evaluate_every, "steps between validations; 0: at the end only", between(0, 1e9));
     v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: at the end only", between(0, 1e9));
     v("figures", figures,
-      "of its parts that the log gets: usual, all, none, or names from `orrery list figures`, with commas");
-    v("figures_every", figures_every, "steps between two such rows; 0: never", between(0, 1e9));
+      "figures of the model's parts that the log gets: usual, all, none, or names from `orrery list figures`, with "
+      "commas");
+    v("figures_every", figures_every, "steps between two rows of figures; 0: never", between(0, 1e9));
     v("peak_tflops", peak_tflops,
       "10^12 operations a second that the machine could do, for the share that is used (MFU); 0: those of the GPU, if "
       "its kind is known",

@@ -8,7 +8,7 @@ namespace {
 
 const bool registered = register_preset(attentions(),
                                         {.name = "naive",
-                                         .formula = "pointwise(F, alpha=0)",
+                                         .formula = "pointwise(F, alpha=0), with the settings of pointwise",
                                          .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
                                          .parameters = "as softmax",
                                          .keeps = "q, k, v"},

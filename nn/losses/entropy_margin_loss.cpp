@@ -35,7 +35,7 @@ constexpr LossInfo info{.name = "entropy_margin_loss",
                         .source = "Shen et al. 2023, arXiv:2302.06461",
                         .parameters = "none",
                         .keeps = "H, n",
-                        .weight_of = "relu_former's entropy above 0.7 ln n"};
+                        .weight_of = "relu_former's entropy above 0.7 ln n, n the keys seen"};
 REGISTER_LOSS(info);
 
 GradientCase gradient_case(const CaseTensors& random) {
