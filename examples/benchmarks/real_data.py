@@ -59,7 +59,7 @@ def train(name, config, seed, *options):
 
 
 def evaluate(out, *options):
-    text = call(args.orrery, "evaluate", f"--checkpoint={out}", f"--threads={args.threads}", *options)
+    text = call(args.orrery, "evaluate", f"--checkpoint={out}", f"--threads={args.threads}", "--bleu=no", *options)
     return float(re.search(r"loss ([\d.]+) nats", text)[1])
 
 

@@ -17,6 +17,7 @@ namespace {
 struct EvaluateSettings {
   std::string checkpoint, device = "cpu";
   int64_t threads = 0;
+  bool bleu = true;
   AnySettings* task = nullptr;  // of the checkpoint, once it is read
 
   template <class V>
@@ -24,6 +25,7 @@ struct EvaluateSettings {
     v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
+    v("bleu", bleu, "of a model that translates: translate all that is judged and tell BLEU, which takes longest");
     if (task) task->visit(v);
   }
 };
@@ -89,7 +91,8 @@ int evaluate(const Arguments& arguments) {
                                     .micro_batches = trained.settings.gradient_accumulation_steps,
                                     .seed = static_cast<uint64_t>(trained.settings.seed),
                                     .tokenizer = trained.tokenizer,
-                                    .purpose = models::Purpose::judge};
+                                    .purpose = models::Purpose::judge,
+                                    .bleu = s.bleu};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   for (const std::string& sentence : task->warnings()) std::cout << "warning: " << sentence << "\n";
   nn::move(*trained.model, device);

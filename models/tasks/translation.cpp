@@ -64,7 +64,7 @@ class Translation final : public Task {
   };
 
   Translation(const Settings& s, AnySettings& model, const TaskOptions& options)
-      : settings_(s), micro_batches_(options.micro_batches), judged_(options.purpose == Purpose::judge) {
+      : settings_(s), micro_batches_(options.micro_batches), judged_(options.purpose == Purpose::judge), bleu_(judged_ && options.bleu) {
     std::vector<TextPair> learned = read_learned(), held_out = read_held_out(learned);
     for (const auto* const pairs : {&learned, &held_out})
       empty_ += std::count_if(pairs->begin(), pairs->end(),
@@ -78,7 +78,7 @@ class Translation final : public Task {
     const int64_t context = setting_of<int64_t>(model, "context");
     if (!learned.empty()) learned_ = encoded(learned, context, s.data);
     held_out_ = encoded(held_out, context, s.validation_data.empty() ? s.data : s.validation_data);
-    if (judged_)
+    if (bleu_)
       for (TextPair& pair : held_out) references_.push_back(std::move(pair.second));
     if (s.exchanged_sources)  // of one as far away as can be: neighbours may tell one story
       for (size_t i = 0, half = held_out_.size() / 2; i < half; ++i)
@@ -110,7 +110,7 @@ class Translation final : public Task {
     const auto loss = judge(model, *validation_, stop);
     if (!loss) return std::nullopt;
     Validation found{.loss = *loss};
-    if (judged_) found.figures.emplace_back("BLEU", bleu_of(model));
+    if (bleu_) found.figures.emplace_back("BLEU", bleu_of(model));
     if (!learned_in_sample_) return found;
     const auto learned = judge(model, *learned_in_sample_, stop);
     if (!learned) return std::nullopt;
@@ -263,7 +263,7 @@ class Translation final : public Task {
 
   Settings settings_;
   int64_t micro_batches_;
-  bool judged_;
+  bool judged_, bleu_;
   int64_t empty_ = 0;  // pairs with nothing on a side
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};

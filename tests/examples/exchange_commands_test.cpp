@@ -138,6 +138,9 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
   CHECK(contains(judged.out, "nats, perplexity "));
   CHECK(judged.out != exchanged.out);
   for (const Outcome& each : {judged, exchanged}) CHECK(std::regex_search(each.out, std::regex("\nBLEU \\d")));
+  const Outcome of_loss = run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no"});
+  CHECK(contains(judged.out, of_loss.out.substr(0, of_loss.out.find("training loss"))));
+  CHECK(!contains(of_loss.out, "BLEU"));
   const Outcome elsewhere =  // what was learned is not read
       run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});
   REQUIRE_MESSAGE(elsewhere.code == 0, elsewhere.err);

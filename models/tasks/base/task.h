@@ -34,6 +34,7 @@ struct TaskOptions {
   uint64_t seed = 0;
   std::string tokenizer = {};  // of the run that is gone on with, begun with or judged; empty: made from the data
   Purpose purpose = Purpose::learn;
+  bool bleu = true;  // of a judged model that translates, beside its loss
 };
 
 // What a validation says of all held-out data.
