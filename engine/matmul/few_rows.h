@@ -69,7 +69,8 @@ void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride,
     }
 }
 
-// `piece`: the depth after which sums are added to C, whole places.  The workspace holds A: few_rows * k places at most.
+// `piece`: the depth after which sums are added to C, whole places.  The workspace holds A, few_rows * k places at
+// most.
 template <class N, class T = typename N::Sum, class E = typename N::Element>
 void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t piece, T* workspace) {
   using Kernel = void (*)(const T*, const E*, int64_t, int64_t, int64_t, T*, int64_t, bool);

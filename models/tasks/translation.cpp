@@ -64,7 +64,10 @@ class Translation final : public Task {
   };
 
   Translation(const Settings& s, AnySettings& model, const TaskOptions& options)
-      : settings_(s), micro_batches_(options.micro_batches), judged_(options.purpose == Purpose::judge), bleu_(judged_ && options.bleu) {
+      : settings_(s),
+        micro_batches_(options.micro_batches),
+        judged_(options.purpose == Purpose::judge),
+        bleu_(judged_ && options.bleu) {
     std::vector<TextPair> learned = read_learned(), held_out = read_held_out(learned);
     for (const auto* const pairs : {&learned, &held_out})
       empty_ += std::count_if(pairs->begin(), pairs->end(),
