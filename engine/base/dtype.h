@@ -17,9 +17,13 @@ struct alignas(2) bf16 {
 
   bf16() = default;
   HOST_DEVICE explicit bf16(float x) {
+#if defined(__CUDA_ARCH__)  // in one instruction, from 8.0 on
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
     const uint32_t all = std::bit_cast<uint32_t>(x);
     const uint32_t rounded = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
     bits = static_cast<uint16_t>(x == x ? rounded : (all >> 16) | 0x40u);
+#endif
   }
   HOST_DEVICE explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 };
