@@ -19,6 +19,8 @@
 // 101); on two cores 216, 218 and 207 (204, 202, 195).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5
 // and 3 KB and blocks of 256 rows were slower by 1 to 3 %, and prefetching A or the next panel of B made no difference.
 // 8 rows and 48 columns also leave no remainder on most widths of models.
+// On an Emerald Rapids, two multiplications a cycle and at most 177: the kernel alone 170, the products 143 to 152, for
+// packing then takes 9 %; blocks of 1,024 rows and 2 x 2 tiles changed less than 2 %.
 //
 // Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
 // its bits depend neither on the tile nor on its place in it.

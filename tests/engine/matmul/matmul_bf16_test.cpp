@@ -92,6 +92,10 @@ void check_product(Product p) {
                  {.bias = x.bias.data(), .residual = x.residual.data()});
   CHECK(widened(c) == widened(rounded({sums.begin(), sums.end()})));
 }
+template <class F>
+void with_bf16_kernels(const F& f) {
+  with_all_kernels(f, true);
+}
 void check_forms(Product p) {
   for (int form = 0; form < 8; ++form) {
     p.transpose_a = form & 1, p.transpose_b = form & 2, p.accumulate = form & 4;
@@ -113,7 +117,7 @@ struct Seen final : EpilogueFunction<bf16> {
 }  // namespace
 
 TEST_CASE("matmul of bf16: sizes about those of a panel, in all forms") {
-  with_all_kernels([] {
+  with_bf16_kernels([] {
     for (const int64_t m : {1, 8, 17})
       for (const int64_t n : {1, 15, 48, 97})
         for (const int64_t k : {0, 1, 17, 33}) check_forms({.m = m, .n = n, .k = k});
@@ -121,7 +125,7 @@ TEST_CASE("matmul of bf16: sizes about those of a panel, in all forms") {
 }
 
 TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches and shared sides") {
-  with_all_kernels([] {
+  with_bf16_kernels([] {
     check_forms({.m = 70, .n = 193, .k = 513});
     check_forms({.m = 259, .n = 300, .k = 150});
     check_product({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
@@ -132,7 +136,7 @@ TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches a
 }
 
 TEST_CASE("matmul of bf16: what is added is not rounded in between") {
-  with_all_kernels([] {  // each three quarters by itself is lost beside 256
+  with_bf16_kernels([] {  // each three quarters by itself is lost beside 256
     const bf16 one(1.f), part(0.75f);
     bf16 c(256.f);
     multiply<bf16>(Device::cpu, {.m = 1, .n = 1, .k = 1, .accumulate = true}, &one, &part, {&c},
@@ -142,7 +146,7 @@ TEST_CASE("matmul of bf16: what is added is not rounded in between") {
 }
 
 TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they keep") {
-  with_all_kernels([] {
+  with_bf16_kernels([] {
     const Product p{.m = 40, .n = 170, .k = 30, .transpose_b = true, .part_columns = {70, 0, 100}};
     const Operands x(p);
     Product whole = p;
@@ -166,7 +170,7 @@ TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they 
 
 TEST_CASE("matmul of bf16: the same bits for any number of threads") {
   const int before = thread_count();
-  with_all_kernels([&] {
+  with_bf16_kernels([&] {
     const Product p{.m = 600, .n = 500, .k = 300};
     const Operands x(p);
     std::vector<float> first;
@@ -182,7 +186,7 @@ TEST_CASE("matmul of bf16: the same bits for any number of threads") {
 }
 
 TEST_CASE("matmul of bf16: an element's bits depend on its row, its column and the inner size alone") {
-  with_all_kernels([] {
+  with_bf16_kernels([] {
     if (std::string(product_kernels()) == "openblas") return;
     const Product p{.m = 20, .n = 100, .k = 2075, .transpose_b = true};
     const Operands x(p);
@@ -207,7 +211,7 @@ TEST_CASE("matmul of bf16: an element's bits depend on its row, its column and t
 }
 
 TEST_CASE("matmul of bf16: what is not finite comes through, also beside what is padded") {
-  with_all_kernels([] {
+  with_bf16_kernels([] {
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
       for (const int64_t k : {1, 2, 33}) {
         std::vector<bf16> a(static_cast<size_t>(9 * k), bf16(1.f)), b(static_cast<size_t>(k * 50), bf16(1.f));
