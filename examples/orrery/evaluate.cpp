@@ -41,7 +41,7 @@ std::string checkpoint_in(const Arguments& arguments) {
 
 // The run's own data may lie elsewhere by now.
 void check_data_is_there(const EvaluateSettings& s) {
-  for (const char* key : {"data", "validation_data"}) {
+  for (const char* key : models::paths_of_data) {
     if (!find_setting(s.task->members(), key)) continue;
     const auto& path = models::setting_of<std::string>(*s.task, key);
     check(path.empty() || std::filesystem::exists(path), "evaluate: cannot read ", path, ", the run's --", key,

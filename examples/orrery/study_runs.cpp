@@ -15,6 +15,7 @@
 #include "models/inspection/base/look.h"
 #include "models/settings_table.h"
 #include "models/study/figure_names.h"
+#include "models/tasks/base/task.h"
 
 namespace orrery::program {
 namespace {
@@ -239,13 +240,19 @@ void shorten_validations(models::TrainSettings& settings) {
 // Sets that do not lie where settings say: in the folder of sets, else near the claim.
 void find_data(models::TrainSettings& settings, const std::string& claim, const std::string& folder) {
   const std::vector<Setting> members = settings_of(settings);
-  for (const char* key : {"data", "translations", "validation_data", "validation_translations"}) {
+  for (const char* key : models::paths_of_data) {
     const std::string path = models::setting_of(settings, key);
     if (path.empty() || file_exists(path) || folder_exists(path)) continue;
     std::string there = folder + "/" + path;
     if (folder.empty() || !(file_exists(there) || folder_exists(there))) there = models::found_near(claim, path);
     if (!there.empty()) set_setting(members, "study", key, there);
   }
+}
+
+// Of what it sets: other comments or another order of lines make no other configuration.
+std::string sha256_of_config(const std::string& path) {
+  const std::string sets = models::what_toml_says(path);
+  return sha256(std::as_bytes(std::span(sets)));
 }
 
 }  // namespace
@@ -274,16 +281,6 @@ models::TrainSettings settings_of_study(const Claim& claim, const models::Varian
     fail(claim.path, ": ", label_of(claim, variant, swept), ": ", error.what());
   }
 }
-
-namespace {
-
-// Of what it sets: other comments or another order of lines make no other configuration.
-std::string sha256_of_config(const std::string& path) {
-  const std::string sets = models::what_toml_says(path);
-  return sha256(std::as_bytes(std::span(sets)));
-}
-
-}  // namespace
 
 std::map<std::string, std::set<std::string>> read_by_claim(const Claim& claim, const std::string& data) {
   std::map<std::string, std::set<std::string>> config, all;

@@ -9,6 +9,7 @@
 #include "engine/base/wording.h"
 #include "models/data/base64.h"
 #include "models/study/statistics.h"
+#include "models/tasks/base/task.h"
 #include "models/training/memory_plan.h"
 
 namespace orrery::models {
@@ -145,7 +146,7 @@ void add_data(Json& sections, std::span<const ReportedRun> runs) {
       if (runs.size() > 1) cells.insert(cells.begin(), run.name);
       rows.push_back(std::move(cells));
     };
-    for (const char* key : {"data", "translations", "validation_data", "validation_translations"}) {
+    for (const char* key : paths_of_data) {
       const std::string path = run.setting(key);
       const bool learned = std::string(key) == "data" && run.state && !run.state->text.sha256.empty();
       if (path.empty()) continue;

@@ -28,6 +28,9 @@ enum class Purpose {
 };
 
 // Of a run, as far as tasks ask.
+// The settings of tasks that say where data lie; a task has some of them.
+inline constexpr const char* paths_of_data[] = {"data", "translations", "validation_data", "validation_translations"};
+
 struct TaskOptions {
   int64_t batch = 1;          // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // of a step
