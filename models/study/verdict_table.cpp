@@ -104,7 +104,7 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
       for (const JudgedComparison& c : each.verdict->judged.comparisons)
         what += (what.empty() ? "" : "; ") + c.sentence;
     csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "-",
-                     each.verdict ? each.verdict->sentence : each.claim ? each.claim->sentence : "", what,
+                     each.sentence(), what,
                      fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
   }
   return csv;
@@ -135,7 +135,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
     if (!begun || each.group != group) {
       group = each.group, begun = true;
       page += text("\n## ", group.empty() ? "Claims" : group, "\n\n");
-      if (each.verdict || each.claim) page += (each.verdict ? each.verdict->source : each.claim->source) + ".";
+      if (!each.source().empty()) page += each.source() + ".";
       if (each.explained) page += text("  [What we make of it](", inside(claims, group + "/README.md"), ").");
       page += std::string("\n\n") + head;
     }

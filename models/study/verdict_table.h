@@ -17,6 +17,8 @@ struct ListedVerdict {
   std::string error;       // else
   bool explained = false;  // by a README.md of the group, which the page links to
   bool main() const { return verdict ? verdict->main : claim && claim->main; }
+  std::string sentence() const { return verdict ? verdict->sentence : claim ? claim->sentence : ""; }
+  std::string source() const { return verdict ? verdict->source : claim ? claim->source : ""; }
   std::string place() const { return group.empty() ? name : group + "/" + name; }
 };
 
