@@ -53,9 +53,11 @@ def sweep(folder):
     pool = pathlib.Path(folder, "killed-pool")
     before = finished(pool)
     rest = timed(*again)
-    same = all(finished(pool).get(path) == when for path, when in before.items())
+    after = finished(pool)
     print(f"killed after {side_by_side / 2:.1f} s with {len(before)} runs finished, the rest took {rest:.1f} s")
-    judge("runs of these that were trained again", 0 if same and len(before) > 0 else 1, 0)
+    if not before:
+        sys.exit("no run had finished when it was killed: more --steps or fewer --runs are needed")
+    judge("runs of these that were trained again", sum(after.get(path) != when for path, when in before.items()), 0)
     one_by_one = sum(timed("train", *common, f"--seed={seed}", f"--out={folder}/one-{seed}")
                      for seed in range(1, args.runs + 1))
     print(f"{args.runs} runs side by side {side_by_side:.1f} s, one after the other {one_by_one:.1f} s")

@@ -254,6 +254,29 @@ TEST_CASE("every task and model trains on the device with the CPU's losses, and 
   }
 }
 
+TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in the memory of the first recording") {
+  if (no_card() || thread_sanitizer) return;
+  StepInputsByShape steps(Device::cuda, true);
+  const auto of = [](int64_t n, double value) {
+    return std::vector<std::vector<Tensor>>{{Tensor::full(Shape{n}, value, Dtype::f32)}};
+  };
+  const Tensor total = Tensor::zeros(Shape{}, Dtype::f32, Device::cuda);
+  const auto step = [&](const StepInputs& inputs) {
+    return [&] { add_in_place(total, sum(inputs.batches[0][0].tensor())); };
+  };
+  StepInputs& three = steps.send(of(3, 1));
+  steps.record(three, step(three));
+  three.recorded->replay();
+  StepInputs& five = steps.send(of(5, 10));
+  CHECK(&five != &three);
+  steps.record(five, step(five));
+  five.recorded->replay();
+  CHECK(&steps.send(of(3, 100)) == &three);  // what is recorded reads the new numbers
+  three.recorded->replay();
+  CHECK(total.item() == 3 + 50 + 300);
+  CHECK(&three.recorded->memory() == &five.recorded->memory());
+}
+
 TEST_CASE("translation: steps of each shape are recorded once, and replayed have the bits of those done one by one") {
   if (no_card() || thread_sanitizer) return;
   const Runs runs({{"model", "translation-small"}, {"layers", "1"}, {"heads", "2"}, {"width", "16"}});
