@@ -2,25 +2,29 @@
 // multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
 //
 // Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
-// registers.  It reads both factors from packed panels, where what one step of the depth needs lies side by side:
-// 8 elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as needed, so that
-// one kernel serves the four forms of a product.
+// registers.  What one step of the depth needs of a packed panel lies side by side: 8 elements of A, each spread over a
+// vector by its load, and 3 vectors of B.  Packing transposes as needed, so that one kernel serves the four forms of a
+// product.  A factor that few panels of the other meet is read where it lies: packing it would cost more than it saves.
 //
 // Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B, 96 KB, is then packed
 // and meets all panels of that block while it is in the level-2 cache.  Where A comes from hardly matters, because a
-// step reads only 32 bytes of it in 24 cycles: the block may fill the level-2 cache and stream from the next.  So a
-// packed element of B serves 512 rows, one of A all columns of the tile, and 4 to 5 % of the time goes into packing.
-// The depth is long because every block reads and writes C once.
+// step reads only 32 bytes of it in 24 multiplications: the block may fill the level-2 cache and stream from the next.
+// So a packed element of B serves 512 rows, one of A all columns of the tile.  The depth is long because every block
+// reads and writes C once.
+//
+// Fetching.  What a core waits for is memory: the next panel of B, and the piece of C, which the panels that stream
+// through the first level have pushed out by the time it is needed.  The kernel asks for both line by line between its
+// steps; asked for at once they fill the few places for misses, and the panels wait behind them.
 //
 // Completion is told of 4 panels of columns at a time, 512 x 192 elements that are still near the core.
 //
-// Measured in f32 on a Zen 4, one vector multiplication a cycle, so at most 117 GFLOP/s a core: the kernel alone 117;
-// the products of GPT-2 with 512 tokens 106 (OpenBLAS 0.3.21: 100), of the small GPTs for characters 106 to 108 (98 to
-// 101); on two cores 216, 218 and 207 (204, 202, 195).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5
-// and 3 KB and blocks of 256 rows were slower by 1 to 3 %, and prefetching A or the next panel of B made no difference.
-// 8 rows and 48 columns also leave no remainder on most widths of models.
-// On an Emerald Rapids, two multiplications a cycle and at most 177: the kernel alone 170, the products 143 to 152, for
-// packing then takes 9 %; blocks of 1,024 rows and 2 x 2 tiles changed less than 2 %.
+// Measured in f32 on an Emerald Rapids, two vector multiplications a cycle and at most some 180 GFLOP/s a core: the
+// kernel alone 175, products of 100 million multiplications and more 155 to 163 (MKL: 158 to 171; with C fetched at
+// once, B not ahead and A always packed 138 to 152), 8192 x 288 by 288 x 32 of a convolution 143 (106 before).  Two
+// cores wait for less memory when tiles are as many as they.  On a Zen 4, one multiplication a cycle and at most 117,
+// 106 before these changes (OpenBLAS 0.3.21: 100).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5 and
+// 3 KB and blocks of 256 rows were slower by 1 to 3 % there.  8 rows and 48 columns also leave no remainder on most
+// widths of models.
 //
 // Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
 // its bits depend neither on the tile nor on its place in it.
@@ -131,41 +135,92 @@ void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements,
     } else if (here == size && whole == depth) {
       pack_across<N, size, 1>(from, x.stride, depth, to);
     } else {
-      for (int64_t k = 0; k < depth; ++k)
-        for (int64_t e = 0; e < size; ++e)
+      constexpr int w = minimum(lanes<typename N::Sum>, size);
+      const int64_t whole_columns = whole == depth ? here / w * w : 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        for (int64_t e = 0; e < whole_columns; e += w)
+          N::template across<w>(from + k * N::elements * x.stride + e, x.stride, to + k * size + e);
+        for (int64_t e = whole_columns; e < size; ++e)
           to[k * size + e] = e < here ? N::place(from + k * N::elements * x.stride + e, x.stride,
                                                  elements - k * N::elements)
                                       : typename N::Sum(0);
+      }
     }
   }
 }
 
 // ---- the kernel
 
+// Element i of a panel of A at depth k is at a[k * a_step + i], or at a[i * a_step + k] if its rows lie apart; vector v
+// of one of B at b + k * b_step + v.
 template <class T>
-struct Panels {  // packed
-  const T *a, *b;
+struct Panels {
+  const T* a;
+  int64_t a_step;
+  bool rows_apart;
+  const T* b;
+  int64_t b_step;
   int64_t depth;  // places
 };
 
+// Memory that is needed next, fetched a line at a time.
+class Ahead {
+ public:
+  template <class T>
+  Ahead(const Source<T>& x, int64_t count, int64_t depth)
+      : at_(reinterpret_cast<const char*>(x.data)),
+        lines_(((x.across ? count : depth) * int64_t{sizeof(T)} + line - 1) / line),
+        left_(lines_),
+        rows_(count <= 0 ? 0 : x.across ? depth : count),
+        step_(x.stride * int64_t{sizeof(T)} - lines_ * line) {}
+  [[gnu::always_inline]] void fetch() {
+    if (rows_ == 0) return;
+    __builtin_prefetch(at_, 0, 2);
+    at_ += line;
+    if (--left_ == 0) at_ += step_, left_ = lines_, --rows_;
+  }
+
+ private:
+  static constexpr int64_t line = 64;
+  const char* at_;
+  int64_t lines_, left_;  // of a row
+  int64_t rows_, step_;   // from the end of one row to the next
+};
+
 // C (rows, vectors) = [C +] A B
-template <class N, int rows, int vectors>
-void kernel(Panels<typename N::Sum> x, typename N::Sum* c, int64_t stride, bool add) {
+template <class N, bool rows_apart, int rows, int vectors>
+void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride, bool add, Ahead& ahead) {
   using T = typename N::Sum;
   constexpr int w = lanes<T>;
-  unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { __builtin_prefetch(c + r * stride + v * w, 1); });
-  });
+  constexpr int64_t steps = 16;  // from one fetching to the next
+  const T *a = x.a, *b = x.b;
+  const T* apart[rows];
+  for (int r = 0; r < rows; ++r) apart[r] = a + r * x.a_step;
   Vector<T> sums[rows][vectors] = {};
-  for (int64_t k = 0; k < x.depth; ++k, x.a += panel_rows, x.b += panel_columns<T>) {
-    Vector<T> right[vectors];
-    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(x.b + v * w); });
-    unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      const Vector<T> left = N::spread(x.a + r);
-      unrolled<vectors>([&](auto v)
-                            __attribute__((always_inline)) { sums[r][v] = N::add(sums[r][v], right[v], left); });
-    });
+  int64_t k = 0;
+  const auto advance = [&](int64_t end) __attribute__((always_inline)) {
+    for (; k < end; ++k, b += x.b_step) {
+      Vector<T> right[vectors];
+      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(b + v * w); });
+      unrolled<rows>([&](auto r) __attribute__((always_inline)) {
+        const Vector<T> left = N::spread(rows_apart ? apart[r] + k : a + r);
+        unrolled<vectors>([&](auto v)
+                              __attribute__((always_inline)) { sums[r][v] = N::add(sums[r][v], right[v], left); });
+      });
+      if constexpr (!rows_apart) a += x.a_step;
+    }
+  };
+  while (k + (rows + 2) * steps <= x.depth) {
+    ahead.fetch();
+    advance(k + steps);
   }
+  const int64_t fewer = minimum(steps, x.depth / (rows + 2));
+  const T* row = c;
+  for (int r = 0; r < rows; ++r, row += stride) {
+    unrolled<vectors>([&](auto v) __attribute__((always_inline)) { __builtin_prefetch(row + v * w, 1); });
+    advance(k + fewer);
+  }
+  advance(x.depth);
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
       T* const element = c + r * stride + v * w;
@@ -174,25 +229,31 @@ void kernel(Panels<typename N::Sum> x, typename N::Sum* c, int64_t stride, bool 
   });
 }
 
+// Elements that the kernels can read where they lie.
+template <class N>
+constexpr bool plain = std::is_same_v<typename N::Sum, typename N::Element>;
+
 // A kernel for every number of rows and vectors that a tile may end with.
 template <class T>
 struct KernelTable {
-  void (*of[panel_rows][panel_vectors])(Panels<T>, T*, int64_t, bool);
+  void (*of[panel_rows][panel_vectors])(const Panels<T>&, T*, int64_t, bool, Ahead&);
 };
-template <class N, int... r>
+template <class N, bool apart, int... r>
 constexpr KernelTable<typename N::Sum> kernel_table(std::integer_sequence<int, r...>) {
-  return {{{kernel<N, r + 1, 1>, kernel<N, r + 1, 2>, kernel<N, r + 1, 3>}...}};
+  return {{{kernel<N, apart, r + 1, 1>, kernel<N, apart, r + 1, 2>, kernel<N, apart, r + 1, 3>}...}};
 }
 
 // The same for a piece of any size: columns beyond the last whole vector are computed beside C.
 template <class N, class T = typename N::Sum>
-void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add) {
-  constexpr KernelTable<T> kernels = kernel_table<N>(std::make_integer_sequence<int, panel_rows>());
+void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add, Ahead& ahead) {
+  constexpr auto all_rows = std::make_integer_sequence<int, panel_rows>();
+  static constexpr KernelTable<T> side_by_side = kernel_table<N, false>(all_rows),
+                                  apart = kernel_table<N, plain<N>>(all_rows);
   const int64_t vectors = (columns + lanes<T> - 1) / lanes<T>;
-  const auto run = kernels.of[rows - 1][vectors - 1];
-  if (columns == vectors * lanes<T>) return run(x, c, stride, add);
+  const auto run = (x.rows_apart ? apart : side_by_side).of[rows - 1][vectors - 1];
+  if (columns == vectors * lanes<T>) return run(x, c, stride, add, ahead);
   T aside[panel_rows * panel_columns<T>];
-  run(x, aside, panel_columns<T>, false);
+  run(x, aside, panel_columns<T>, false, ahead);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < columns; ++i) {
       const T sum = aside[r * panel_columns<T> + i];
@@ -202,23 +263,48 @@ void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int
 
 // ---- blocks
 
+// A is read where it lies if the tile has no more columns than these panels; B, if it lies across and the block has no
+// more rows.
+constexpr int64_t few_panels = 8, few_block_rows = 128;
+
+// Of `columns` that are left: three vectors, but two and two of the last four, for a kernel of one is slower.
+template <class T>
+int64_t next_columns(int64_t columns) {
+  const int64_t vectors = (columns + lanes<T> - 1) / lanes<T>;
+  return minimum(columns, (vectors == 4 ? 2 : panel_vectors) * lanes<T>);
+}
+
 // One block of A, `rows` x `elements`, with all of B beside it.
 template <class N, class T = typename N::Sum, class E = typename N::Element>
 void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t rows, int64_t elements, bool add,
                     T* left, T* right, const auto& completed) {
-  constexpr int64_t width = panel_columns<T>;
   const int64_t depth = places<N>(elements);
-  pack<N, panel_rows>(a, rows, elements, left);
-  for (int64_t column = 0; column < t.n; column += width) {
-    const int64_t columns = minimum(width, t.n - column), next = column + width;
-    pack<N, panel_columns<T>>(b.at(column, 0), columns, elements, right);
-    for (int64_t row = 0; row < rows; row += panel_rows)
-      multiply_panels<N>({left + row * depth, right, depth}, c + row * t.stride + column, t.stride,
-                         minimum(panel_rows, rows - row), columns, add);
-    const int64_t panels = column / width + 1;
-    if (panels % completed_panels == 0 || next >= t.n) {
-      const int64_t first = (panels - 1) / completed_panels * completed_panels * width;
-      completed(first, minimum(next, t.n) - first);
+  const bool pack_a = !plain<N> || t.n > few_panels * panel_columns<T>;
+  Panels<T> x = {left, panel_rows, false, right, panel_columns<T>, depth};
+  int64_t next_panel = panel_rows * depth;  // of A
+  if (pack_a) {
+    pack<N, panel_rows>(a, rows, elements, left);
+  } else {
+    x.a = reinterpret_cast<const T*>(a.data), x.a_step = a.stride, x.rows_apart = !a.across;
+    next_panel = a.across ? panel_rows : panel_rows * a.stride;
+  }
+  int64_t told = 0;
+  for (int64_t column = 0, columns; column < t.n; column += columns) {
+    columns = next_columns<T>(t.n - column);
+    const Source<E> panel = b.at(column, 0);
+    const int64_t next = column + columns;
+    if (plain<N> && b.across && rows <= few_block_rows && columns % lanes<T> == 0)
+      x.b = reinterpret_cast<const T*>(panel.data), x.b_step = b.stride;
+    else
+      pack<N, panel_columns<T>>(panel, columns, elements, right), x.b = right, x.b_step = panel_columns<T>;
+    Ahead ahead(b.at(next, 0), next < t.n ? next_columns<T>(t.n - next) : 0, elements);
+    Panels<T> here = x;
+    for (int64_t row = 0; row < rows; row += panel_rows, here.a += next_panel)
+      multiply_panels<N>(here, c + row * t.stride + column, t.stride, minimum(panel_rows, rows - row), columns, add,
+                         ahead);
+    if (next - told >= completed_panels * panel_columns<T> || next == t.n) {
+      completed(told, next - told);
+      told = next;
     }
   }
 }

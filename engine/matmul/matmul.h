@@ -56,8 +56,7 @@ struct Epilogue {
 
 // T, the elements of A and B, is float, double or bf16.  Those of C are the same, or float for bf16.  Elements of bf16
 // are taken as they are (by avx512_bf16 subnormal ones as zero); their products, what is accumulated, the bias and the
-// residual are added in f32 and rounded once.  How C is cut into tiles depends on the sizes only, and so do the bits of
-// the result.
+// residual are added in f32 and rounded once.  The bits of the result depend on the sizes only, not on the threads.
 // All pointers are to memory of the device.
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,

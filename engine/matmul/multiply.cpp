@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -39,6 +40,8 @@ std::atomic<const Kernels*>& chosen() {
 // Parts of bf16 in which an f32 product on a GPU takes its elements; 0: it takes them whole.
 std::atomic<int> parts_of_f32 = 0;
 
+bool own_kernels() { return chosen().load() != &openblas; }
+
 template <class T>
 const TileKernel<Arithmetic<T>, T>& tile_kernel() {
   if constexpr (std::is_same_v<T, float>)
@@ -61,23 +64,31 @@ struct Grid {            // of the tiles of one part of C
   int64_t across, down;  // how many lie side by side, and one below the other
 };
 
-// Few, large tiles, because each packs its share of A and B anew.  Four along the longer axis first, so that two cores
-// are always even: one operand is then packed once in all.  On 2 x 2 tiles the products of a small GPT ran 4 %
-// (OpenBLAS: 10 %) slower than on 4 x 1, those of larger ones alike.  Then up to sixteen, while their sides stay above
-// 512.
-Grid choose_tiles(const Product& p, int64_t columns) {
-  // A tile is worth at least two million multiplications, or 64 thousand elements of B, for which few rows wait.
-  const int64_t wanted = std::clamp<int64_t>(std::max<int64_t>(p.m, 32) * columns * p.k >> 21, 1, 16) / p.batch;
-  int64_t down = 1, across = 1;
-  int64_t& along = p.m >= columns ? down : across;
-  while (along < std::min<int64_t>(wanted, 4) && std::max(p.m, columns) / (2 * along) >= 32) along *= 2;
-  while (down * across < wanted) {
-    const int64_t m = p.m / down, n = columns / across;
-    if (std::max(m, n) / 2 < 512) break;
-    (m >= n ? down : across) *= 2;
-  }
-  const int64_t m = tile_size(p.m, down, 8), n = tile_size(columns, across, 48);
-  return {m, n, (columns + n - 1) / n, (p.m + m - 1) / m};
+// The grid whose last core is done first, by a model of what a tile costs: two vectors of multiplications a cycle, and
+// a cycle for each element of A and B that the tile fetches and packs, B once for 512 rows.  Few, large tiles are
+// best, because each packs its share anew.  To share work among cores costs some 10,000 cycles.
+template <class T>
+Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
+  Grid best = {};
+  int64_t least = std::numeric_limits<int64_t>::max();
+  const auto consider = [&](int64_t down, int64_t across) {
+    const int64_t m = tile_size(p.m, down, 8), n = tile_size(columns, across, 64 / int64_t{sizeof(T)});
+    const Grid grid = {m, n, (columns + n - 1) / n, (p.m + m - 1) / m};
+    const int64_t tiles = p.batch * grid.across * grid.down;
+    const int64_t multiplications = m * n * p.k * int64_t{sizeof(T)} / 128;
+    const int64_t packed = (m + n * ((m + 511) / 512)) * p.k;
+    const int64_t shared = tiles > 1 ? 10000 + 500 * tiles : 0;
+    const int64_t cycles = (tiles + cores - 1) / cores * (multiplications + packed) + shared;
+    if (cycles < least) least = cycles, best = grid;
+  };
+  const auto consider_all = [&](int64_t tiles) {
+    for (int64_t down = 1; down <= tiles; ++down)
+      if (tiles % down == 0) consider(down, tiles / down);
+  };
+  for (int64_t tiles = 1; tiles < cores; tiles *= 2) consider_all(tiles);
+  consider_all(cores);
+  consider_all(2 * cores);
+  return best;
 }
 
 template <class C>
@@ -96,10 +107,12 @@ class Multiplication {
  public:
   Multiplication(const Product& p, const T* a, const T* b, std::initializer_list<C*> c, Epilogue<C> epilogue)
       : p_(p), a_(a), b_(b), epilogue_(epilogue), count_(static_cast<int>(c.size())) {
+    // OpenBLAS's bits depend on the tiles, which must then not depend on the number of threads.
+    const int64_t cores = own_kernels() ? thread_count() : p.m * p.n * p.k >> 30 ? 16 : 4;
     int64_t column = 0;
     for (int i = 0; i < count_; ++i) {
       const int64_t columns = p.part_columns[0] ? p.part_columns[static_cast<size_t>(i)] : p.n;
-      const Grid grid = columns ? choose_tiles(p, columns) : Grid{};
+      const Grid grid = columns ? choose_tiles<T>(p, columns, cores) : Grid{};
       parts_[i] = {c.begin()[i], column, columns, grid, grid.across * grid.down};
       column += columns, tiles_ += parts_[i].tiles;
     }

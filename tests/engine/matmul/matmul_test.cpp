@@ -105,7 +105,7 @@ struct Seen final : EpilogueFunction<float> {
 TEST_CASE("matmul: sizes about those of a panel, in all forms") {
   with_all_kernels([] {
     for (const int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17})
-      for (const int64_t n : {1, 8, 15, 17, 24, 32, 47, 48, 49, 97})
+      for (const int64_t n : {1, 8, 15, 17, 24, 32, 47, 48, 49, 64, 97, 112})
         for (const int64_t k : {0, 1, 8, 17, 33}) check_forms({.m = m, .n = n, .k = k});
   });
 }
@@ -117,6 +117,7 @@ TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
     check_forms({.m = 33, .n = 385, .k = 257});
     check_forms({.m = 9, .n = 49, .k = 1025});
     check_forms({.m = 259, .n = 300, .k = 150});
+    check_forms({.m = 129, .n = 64, .k = 200});
     check_product<float>({.m = 1031, .n = 17, .k = 530, .transpose_a = true});
     check_product<float>({.m = 70, .n = 2100, .k = 260, .transpose_b = true});
     for (const int64_t m : {1, 3}) check_forms({.m = m, .n = 1049, .k = 1100});  // several tiles and depths of few rows
@@ -263,15 +264,21 @@ TEST_CASE("matmul: old contents are not read unless they are added to") {
 
 TEST_CASE("matmul: the same bits for any number of threads") {
   const int before = thread_count();
+  // Tiles differ with the threads, and with them which factors are packed and which are read where they lie.
   with_all_kernels([&] {
-    const Product p{.m = 600, .n = 500, .k = 700};
-    const Numbers<float> a = irregular<float>(p.m * p.k, 1), b = irregular<float>(p.k * p.n, 2), c(p.m * p.n);
-    set_thread_count(1);
-    const Numbers<float> alone = multiplied(p, a, b, c);
-    for (const int threads : {2, 3}) {
-      set_thread_count(threads);
-      CHECK(multiplied(p, a, b, c) == alone);
-    }
+    for (Product p : {Product{.m = 600, .n = 500, .k = 700}, Product{.m = 200, .n = 403, .k = 520},
+                      Product{.m = 300, .n = 64, .k = 100}, Product{.m = 3, .n = 1049, .k = 1100}})
+      for (int form = 0; form < 4; ++form) {
+        p.transpose_a = form & 1, p.transpose_b = form & 2;
+        const Numbers<float> a = irregular<float>(p.m * p.k, 1), b = irregular<float>(p.k * p.n, 2), c(p.m * p.n);
+        set_thread_count(1);
+        const Numbers<float> alone = multiplied(p, a, b, c);
+        for (const int threads : {2, 3, 5, 16}) {
+          CAPTURE(threads);
+          set_thread_count(threads);
+          CHECK(multiplied(p, a, b, c) == alone);
+        }
+      }
   });
   set_thread_count(before);
 }
