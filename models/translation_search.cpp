@@ -195,6 +195,7 @@ std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<c
            {order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end)},
            marks, s)
         .run(translations);
+    if (s.progress) s.progress(static_cast<double>(end) / static_cast<double>(order.size()));
   }
   return translations;
 }

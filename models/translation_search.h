@@ -25,6 +25,7 @@ struct SearchSettings {
   double length_penalty = 1;
   int64_t most_tokens = 0;  // of a translation; 0: 20 more than twice those of the source, at most the context
   int64_t batch = 64;       // sources at once
+  std::function<void(double share)> progress = {};  // told after each batch which share of all sources is done
 };
 
 // Of sources that end with marks.end; in their order, without the marks.  Keys and values of what was read and written

@@ -43,12 +43,14 @@ std::vector<std::string> read_arguments(std::string_view command, std::span<cons
 
 namespace {
 
-std::string range_of(const Setting& setting) {  // of a number: " [0, 1)"
+std::string range_of(const Setting& setting) {  // of a number: " [0, 1)", " 0 or [257, 1e6]"
   const bool number = std::holds_alternative<int64_t*>(setting.value) ||
                       std::holds_alternative<double*>(setting.value) ||
                       std::holds_alternative<LearnableNumber*>(setting.value);
   if (!number) return "";
   const Limits& l = setting.limits;
+  if (l.low == 0 && l.low_allowed && l.smallest >= 1e-6)
+    return text(" 0 or [", print_number(l.smallest), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
   return text(l.low_allowed ? " [" : " (", print_number(l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
 }
 

@@ -2,10 +2,12 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
 #include "models/model.h"
@@ -49,6 +51,18 @@ void check_data_is_there(const EvaluateSettings& s) {
   }
 }
 
+// The checkpoint's tokens are those of its tokenizer; another one would be taken without a word.
+std::vector<Setting> settings_to_give(EvaluateSettings& s) {
+  std::vector<Setting> settings = settings_of(s);
+  std::erase_if(settings, [](const Setting& setting) { return setting.key == "tokenizer"; });
+  return settings;
+}
+void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
+  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
+    check(key != "tokenizer", "evaluate: the tokenizer is the one that the checkpoint has learned with; leave --tokenizer=",
+          value, " out");
+}
+
 // What the run has learned need not be there any more if other data are for judging; who names it wants to see the loss
 // on it too.
 void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
@@ -70,7 +84,7 @@ std::string evaluate_help(const Arguments& given) {
                                         : read_trained("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
   return "Arguments are --key=value; those of the checkpoint's task begin as in its run:\n" +
-         describe(settings_of(settings)) +
+         describe(settings_to_give(settings)) +
          "\nExample: orrery evaluate --checkpoint=runs/latest --validation_data=test";
 }
 
@@ -79,7 +93,8 @@ int evaluate(const Arguments& arguments) {
   const Trained trained = read_trained("evaluate", checkpoint_in(arguments));
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
   s.task = &task_settings;
-  const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_of(s));
+  refuse_tokenizer(s, arguments);
+  const std::vector<std::string> words = read_arguments("evaluate", arguments, settings_to_give(s));
   leave_out_learned_data(s, arguments);
   check_data_is_there(s);
   check(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
@@ -87,16 +102,21 @@ int evaluate(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
+  std::optional<Progress> progress(std::in_place, std::cerr);
   const models::TaskOptions options{.batch = trained.settings.batch,
                                     .micro_batches = trained.settings.gradient_accumulation_steps,
                                     .seed = static_cast<uint64_t>(trained.settings.seed),
                                     .tokenizer = trained.tokenizer,
                                     .purpose = models::Purpose::judge,
-                                    .bleu = s.bleu};
+                                    .bleu = s.bleu,
+                                    .progress = [&](const std::string& done, double share) {
+                                      progress->share(done, share);
+                                    }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   for (const std::string& sentence : task->warnings()) std::cout << "warning: " << sentence << "\n";
   nn::move(*trained.model, device);
   const auto found = task->validate(*trained.model, {});
+  progress.reset();
   std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
   if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
   std::cout << "\n";

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 
 #include "examples/orrery/table.h"
 
@@ -50,11 +49,12 @@ int64_t line_interval(int64_t steps) {
       if ((steps - 1) / 25 < digit * power) return digit * power;  // 25 times that may be no int64_t
 }
 
-Progress::Progress() : terminal_(isatty(STDOUT_FILENO) != 0), drawn_(Clock::now()) {}
+Progress::Progress(std::ostream& out)
+    : out_(out), terminal_(isatty(&out == &std::cerr ? STDERR_FILENO : STDOUT_FILENO) != 0), drawn_(Clock::now()) {}
 
 Progress::~Progress() {
   try {
-    if (live_) std::cout << (last_.empty() ? "" : "\r\x1b[K" + last_) << std::endl;
+    if (live_) out_ << (last_.empty() ? "" : "\r\x1b[K" + last_) << std::endl;
   } catch (const std::exception&) {  // a destructor throws nothing; whoever prints next is told the same
   }
 }
@@ -67,7 +67,7 @@ void Progress::step(const models::StepReport& report) {
     last_ = step_line(report).size() < columns ? step_line(report) : step_line(report, true).substr(0, columns - 1);
     if (ends || now - drawn_ >= redraw_interval) draw(last_), drawn_ = now;
   } else if (ends || report.step % line_interval(report.steps) == 0 || now - drawn_ >= longest_silence) {
-    std::cout << step_line(report) << std::endl;
+    out_ << step_line(report) << std::endl;
     drawn_ = now;
   }
 }
@@ -80,16 +80,16 @@ void Progress::share(const std::string& done, double share) {
   if (terminal_)
     draw(last_ = line);
   else
-    std::cout << line << std::endl;
+    out_ << line << std::endl;
 }
 
 void Progress::say(const std::string& sentence) {
-  std::cout << (live_ ? "\r\x1b[K" : "") << sentence << std::endl;
+  out_ << (live_ ? "\r\x1b[K" : "") << sentence << std::endl;
   live_ = false;
 }
 
 void Progress::draw(const std::string& line) {
-  std::cout << "\r\x1b[K" << line << std::flush;
+  out_ << "\r\x1b[K" << line << std::flush;
   live_ = true;
 }
 

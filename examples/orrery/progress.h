@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <iostream>
 #include <string>
 
 #include "models/training/trainer.h"
@@ -10,7 +11,7 @@ namespace orrery::program {
 
 class Progress {
  public:
-  Progress();
+  explicit Progress(std::ostream& out = std::cout);  // standard output or, beside results, standard error
   ~Progress();  // leaves the last step's line standing
   Progress(const Progress&) = delete;
 
@@ -21,6 +22,7 @@ class Progress {
  private:
   void draw(const std::string& line);
   using Clock = std::chrono::steady_clock;
+  std::ostream& out_;
   bool terminal_;
   bool live_ = false;  // the cursor stands on the live line
   std::string last_;   // the newest step's line, if it has not been printed for good

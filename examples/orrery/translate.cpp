@@ -5,6 +5,7 @@
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/progress.h"
 #include "examples/orrery/trained.h"
 #include "models/data/bleu.h"
 #include "models/data/gzip.h"
@@ -85,7 +86,12 @@ int translate(const Arguments& arguments) {
     sources.push_back(tokenizer->encode(sentence));
     sources.back().push_back(marks.end);
   }
-  const std::vector<std::string> translations = models::translate_to_text(translates, sources, *tokenizer, s.search);
+  std::vector<std::string> translations;
+  {
+    Progress progress(std::cerr);
+    s.search.progress = [&](double share) { progress.share("translated", share); };
+    translations = models::translate_to_text(translates, sources, *tokenizer, s.search);
+  }
   for (const std::string& translation : translations) std::cout << translation << "\n";
   std::cout << std::flush;
   if (s.reference.empty()) return 0;

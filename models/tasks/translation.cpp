@@ -67,7 +67,8 @@ class Translation final : public Task {
       : settings_(s),
         micro_batches_(options.micro_batches),
         judged_(options.purpose == Purpose::judge),
-        bleu_(judged_ && options.bleu) {
+        bleu_(judged_ && options.bleu),
+        progress_(options.progress) {
     std::vector<TextPair> learned = read_learned(), held_out = read_held_out(learned);
     for (const auto* const pairs : {&learned, &held_out})
       empty_ += std::count_if(pairs->begin(), pairs->end(),
@@ -221,7 +222,10 @@ class Translation final : public Task {
     std::vector<std::vector<int32_t>> sources;
     for (const Pair& pair : held_out_) sources.push_back(pair.source);
     const std::vector<std::string> translations =
-        translate_to_text(as_translation_model(model), sources, *tokenizer_, {.beam = usual_beam});
+        translate_to_text(as_translation_model(model), sources, *tokenizer_,
+                          {.beam = usual_beam, .progress = [&](double share) {
+                             if (progress_) progress_("translated", share);
+                           }});
     return bleu(translations, references_).score;
   }
   static TranslationModel& as_translation_model(nn::Module& model) {
@@ -267,6 +271,7 @@ class Translation final : public Task {
   Settings settings_;
   int64_t micro_batches_;
   bool judged_, bleu_;
+  std::function<void(const std::string&, double)> progress_;
   int64_t empty_ = 0;  // pairs with nothing on a side
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};

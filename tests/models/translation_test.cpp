@@ -125,9 +125,15 @@ TEST_CASE("translation: one beam takes the likeliest token each time, whatever i
       CHECK(together[i] == written);
       CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 1, .most_tokens = 6})[0] == written);
     }
-    const auto beams = translate(*model, sources, small_marks, {.beam = 3, .most_tokens = 6});
+    std::vector<double> shares;
+    const auto beams = translate(
+        *model, sources, small_marks,
+        {.beam = 3, .most_tokens = 6, .batch = 1, .progress = [&](double share) { shares.push_back(share); }});
+    CHECK(shares.size() == sources.size());
+    CHECK(std::is_sorted(shares.begin(), shares.end()));
+    CHECK(shares.back() == 1);
     for (size_t i = 0; i < sources.size(); ++i)
-      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 3, .most_tokens = 6, .batch = 1})[0] == beams[i]);
+      CHECK(translate(*model, {&sources[i], 1}, small_marks, {.beam = 3, .most_tokens = 6})[0] == beams[i]);
   }
 }
 

@@ -27,10 +27,10 @@ enum class Purpose {
   judge,  // a model that has learned: what is held out is needed, what was learned may be gone
 };
 
-// Of a run, as far as tasks ask.
 // The settings of tasks that say where data lie; a task has some of them.
 inline constexpr const char* paths_of_data[] = {"data", "translations", "validation_data", "validation_translations"};
 
+// Of a run, as far as tasks ask.
 struct TaskOptions {
   int64_t batch = 1;          // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // of a step
@@ -38,6 +38,7 @@ struct TaskOptions {
   std::string tokenizer = {};  // of the run that is gone on with, begun with or judged; empty: made from the data
   Purpose purpose = Purpose::learn;
   bool bleu = true;  // of a judged model that translates, beside its loss
+  std::function<void(const std::string& done, double share)> progress = {};  // told of long work, "translated", 0.25
 };
 
 // What a validation says of all held-out data.
