@@ -28,7 +28,7 @@ struct BenchSettings {
   void visit(V& v) {
     v("only", only, "run only the cases whose name contains this text");
     v("precision", precision,
-      "of products and attention: highest (f32), high (as bf16 parts, on a GPU) or medium (bf16)",
+      "highest (f32), high (products and attention as bf16 parts, on a GPU) or medium (all in bf16)",
       one_of({"highest", "high", "medium"}));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));

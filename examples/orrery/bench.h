@@ -16,7 +16,7 @@ namespace orrery::program {
 struct BenchRun {  // how a case is run
   double seconds;  // to spend on a figure, about
   Device device = Device::cpu;
-  Dtype dtype = Dtype::f32;  // of products, attention and training; rows are f32, as in the peer
+  Dtype dtype = Dtype::f32;  // of all that is timed
 };
 
 struct BenchFigure {

@@ -37,23 +37,26 @@ struct Weights {
 };
 struct RowOperation {
   std::string name;
-  std::function<Operation(Device)> make;  // with its weights there
+  std::function<Operation(const BenchRun&)> make;  // with its weights there, in its dtype
 };
 std::vector<RowOperation> row_operations(int64_t channels) {
   const auto activation = [](const char* name) {
-    return
-        [a = nn::Activation(parse_spec(name))](Device) -> Operation { return [a](const Tensor& x) { return a(x); }; };
+    return [a = nn::Activation(parse_spec(name))](const BenchRun&) -> Operation {
+      return [a](const Tensor& x) { return a(x); };
+    };
   };
   const auto weights = [=](const auto& f) {
-    return [=](Device device) -> Operation {
-      const auto of = [device](int64_t n, double value) { return Tensor::full(Shape{n}, value).to(device); };
+    return [=](const BenchRun& run) -> Operation {
+      const auto of = [&](int64_t n, double value) {
+        return Tensor::full(Shape{n}, value).to(run.dtype).to(run.device);
+      };
       const Weights w{of(channels, 1), of(channels, 0), of(1, 0.5), of(1, 0)};
       return [=](const Tensor& x) { return f(x, w); };
     };
   };
   const nn::Activation tanh("tanh"), erf("erf");
   return {
-      {"copy", [](Device) -> Operation { return [](const Tensor& x) { return x.clone(); }; }},
+      {"copy", [](const BenchRun&) -> Operation { return [](const Tensor& x) { return x.clone(); }; }},
       {"gelu_erf", activation("gelu")},
       {"gelu_tanh", activation("gelu_tanh")},
       {"silu", activation("silu")},
@@ -88,22 +91,23 @@ std::vector<BenchCase> gemm_cases() {
 
 std::vector<BenchCase> row_cases() {
   constexpr int64_t rows = 4096, channels = 1024;
-  const double work = static_cast<double>(rows * channels * 8) / 1e9;  // read and written once
+  // Read and written once, in f32: half as many bytes are moved in bf16.
+  const double work = static_cast<double>(rows * channels * 8) / 1e9;
   std::vector<BenchCase> all;
   for (const RowOperation& operation : row_operations(channels)) {
     const auto& make = operation.make;
     const std::string stem = "rows/" + operation.name + "/4096x1024/";
     all.push_back({stem + "forward", work, "GB/s", true, [make](const BenchRun& run) {
                      const NoGrad guard;
-                     const Operation f = make(run.device);
-                     const Tensor x = normal_tensor({rows, channels}, 0, run.device);
+                     const Operation f = make(run);
+                     const Tensor x = normal_tensor({rows, channels}, 0, run.device, run.dtype);
                      return BenchFigure{measure_on(run, [&] { f(x); }), {}};
                    }});
     if (operation.name == "copy") continue;
     all.push_back({stem + "both", work * 2.5, "GB/s", true, [make](const BenchRun& run) {
-                     const Operation f = make(run.device);
-                     const Tensor x = normal_tensor({rows, channels}, 0, run.device).set_requires_grad(),
-                                  dy = normal_tensor({rows, channels}, 1, run.device);
+                     const Operation f = make(run);
+                     const Tensor x = normal_tensor({rows, channels}, 0, run.device, run.dtype).set_requires_grad(),
+                                  dy = normal_tensor({rows, channels}, 1, run.device, run.dtype);
                      return BenchFigure{measure_both(run, {x}, dy, [&] { return f(x); }), {}};
                    }});
   }
