@@ -23,12 +23,12 @@ std::string command_of(const Words& words) {
 Words train_tiny(const Folder& folder, const Words& more = {}) {
   return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more;
 }
-const Words endless = {"--steps=100000000", "--evaluate_every=0", "--checkpoint_every=0"};
+const Words endless = {"--steps=20000000", "--evaluate_every=0", "--checkpoint_every=0"};
 
 // Trains without end, and does `then` in a shell as soon as the first step is told; $pid is the program.
 Outcome after_first_step(const Folder& folder, const Words& words, const std::string& then) {
   return run_shell("mkfifo " + (folder / "pipe") + "; " + command_of(words) + " > " + (folder / "pipe") +
-                   " & pid=$!; while read -r line; do echo \"$line\"; case $line in 'step '*' 1/100000000 '*) " + then +
+                   " & pid=$!; while read -r line; do echo \"$line\"; case $line in 'step '*' 1/20000000 '*) " + then +
                    ";; esac; done < " + (folder / "pipe") + "; wait $pid");
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
                        "--context=128",
                        "--batch=1",
                        "--validation_fraction=0.9",
-                       "--steps=100000000",
+                       "--steps=20000000",
                        "--evaluate_every=1"};
   const Outcome outcome = after_first_step(folder, words, "kill -TERM $pid");
   INFO(outcome.out, outcome.err);
