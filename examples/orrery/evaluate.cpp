@@ -59,7 +59,7 @@ std::vector<Setting> settings_to_give(EvaluateSettings& s) {
 }
 void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
   for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
-    check(key != "tokenizer", "evaluate: the tokenizer is the one that the checkpoint has learned with; leave --tokenizer=",
+    check(key != "tokenizer", "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=",
           value, " out");
 }
 

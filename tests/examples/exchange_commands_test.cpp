@@ -88,7 +88,7 @@ TEST_CASE("evaluate: a checkpoint is judged on held-out text, and on another one
   CHECK(contains(other.out, "1,000 tokens\nloss "));
   CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run, "--batch_size=3"}).err, "evaluate: unknown key"));
   CHECK(contains(run_orrery({"evaluate", "--checkpoint=" + run, "--tokenizer=byte"}).err,
-                 "evaluate: the tokenizer is the one that the checkpoint has learned with; leave --tokenizer=byte out"));
+                 "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=byte out"));
   CHECK(!contains(run_orrery({"evaluate", "--checkpoint=" + run, "--help"}).out, "--tokenizer"));
   CHECK(contains(run_orrery({"evaluate"}).err, "evaluate: there is no model"));
 }
