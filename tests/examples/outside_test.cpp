@@ -1,9 +1,11 @@
 // What the world outside does to the program: signals, pipes, full disks, odd files, plug-ins that are not whole.  Each
 // ends right or in a sentence, and saves what was learned.
 #include <doctest/doctest.h>
+
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,13 +25,15 @@ std::string command_of(const Words& words) {
 Words train_tiny(const Folder& folder, const Words& more = {}) {
   return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more;
 }
-const Words endless = {"--steps=20000000", "--evaluate_every=0", "--checkpoint_every=0"};
+const std::string endless_steps = "20000000";  // two years, not ten on a busy machine, which would be refused
+const Words endless = {"--steps=" + endless_steps, "--evaluate_every=0", "--checkpoint_every=0"};
 
 // Trains without end, and does `then` in a shell as soon as the first step is told; $pid is the program.
 Outcome after_first_step(const Folder& folder, const Words& words, const std::string& then) {
+  std::signal(SIGHUP, SIG_DFL);  // else ignored, by the program too, where nohup began the tests
   return run_shell("mkfifo " + (folder / "pipe") + "; " + command_of(words) + " > " + (folder / "pipe") +
-                   " & pid=$!; while read -r line; do echo \"$line\"; case $line in 'step '*' 1/20000000 '*) " + then +
-                   ";; esac; done < " + (folder / "pipe") + "; wait $pid");
+                   " & pid=$!; while read -r line; do echo \"$line\"; case $line in 'step '*' 1/" + endless_steps +
+                   " '*) " + then + ";; esac; done < " + (folder / "pipe") + "; wait $pid");
 }
 
 size_t checkpoints_in(const std::string& run) {
@@ -91,7 +95,7 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
                        "--context=128",
                        "--batch=1",
                        "--validation_fraction=0.9",
-                       "--steps=20000000",
+                       "--steps=" + endless_steps,
                        "--evaluate_every=1"};
   const Outcome outcome = after_first_step(folder, words, "kill -TERM $pid");
   INFO(outcome.out, outcome.err);
