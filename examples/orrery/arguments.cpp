@@ -49,7 +49,7 @@ std::string range_of(const Setting& setting) {  // of a number: " [0, 1)", " 0 o
                       std::holds_alternative<LearnableNumber*>(setting.value);
   if (!number) return "";
   const Limits& l = setting.limits;
-  if (l.low == 0 && l.low_allowed && l.smallest >= 1e-6)
+  if (l.low == 0 && l.low_allowed && l.smallest > tiny)
     return text(" 0 or [", print_number(l.smallest), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
   return text(l.low_allowed ? " [" : " (", print_number(l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
 }

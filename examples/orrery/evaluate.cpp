@@ -32,13 +32,18 @@ struct EvaluateSettings {
   }
 };
 
+// What the arguments give a key of s, the last time.
+std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments, const std::string& wanted) {
+  std::optional<std::string> found;
+  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
+    if (key == wanted) found = value;
+  return found;
+}
+
 // The checkpoint decides what further keys there are.
 std::string checkpoint_in(const Arguments& arguments) {
   EvaluateSettings first;
-  std::string checkpoint;
-  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(first)).assignments)
-    if (key == "checkpoint") checkpoint = value;
-  return checkpoint;
+  return given(first, arguments, "checkpoint").value_or("");
 }
 
 // The run's own data may lie elsewhere by now.
@@ -58,9 +63,9 @@ std::vector<Setting> settings_to_give(EvaluateSettings& s) {
   return settings;
 }
 void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
-  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
-    check(key != "tokenizer", "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=",
-          value, " out");
+  const auto tokenizer = given(s, arguments, "tokenizer");
+  check(!tokenizer, "evaluate: the tokenizer is the one that the checkpoint learned with; leave --tokenizer=",
+        tokenizer.value_or(""), " out");
 }
 
 // What the run has learned need not be there any more if other data are for judging; who names it wants to see the loss
@@ -68,10 +73,8 @@ void refuse_tokenizer(EvaluateSettings& s, const Arguments& arguments) {
 void leave_out_learned_data(EvaluateSettings& s, const Arguments& arguments) {
   const std::vector<Setting> members = s.task->members();
   if (!find_setting(members, "validation_data") ||
-      models::setting_of<std::string>(*s.task, "validation_data").empty())
+      models::setting_of<std::string>(*s.task, "validation_data").empty() || given(s, arguments, "data"))
     return;
-  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
-    if (key == "data") return;
   models::setting_of<std::string>(*s.task, "data").clear();
 }
 
