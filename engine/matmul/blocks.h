@@ -50,7 +50,7 @@ namespace {
 using namespace attention;  // vectors.h
 
 constexpr int panel_rows = 8, panel_vectors = 3;
-constexpr int64_t most_rows = 512, depth_bytes = 2048, completed_panels = 4;
+constexpr int64_t most_rows = rows_of_packed_b, depth_bytes = 2048, completed_panels = 4;
 template <class T>
 constexpr int panel_columns = lanes<T>* panel_vectors;
 template <class T>
@@ -210,11 +210,13 @@ void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride
       if constexpr (!rows_apart) a += x.a_step;
     }
   };
-  while (k + (rows + 2) * steps <= x.depth) {
+  // The last stretches are for the rows of C, and two more for the last row to arrive in.
+  constexpr int64_t last_stretches = rows + 2;
+  while (k + last_stretches * steps <= x.depth) {
     ahead.fetch();
     advance(k + steps);
   }
-  const int64_t fewer = minimum(steps, x.depth / (rows + 2));
+  const int64_t fewer = minimum(steps, x.depth / last_stretches);
   const T* row = c;
   for (int r = 0; r < rows; ++r, row += stride) {
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { __builtin_prefetch(row + v * w, 1); });

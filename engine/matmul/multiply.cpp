@@ -65,18 +65,19 @@ struct Grid {            // of the tiles of one part of C
 };
 
 // The grid whose last core is done first, by a model of what a tile costs: two vectors of multiplications a cycle, and
-// a cycle for each element of A and B that the tile fetches and packs, B once for 512 rows.  Few, large tiles are
+// a cycle for each element of A and B that the tile fetches and packs, B once for some rows.  Few, large tiles are
 // best, because each packs its share anew.  To share work among cores costs some 10,000 cycles.
 template <class T>
 Grid choose_tiles(const Product& p, int64_t columns, int64_t cores) {
+  constexpr int64_t bytes = sizeof(Arithmetic<T>);
   Grid best = {};
   int64_t least = std::numeric_limits<int64_t>::max();
   const auto consider = [&](int64_t down, int64_t across) {
-    const int64_t m = tile_size(p.m, down, 8), n = tile_size(columns, across, 64 / int64_t{sizeof(T)});
+    const int64_t m = tile_size(p.m, down, 8), n = tile_size(columns, across, 64 / bytes);
     const Grid grid = {m, n, (columns + n - 1) / n, (p.m + m - 1) / m};
     const int64_t tiles = p.batch * grid.across * grid.down;
-    const int64_t multiplications = m * n * p.k * int64_t{sizeof(T)} / 128;
-    const int64_t packed = (m + n * ((m + 511) / 512)) * p.k;
+    const int64_t multiplications = m * n * p.k * bytes / 128;
+    const int64_t packed = (m + n * ((m + rows_of_packed_b - 1) / rows_of_packed_b)) * p.k;
     const int64_t shared = tiles > 1 ? 10000 + 500 * tiles : 0;
     const int64_t cycles = (tiles + cores - 1) / cores * (multiplications + packed) + shared;
     if (cycles < least) least = cycles, best = grid;

@@ -31,6 +31,8 @@ struct Completion {
   void (*block)(const void* object, int64_t row, int64_t rows, int64_t column, int64_t columns) = nullptr;
 };
 
+constexpr int64_t rows_of_packed_b = 512;  // that a packed panel of B meets, before it is packed again
+
 template <class T, class Element = T>
 struct TileKernel {
   void (*multiply)(const Tile<T, Element>&, const Completion&, T* workspace);
