@@ -31,6 +31,8 @@ std::string grouped(int64_t x) {
   return digits;
 }
 
+std::string counted(int64_t n, const std::string& one) { return grouped(n) + " " + one + (n == 1 ? "" : "s"); }
+
 std::string in_words(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;

@@ -57,7 +57,7 @@ std::string range_of(const Setting& setting) {  // of a number: " [0, 1)", " 0 o
 }  // namespace
 
 std::string describe(std::span<const Setting> settings) {
-  Table table({"", "default", ""}, "lll");
+  Table table({"", "default (-: none)", ""}, "lll");
   for (const Setting& setting : settings) {
     if (setting.key.empty()) continue;
     const std::string value = print_value(setting);

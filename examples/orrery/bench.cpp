@@ -126,7 +126,7 @@ int bench(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("
-              << thread_count() << " threads)" << std::endl;
+              << counted(thread_count(), "thread") << ")" << std::endl;
   for (const BenchCase& c : cases) {
     const BenchFigure figure = c.run({s.seconds, device, s.dtype()});
     std::cout << (s.json ? json_line(c, figure, s) : readable_line(c, figure)) << std::endl;

@@ -9,7 +9,7 @@ namespace orrery::program {
 using Arguments = std::vector<std::string>;
 
 struct Command {
-  std::string name, summary;
+  std::string name, arguments, summary;  // arguments: what follows the name in `Usage:`
   // What `orrery NAME --help` adds: the arguments, their defaults and meaning, which those given may decide.
   std::string (*help)(const Arguments& given);
   int (*run)(const Arguments& arguments);

@@ -181,8 +181,8 @@ int gradcheck(const Arguments& arguments) {
   Totals totals;
   for (const Name& n : names) check_name(n, static_cast<uint64_t>(settings.seed), device, totals);
   if (!totals.failed.empty()) std::cout << "FAILED: " << join(totals.failed) << "\n";
-  std::cout << names.size() << " names, " << totals.cases << " cases, " << grouped(totals.comparisons)
-            << " comparisons, " << totals.failed.size() << " failed" << std::endl;
+  std::cout << counted(static_cast<int64_t>(names.size()), "name") << ", " << counted(totals.cases, "case") << ", "
+            << counted(totals.comparisons, "comparison") << ", " << totals.failed.size() << " failed" << std::endl;
   return totals.failed.empty() ? 0 : 1;
 }
 

@@ -120,7 +120,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
     for (const auto& [name, value] : figures)
       all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
     write_safetensors(out, all);
-    std::cout << out << ": " << all.size() << (all.size() == 1 ? " tensor" : " tensors") << std::endl;
+    std::cout << out << ": " << counted(static_cast<int64_t>(all.size()), "tensor") << std::endl;
     return;
   }
   make_folders(out);
@@ -135,7 +135,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
   }
   if (!figures.empty()) write_file_atomically(out + "/figures.csv", figures_csv(figures));
   const size_t files = all.size() + (figures.empty() ? 0 : 1);
-  std::cout << out << ": " << files << (files == 1 ? " file" : " files") << std::endl;
+  std::cout << out << ": " << counted(static_cast<int64_t>(files), "file") << std::endl;
 }
 
 void write_figures(const std::string& out, const std::vector<models::View>& views) {
@@ -144,7 +144,7 @@ void write_figures(const std::string& out, const std::vector<models::View>& view
         "inspect: what was seen has no figures to write; look at heads, curves, depth, memories or "
         "causes");
   write_file_atomically(out, figures_csv(figures));
-  std::cout << out << ": " << figures.size() << (figures.size() == 1 ? " figure" : " figures") << std::endl;
+  std::cout << out << ": " << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
 }
 
 // The text, cut into pieces that the model reads at once.

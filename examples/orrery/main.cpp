@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <memory>
 
 #include "engine/base/check.h"
 #include "engine/base/registry.h"
@@ -15,33 +16,62 @@ namespace {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      {"train", "train a model on text, pairs, images or made problems, with validation, checkpoints and metrics",
+      {"train", "--data=PATH [--key=value ...]",
+       "train a model on text, pairs, images or made problems, with validation, checkpoints and metrics",
        train_help, train},
-      {"sweep", "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
-      {"study", "judge a claim of a file by the runs that it names", study_help, study},
-      {"compare", "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
-      {"metrics", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
-      {"verify_resume", "train on with and without an interruption, and compare every byte", verify_resume_help,
-       verify_resume},
-      {"replay", "show again where a run met a value that is not finite", replay_help, replay},
-      {"report", "one page of runs, of a sweep or of a study: curves, samples, settings, formulas", report_help,
-       report},
-      {"inspect", "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect},
-      {"prepare", "make tokens of a text, once, for many runs", prepare_help, prepare},
-      {"evaluate", "judge a trained model by held-out data", evaluate_help, evaluate},
-      {"generate", "write text with a trained model", generate_help, generate},
-      {"translate", "translate sentences with a trained model", translate_help, translate},
-      {"import", "another program's weights, as a run", import_help, import_weights},
-      {"export", "a run's weights, for another program", export_help, export_weights},
-      {"show", "the tensors of a file or of a run, and any of them as a NumPy array", show_help, show},
-      {"classify", "say what a trained model sees in pictures", classify_help, classify},
-      {"gradcheck", "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
-      {"list", "the catalogue: every registered name with its formula and source", list_help, list},
-      {"try", "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},
-      {"bench", "time the work that the comparison with PyTorch times", bench_help, bench},
+      {"sweep", "[CONFIG.toml] --key=VALUES ...",
+       "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
+      {"study", "CLAIM.toml [--key=value ...] | --all=FOLDER [--key=value ...]",
+       "judge a claim of a file by the runs that it names", study_help, study},
+      {"compare", "RUN RUN ... [--key=value ...]",
+       "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
+      {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
+      {"verify_resume", "RUN [--key=value ...]",
+       "train on with and without an interruption, and compare every byte", verify_resume_help, verify_resume},
+      {"replay", "RUN [--key=value ...]",
+       "show again where a run met a value that is not finite", replay_help, replay},
+      {"report", "RUN ... [--key=value ...]",
+       "one page of runs, of a sweep or of a study: curves, samples, settings, formulas", report_help, report},
+      {"inspect", "RUN [--key=value ...]",
+       "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect},
+      {"prepare", "--input=PATH --out=FOLDER [--key=value ...]",
+       "make tokens of a text, once, for many runs", prepare_help, prepare},
+      {"evaluate", "--checkpoint=RUN [--key=value ...]",
+       "judge a trained model by held-out data", evaluate_help, evaluate},
+      {"generate", "--checkpoint=RUN [--key=value ...]", "write text with a trained model", generate_help, generate},
+      {"translate", "--checkpoint=RUN --input=FILE [--key=value ...]",
+       "translate sentences with a trained model", translate_help, translate},
+      {"import", "PATH --out=RUN [--key=value ...]",
+       "another program's weights, as a run", import_help, import_weights},
+      {"export", "RUN --out=FOLDER [--key=value ...]",
+       "a run's weights, for another program", export_help, export_weights},
+      {"show", "PATH [--key=value ...]",
+       "the tensors of a file or of a run, and any of them as a NumPy array", show_help, show},
+      {"classify", "--checkpoint=RUN PICTURE|FOLDER ... [--key=value ...]",
+       "say what a trained model sees in pictures", classify_help, classify},
+      {"gradcheck", "NAME ... | --all [--key=value ...]",
+       "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
+      {"list", "[FAMILY|NAME ...] [--key=value ...]",
+       "the catalogue: every registered name with its formula and source", list_help, list},
+      {"try", "FILE.cpp [--key=value ...]",
+       "compile one formula file, check it, plot it, and train small models with it", try_out_help, try_out},
+      {"bench", "GROUP ... [--key=value ...]",
+       "time the work that the comparison with PyTorch times", bench_help, bench},
   };
   return all;
 }
+
+// `Usage:` with the words that are taken: CLI11 knows only that there are some.
+class Usage : public CLI::Formatter {
+ public:
+  explicit Usage(std::string words) : words_(std::move(words)) {}
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: orrery " + words_ + "\n";
+  }
+
+ private:
+  std::string words_;
+};
 
 // Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand, and loads each.
 std::vector<std::string> without_plugins(int count, char** words) {
@@ -64,6 +94,7 @@ int run(int count, char** words) {
   std::vector<std::string> given = without_plugins(count, words);
   std::reverse(given.begin(), given.end());  // as CLI11 wants them
   CLI::App app("A tensor engine and a library of transformer parts: train, study and extend small models.", "orrery");
+  app.formatter(std::make_shared<Usage>("COMMAND [WORD ...] [--key=value ...]"));
   app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
   app.require_subcommand(0, 1);
   app.allow_extras();
@@ -71,6 +102,8 @@ int run(int count, char** words) {
   for (const Command& command : commands()) {
     CLI::App* const sub = app.add_subcommand(command.name, command.summary);
     sub->allow_extras();
+    sub->formatter(std::make_shared<Usage>(command.name + " " + command.arguments));
+    sub->get_help_ptr()->group("");  // --help is how one came to read this
     sub->footer([&command, sub] { return command.help(sub->remaining()); });
     names.push_back(command.name);
   }

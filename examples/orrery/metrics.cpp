@@ -85,8 +85,8 @@ int metrics(const Arguments& arguments) {
     path = folder + "/" + event_file;
   }
   write_file_atomically(path, csv ? csv_of(rows, figures) : models::tensorboard_events(rows, figures));
-  std::cout << path << ": " << grouped(static_cast<int64_t>(rows.size())) << (rows.size() == 1 ? " row, " : " rows, ")
-            << figures.size() << (figures.size() == 1 ? " figure" : " figures") << std::endl;
+  std::cout << path << ": " << counted(static_cast<int64_t>(rows.size()), "row") << ", "
+            << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
   return 0;
 }
 

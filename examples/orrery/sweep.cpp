@@ -239,7 +239,8 @@ int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
   reference_row(sweep);  // a wrong one is told before any training
   make_folders(sweep.settings.out);
-  std::cout << sweep.all.rows.size() << " rows, " << sweep.all.named.size() << " runs\n" << std::flush;
+  std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
+            << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n" << std::flush;
   const std::string& metric = sweep.settings.metric;
   const RunWords words{[&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
                        [&](const Outcome& outcome) {

@@ -92,7 +92,7 @@ int train(const Arguments& arguments) {
   print_settings(settings);
   std::cout << "model: " << grouped(nn::count_parameters(trainer.model())) << " parameters; " << task.kind() << ": "
             << (task.epoch() > 0 ? grouped(task.epoch()) : "any number of") << " " << task.unit() << " to learn, "
-            << grouped(task.held_out()) << " for validation; " << thread_count() << " threads\n"
+            << grouped(task.held_out()) << " for validation; " << counted(thread_count(), "thread") << "\n"
             << memory_line(trainer.memory_plan()) << "\n"
             << epoch_line(trainer) << "\n"
             << time_line(trainer);

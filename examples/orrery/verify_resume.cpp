@@ -129,7 +129,7 @@ class Verification {
     for (const models::FileComparison& file : files)
       table.add({file.name, grouped(static_cast<int64_t>(file.bytes)) + " bytes",
                  file.difference.empty() ? "same" : file.difference});
-    table.add({"metrics.jsonl", grouped(static_cast<int64_t>(rows.size())) + " rows",
+    table.add({"metrics.jsonl", counted(static_cast<int64_t>(rows.size()), "row"),
                rows_differ.empty() ? "same, but for the time they took" : rows_differ});
     std::cout << table.print();
     files.push_back({"metrics.jsonl", 0, rows_differ});

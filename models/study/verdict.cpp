@@ -33,23 +33,25 @@ Judgement judge(std::span<const double> differences, Refuted refuted, double bou
   check(refuted != Refuted::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
   const auto [mean, low, high] = *interval;
   Judgement judgement{Verdict::not_shown, *interval, differences.size(), {}};
+  const bool equality = refuted == Refuted::outside;
+  // Between these two nothing is decided, of an equality what lies between them is what is claimed.
+  const double lower = equality ? -bound : refuted == Refuted::above ? bound : std::min(bound, 0.0);
+  const double upper = equality ? bound : refuted == Refuted::above ? std::max(bound, 0.0) : bound;
   const auto near = [&, close = (high - low) / 20](double end) {
-    return std::abs(end - bound) < close || (refuted == Refuted::outside && std::abs(end + bound) < close);
+    return std::abs(end - lower) < close || std::abs(end - upper) < close;
   };
   judgement.on_border = near(low) || near(high);
-  const bool equality = refuted == Refuted::outside;
-  const bool below = high<bound, above = low> bound;
+  const bool below = high < lower, above = low > upper;
   if (equality) {
-    if (below && low > -bound) judgement.verdict = Verdict::shown;
-    if (above || high < -bound) judgement.verdict = Verdict::reversed;
+    if (low > lower && high < upper) judgement.verdict = Verdict::shown;
+    if (below || above) judgement.verdict = Verdict::reversed;
   } else if (below || above) {
     judgement.verdict = below == (refuted == Refuted::above) ? Verdict::shown : Verdict::reversed;
   }
-  if (judgement.verdict == Verdict::not_shown) {
-    const double distance =
-        equality ? std::min(std::abs(mean - bound), std::abs(mean + bound)) : std::abs(mean - bound);
-    judgement.needed = samples_needed(spread_of(differences).deviation, distance);
-  }
+  const bool undecidable = !equality && mean >= lower && mean <= upper;
+  if (judgement.verdict == Verdict::not_shown && !undecidable)
+    judgement.needed = samples_needed(spread_of(differences).deviation,
+                                      std::min(std::abs(mean - lower), std::abs(mean - upper)));
   return judgement;
 }
 

@@ -3,14 +3,15 @@
 // d_i is the difference of two variants in sample i, which is a seed or a round, and the interval is Student's:
 //   I = mean d +- t s / sqrt(n),   s^2 = sum (d_i - mean d)^2 / (n - 1),   t of n - 1 degrees of freedom at 95 %
 //
-//   refuted if d > b       shown: I < b,       reversed: I > b
-//   refuted if d < b       shown: I > b,       reversed: I < b
+//   refuted if d > b       shown: I < b,       reversed: I > max(b, 0)
+//   refuted if d < b       shown: I > b,       reversed: I < min(b, 0)
 //   refuted if |d| > b     shown: -b < I < b,  reversed: I < -b or I > b         (equivalence: both ends count)
 //
-// Anything else is not shown: I holds a bound.  At this spread it would be resolved by the least n with
+// Anything else is not shown: I holds a bound, or d is smaller than what is claimed and yet not its opposite.  At this
+// spread it would be resolved by the least n with
 //   t_(n-1) s / sqrt(n) < the distance of mean d from the nearest bound
-// It is on the border if an end of I lies within a tenth of its half width from a bound: another machine, which rounds
-// otherwise, may say otherwise.
+// and by none where mean d lies between the two.  It is on the border if an end of I lies within a tenth of its half
+// width from a bound: another machine, which rounds otherwise, may say otherwise.
 #pragma once
 
 #include <optional>
@@ -32,7 +33,7 @@ struct Judgement {
   Verdict verdict = Verdict::not_shown;
   Interval interval;
   size_t samples = 0;
-  std::optional<size_t> needed;  // of one that is not shown; none: more than most_samples
+  std::optional<size_t> needed;  // of one that is not shown; none: more than most_samples, or no number
   bool on_border = false;
 };
 // Of two differences or more.  `bound` is at least 0 for `outside`.

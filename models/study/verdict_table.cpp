@@ -77,10 +77,10 @@ constexpr const char* head =
     "| claim | the source's figure | found, with the 95 % interval | samples | verdict | core minutes | file |\n"
     "| --- | --- | --- | --- | --- | ---: | --- |\n";
 
-std::string counted(std::span<const ListedVerdict> all) {
+std::string verdict_counts(std::span<const ListedVerdict> all) {
   std::map<std::string, int> counts;
   for (const ListedVerdict& each : all) ++counts[each.verdict ? each.verdict->word() : "without a verdict"];
-  std::string said = text(all.size(), all.size() == 1 ? " claim" : " claims", ": ");
+  std::string said = text(counted(static_cast<int64_t>(all.size()), "claim"), ": ");
   bool first = true;
   for (const auto& [word, count] : counts) said += text(first ? "" : ", ", count, " ", word), first = false;
   return said + ".\n";
@@ -99,12 +99,12 @@ std::string versions(std::span<const ListedVerdict> all) {
 std::string verdicts_csv(std::span<const ListedVerdict> all) {
   std::string csv = csv_line({"study", "verdict", "claim", "found", "minutes"});
   for (const ListedVerdict& each : all) {
-    std::string what = each.error;
+    std::string found;
     if (each.verdict)
       for (const JudgedComparison& c : each.verdict->judged.comparisons)
-        what += (what.empty() ? "" : "; ") + c.sentence;
+        found += (found.empty() ? "" : "; ") + c.sentence;
     csv += csv_line({each.place(), each.verdict ? each.verdict->word() : "-",
-                     each.sentence(), what,
+                     each.sentence(), each.verdict ? found : each.error,
                      fixed(each.verdict ? each.verdict->minutes_of_runs : 0, 1)});
   }
   return csv;
@@ -112,13 +112,13 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
 
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims) {
   std::string page = "# Claims, put to the test\n\n";
-  page += counted(all) + "\n";
+  page += verdict_counts(all) + "\n";
   page +=
       "Written by `orrery study --all`: each row is a file that says what would refute its claim, judged by paired "
       "runs, fresh weights or times.  A claim is shown if every 95 % interval lies on its side of what would refute "
-      "it, reversed if one lies on the other side, else not shown; \"at this scale\" says that the test is smaller "
-      "than the source's.  `orrery study FILE` repeats one.  The last column begins the SHA-256 of the file that was "
-      "judged, by orrery " +
+      "it, reversed if one lies on the other side, of zero too, else not shown; \"at this scale\" says that the test "
+      "is smaller than the source's.  `orrery study FILE` repeats one.  The last column begins the SHA-256 of the file "
+      "that was judged, by orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
   std::copy_if(all.begin(), all.end(), std::back_inserter(main),

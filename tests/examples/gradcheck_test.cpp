@@ -18,7 +18,7 @@ TEST_CASE("gradcheck: one name, by its own name, an alias, its family") {
     CHECK(contains(outcome.out, "activation silu, point by point: passed"));
     CHECK(contains(outcome.out, "activation silu: passed"));  // as a gate
     CHECK(contains(outcome.out, "against dual numbers"));
-    CHECK(last_line(outcome.out).starts_with("1 names, 2 cases, "));
+    CHECK(last_line(outcome.out).starts_with("1 name, 2 cases, "));
   }
   const Outcome learned = run_orrery({"gradcheck", "prelu"});
   CHECK(learned.code == 0);

@@ -62,8 +62,12 @@ TEST_CASE("verdict: shown, not shown and reversed, against Student's interval by
   CHECK(below_zero.samples == 3);
   CHECK(judge(d, Refuted::below, 0).verdict == Verdict::reversed);
   CHECK(judge(d, Refuted::below, -0.06).verdict == Verdict::shown);
-  CHECK(judge(d, Refuted::above, -0.06).verdict == Verdict::reversed);
+  CHECK(judge(d, Refuted::above, -0.06).verdict == Verdict::not_shown);  // less than claimed, and not the opposite
   CHECK(!judge(d, Refuted::above, -0.06).needed);
+  CHECK(judge(d, Refuted::below, 0.5).verdict == Verdict::reversed);  // below zero as well
+  CHECK(judge(std::vector<double>{0, 0, 0}, Refuted::below, 0.5).verdict == Verdict::not_shown);
+  CHECK(judge(std::vector<double>{0.6, 0.7, 0.6}, Refuted::above, 0.5).verdict == Verdict::not_shown);
+  CHECK(judge(std::vector<double>{0.8, 0.9, 0.8}, Refuted::above, 0.5).verdict == Verdict::reversed);
   // The bound -0.01 lies within.  4 samples: 3.182446 x 0.01 / 2 = 0.0159 < 0.02, and 3 have 0.0248.
   const Judgement held = judge(d, Refuted::above, -0.01);
   CHECK(held.verdict == Verdict::not_shown);
@@ -197,9 +201,16 @@ TEST_CASE("claim: judged at each swept value, or of what is made of the sweep") 
         "lies below zero");
   const JudgedClaim far = judge(small_claim({if_above(-0.04)}), small_measurements());  // -0.0548 .. and -0.1097 ..
   CHECK(far.verdict == Verdict::not_shown);
-  CHECK(far.comparisons[0].needed == 7);  // 2.446912 x 0.01 / sqrt 7 = 0.00925 < 0.01, and 6 have 0.0105
+  CHECK(far.comparisons[0].needed == 0);
   CHECK(far.comparisons[0].sentence.ends_with(
-      "the interval holds the margin -0.04; at this spread 7 seeds would resolve it"));
+      "the interval holds the margin -0.04, and the mean lies above it, but not above zero"));
+  const JudgedClaim less = judge(small_claim({if_above(-0.06)}), small_measurements());
+  CHECK(less.comparisons[0].verdict == Verdict::not_shown);
+  CHECK(less.comparisons[0].sentence.ends_with("it lies above the margin -0.06, but not above zero"));
+  const JudgedClaim open = judge(small_claim({if_above(-0.025)}), small_measurements());
+  CHECK(open.comparisons[0].needed == 18);  // 2.109816 x 0.01 / sqrt 18 = 0.00497 < 0.005, and 17 have 0.00514
+  CHECK(open.comparisons[0].sentence.ends_with(
+      "the interval holds the margin -0.025; at this spread 18 seeds would resolve it"));
 
   // One doubling from 8 to 16: what it gains is the second value less the first, -0.02, -0.03 and -0.04.
   const JudgedClaim over = judge(small_claim({if_above(0)}, "doubling(validation_loss)"), small_measurements());
