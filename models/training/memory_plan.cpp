@@ -37,10 +37,12 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
   for (const char* key :
-       {"layers", "width", "d_ff", "vocabulary", "batch", "context", "image_size", "attention", "feed_forward"}) {
+       {"layers", "width", "head_size", "d_ff", "vocabulary", "batch", "context", "image_size", "attention",
+        "feed_forward"}) {
     if (std::string_view(key) == "batch") numbers.push_back(text(key, " ", s.batch));
     const Setting* const found = find_setting(members, key);
-    if (!found) continue;
+    const bool of_width = std::string_view(key) == "head_size" && number_of(s, key, 0) == 0;
+    if (!found || of_width) continue;
     const bool by_width = std::string_view(key) == "d_ff" && number_of(s, key, 1) == 0;
     numbers.push_back(text(key, " ", by_width ? std::to_string(4 * number_of(s, "width", 1)) : print_value(*found)));
   }
@@ -293,7 +295,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     measure(s, task, *count_parameters(two, most), plan);
   } catch (const Error&) {
     if (!limit.reached()) throw;
-    fail_to_fit(s, "a step of two layers alone needs more", plan.free);
+    fail_to_fit(s, layers_of(s) > 1 ? "a step of two layers alone needs more" : "a step of its one layer needs more",
+                plan.free);
   }
   reset_peak(Device::cpu);
   release_cached(Device::cpu);

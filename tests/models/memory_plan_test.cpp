@@ -135,5 +135,17 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
       CHECK(sentence.find(part) != std::string::npos);
     CHECK(memory_limit(Device::cpu) > 0);
   }
+  {  // a head's running state: 4096 x 4096 numbers, 67 MB
+    const Limit limit(50'000'000);
+    const std::string sentence = refusal({{"attention", "linear"},
+                                          {"layers", "1"},
+                                          {"heads", "1"},
+                                          {"width", "8"},
+                                          {"batch", "1"},
+                                          {"context", "8"},
+                                          {"head_size", "4096"}});
+    CHECK(sentence.starts_with(start + "a step of its one layer needs more, but "));
+    CHECK(sentence.find("width 8, head_size 4096, d_ff 32") != std::string::npos);
+  }
   CHECK(seconds_of_work() - began < 20);
 }

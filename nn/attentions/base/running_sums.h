@@ -5,7 +5,7 @@
 // has many more threads than there are heads, so there each column of a state runs on its own.
 #pragma once
 
-#include <vector>
+#include <algorithm>
 
 #include "engine/base/parallel.h"
 #include "engine/loops/loops.h"
@@ -170,29 +170,35 @@ struct HeadScan {
   // Calls read(i, state) for every query, in order, with the state S_i.
   template <class Read>
   void queries(const Read& read) const {
-    std::vector<A> state(static_cast<size_t>(in.x.n * in.v.n));
+    const Tensor memory = zero_state();
+    A* const state = memory.mutable_data<A>();
     int64_t first = 0, next = 0;
     for (int64_t i = 0; i < in.x.tokens; ++i) {
-      if (range[2 * i] != first) std::fill(state.begin(), state.end(), A(0)), first = next = range[2 * i];
-      for (; next < range[2 * i + 1]; ++next) add_outer(state.data(), y(next), v(next), in.x.n, in.v.n);
-      read(i, state.data());
+      if (range[2 * i] != first) std::fill_n(state, in.x.n * in.v.n, A(0)), first = next = range[2 * i];
+      for (; next < range[2 * i + 1]; ++next) add_outer(state, y(next), v(next), in.x.n, in.v.n);
+      read(i, state);
     }
   }
   // Calls read(j, state) for every key that is seen, from the last to the first, with the state R_j.
   template <class Read>
   void keys(const Heads<const A>& dy, const Read& read) const {
-    std::vector<A> state(static_cast<size_t>(in.x.n * in.v.n));
+    const Tensor memory = zero_state();
+    A* const state = memory.mutable_data<A>();
     int64_t first = -1, next = 0;  // keys at `next` and beyond are done
     for (int64_t i = in.x.tokens - 1; i >= 0; --i) {
       if (range[2 * i] != first) {
-        while (first >= 0 && next > first) read(--next, state.data());
-        std::fill(state.begin(), state.end(), A(0)), first = range[2 * i], next = range[2 * i + 1];
+        while (first >= 0 && next > first) read(--next, state);
+        std::fill_n(state, in.x.n * in.v.n, A(0)), first = range[2 * i], next = range[2 * i + 1];
       }
-      while (next > range[2 * i + 1]) read(--next, state.data());
-      add_outer(state.data(), x(i), dy.at(sequence, head, i), in.x.n, in.v.n);
+      while (next > range[2 * i + 1]) read(--next, state);
+      add_outer(state, x(i), dy.at(sequence, head, i), in.x.n, in.v.n);
     }
-    while (first >= 0 && next > first) read(--next, state.data());
+    while (first >= 0 && next > first) read(--next, state);
   }
+
+ private:
+  // Its size is the square of the head's, so it counts as what tensors hold: a run in which it cannot fit is refused.
+  Tensor zero_state() const { return Tensor::zeros(Shape{in.x.n, in.v.n}, dtype_of<A>, Device::cpu); }
 };
 
 template <class A>
