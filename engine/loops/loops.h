@@ -16,6 +16,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/host_device.h"
 #include "engine/base/parallel.h"
+#include "engine/loops/pieces.h"
 
 #if defined(ORRERY_CUDA) && !defined(__CUDACC__)
 #error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"
@@ -29,12 +30,6 @@
 #endif
 
 namespace orrery {
-
-// Values destinations of a map whose formula returns Values<T, N>.
-template <class T, int N>
-struct Outputs {
-  T* pointer[N];
-};
 
 // How the inputs of a map are repeated.  Axes are folded by the caller (engine/ops/broadcast.h): out is dense over
 // sizes[0..rank), input k advances by stride[k][axis] elements; the innermost stride is 0 or 1.
@@ -114,9 +109,26 @@ inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum that are 
 // By value, so that the compiler sees that no store can change the formula or a pointer.  Flattened, here and below:
 // one call that is not inlined, of a long scalar function for instance, and the loop is no longer vectorized.
 template <class F, class Out, class... T>
-[[gnu::flatten]] void map_range(int64_t begin, int64_t end, const F f, const Out out, const T* const... in) {
+[[gnu::flatten]] void map_piece(int64_t n, const F f, const Out out, const T* const... in) {
 #pragma GCC ivdep
-  for (int64_t i = begin; i < end; ++i) store(out, i, f(load(in, i)...));
+  for (int64_t i = 0; i < n; ++i) store(out, i, f(load(in, i)...));
+}
+template <class F, class Out, class... T>
+void map_pieces(int64_t begin, int64_t end, const F& f, const Out& out, InputPiece<T>... read, const T* const... in) {
+  ResultsPiece<Out> results;
+  for (int64_t i = begin; i < end; i += piece_of_map) {
+    const int64_t n = std::min(piece_of_map, end - i);
+    map_piece(n, f, results.place(out, i), read(in + i, n)...);
+    results.finish(out, i, n);
+  }
+}
+// For i in [begin, end), on this thread.
+template <class F, class Out, class... T>
+void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
+  if constexpr (goes_by_pieces<Out, T...>)
+    map_pieces<F, Out, T...>(begin, end, f, out, InputPiece<T>()..., in...);
+  else
+    map_piece(end - begin, f, ResultsPiece<Out>().place(out, begin), (in + begin)...);
 }
 
 }  // namespace detail

@@ -1,0 +1,102 @@
+// A map over bf16 on a CPU goes piece by piece: what it reads is widened to float in one loop, the formula runs over
+// floats alone in a second, and its results are rounded in a third, by the processor's own instruction where it has
+// one.  In a single loop elements of two widths are shuffled around the formula and rounded by eight instructions; that
+// takes 1.3 times as long for silu (32,768 elements in the nearest cache: 16 us against 12; f32 10).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "engine/base/dtype.h"
+
+#if defined(__AVX512BF16__) && !defined(__CUDACC__)
+#include <immintrin.h>
+#define ORRERY_ROUNDS_TO_BF16 1
+#else
+#define ORRERY_ROUNDS_TO_BF16 0
+#endif
+
+namespace orrery {
+
+// Values destinations of a map whose formula returns Values<T, N>.
+template <class T, int N>
+struct Outputs {
+  T* pointer[N];
+};
+
+namespace detail {
+
+inline constexpr int64_t piece_of_map = 512;  // elements: four arrays of floats fill a quarter of the nearest cache
+
+// Where a piece of an input is read.
+template <class T>
+struct InputPiece {
+  const T* operator()(const T* from, int64_t) { return from; }
+};
+template <>
+struct InputPiece<bf16> {
+  alignas(64) float numbers[piece_of_map];
+  const float* operator()(const bf16* from, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) numbers[i] = static_cast<float>(from[i]);
+    return numbers;
+  }
+};
+
+// To nearest, ties to even; NaN stays NaN.  The instruction takes numbers below 2^-126 for 0.
+inline void round_piece(bf16* to, const float* from, int64_t n) {
+  int64_t i = 0;
+#if ORRERY_ROUNDS_TO_BF16
+  for (; i + 32 <= n; i += 32) {
+    const __m512bh rounded = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
+    std::memcpy(static_cast<void*>(to + i), &rounded, sizeof rounded);
+  }
+#endif
+#pragma GCC ivdep
+  for (; i < n; ++i) to[i] = static_cast<bf16>(from[i]);
+}
+
+// Where a piece of the results is written, and what is done with it then.
+template <class T>
+struct OutputPiece {
+  T* place(T* to) { return to; }
+  void finish(T*, int64_t) const {}
+};
+template <>
+struct OutputPiece<bf16> {
+  alignas(64) float numbers[piece_of_map];
+  float* place(bf16*) { return numbers; }
+  void finish(bf16* to, int64_t n) const { round_piece(to, numbers, n); }
+};
+
+template <class Out>
+struct ResultsPiece;
+template <class T>
+struct ResultsPiece<T*> {
+  using Element = T;
+  OutputPiece<T> piece;
+  auto place(T* to, int64_t i) { return piece.place(to + i); }
+  void finish(T* to, int64_t i, int64_t n) const { piece.finish(to + i, n); }
+};
+template <class T, int N>
+struct ResultsPiece<Outputs<T, N>> {
+  using Element = T;
+  OutputPiece<T> pieces[N];
+  auto place(const Outputs<T, N>& to, int64_t i) {
+    Outputs<Arithmetic<T>, N> places;
+    for (int k = 0; k < N; ++k) places.pointer[k] = pieces[k].place(to.pointer[k] + i);
+    return places;
+  }
+  void finish(const Outputs<T, N>& to, int64_t i, int64_t n) const {
+    for (int k = 0; k < N; ++k) pieces[k].finish(to.pointer[k] + i, n);
+  }
+};
+
+template <class Out, class... T>
+inline constexpr bool goes_by_pieces =
+    (std::is_same_v<T, bf16> || ...) || std::is_same_v<typename ResultsPiece<Out>::Element, bf16>;
+
+}  // namespace detail
+}  // namespace orrery
