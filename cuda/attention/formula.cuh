@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/attention/problem.cuh"
+#include "engine/base/coarse.h"
 #include "engine/base/scalar.h"
 
 namespace orrery::cuda {

@@ -127,7 +127,7 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
   if constexpr (softmax) {
     const auto log_sum = terms.log_sums();
     each([&](float& score, float& gradient, int block, int bit) {
-      score = exp2_approximate(factor * log2_of_e * score - log_sum(block, bit));
+      score = scalar::exp2_approximate(factor * log2_of_e * score - log_sum(block, bit));
       gradient *= score;
     });
   } else {

@@ -204,7 +204,7 @@ __device__ void store_rows(const WriteRows<float>& rows, int first, int end, int
 // Exponents of two need no more than a factor before them, which an FMA has for nothing.
 inline constexpr float log2_of_e = 1.44269504f, log_of_2 = 0.693147181f;
 struct PowerOfTwo {
-  __device__ float operator()(float x) const { return exp2_approximate(x); }
+  __device__ float operator()(float x) const { return scalar::exp2_approximate(x); }
 };
 struct BinaryLogarithm {
   __device__ float operator()(float x) const { return log2_of_e * scalar::log(x); }

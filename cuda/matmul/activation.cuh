@@ -9,6 +9,7 @@
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/parts.cuh"
 #include "cuda/matmul/tensor_core_tiles.cuh"
+#include "engine/base/coarse.h"
 
 namespace orrery::cuda {
 
@@ -20,6 +21,15 @@ __device__ Arithmetic<T> as_stored(Arithmetic<T> x) {
   else
     return x;
 }
+
+// What F is called with: what it makes of bf16 is rounded to bf16 next, but for a product with da.
+template <class T>
+using Argument = std::conditional_t<std::is_same_v<T, bf16>, Coarse, Arithmetic<T>>;
+template <class T>
+__device__ T number(T x) {
+  return x;
+}
+__device__ inline float number(Coarse x) { return x.value; }
 
 // C keeps z = A B^T + bias, `second` becomes F(z), of z as C keeps it.
 template <class T, class F>
@@ -33,7 +43,7 @@ struct Activated {
 
   __device__ Values<A, 2> operator()(A sum, A bias, A) const {
     const A z = as_stored<T>(of_column ? sum + bias : sum);
-    return {{z, f.value(z)}};
+    return {{z, number(f.value(Argument<T>(z)))}};
   }
 };
 
@@ -49,7 +59,8 @@ struct ActivatedBackward {
   const T* of_element;  // z
 
   __device__ Values<A, 2> operator()(A da, A, A z) const {
-    return {{f.derivative(z) * as_stored<T>(da), f.value(z)}};
+    const Argument<T> x = z;
+    return {{number(f.derivative(x)) * as_stored<T>(da), number(f.value(x))}};
   }
 };
 

@@ -1,5 +1,5 @@
-// Instructions that CUDA C++ has no words for: the only PTX of orrery, for sm_80 and later.  Under the emulation the
-// same functions do what the PTX manual says of them.
+// Instructions that CUDA C++ has no words for, in PTX for sm_80 and later; those for numbers alone are in engine/base.
+// Under the emulation the same functions do what the PTX manual says of them.
 //
 // Copies from global to shared memory that run in flight, by each thread for itself:
 //   cp_async<Bytes>(to, from, valid)   starts one of 4, 8 or 16 bytes, to which both addresses are aligned.  The first
@@ -25,9 +25,6 @@
 //   round_pair(lower, upper)           two floats as bf16, rounded to the nearest, ties to even
 //   lower_of_pair(x), upper_of_pair(x) their values
 //
-// A function of the card's own, for what is rounded to bf16 next:
-//   exp2_approximate(x)                2^x with a relative error of 2^-22 at most; 0 below the normal numbers
-//
 // For the compiler:
 //   in_register(x)                     x, as if it were known from here on only: what takes several instructions is
 //                                      then not computed again in each trip of a loop
@@ -36,7 +33,6 @@
 #include <cuda_runtime.h>
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "engine/base/dtype.h"
@@ -96,12 +92,6 @@ __device__ inline uint32_t round_pair(float lower, float upper) {
   return pair;
 }
 
-__device__ inline float exp2_approximate(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 __device__ inline int in_register(int x) {
   asm volatile("" : "+r"(x));
   return x;
@@ -147,8 +137,6 @@ void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current(
 inline uint32_t round_pair(float lower, float upper) {
   return bf16(lower).bits | static_cast<uint32_t>(bf16(upper).bits) << 16;
 }
-
-inline float exp2_approximate(float x) { return x < -126 ? 0.f : std::exp2(x); }
 
 template <class T>
 T in_register(T x) {

@@ -4,7 +4,7 @@
 //     static inline const ActivationInfo info{...};
 //     using tensor_cores = void;                         // optional; kernels of their own for attention in bf16
 //     double beta = 1;
-//     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, or Dual where it is tested
+//     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or Coarse
 //     template <class T> HOST_DEVICE T derivative(T x) const;
 //     template <class T> HOST_DEVICE T derivative_from_output(T y) const;   // optional; saves memory
 //   };

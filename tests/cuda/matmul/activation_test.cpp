@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
 #include "cuda/matmul/activation.cuh"
 #include "engine/matmul/matmul.h"
 #include "nn/activations/base/activation.h"
@@ -119,6 +123,50 @@ TEST_CASE("products with an activation: large tiles, and elements of f32 in part
   for (const int parts : {1, 2, 3})
     for (const int64_t k : {40, 1024}) check_form<float>({.m = 37, .n = 68, .k = k, .parts = parts});
 }
+
+// How far a result of bf16 lies from the exact one, in units of its last place; those of max(|exact|, floor).
+double error_in_places(double result, double exact, double floor) {
+  int exponent = 0;
+  std::frexp(std::max(std::fabs(exact), floor), &exponent);
+  const double error = std::fabs(result - exact) / std::ldexp(1.0, exponent - 8);
+  return std::isnan(error) ? INFINITY : error;
+}
+TEST_CASE("products with an activation: every activation of every number of bf16, and every slope, is rounded once") {
+  if (no_card()) return;
+  constexpr int64_t rows = 128, columns = 512;
+  std::vector<bf16> numbers, unit(rows * rows), ones(rows * columns, bf16(1.0f));  // z = numbers, da = ones
+  for (size_t i = 0; i < rows; ++i) unit[i * rows + i] = bf16(1.0f);
+  for (uint32_t bits = 0; bits < rows * columns; ++bits) {
+    const auto x = std::bit_cast<bf16>(static_cast<uint16_t>(bits));
+    numbers.push_back(std::fabs(static_cast<float>(x)) <= 1e4f ? x : bf16());
+  }
+  DeviceArray<bf16> x(Device::cuda, numbers), one(Device::cuda, ones), a(Device::cuda, unit),
+      c(Device::cuda, rows * columns), second(Device::cuda, rows * columns);
+  cuda::Matmul<bf16> forward{rows, columns, rows, 1, {a.input(), rows, 0, false}, {}, {}, false, {}, {}};
+  forward.c[0] = {c.data(), columns};
+  cuda::Matmul<bf16> backward = forward;
+  forward.b = {x.input(), rows, 0, true}, backward.b = {one.input(), columns, 0, false};
+  for (const std::string& name : nn::activation_names()) {
+    INFO(name);
+    const nn::Activation f(name);
+    const double floor = name == "tanhshrink" ? 1 : 0x1p-100;  // it cancels near zero, as its file says
+    const auto worst_of = [&](const Numbers& values, const Numbers& z, bool slope) {
+      double worst = 0;
+      for (size_t i = 0; i < z.size(); ++i) {
+        const double exact = slope ? f.derivative(z[i]) : f.value(z[i]);
+        if (std::fabs(exact) < 1e38) worst = std::max(worst, error_in_places(values[i], exact, slope ? 1 : floor));
+      }
+      return worst;
+    };
+    const auto& role = f.role<nn::EpilogueRole<bf16>>();
+    role.multiply(forward, 0, second.data());
+    CHECK(worst_of(second.read(), c.read(), false) <= 0.51);
+    role.multiply_backward(backward, 0, x.input(), second.data());
+    CHECK(worst_of(second.read(), x.read(), false) <= 0.51);
+    CHECK(worst_of(c.read(), x.read(), true) <= 0.51);
+  }
+}
+
 TEST_CASE("products with an activation: other forms of products are refused") {
   if (no_card()) return;
   DeviceArray<float> x(Device::cuda, 4);

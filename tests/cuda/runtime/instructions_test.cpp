@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "cuda/matmul/tensor_core.cuh"
+#include "engine/base/coarse.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {
@@ -57,28 +58,36 @@ TEST_CASE("mma: the layouts multiply two matrices and add the product to a third
   });
 }
 
-__global__ void __launch_bounds__(1024) exp2_kernel(const float* x, float* y) {
-  y[threadIdx.x] = cuda::exp2_approximate(x[threadIdx.x]);
+template <float (*Instruction)(float)>
+__global__ void __launch_bounds__(1024) number_kernel(const float* x, float* y) {
+  y[threadIdx.x] = Instruction(x[threadIdx.x]);
 }
-TEST_CASE("ex2: a relative error of 2^-22, zeros for what is no normal number, and limits") {
-  if (no_card()) return;
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> x = {0, 1, -1, 127, -126, -127, -infinity, infinity, std::numeric_limits<float>::quiet_NaN()};
-  for (int i = -250; i < 250; ++i) x.push_back(static_cast<float>(i) * 0.17f);
+template <float (*Instruction)(float)>
+void check_instruction(const std::vector<float>& x, double error, double (*exact)(double)) {
   DeviceArray<float> from(Device::cuda, x), to(Device::cuda, x.size());
-  cuda::launch({"ex2", 1, static_cast<unsigned>(x.size())}, exp2_kernel, from.input(), to.data());
+  cuda::launch({"instruction", 1, static_cast<unsigned>(x.size())}, number_kernel<Instruction>, from.input(),
+               to.data());
   const std::vector<double> got = to.read();
   REQUIRE(got.size() == x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     CAPTURE(x[i]);
-    const double exact = x[i] < -126 ? 0 : std::exp2(static_cast<double>(x[i]));
+    const double all = exact(static_cast<double>(x[i])), expected = std::fabs(all) < 0x1p-126 ? 0 : all;
     if (std::isnan(x[i]))
       CHECK(std::isnan(got[i]));
-    else if (std::isinf(exact) || exact == 0)
-      CHECK(got[i] == exact);
+    else if (std::isinf(expected) || expected == 0)
+      CHECK(got[i] == expected);
     else
-      CHECK(std::abs(got[i] - exact) <= 0x1p-22 * exact);
+      CHECK(std::abs(got[i] - expected) <= error * std::fabs(expected));
   }
+}
+TEST_CASE("ex2 and rcp: relative errors of 2^-22 and 2^-23, zeros for what is no normal number, and limits") {
+  if (no_card()) return;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {0, 1, -1, 127, -126, -127, -infinity, infinity, std::numeric_limits<float>::quiet_NaN()};
+  for (int i = -250; i < 250; ++i) x.push_back(static_cast<float>(i) * 0.17f);
+  check_instruction<scalar::exp2_approximate>(x, 0x1p-22, [](double at) { return std::exp2(at); });
+  for (float& at : x) at = at == -127 ? -0x1p127f : at * 1e-3f;
+  check_instruction<scalar::reciprocal_approximate>(x, 0x1p-23, [](double at) { return 1 / at; });
 }
 
 struct Matrices {
