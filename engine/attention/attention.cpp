@@ -21,16 +21,21 @@ namespace {
 
 using namespace detail::attention;
 
+const InstructionSet avx512_bf16 = {"avx512_bf16", avx512.f32, avx512.f64, bf16_pairs};
+
 std::atomic<const InstructionSet*>& chosen() {
-  static std::atomic<const InstructionSet*> set = processor_has_avx512() ? &avx512 : &avx2;
+  static std::atomic<const InstructionSet*> set = processor_multiplies_bf16_fast() ? &avx512_bf16
+                                                  : processor_has_avx512()         ? &avx512
+                                                                                   : &avx2;
   return set;
 }
 template <class A>
-const Kernels<A>& kernels() {
+const Kernels<A>& kernels(const AttentionProblem<A>& problem) {
+  const InstructionSet& set = *chosen().load();
   if constexpr (std::is_same_v<A, float>)
-    return chosen().load()->f32;
+    return problem.is_bf16 ? set.bf16 : set.f32;
   else
-    return chosen().load()->f64;
+    return set.f64;
 }
 
 // ---- tensors
@@ -200,11 +205,12 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
 const char* attention_instruction_set() { return chosen().load()->name; }
 
 void use_attention_instruction_set(const char* name) {
-  const bool wide = std::strcmp(name, avx512.name) == 0;
-  check(wide || std::strcmp(name, avx2.name) == 0, "attention: no instruction set '", name,
-        "'; there are avx2 and avx512");
-  check(!wide || processor_has_avx512(), "attention: this processor lacks avx512; use avx2");
-  chosen() = wide ? &avx512 : &avx2;
+  const auto is = [&](const InstructionSet& set) { return std::strcmp(name, set.name) == 0; };
+  check(is(avx512_bf16) || is(avx512) || is(avx2), "attention: no instruction set '", name,
+        "'; there are avx2, avx512 and avx512_bf16");
+  check(!is(avx512_bf16) || processor_has_avx512_bf16(), "attention: this processor lacks avx512_bf16; use avx512");
+  check(!is(avx512) || processor_has_avx512(), "attention: this processor lacks avx512; use avx2");
+  chosen() = is(avx512_bf16) ? &avx512_bf16 : is(avx512) ? &avx512 : &avx2;
 }
 
 template <class A>
@@ -212,7 +218,7 @@ int64_t attention_forward(const AttentionProblem<A>& problem, const AttentionWei
   const PaddedProblem<A> padded(problem, weighting, true);
   const Problem<A>& p = padded.problem;
   const int64_t work = each_block<A>(p, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& w) {
-    kernels<A>().forward(p, sequence, head, block, w);
+    kernels(problem).forward(p, sequence, head, block, w);
   });
   padded.tensors.finish();
   return work;
@@ -223,17 +229,17 @@ int64_t attention_statistics(const AttentionProblem<A>& problem, const Attention
   const PaddedProblem<A> padded(problem, weighting, false);
   const Problem<A>& p = padded.problem;
   return each_block<A>(p, [&](int64_t sequence, int64_t head, int64_t block, const Workspace<A>& w) {
-    kernels<A>().statistics(p, sequence, head, block, w);
+    kernels(problem).statistics(p, sequence, head, block, w);
   });
 }
 
 template <class A>
 int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
-  const PaddedProblem<A> padded(problem, weighting, false);
+  const PaddedProblem<A> padded(problem, weighting, false, sums_fit_tasks(problem));
   const Problem<A>& p = padded.problem;
   PieceSums<A> sums(p);
-  int64_t work = backward_of_context(p, kernels<A>(), sums);
-  if (p.slots > 0) work += backward_of_slots(p, kernels<A>(), sums);
+  int64_t work = backward_of_context(p, kernels(problem), sums);
+  if (p.slots > 0) work += backward_of_slots(p, kernels(problem), sums);
   sums.write(p.gradients, p.head_size);
   padded.tensors.finish();
   return work;

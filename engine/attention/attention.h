@@ -102,7 +102,8 @@ int64_t attention_statistics(const AttentionProblem<A>& problem, const Attention
 template <class A>
 int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
 
-// "avx512" or "avx2": chosen once by what the processor has.  Tests set it; an unknown or missing one is an Error.
+// "avx512_bf16", with vdpbf16ps where it is faster, "avx512" or "avx2": chosen once by what the processor has.  Tests
+// set it; an unknown or missing one is an Error.
 const char* attention_instruction_set();
 void use_attention_instruction_set(const char* name);
 

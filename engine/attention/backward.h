@@ -7,117 +7,151 @@
 namespace orrery::detail::attention {
 namespace {
 
-template <class A>
-void load_inner_products(const BackwardBlock<A>& block) {
+template <class N, class A = Sum<N>>
+void load_inner_products(const BackwardBlock<N>& block) {
   const int64_t size = block.p.value_size;
-  const Matrix<A> outputs = block.of_queries(block.p.output, size);
+  const Matrix<const Element<N>> outputs = block.of_queries_read({block.p.output.data, block.p.output.stride}, size);
   for (int64_t i = 0; i < block.width; ++i) {
     Vector<A> products{};
     for (int64_t c = 0; c < size && i < block.count; c += lanes<A>)
-      products += load(block.output_gradients.row(i) + c) * load(outputs.row(i) + c);
+      products += load_widened(block.output_gradients.read.row(i) + c) * load_widened(outputs.row(i) + c);
     block.inner[i] = sum<A>(products);
   }
 }
 
-template <class A>
-BackwardBlock<A> prepare(const QueryBlock<A>& block, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
   const bool span_wanted = w.sums.span || (p.span_per_query && p.gradients.span);
-  BackwardBlock<A> b{block};
-  b.queries = block.of_queries(p.query, size);
-  b.output_gradients = block.of_queries(p.output_gradient, value_size);
-  b.finite_queries = finite(b.queries, b.count, size);
-  b.finite_output_gradients = finite(b.output_gradients, b.count, value_size);
+  BackwardBlock<N> b{block};
+  const auto right = [&](Tokens<const A> tokens, int64_t size, A* memory) {
+    const Matrix<const Element<N>> rows = block.of_queries_read(tokens, size);
+    return RightRows<N>{rows, right_rows<N>(rows, block.count, size, memory), finite(rows, block.count, size)};
+  };
+  b.queries = right(p.query, size, w.query_rows);
+  b.output_gradients = right(p.output_gradient, value_size, w.gradient_rows);
   b.statistics = p.statistics_gradients.sum_gradient || p.statistics_gradients.entropy_gradient;
   b.log_sums = w.rows[0], b.inner = w.rows[1];
   b.sum_gradients = w.rows[2], b.factors = w.rows[3], b.offsets = w.rows[4];
   b.span_gradients = span_wanted ? w.span_gradients : nullptr;
   pack_queries(block, w.query_columns);
-  pack_columns(b.output_gradients, b.count, value_size, A(1), b.width, w.gradient_columns);
+  pack_columns<N>(b.output_gradients.read, b.count, value_size, A(1), b.width, w.gradient_columns);
   if (b.statistics) load_statistics(b);
   for (int64_t i = 0; i < b.width && span_wanted; ++i) b.span_gradients[i] = 0;
   if (b.softmax()) load_log_sums(block, b.log_sums), load_inner_products(b);
   return b;
 }
 
-template <class A>
-void add_gradients(const BackwardBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
+// What a pair of groups adds up of one head: the rows of the gradient's tokens, or sums of the task's own, which become
+// these rows in the end.
+template <class N>
+struct GradientRows {
+  using A = Sum<N>;
+  Tokens<A> tokens;
+  int64_t first, head, size;  // row 0 is that of token `first`
+  A* own;
+
+  Matrix<A> from(int64_t row) const {
+    return own ? Matrix<A>{own + row * size, size} : QueryBlock<N>::rows(tokens, first + row, head, size);
+  }
+  void clear(Range range) const {
+    if (tokens.data) fill_rows(from(range.begin), range.end - range.begin, size);
+  }
+  void finish(Range range) const {
+    if (!own) return;
+    const Tokens<Element<N>> rounded = {reinterpret_cast<Element<N>*>(tokens.data), tokens.stride};
+    const Matrix<Element<N>> rows = QueryBlock<N>::rows(rounded, first, head, size);
+    for (int64_t r = range.begin; r < range.end; ++r)
+      for (int64_t c = 0; c < size; c += lanes<A>) store_rounded(rows.row(r) + c, load(own + r * size + c));
+  }
+};
+template <class N, class A = Sum<N>>
+GradientRows<N> query_gradients(const QueryBlock<N>& block, const Workspace<A>& w) {
+  const Problem<A>& p = block.p;
+  return {p.gradients.query, block.sequence * p.queries + block.first, block.head, p.head_size, w.query_sums};
+}
+template <class N, class A = Sum<N>>
+GradientRows<N> key_gradients(const Problem<A>& p, int64_t sequence, int64_t head, bool slots, const Workspace<A>& w) {
+  return {slots ? p.gradients.slot_key : p.gradients.key, slots ? 0 : sequence * p.keys, head, p.head_size, w.key_sums};
+}
+template <class N, class A = Sum<N>>
+GradientRows<N> value_gradients(const Problem<A>& p, int64_t sequence, int64_t head, bool slots,
+                                const Workspace<A>& w) {
+  return {slots ? p.gradients.slot_value : p.gradients.value, slots ? 0 : sequence * p.keys, head, p.value_size,
+          w.value_sums};
+}
+
+template <class N, class A = Sum<N>>
+void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
   const Band band = band_of(block, keys);
-  const bool all = keys.cover == Cover::all;
-  const bool finite_queries = all || block.finite_queries;
-  const Update<A> plain = {.factor = 1, .add = true}, scaled = {p.scale, true};
-  if (const Tokens<A> dv = keys.slots ? p.gradients.slot_value : p.gradients.value; dv.data)
-    *w.work += add_product<A>(all || block.finite_output_gradients, keys.count, value_size, block.count,
-                              {w.scores, block.width, 1}, block.output_gradients, rows_of(block, keys, dv, value_size),
-                              plain, mirrored(band));
-  if (const Tokens<A> dk = keys.slots ? p.gradients.slot_key : p.gradients.key; dk.data)
-    *w.work += add_product<A>(finite_queries, keys.count, size, block.count, {w.score_gradients, block.width, 1},
-                              block.queries, rows_of(block, keys, dk, size), scaled, mirrored(band));
+  const bool all = keys.cover == Cover::all;  // then NaN and infinity reach every element in any case
+  const auto passed = [&](RightRows<N> rows) { return rows.finite |= all, rows; };
+  const Update<A> unscaled = {.factor = 1, .add = true}, scaled = {p.scale, true};
+  if (const auto dv = value_gradients<N>(p, block.sequence, block.key_head, keys.slots, w); dv.tokens.data)
+    add_product_along_width<N>(w.scores, keys.count, block.width, block.count, passed(block.output_gradients),
+                               value_size, dv.from(keys.first), unscaled, mirrored(band), w);
+  if (const auto dk = key_gradients<N>(p, block.sequence, block.key_head, keys.slots, w); dk.tokens.data)
+    add_product_along_width<N>(w.score_gradients, keys.count, block.width, block.count, passed(block.queries), size,
+                               dk.from(keys.first), scaled, mirrored(band), w);
   Matrix<A> dq = {nullptr, 0};
   if (p.gradients.query.data) {
-    dq = block.of_queries(p.gradients.query, size);
-    const Matrix<const A> rows = key_rows(block, keys);
-    *w.work += add_product<A>(all || finite(rows, keys.count, size), block.count, size, keys.count,
-                              {w.score_gradients, 1, block.width}, rows, dq, scaled, band);
+    dq = query_gradients(block, w).from(0);
+    const Matrix<const Element<N>> rows = key_rows(block, keys);
+    const RightRows<N> right = {rows, right_after_left_rows<N>(rows, keys.count, size, w.key_rows),
+                                all || finite(rows, keys.count, size)};
+    add_product_along_rows<N>(w.score_gradients, keys.count, block.width, block.count, right, size, dq, scaled, band,
+                              w);
   }
-  if (!keys.slots && p.distances > 0) add_distance_gradients(block, keys, w.score_gradients, dq, w);
+  if (!keys.slots && p.distances > 0) add_distance_gradients(block, keys, block.queries, w.score_gradients, dq, w);
 }
 
 // dz = sum dm / R
-template <class A>
-void write_span_gradients(const BackwardBlock<A>& block, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) {
   for (int64_t i = 0; i < block.count && block.span_gradients; ++i)
     (w.sums.span ? w.sums.span[block.head] : block.p.gradients.span[block.place() + i]) +=
         block.span_gradients[i] / block.p.ramp;
 }
 
-// The rows of tokens [range) of one head become zero.
-template <class A>
-void clear(Tokens<A> tokens, int64_t first, Range range, int64_t head, int64_t size) {
-  if (tokens.data)
-    fill_rows(QueryBlock<A>::rows(tokens, first + range.begin, head, size), range.end - range.begin, size);
+template <class N, class A = Sum<N>>
+void clear_span_gradients(const QueryBlock<N>& block) {
+  for (int64_t i = 0; i < block.count && block.p.span_per_query && block.p.gradients.span; ++i)
+    block.p.gradients.span[block.place() + i] = 0;
 }
 
-template <class A>
-void clear_queries(const Problem<A>& p, int64_t sequence, int64_t head, Range queries) {
-  clear(p.gradients.query, sequence * p.queries, queries, head, p.head_size);
-  if (!p.gradients.span || !p.span_per_query) return;
-  A* const row = p.gradients.span + (sequence * p.query_heads + head) * p.queries;
-  for (int64_t i = queries.begin; i < queries.end; ++i) row[i] = 0;
+template <class N, class A = Sum<N>>
+void add_tiles(const QueryBlock<N>& given, const TilePair& m, const Workspace<A>& w) {
+  const Range keys = m.slots ? m.keys : keys_of_block(given.mask, given.first, given.count, m.keys);
+  if (keys.begin >= keys.end) return;
+  const BackwardBlock<N> block = prepare(given, w);
+  const auto tile = [&](const Keys& keys) {
+    if (differentiate(block, keys, w)) add_gradients(block, keys, w);
+  };
+  if (m.slots)
+    each_tile_of_slots(m.keys, tile);
+  else
+    each_tile(block, m.keys, tile);
+  write_span_gradients(block, w);
 }
 
-template <class A>
-void clear_keys(const Problem<A>& p, const TilePair& m) {
-  const AttentionGradients<A>& d = p.gradients;
-  const int64_t first = m.slots ? 0 : m.sequence * p.keys;
-  clear(m.slots ? d.slot_key : d.key, first, m.keys, m.key_head, p.head_size);
-  clear(m.slots ? d.slot_value : d.value, first, m.keys, m.key_head, p.value_size);
-}
-
-template <class A>
+template <class N, class A = Sum<N>>
 void backward(const Problem<A>& p, const TilePair& m, const Workspace<A>& w) {
   const int64_t group = p.query_heads / p.key_heads;
-  if (m.clear_keys) clear_keys(p, m);
-  for (int64_t head = m.key_head * group; head < (m.key_head + 1) * group; ++head) {
-    if (m.clear_queries) clear_queries(p, m.sequence, head, m.queries);
+  const GradientRows<N> dk = key_gradients<N>(p, m.sequence, m.key_head, m.slots, w),
+                        dv = value_gradients<N>(p, m.sequence, m.key_head, m.slots, w);
+  if (m.clear_keys) dk.clear(m.keys), dv.clear(m.keys);
+  for (int64_t head = m.key_head * group; head < (m.key_head + 1) * group; ++head)
     for (int64_t query = m.queries.begin; query < m.queries.end; query += query_block) {
-      const QueryBlock<A> plain = query_block_of(p, m.sequence, head, query, m.queries.end, w);
-      const Range keys = m.slots ? m.keys : keys_of_block(plain.mask, plain.first, plain.count, m.keys);
-      if (keys.begin >= keys.end) continue;
-      const BackwardBlock<A> block = prepare(plain, w);
-      const auto tile = [&](const Keys& keys) {
-        if (differentiate(block, keys, w)) add_gradients(block, keys, w);
-      };
-      if (m.slots)
-        each_tile_of_slots(m.keys, tile);
-      else
-        each_tile(block, m.keys, tile);
-      write_span_gradients(block, w);
+      const QueryBlock<N> block = query_block_of<N>(p, m.sequence, head, query, m.queries.end, w);
+      const GradientRows<N> dq = query_gradients(block, w);
+      if (m.clear_queries) dq.clear({0, block.count}), clear_span_gradients(block);
+      add_tiles(block, m, w);
+      dq.finish({0, block.count});
     }
-  }
+  dk.finish(m.keys), dv.finish(m.keys);
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ struct Diagonals {
   int64_t distance(int64_t row) const { return first + row < 0 ? -(first + row) : first + row; }
 };
 
-template <class A>
-Diagonals diagonals_of(const QueryBlock<A>& block, const Keys& keys) {
+template <class N, class A = Sum<N>>
+Diagonals diagonals_of(const QueryBlock<N>& block, const Keys& keys) {
   const int64_t most = block.p.distances - 1, place = block.mask.query_offset;
   const int64_t first = block.first + place - (keys.end() - 1);
   const int64_t nearest = maximum(place - block.mask.last, -most), farthest = minimum(place - block.mask.first, most);
@@ -63,8 +63,8 @@ void straighten(Matrix<A> x, int64_t rows) {
   }
 }
 
-template <class A>
-void add_distance_bias(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+void add_distance_bias(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
   const int64_t distances = block.p.distances;
   const A* const bias = block.p.relative_bias + block.head * distances;
   const Diagonals diagonals = diagonals_of(block, keys);
@@ -77,15 +77,18 @@ void add_distance_bias(const QueryBlock<A>& block, const Keys& keys, A* scores, 
     }
 }
 
-template <class A>
-void add_distance_products(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
-  const Tokens<const A> p = block.p.relative_embedding;
+template <class N, class A = Sum<N>>
+void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
+  const Tokens<const Element<N>> p = block.read(block.p.relative_embedding);
   const int64_t width = block.width;
   each_run(diagonals_of(block, keys), [&](Range rows, int64_t distance, int64_t step) {
-    *w.work +=
-        product<A>(rows.end - rows.begin, width, block.p.head_size, {p.data + distance * p.stride, step * p.stride, 1},
-                   {w.query_columns, width}, {w.band + rows.begin * width, width}, {.factor = 1, .add = false},
-                   everything, {rows.begin - (keys.count - 1), rows.begin});
+    const int64_t n = rows.end - rows.begin, size = block.p.head_size;
+    const Matrix<const A> left =
+        left_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
+    const Update<A> scaled = {.factor = scale_of_products(block), .add = false};
+    *w.work += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
+                          {w.band + rows.begin * width, width}, scaled, everything,
+                          {rows.begin - (keys.count - 1), rows.begin});
   });
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Matrix<A> column = {w.band + i * width + i, width};
@@ -97,8 +100,8 @@ void add_distance_products(const QueryBlock<A>& block, const Keys& keys, A* scor
   }
 }
 
-template <class A>
-void add_distance_terms(const QueryBlock<A>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+void add_distance_terms(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
   if (keys.slots) return;
   if (block.p.relative_bias) add_distance_bias(block, keys, scores, w);
   if (block.p.relative_embedding.data) add_distance_products(block, keys, scores, w);
@@ -107,8 +110,8 @@ void add_distance_terms(const QueryBlock<A>& block, const Keys& keys, A* scores,
 // ---- backward
 
 // The band of a tile of gradients, with zeros where no key and no query meet.
-template <class A>
-void gather_band(const QueryBlock<A>& block, const Keys& keys, const A* gradients, A* band) {
+template <class N, class A = Sum<N>>
+void gather_band(const QueryBlock<N>& block, const Keys& keys, const A* gradients, A* band) {
   const int64_t width = block.width, rows = keys.count + width - 1;
   for (int64_t i = 0; i < rows * width; i += lanes<A>) store(band + i, Vector<A>{});
   for (int64_t i = 0; i < width; i += lanes<A>) {
@@ -120,8 +123,8 @@ void gather_band(const QueryBlock<A>& block, const Keys& keys, const A* gradient
   }
 }
 
-template <class A>
-void add_bias_gradients(const QueryBlock<A>& block, const Diagonals& diagonals, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, const Workspace<A>& w) {
   A* const bias = w.sums.relative_bias + block.head * block.p.distances;
   for (int64_t r = diagonals.visible.begin; r < diagonals.visible.end; ++r) {
     Vector<A> total{};
@@ -130,29 +133,32 @@ void add_bias_gradients(const QueryBlock<A>& block, const Diagonals& diagonals, 
   }
 }
 
-// `gradients`: dt of the tile.  `query_gradients`: the rows of dq, without data if they are not wanted.
-template <class A>
-void add_distance_gradients(const QueryBlock<A>& block, const Keys& keys, const A* gradients, Matrix<A> query_gradients,
-                            const Workspace<A>& w) {
-  const Tokens<const A> p = block.p.relative_embedding;
+// `gradients`: dt of the tile.  `query_gradients`: the rows of dq, without data if they are not wanted.  `queries`:
+// those of the block.
+template <class N, class A = Sum<N>>
+void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightRows<N>& queries,
+                            const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
+  const Tokens<const Element<N>> p = block.read(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
   const Update<A> scaled = {.factor = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);
   gather_band(block, keys, gradients, w.band);
   if (w.sums.relative_bias) add_bias_gradients(block, diagonals, w);
   if (!p.data) return;
-  const Matrix<const A> queries = block.of_queries(block.p.query, size);
   each_run(diagonals, [&](Range rows, int64_t distance, int64_t step) {
     const int64_t n = rows.end - rows.begin;
     const A* const band = w.band + rows.begin * width;
-    const Matrix<const A> distances = {p.data + distance * p.stride, step * p.stride};
-    if (query_gradients.data)
-      *w.work += add_product<A>(finite(distances, n, size), block.count, size, n, {band, 1, width}, distances,
-                                query_gradients, scaled, {-rows.begin, last - rows.begin});
+    const Matrix<const Element<N>> distances = {p.data + distance * p.stride, step * p.stride};
+    if (query_gradients.data) {
+      const RightRows<N> right = {distances, right_rows<N>(distances, n, size, w.distance_rows),
+                                  finite(distances, n, size)};
+      add_product_along_rows<N>(band, n, width, block.count, right, size, query_gradients, scaled,
+                                {-rows.begin, last - rows.begin}, w);
+    }
     if (w.sums.relative_embedding)
-      *w.work += add_product<A>(finite(queries, block.count, size), n, size, block.count, {band, width, 1}, queries,
-                                {w.sums.relative_embedding + distance * size, step * size}, scaled,
-                                {rows.begin - last, rows.begin});
+      add_product_along_width<N>(band, n, width, block.count, queries, size,
+                                 {w.sums.relative_embedding + distance * size, step * size}, scaled,
+                                 {rows.begin - last, rows.begin}, w);
   });
 }
 

@@ -47,18 +47,20 @@ void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* factor) {
 }
 
 // output [+]= weights^T values
-template <class A>
-void read_values(const QueryBlock<A>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add,
+template <class N, class A = Sum<N>>
+void read_values(const QueryBlock<N>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add,
                  const Workspace<A>& w) {
   const int64_t size = block.p.value_size;
-  const Matrix<const A> values = value_rows(block, keys);
-  *w.work += add_product<A>(keys.cover == Cover::all || finite(values, keys.count, size), block.count, size, keys.count,
-                            {weights, 1, block.width}, values, output, {.factor = 1, .add = add}, band_of(block, keys));
+  const Matrix<const Element<N>> rows = value_rows(block, keys);
+  const RightRows<N> values = {rows, right_rows<N>(rows, keys.count, size, w.value_rows),
+                               keys.cover == Cover::all || finite(rows, keys.count, size)};
+  add_product_along_rows<N>(weights, keys.count, block.width, block.count, values, size, output,
+                            {.factor = 1, .add = add}, band_of(block, keys), w);
 }
 
 // What a tile adds to the sums of the block.  `begun`: an earlier tile has written to the output.
-template <class A>
-void read_tile(const QueryBlock<A>& block, const Keys& keys, const BlockSoftmax<A>& state, Matrix<A> output,
+template <class N, class A = Sum<N>>
+void read_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftmax<A>& state, Matrix<A> output,
                bool& begun, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w);
@@ -75,8 +77,8 @@ void read_tile(const QueryBlock<A>& block, const Keys& keys, const BlockSoftmax<
   begun = true;
 }
 
-template <class A>
-void finish_softmax(const QueryBlock<A>& block, const BlockSoftmax<A>& state, Matrix<A> output) {
+template <class N, class A = Sum<N>>
+void finish_softmax(const QueryBlock<N>& block, const BlockSoftmax<A>& state, Matrix<A> output) {
   A* const log_sums = state.shrink;
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     const OnlineSoftmax<Vector<A>> row{load(state.largest + i), load(state.sum + i)};
@@ -87,9 +89,9 @@ void finish_softmax(const QueryBlock<A>& block, const BlockSoftmax<A>& state, Ma
   for (int64_t i = 0; i < block.count; ++i) block.p.log_sum[block.place() + i] = log_sums[i];
 }
 
-template <class A>
+template <class N, class A = Sum<N>>
 void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number, const Workspace<A>& w) {
-  const QueryBlock<A> block = query_block_of(p, sequence, head, number * query_block, p.queries, w);
+  const QueryBlock<N> block = query_block_of<N>(p, sequence, head, number * query_block, p.queries, w);
   const Matrix<A> output = {w.output, p.value_size};
   const BlockSoftmax<A> state = {w.rows[0], w.rows[1], w.rows[2]};
   for (int64_t i = 0; i < block.width; ++i) state.largest[i] = -infinity<A>, state.sum[i] = 0;
@@ -101,9 +103,10 @@ void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number
   each_tile_of_slots({0, p.slots}, read);
   if (!begun) fill_rows(output, block.count, p.value_size);
   if (block.softmax()) finish_softmax(block, state, output);
-  const Matrix<A> result = block.of_queries(p.output, p.value_size);
+  const Tokens<Element<N>> written = {reinterpret_cast<Element<N>*>(p.output.data), p.output.stride};
+  const Matrix<Element<N>> result = block.of_queries(written, p.value_size);
   for (int64_t r = 0; r < block.count; ++r)
-    for (int64_t c = 0; c < p.value_size; c += lanes<A>) store(result.row(r) + c, load(output.row(r) + c));
+    for (int64_t c = 0; c < p.value_size; c += lanes<A>) store_rounded(result.row(r) + c, load(output.row(r) + c));
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ constexpr auto logarithm_of = [](auto x) __attribute__((always_inline)) { return
 template <class A>
 constexpr auto logarithm_of_one = [](A x) { return logarithm<A>(splat(x))[0]; };
 
-template <class A>
+template <class N>
 struct QueryBlock {
+  using A = Sum<N>;
   const Problem<A>& p;
   BlockMask mask;
   const A* spans;  // null without a span
@@ -31,15 +32,22 @@ struct QueryBlock {
   Matrix<B> of_queries(Tokens<B> tokens, int64_t size) const {
     return rows(tokens, sequence * p.queries + first, head, size);
   }
+  // What is only read is of the numbers' elements, whatever the pointer says.
+  static Tokens<const Element<N>> read(Tokens<const A> tokens) {
+    return {reinterpret_cast<const Element<N>*>(tokens.data), tokens.stride};
+  }
+  Matrix<const Element<N>> of_queries_read(Tokens<const A> tokens, int64_t size) const {
+    return of_queries(read(tokens), size);
+  }
   // of the first query in (batch, heads, queries)
   int64_t place() const { return (sequence * p.query_heads + head) * p.queries + first; }
 };
 
-template <class A>
-QueryBlock<A> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head, int64_t first, int64_t end,
+template <class N, class A = Sum<N>>
+QueryBlock<N> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head, int64_t first, int64_t end,
                              const Workspace<A>& w) {
   const int64_t count = minimum(query_block, end - first);
-  QueryBlock<A> block{.p = p,
+  QueryBlock<N> block{.p = p,
                       .mask = block_mask(p, sequence),
                       .spans = p.span ? w.spans : nullptr,
                       .sequence = sequence,
@@ -63,15 +71,15 @@ struct Keys {
   int64_t end() const { return first + count; }
 };
 
-template <class A>
-Keys keys_of(const QueryBlock<A>& block, int64_t first, int64_t end) {
+template <class N, class A = Sum<N>>
+Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
   const int64_t count = minimum(key_block, end - first);
   return {first, count, cover(block.mask, block.first, block.count, first, count), false};
 }
 
 // tile(keys) for the tiles of a block with the keys [range), all of which lie in reach
-template <class A, class Tile>
-void each_tile(const QueryBlock<A>& block, Range range, const Tile& tile) {
+template <class N, class Tile>
+void each_tile(const QueryBlock<N>& block, Range range, const Tile& tile) {
   const Range found = keys_of_block(block.mask, block.first, block.count, range);
   for (int64_t key = found.begin; key < found.end; key += key_block)
     if (const Keys keys = keys_of(block, key, found.end); keys.cover != Cover::none) tile(keys);
@@ -83,46 +91,66 @@ void each_tile_of_slots(Range range, const Tile& tile) {
 }
 
 // The rows of a tile's keys in tokens of the context or of the slots, whichever the tile is of.
-template <class A, class B>
-Matrix<B> rows_of(const QueryBlock<A>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
+template <class N, class B>
+Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
   const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
   return block.rows(tokens, before + keys.first, block.key_head, size);
 }
-template <class A>
-Matrix<const A> key_rows(const QueryBlock<A>& block, const Keys& keys) {
-  return rows_of(block, keys, keys.slots ? block.p.slot_key : block.p.key, block.p.head_size);
+template <class N>
+Matrix<const Element<N>> key_rows(const QueryBlock<N>& block, const Keys& keys) {
+  return rows_of(block, keys, block.read(keys.slots ? block.p.slot_key : block.p.key), block.p.head_size);
 }
-template <class A>
-Matrix<const A> value_rows(const QueryBlock<A>& block, const Keys& keys) {
-  return rows_of(block, keys, keys.slots ? block.p.slot_value : block.p.value, block.p.value_size);
+template <class N>
+Matrix<const Element<N>> value_rows(const QueryBlock<N>& block, const Keys& keys) {
+  return rows_of(block, keys, block.read(keys.slots ? block.p.slot_value : block.p.value), block.p.value_size);
 }
 
-template <class A>
-Band band_of(const QueryBlock<A>& block, const Keys& keys) {
+template <class N, class A = Sum<N>>
+Band band_of(const QueryBlock<N>& block, const Keys& keys) {
   return keys.cover == Cover::all ? everything : tile_band(block.mask, block.first, keys.first);
 }
 
 // Whether keys of the tile may lie on the ramp.
-template <class A>
-bool on_ramp(const QueryBlock<A>& block, const Keys& keys) {
+template <class N, class A = Sum<N>>
+bool on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.cover == Cover::some;
 }
 
-// tile (keys x width) = B C with the rows of B at the keys and C a transposed copy; masked elements may be left
-// unwritten.
-template <class A>
-void transposed_product(const QueryBlock<A>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
-                        const A* columns, A* tile, const Workspace<A>& w) {
-  *w.work += product<A>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
-                        {tile, block.width}, {.factor = 1, .add = false}, everything, mirrored(band_of(block, keys)));
+// tile (keys x width) = factor B C with the rows of B at the keys, in left_rows's form, and C a transposed copy; masked
+// elements may be left unwritten.
+template <class N, class A = Sum<N>>
+void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
+                        const A* columns, A factor, A* tile, const Workspace<A>& w) {
+  *w.work += product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
+                        {tile, block.width}, {.factor = factor, .add = false}, everything,
+                        mirrored(band_of(block, keys)));
 }
 
-// C [+]= factor A B, where A is zero outside `inner` and B may hold NaN or infinity only if it is not `finite_b`.
-template <class A>
-int64_t add_product(bool finite_b, int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c,
-                    Update<A> update, Band inner) {
-  return finite_b ? product<A>(m, n, depth, a, b, c, update, inner)
-                  : selective_product<A>(m, n, depth, a, b, c, update);
+// The right factor of a product: rows as they are read, and their form.
+template <class N>
+struct RightRows {
+  Matrix<const Element<N>> read;
+  Matrix<const Sum<N>> form;
+  bool finite;  // without NaN and infinity, or they may reach every element of the product
+};
+
+// C (width, n) [+]= factor A^T B and C (rows, n) [+]= factor A B of what was reckoned, A (rows, width), which is zero
+// outside `inner`.
+template <class N, class A = Sum<N>>
+void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightRows<N>& b, int64_t n,
+                            Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
+  if (b.finite)
+    *w.work += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.form, c, update, inner);
+  else
+    *w.work += selective_product<A>(count, n, rows, {a, 1, width}, b.read, c, update);
+}
+template <class N, class A = Sum<N>>
+void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightRows<N>& b, int64_t n,
+                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
+  if (b.finite)
+    *w.work += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.form, c, update, inner);
+  else
+    *w.work += selective_product<A>(rows, n, count, {a, width, 1}, b.read, c, update);
 }
 
 // Whether no score is positive (nor NaN).
@@ -133,8 +161,8 @@ bool none_positive(const A* scores, int64_t n) {
   return !any<A>(found);
 }
 
-template <class A>
-bool vanishes(const QueryBlock<A>& block, const Keys& keys, const A* scores) {
+template <class N, class A = Sum<N>>
+bool vanishes(const QueryBlock<N>& block, const Keys& keys, const A* scores) {
   return block.p.weighting.zero_below_zero && none_positive(scores, keys.count * block.width);
 }
 
@@ -150,8 +178,8 @@ void apply_mask(const A* places, int64_t n, const A* x, A* y) {
 }
 
 // w = m F(s) of a tile; w may be s
-template <class A>
-void pointwise_weights(const QueryBlock<A>& block, const Keys& keys, const A* scores, const Workspace<A>& w,
+template <class N, class A = Sum<N>>
+void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* scores, const Workspace<A>& w,
                        A* weights) {
   const int64_t n = keys.count * block.width;
   block.p.weighting.template of<A>().function->values(scores, weights, n);
@@ -159,23 +187,28 @@ void pointwise_weights(const QueryBlock<A>& block, const Keys& keys, const A* sc
 }
 
 // The factors of dropout of a tile, null without dropout.
-template <class A>
-const A* dropout_of(const QueryBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+const A* dropout_of(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   if (p.dropout.kept == 0) return nullptr;
   const int64_t key = keys.first + (keys.slots ? p.keys : 0);
   return dropout_factors(p, block.place(), block.width, key, keys.count, w.factors);
 }
 
-template <class A>
-void pack_queries(const QueryBlock<A>& block, A* query_columns) {
-  pack_columns<A>(block.of_queries(block.p.query, block.p.head_size), block.count, block.p.head_size, block.p.scale,
-                  block.width, query_columns);
+// The queries as columns, times the scale; but pairs, which stay bf16, leave it to the products with them.
+template <class N, class A = Sum<N>>
+void pack_queries(const QueryBlock<N>& block, A* query_columns) {
+  pack_columns<N>(block.of_queries_read(block.p.query, block.p.head_size), block.count, block.p.head_size,
+                  paired<N> ? A(1) : block.p.scale, block.width, query_columns);
+}
+template <class N>
+Sum<N> scale_of_products(const QueryBlock<N>& block) {
+  return paired<N> ? block.p.scale : Sum<N>(1);
 }
 
 // L of the queries.
-template <class A>
-void load_log_sums(const QueryBlock<A>& block, A* log_sums) {
+template <class N, class A = Sum<N>>
+void load_log_sums(const QueryBlock<N>& block, A* log_sums) {
   const A* const kept = block.p.log_sum + block.place();
   for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? usable_log_sum(kept[i]) : infinity<A>;
 }

@@ -1,12 +1,8 @@
 // The kernels of attention, compiled for AVX2 and FMA by the build.
-#include "engine/attention/backward.h"
-#include "engine/attention/forward.h"
-#include "engine/attention/statistics.h"
+#include "engine/attention/instructions.h"
 
 namespace orrery::detail::attention {
 
-constinit const InstructionSet avx2 = {"avx2",
-                                       {forward<float>, statistics<float>, backward<float>},
-                                       {forward<double>, statistics<double>, backward<double>}};
+constinit const InstructionSet avx2 = plain_instructions("avx2");
 
 }  // namespace orrery::detail::attention

@@ -1,5 +1,5 @@
-// From tensors as they are given to what the kernels take: float or double, head sizes padded to whole vectors; and the
-// memory of a task.
+// From tensors as they are given to what the kernels take: head sizes padded to whole vectors, gradients of bf16 as
+// sums in f32; and the memory of a task.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@ struct Extent {
   int64_t rows, heads, size;
 };
 
-// The tensors of a problem become padded copies of A where they are not that already; finish() writes results back.
+// The tensors of a problem become padded copies where their size asks for it, and gradients of bf16 sums in f32 in any
+// case; finish() writes results back.
 template <class A>
 class PaddedTensors {
  public:
@@ -28,65 +29,67 @@ class PaddedTensors {
   PaddedTensors& operator=(const PaddedTensors&) = delete;
 
   void read(Tokens<const A>& tokens, const Extent& extent) {
-    if (!is_needed(tokens, extent)) return;
-    const Tokens<A> copy = memory_for(extent);
+    if (!tokens.data || !is_padded(extent)) return;
+    const Tokens<A> copy = memory_for(extent, is_bf16_);
     if (is_bf16_)
-      copy_in(reinterpret_cast<const bf16*>(tokens.data), tokens.stride, copy, extent);
+      copy_all<bf16, bf16>({tokens, extent.size}, {copy, padded(extent.size)}, extent);
     else
-      copy_in(tokens.data, tokens.stride, copy, extent);
+      copy_all<A, A>({tokens, extent.size}, {copy, padded(extent.size)}, extent);
     tokens = {copy.data, copy.stride};
   }
   void write(Tokens<A>& tokens, const Extent& extent) {
-    if (!is_needed(tokens, extent)) return;
-    results_.push_back({tokens, memory_for(extent), extent});
-    tokens = results_.back().padded;
+    if (tokens.data && is_padded(extent)) replace(tokens, extent, is_bf16_);
+  }
+  void add_up(Tokens<A>& gradients, const Extent& extent) {
+    if (gradients.data && (is_bf16_ || is_padded(extent))) replace(gradients, extent, false);
   }
   void finish() const {
-    for (const Result& r : results_)
-      if (is_bf16_)
-        copy_out(r.padded, reinterpret_cast<bf16*>(r.given.data), r.given.stride, r.extent);
+    for (const Result& r : results_) {
+      const Heads<const A> from = {{r.here.data, r.here.stride}, padded(r.extent.size)};
+      const Heads<A> to = {r.given, r.extent.size};
+      if (!is_bf16_)
+        copy_all<A, A>(from, to, r.extent);
+      else if (r.narrow)
+        copy_all<bf16, bf16>(from, to, r.extent);
       else
-        copy_out(r.padded, r.given.data, r.given.stride, r.extent);
+        copy_all<A, bf16>(from, to, r.extent);
+    }
   }
 
  private:
+  template <class B>
+  struct Heads {  // that lie `size` apart, of whatever the pointer says
+    Tokens<B> tokens;
+    int64_t size;
+  };
   struct Result {
-    Tokens<A> given, padded;
+    Tokens<A> given, here;
     Extent extent;
+    bool narrow;  // here in bf16
   };
 
-  template <class B>
-  bool is_needed(Tokens<B> tokens, const Extent& extent) const {
-    return tokens.data && (is_bf16_ || extent.size != padded(extent.size));
-  }
-  Tokens<A> memory_for(const Extent& extent) {
+  static bool is_padded(const Extent& extent) { return extent.size != padded(extent.size); }
+  Tokens<A> memory_for(const Extent& extent, bool narrow) {
     const int64_t stride = extent.heads * padded(extent.size);
-    memory_.emplace_back(Device::cpu, extent.rows * stride * int64_t{sizeof(A)});
+    memory_.emplace_back(Device::cpu, extent.rows * stride * (narrow ? int64_t{sizeof(bf16)} : int64_t{sizeof(A)}));
     return {reinterpret_cast<A*>(memory_.back().data()), stride};
   }
-  // body(row, head) for all of them
-  template <class Body>
-  static void each_head(const Extent& extent, const Body& body) {
+  void replace(Tokens<A>& tokens, const Extent& extent, bool narrow) {
+    results_.push_back({tokens, memory_for(extent, narrow), extent, narrow});
+    tokens = results_.back().here;
+  }
+  // The elements of every head, zeros behind them.
+  template <class From, class To>
+  static void copy_all(const Heads<const A>& from, const Heads<A>& to, const Extent& extent) {
     parallel_for(extent.rows, 1 + (1 << 14) / (extent.heads * extent.size), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
-        for (int64_t head = 0; head < extent.heads; ++head) body(row, head);
-    });
-  }
-  template <class T>
-  static void copy_in(const T* data, int64_t stride, Tokens<A> copy, const Extent& extent) {
-    each_head(extent, [&](int64_t row, int64_t head) {
-      const T* const from = data + row * stride + head * extent.size;
-      A* const to = copy.data + row * copy.stride + head * padded(extent.size);
-      for (int64_t c = 0; c < extent.size; ++c) to[c] = static_cast<A>(static_cast<Arithmetic<T>>(from[c]));
-      std::fill(to + extent.size, to + padded(extent.size), A(0));
-    });
-  }
-  template <class T>
-  static void copy_out(Tokens<A> copy, T* data, int64_t stride, const Extent& extent) {
-    each_head(extent, [&](int64_t row, int64_t head) {
-      const A* const from = copy.data + row * copy.stride + head * padded(extent.size);
-      T* const to = data + row * stride + head * extent.size;
-      for (int64_t c = 0; c < extent.size; ++c) to[c] = static_cast<T>(static_cast<Arithmetic<T>>(from[c]));
+        for (int64_t head = 0; head < extent.heads; ++head) {
+          const From* const x =
+              reinterpret_cast<const From*>(from.tokens.data) + row * from.tokens.stride + head * from.size;
+          To* const y = reinterpret_cast<To*>(to.tokens.data) + row * to.tokens.stride + head * to.size;
+          for (int64_t c = 0; c < extent.size; ++c) y[c] = static_cast<To>(static_cast<Arithmetic<From>>(x[c]));
+          std::fill(y + extent.size, y + maximum(to.size, extent.size), To(0));
+        }
     });
   }
 
@@ -101,17 +104,22 @@ struct PaddedProblem {
   Problem<A> problem;
   PaddedTensors<A> tensors;
 
-  PaddedProblem(const AttentionProblem<A>& given, const AttentionWeighting& weighting, bool writes_output)
-      : problem{given, weighting}, tensors(given.is_bf16) {
+  PaddedProblem(const AttentionProblem<A>& given, const AttentionWeighting& weighting, bool writes_output,
+                bool sums_of_tasks = false)
+      : problem{given, weighting, sums_of_tasks}, tensors(given.is_bf16) {
     Problem<A>& p = problem;
     AttentionGradients<A>& d = p.gradients;
     const int64_t queries = int64_t{p.batch} * p.queries, keys = int64_t{p.batch} * p.keys;
     const auto both = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
+      tensors.read(operand, extent), tensors.add_up(gradient, extent);
+    };
+    const auto of_tasks = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
+      if (!sums_of_tasks) return both(operand, gradient, extent);
       tensors.read(operand, extent), tensors.write(gradient, extent);
     };
-    both(p.query, d.query, {queries, p.query_heads, p.head_size});
-    both(p.key, d.key, {keys, p.key_heads, p.head_size});
-    both(p.value, d.value, {keys, p.key_heads, p.value_size});
+    of_tasks(p.query, d.query, {queries, p.query_heads, p.head_size});
+    of_tasks(p.key, d.key, {keys, p.key_heads, p.head_size});
+    of_tasks(p.value, d.value, {keys, p.key_heads, p.value_size});
     both(p.slot_key, d.slot_key, {p.slots, p.key_heads, p.head_size});
     both(p.slot_value, d.slot_value, {p.slots, p.key_heads, p.value_size});
     both(p.relative_embedding, d.relative_embedding, {p.distances, 1, p.head_size});
@@ -159,6 +167,16 @@ class TaskMemory {
     take(w.band, (key_block + query_block) * query_block, p.distances > 0);
     take(w.distance_row, key_block + query_block, p.relative_bias);
     take(w.output, query_block * p.value_size);
+    take(w.query_rows, query_block * p.head_size, p.is_bf16);
+    take(w.gradient_rows, query_block * p.value_size, p.is_bf16);
+    take(w.key_rows, key_block * p.head_size, p.is_bf16);
+    take(w.value_rows, key_block * p.value_size, p.is_bf16);
+    take(w.distance_rows, (key_block + query_block) * p.head_size, p.is_bf16 && p.relative_embedding.data);
+    take(w.factor, (key_block + query_block) * query_block / 2, p.is_bf16);
+    const AttentionGradients<A>& gradients = p.gradients;
+    take(w.query_sums, query_block * p.head_size, p.sums_of_tasks && gradients.query.data);
+    take(w.key_sums, p.keys * p.head_size, p.sums_of_tasks && gradients.key.data);
+    take(w.value_sums, p.keys * p.value_size, p.sums_of_tasks && gradients.value.data);
     for (A** row : {&w.spans, &w.span_gradients}) take(*row, query_block);
     for (A*& row : w.rows) take(row, query_block);
     return used;

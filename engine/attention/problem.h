@@ -12,10 +12,12 @@ inline constexpr int64_t query_block = 64, key_block = 128;
 
 inline constexpr int64_t padding = 16;  // head sizes are multiples of it: one vector of the widest registers
 
-// All tensors are of A, head sizes padded.
+// Head sizes padded.  Tensors that are read, and the output, are of A, or of bf16 if the problem is.  Gradients are
+// sums of A, to which tasks add; or of bf16 as well, if each task has all that is added up to its own.
 template <class A>
 struct Problem : AttentionProblem<A> {
   AttentionWeighting weighting;
+  bool sums_of_tasks = false;
   bool softmax() const { return weighting.softmax(); }
 };
 
@@ -34,6 +36,11 @@ struct SharedSums {
 template <class A>
 struct Workspace {
   A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
+  // Of bf16: rows and weights in the form in which they are multiplied (tiles.h).
+  A *query_rows, *gradient_rows;              // (query_block, head_size), (query_block, value_size)
+  A *key_rows, *value_rows, *distance_rows;   // (key_block, size), the last (key_block + query_block, head_size)
+  A* factor;                                  // half of (key_block + query_block, query_block)
+  A *query_sums, *key_sums, *value_sums;      // of its own, or null: (query_block, head_size), (keys, size)
   A *scores, *score_gradients;          // tiles: (key_block, query_block)
   A *places, *slopes, *spare;           // tiles: r, the derivative of the soft cap, what comes in between
   A* factors;                           // of dropout; a tile with room for 8 more keys
@@ -69,7 +76,9 @@ struct InstructionSet {
   const char* name;
   Kernels<float> f32;
   Kernels<double> f64;
+  Kernels<float> bf16;
 };
 extern const InstructionSet avx2, avx512;
+extern const Kernels<float> bf16_pairs;  // kernels_avx512_bf16.cpp
 
 }  // namespace orrery::detail::attention

@@ -8,10 +8,10 @@ namespace orrery::detail::attention {
 namespace {
 
 // A block of queries in backward: what is computed once for all its tiles.
-template <class A>
-struct BackwardBlock : QueryBlock<A> {
-  Matrix<const A> queries = {}, output_gradients = {};
-  bool finite_queries = true, finite_output_gradients = true;
+template <class N>
+struct BackwardBlock : QueryBlock<N> {
+  using A = Sum<N>;
+  RightRows<N> queries = {}, output_gradients = {};
   bool statistics = false;                   // dS or dH is given
   A *log_sums = nullptr, *inner = nullptr;   // softmax: L_i and c_i
   A* sum_gradients = nullptr;                // dS_i
@@ -19,8 +19,8 @@ struct BackwardBlock : QueryBlock<A> {
   A* span_gradients = nullptr;               // sums of dm over the tiles so far; null if they are not wanted
 };
 
-template <class A>
-void load_statistics(const BackwardBlock<A>& block) {
+template <class N, class A = Sum<N>>
+void load_statistics(const BackwardBlock<N>& block) {
   const StatisticsGradients<A>& given = block.p.statistics_gradients;
   for (int64_t i = 0; i < block.width; ++i) {
     const int64_t at = block.place() + i;
@@ -31,8 +31,8 @@ void load_statistics(const BackwardBlock<A>& block) {
   }
 }
 
-template <class A>
-Vector<A> entropy_term(const BackwardBlock<A>& block, int64_t i, Vector<A> weight) {
+template <class N, class A = Sum<N>>
+Vector<A> entropy_term(const BackwardBlock<N>& block, int64_t i, Vector<A> weight) {
   return EntropyTerm<Vector<A>>{load(block.factors + i), load(block.offsets + i)}.gradient(weight, logarithm_of);
 }
 
@@ -44,8 +44,8 @@ constexpr auto exponential_on_ramp = []<class V>(V x) __attribute__((always_inli
 
 // Scores become weights, the gradients g of the weights those of the scores, 0 where masked.  `places`: null where
 // m = 1.
-template <class A>
-void softmax_score_gradients(const BackwardBlock<A>& block, int64_t keys, const A* places, A* scores, A* gradients) {
+template <class N, class A = Sum<N>>
+void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const A* places, A* scores, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     const Vector<A> log_sum = load(block.log_sums + i), inner = load(block.inner + i);
     Vector<A> span_gradients{};
@@ -65,8 +65,8 @@ void softmax_score_gradients(const BackwardBlock<A>& block, int64_t keys, const 
 }
 
 // g of pointwise weights
-template <class A>
-void add_statistics_gradients(const BackwardBlock<A>& block, int64_t keys, const A* weights, A* gradients) {
+template <class N, class A = Sum<N>>
+void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const A* weights, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>)
     for (int64_t j = 0; j < keys; ++j) {
       A* const g = gradients + j * block.width + i;
@@ -75,8 +75,8 @@ void add_statistics_gradients(const BackwardBlock<A>& block, int64_t keys, const
     }
 }
 
-template <class A>
-void add_span_gradients(const BackwardBlock<A>& block, int64_t keys, const A* places, const A* values,
+template <class N, class A = Sum<N>>
+void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* places, const A* values,
                         const A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
     Vector<A> total{};
@@ -88,8 +88,8 @@ void add_span_gradients(const BackwardBlock<A>& block, int64_t keys, const A* pl
   }
 }
 
-template <class A>
-void pointwise_score_gradients(const BackwardBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   if (block.statistics) {
     pointwise_weights(block, keys, w.scores, w, w.spare);
@@ -105,13 +105,14 @@ void pointwise_score_gradients(const BackwardBlock<A>& block, const Keys& keys, 
 }
 
 // Weights with dropout, and dt, of one tile, both (keys x width).  False: all of them are zero.
-template <class A>
-bool differentiate(const BackwardBlock<A>& block, const Keys& keys, const Workspace<A>& w) {
+template <class N, class A = Sum<N>>
+bool differentiate(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w, true, w.slopes);
   if (vanishes(block, keys, w.scores)) return false;
-  transposed_product(block, keys, value_rows(block, keys), block.p.value_size, w.gradient_columns, w.score_gradients,
-                     w);
+  const int64_t size = block.p.value_size;
+  transposed_product(block, keys, left_rows<N>(value_rows(block, keys), keys.count, size, w.value_rows), size,
+                     w.gradient_columns, A(1), w.score_gradients, w);
   const A* const kept = dropout_of(block, keys, w);
   if (kept) multiply(w.score_gradients, kept, n);
   if (block.softmax())

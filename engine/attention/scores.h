@@ -20,12 +20,14 @@ void cap_scores(A cap, int64_t n, A* scores, A* slopes) {
 // Scores of a tile, and its places on the ramp unless all of it is visible.  Masked scores become minus infinity for
 // softmax, whose weight is then exactly 0, and 0 otherwise; so do those at the far end of the ramp, which have no
 // weight, unless `with_far_end`.  `slopes`, if wanted and there is a soft cap: 0 without weight.
-template <class A>
-void compute_scores(const QueryBlock<A>& block, const Keys& keys, const Workspace<A>& w, bool with_far_end = false,
+template <class N, class A = Sum<N>>
+void compute_scores(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w, bool with_far_end = false,
                     A* slopes = nullptr) {
   const A cap = block.p.soft_cap;
   const int64_t n = keys.count * block.width;
-  transposed_product(block, keys, key_rows(block, keys), block.p.head_size, w.query_columns, w.scores, w);
+  const int64_t size = block.p.head_size;
+  transposed_product(block, keys, left_rows<N>(key_rows(block, keys), keys.count, size, w.key_rows), size,
+                     w.query_columns, scale_of_products(block), w.scores, w);
   add_distance_terms(block, keys, w.scores, w);
   if (cap > 0) cap_scores(cap, n, w.scores, slopes);
   if (keys.cover == Cover::all) return;

@@ -41,8 +41,8 @@ void count_weights(int64_t keys, int64_t width, const A* weights, const A* visib
 }
 
 // Counts the weights of a tile.
-template <class A>
-void count_tile(const QueryBlock<A>& block, const Keys& keys, const A* log_sums, const BlockCounts<A>& counts,
+template <class N, class A = Sum<N>>
+void count_tile(const QueryBlock<N>& block, const Keys& keys, const A* log_sums, const BlockCounts<A>& counts,
                 const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w);
@@ -58,9 +58,9 @@ void count_tile(const QueryBlock<A>& block, const Keys& keys, const A* log_sums,
   count_weights(keys.count, block.width, w.scores, visible, counts);
 }
 
-template <class A>
+template <class N, class A = Sum<N>>
 void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t number, const Workspace<A>& w) {
-  const QueryBlock<A> block = query_block_of(p, sequence, head, number * query_block, p.queries, w);
+  const QueryBlock<N> block = query_block_of<N>(p, sequence, head, number * query_block, p.queries, w);
   const BlockCounts<A> counts = {w.rows};
   A* const log_sums = w.rows[6];
   for (int64_t i = 0; i < block.width; i += lanes<A>) counts.set(i, {});

@@ -123,9 +123,18 @@ inline Range tokens_of(Range blocks, int64_t tokens) {
 }
 
 template <class A>
+Rounds rounds_of_context(const AttentionProblem<A>& p) {
+  return {int64_t{p.batch} * p.key_heads, blocks_of(p.queries, group_block), blocks_of(p.keys, group_block)};
+}
+// Whether every gradient of bf16 is complete when one task is.
+template <class A>
+bool sums_fit_tasks(const AttentionProblem<A>& p) {
+  return p.is_bf16 && p.slots == 0 && rounds_of_context(p).groups == 1;
+}
+
+template <class A>
 int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, PieceSums<A>& sums) {
-  const Rounds rounds(int64_t{p.batch} * p.key_heads, blocks_of(p.queries, group_block),
-                      blocks_of(p.keys, group_block));
+  const Rounds rounds = rounds_of_context<A>(p);
   const double pairs = static_cast<double>(p.queries) * p.keys * (p.query_heads / p.key_heads);
   return rounds.run(p, pairs, sums, [&](int64_t head, Range queries, Range keys, int64_t round, const Workspace<A>& w) {
     const bool first = round == 0;

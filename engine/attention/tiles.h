@@ -1,7 +1,12 @@
-// Products of tiles, and the transposed copies they need.
+// Products of tiles, and the forms in which they take their factors.
+//
+// Numbers N are those of engine/matmul/blocks.h: a place of a factor holds N::elements elements that follow each other
+// in the depth.  Plain numbers are read where they lie.  Those of bf16 are widened tile by tile, each to be multiplied
+// 64 times or more while it is in the cache; or multiplied in pairs, where rows of the left factor are read where they
+// lie, and what was reckoned in f32, weights and gradients of scores, is rounded to bf16 once for each product.
 #pragma once
 
-#include "engine/attention/vectors.h"
+#include "engine/matmul/widened.h"
 
 namespace orrery::detail::attention {
 namespace {
@@ -14,7 +19,23 @@ struct Matrix {
   A* row(int64_t r) const { return data + r * stride; }
 };
 
-// The left factor is read one element at a time, so that a matrix and its transpose serve alike.
+using matmul::load_widened, matmul::store_rounded;
+
+template <class N>
+using Sum = typename N::Sum;
+template <class N>
+using Element = typename N::Element;
+// Whether factors are multiplied as they lie in memory.
+template <class N>
+constexpr bool plain = std::is_same_v<Sum<N>, Element<N>>;
+template <class N>
+constexpr bool paired = N::elements > 1;
+template <class N>
+constexpr int64_t places(int64_t elements) {
+  return (elements + N::elements - 1) / N::elements;
+}
+
+// The left factor is read one place at a time, so that a matrix and its transpose serve alike.
 template <class A>
 struct Factor {
   const A* data;
@@ -36,8 +57,8 @@ struct Update {
   bool add;
 };
 
-// C (rows x vectors) = [C +] factor A (rows x depth) B (depth x vectors)
-template <class A, int rows, int vectors>
+// C (rows x vectors) = [C +] factor A (rows x depth) B (depth x vectors), the depth in places
+template <class N, int rows, int vectors, class A = Sum<N>>
 void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update) {
   constexpr int w = lanes<A>;
   Vector<A> sums[rows][vectors] = {};
@@ -45,8 +66,9 @@ void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, 
     Vector<A> right[vectors];
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { right[v] = load(b.data + v * w); });
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
-      const Vector<A> left = splat(a.data[r * a.row_stride]);
-      unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sums[r][v] += right[v] * left; });
+      const Vector<A> left = N::spread(a.data + r * a.row_stride);
+      unrolled<vectors>([&](auto v)
+                            __attribute__((always_inline)) { sums[r][v] = N::add(sums[r][v], right[v], left); });
     });
   }
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
@@ -65,39 +87,40 @@ template <class A>
 struct ProductKernels {
   ProductKernel<A> of[kernel_rows * kernel_vectors];
 };
-template <class A, int... i>
-constexpr ProductKernels<A> product_kernels(std::integer_sequence<int, i...>) {
-  return {{product_kernel<A, i / kernel_vectors + 1, i % kernel_vectors + 1>...}};
+template <class N, int... i>
+constexpr ProductKernels<Sum<N>> product_kernels(std::integer_sequence<int, i...>) {
+  return {{product_kernel<N, i / kernel_vectors + 1, i % kernel_vectors + 1>...}};
 }
 
 // C (m x n) = [C +] factor A (m x depth) B (depth x n), n a multiple of the vector.  Left out are terms whose
 // (row, depth) lies outside `inner`, because A is zero there, and elements of C outside `outer`, which are
 // unused.  Returns the number of multiplications with additions.
-template <class A>
+template <class N, class A = Sum<N>>
 int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
                 Band inner = everything, Band outer = everything) {
   constexpr ProductKernels<A> kernels =
-      product_kernels<A>(std::make_integer_sequence<int, kernel_rows * kernel_vectors>());
+      product_kernels<N>(std::make_integer_sequence<int, kernel_rows * kernel_vectors>());
   constexpr int64_t w = lanes<A>, width = kernel_vectors * w;
   int64_t work = 0;
   for (int64_t n0 = 0; n0 < n; n0 += width)
     for (int64_t r = 0; r < m; r += kernel_rows) {
       const int64_t rows = minimum(kernel_rows, m - r), last = r + rows - 1;
-      const int64_t k0 = minimum(depth, maximum(0, r + inner.first)), k1 = minimum(depth, last + inner.last + 1);
+      const int64_t k0 = minimum(depth, maximum(0, r + inner.first)) / N::elements;
+      const int64_t k1 = places<N>(minimum(depth, maximum(0, last + inner.last + 1)));
       const int64_t c0 = maximum(n0, (r + outer.first) & -w);
       const int64_t c1 = minimum(minimum(n, n0 + width), (last + outer.last + w) & -w);
       if (c0 >= c1) continue;
       kernels.of[(rows - 1) * kernel_vectors + (c1 - c0) / w - 1](
           k1 - k0, {a.data + r * a.row_stride + k0 * a.depth_stride, a.row_stride, a.depth_stride},
           {b.data + k0 * b.stride + c0, b.stride}, {c.data + r * c.stride + c0, c.stride}, update);
-      work += rows * (c1 - c0) * maximum(0, k1 - k0);
+      work += rows * (c1 - c0) * maximum(0, k1 - k0) * N::elements;
     }
   return work;
 }
 
-// The same for a B that holds NaN or infinity in rows that A, being zero there, must not let through.
-template <class A>
-int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c,
+// The same in f32 or f64 for a B that holds NaN or infinity in rows that A, being zero there, must not let through.
+template <class A, class E>
+int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const E> b, Matrix<A> c,
                           Update<A> update) {
   int64_t terms = 0;
   for (int64_t r = 0; r < m; ++r)
@@ -105,7 +128,7 @@ int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matr
       Vector<A> sum{};
       for (int64_t k = 0; k < depth; ++k) {
         const A left = a.data[r * a.row_stride + k * a.depth_stride];
-        if (left != 0) sum += load(b.row(k) + n0) * left, ++terms;
+        if (left != 0) sum += load_widened(b.row(k) + n0) * left, ++terms;
       }
       store(c.row(r) + n0, (update.add ? load(c.row(r) + n0) : Vector<A>{}) + sum * update.factor);
     }
@@ -113,30 +136,118 @@ int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matr
 }
 
 // Whether the first n elements of `rows` rows are neither NaN nor infinite.
-template <class A>
-bool finite(Matrix<const A> x, int64_t rows, int64_t n) {
+template <class E, class A = Arithmetic<E>>
+bool finite(Matrix<const E> x, int64_t rows, int64_t n) {
   Mask<A> bad{};
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < n; c += lanes<A>) {
-      const Vector<A> value = load(x.row(r) + c);
+      const Vector<A> value = load_widened(x.row(r) + c);
       bad |= value - value != A(0);
     }
   return !any<A>(bad);
 }
 
-// y (n x width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.
-template <class A>
-void pack_columns(Matrix<const A> x, int64_t rows, int64_t n, A factor, int64_t width, A* y) {
+// ---- the forms of factors
+
+// A vector of `count` places of a row, times the factor if they are numbers.
+template <class N, class A = Sum<N>>
+[[gnu::always_inline]] inline Vector<A> places_down(const Element<N>* x, int64_t count, A factor) {
+  if constexpr (!paired<N>) {
+    return N::down(x) * factor;
+  } else {
+    if (count == lanes<A>) return N::down(x);
+    A aside[lanes<A>] = {};
+    for (int64_t i = 0; i < count; ++i) aside[i] = N::place(x + i * N::elements, 1, N::elements);
+    return load(aside);
+  }
+}
+
+// y (places of n, width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.  The factor of pairs
+// has to be 1.
+template <class N, class A = Sum<N>>
+void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor, int64_t width, A* y) {
   constexpr int w = lanes<A>;
   for (int64_t i = 0; i < width; i += w)
-    for (int64_t c = 0; c < n; c += w) {
-      Vector<A> block[w];
+    for (int64_t c = 0; c < places<N>(n); c += w) {
+      const int64_t here = minimum(w, places<N>(n) - c);
+      Vector<A> block[w] = {};
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
-        block[r] = i + r < rows ? load(x.row(i + r) + c) * factor : Vector<A>{};
+        if (i + r < rows) block[r] = places_down<N>(x.row(i + r) + c * N::elements, here, factor);
       });
       transpose<A>(block);
-      unrolled<w>([&](auto r) __attribute__((always_inline)) { store(y + (c + r) * width + i, block[r]); });
+      unrolled<w>([&](auto r) __attribute__((always_inline)) {
+        if (!paired<N> || r < here) store(y + (c + r) * width + i, block[r]);
+      });
     }
+}
+
+// Rows of tokens as the left factor of a product whose depth is n.  `memory` (rows x n) is for those of bf16 that are
+// widened.
+template <class N, class A = Sum<N>>
+Matrix<const A> left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
+  if constexpr (plain<N> || paired<N>) {  // pairs of a row lie as they are wanted
+    return {reinterpret_cast<const A*>(x.data), x.stride / N::elements};
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < n; c += lanes<A>) store(memory + r * n + c, load_widened(x.row(r) + c));
+    return {memory, n};
+  }
+}
+
+// The same as the right factor of a product whose depth are the rows.
+template <class N, class A = Sum<N>>
+Matrix<const A> right_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
+  if constexpr (paired<N>) {
+    for (int64_t r = 0; r < rows; r += N::elements) {
+      A* const row = memory + r / N::elements * n;
+      for (int64_t c = 0; r + 1 < rows && c < n; c += lanes<A>)
+        N::template across<lanes<A>>(x.row(r) + c, x.stride, row + c);
+      for (int64_t c = 0; r + 1 == rows && c < n; ++c) row[c] = N::place(x.row(r) + c, x.stride, 1);
+    }
+    return {memory, n};
+  } else {
+    return left_rows<N>(x, rows, n, memory);
+  }
+}
+
+// The same after left_rows of the same memory.
+template <class N, class A = Sum<N>>
+Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
+  if constexpr (plain<N> || paired<N>)
+    return right_rows<N>(x, rows, n, memory);
+  else
+    return {memory, n};
+}
+
+// What was reckoned (rows x width) as a left factor, the rows being those of the product and `count` columns its depth.
+// `memory` is for pairs, half as large.
+template <class N, class A = Sum<N>>
+Factor<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A* memory) {
+  if constexpr (!paired<N>) {
+    return {x, width, 1};
+  } else {
+    const int64_t n = rows * width;
+    for (int64_t i = 0; i < n; i += N::elements * lanes<A>) {
+      const bool whole = i + lanes<A> < n;
+      store(memory + i / N::elements, N::rounded(load(x + i), whole ? load(x + i + lanes<A>) : Vector<A>{}));
+    }
+    if (count % N::elements != 0)  // the last pair is half of it; what stands beyond may be NaN
+      for (int64_t r = 0; r < rows; ++r) reinterpret_cast<Element<N>*>(memory)[r * width + count] = {};
+    return {memory, width / N::elements, 1};
+  }
+}
+
+// The same, its columns being the rows of the product and its rows the depth.
+template <class N, class A = Sum<N>>
+Factor<A> along_rows(const A* x, int64_t rows, int64_t width, A* memory) {
+  if constexpr (paired<N>)
+    for (int64_t r = 0; r < rows; r += N::elements)
+      for (int64_t c = 0; c < width; c += lanes<A>) {
+        const A* const row = x + r * width + c;
+        store(memory + r / N::elements * width + c,
+              N::joined(load(row), r + 1 < rows ? load(row + width) : Vector<A>{}));
+      }
+  return {paired<N> ? memory : x, 1, width};
 }
 
 template <class A>

@@ -32,9 +32,9 @@
 // the far end of the ramp, has no weight and does not count as visible, but its score, if there is any visible key,
 // tells the span what its next token would bring.  Whole z, such as the 0 most heads rest at, meet both ends exactly.
 //
-// Memory: forward keeps L, one number per query and head, for softmax, and nothing for pointwise.  On a CPU, with bf16
-// or a head size that is no multiple of 16, both passes work on converted copies of their operands.  Gradients of the
-// terms of the distance and of spans per head are first added up in at most 16 parts.
+// Memory: forward keeps L, one number per query and head, for softmax, and nothing for pointwise.  On a CPU, a head
+// size that is no multiple of 16 takes padded copies of the operands, bf16 sums of its gradients in f32 (Problem says
+// which).  Those of terms of the distance and of spans per head are first added up in at most 16 parts.
 // Source of the scheme: Dao et al. 2022, arXiv:2205.14135; Rabe and Staats 2021, arXiv:2112.05682.
 //
 // Here stands the problem as both devices take it, in plain numbers and pointers; its formulas, element by element, are

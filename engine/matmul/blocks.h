@@ -37,6 +37,9 @@
 //   N::place(x, step, n)   one place, of n elements `step` apart; those that it lacks are zeros
 //   N::spread(x)           a vector of one place in all lanes
 //   N::add(sums, b, a)     sums + the products of two vectors of places
+// Those of more than one element a place also make places of sums, for attention, which multiplies what it reckoned:
+//   N::rounded(x, y)       of two vectors that follow each other in memory, which is the depth
+//   N::joined(x, y)        of two vectors that follow each other in the depth
 #pragma once
 
 #include "engine/attention/vectors.h"

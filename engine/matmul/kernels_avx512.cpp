@@ -1,26 +1,9 @@
 // Products for AVX-512: elements multiplied as they are, those of bf16 widened while they are packed.
 #include "engine/matmul/blocks.h"
+#include "engine/matmul/plain.h"
 
 namespace orrery::detail::matmul {
 namespace {
-
-template <class T, class E>
-struct Plain {
-  using Sum = T;
-  using Element = E;
-  static constexpr int elements = 1;
-  [[gnu::always_inline]] static Vector<T> down(const E* x) { return load_widened(x); }
-  template <int n>
-  [[gnu::always_inline]] static void across(const E* x, int64_t, T* y) {
-    if constexpr (sizeof(E) == sizeof(T))
-      __builtin_memcpy(y, x, n * sizeof(T));
-    else
-      unrolled<n>([&](auto i) __attribute__((always_inline)) { y[i] = widened(x[i]); });
-  }
-  [[gnu::always_inline]] static T place(const E* x, int64_t, int64_t) { return widened(*x); }
-  [[gnu::always_inline]] static Vector<T> spread(const T* x) { return splat(*x); }
-  [[gnu::always_inline]] static Vector<T> add(Vector<T> sums, Vector<T> b, Vector<T> a) { return sums + b * a; }
-};
 
 template <class T, class E>
 constexpr TileKernel<T, E> kernel_of = {multiply_tile<Plain<T, E>>, workspace<Plain<T, E>>};

@@ -1,59 +1,9 @@
-// Products of bf16 by vdpbf16ps, which adds two products to each of 16 sums: a place of a panel holds two elements that
-// follow each other in the depth, so that panels are half as deep.
-//
-// The instruction takes what is subnormal, of elements and of sums, for zero.  It adds the products of a pair one after
-// the other; how that is rounded is the processor's affair, and stays below 2^-24 of the sum of the products' sizes for
-// each addition.
-#include <immintrin.h>
+// Products of bf16 by vdpbf16ps.
+#include "engine/matmul/pairs.h"
 
 #include "engine/matmul/blocks.h"
 
 namespace orrery::detail::matmul {
-namespace {
-
-struct Pairs {
-  using Sum = float;
-  using Element = bf16;
-  static constexpr int elements = 2;
-
-  [[gnu::always_inline]] static Vector<float> down(const bf16* x) {  // pairs lie in memory as they are wanted
-    Vector<float> pairs;
-    __builtin_memcpy(&pairs, x, sizeof pairs);
-    return pairs;
-  }
-  template <int n>
-  [[gnu::always_inline]] static void across(const bf16* x, int64_t stride, float* y) {
-    constexpr int w = minimum(n, lanes<float>);
-    unrolled<n / w>([&](auto v) __attribute__((always_inline)) {
-      const Words<w> pairs = words<w>(x + v * w) | words<w>(x + v * w + stride) << 16;
-      __builtin_memcpy(y + v * w, &pairs, sizeof pairs);
-    });
-  }
-  [[gnu::always_inline]] static float place(const bf16* x, int64_t step, int64_t n) {
-    return __builtin_bit_cast(float, uint32_t{x->bits} | (n > 1 ? uint32_t{x[step].bits} : 0) << 16);
-  }
-  [[gnu::always_inline]] static Vector<float> spread(const float* x) {
-    uint32_t pair;  // no number: nothing is reckoned with it
-    __builtin_memcpy(&pair, x, sizeof pair);
-    return reinterpret_cast<Vector<float>>(Bits<float>{} + pair);
-  }
-  [[gnu::always_inline]] static Vector<float> add(Vector<float> sums, Vector<float> b, Vector<float> a) {
-    return _mm512_dpbf16_ps(sums, reinterpret_cast<__m512bh>(b), reinterpret_cast<__m512bh>(a));
-  }
-
- private:
-  template <int n>
-  using Words [[gnu::vector_size(n * 4)]] = uint32_t;
-  template <int n>
-  [[gnu::always_inline]] static Words<n> words(const bf16* x) {
-    typedef uint16_t Halves __attribute__((vector_size(n * 2)));
-    Halves halves;
-    __builtin_memcpy(&halves, x, sizeof halves);
-    return __builtin_convertvector(halves, Words<n>);
-  }
-};
-
-}  // namespace
 
 constinit const TileKernel<float, bf16> bf16_pairs = {multiply_tile<Pairs>, workspace<Pairs>};
 

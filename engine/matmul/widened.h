@@ -1,5 +1,5 @@
-// Elements as the kernels multiply them: those of bf16 are widened, the upper halves of floats.  With no function of
-// bf16 itself, which files of other instruction sets would share; see vectors.h.
+// Elements as the kernels multiply them: those of bf16 are widened, the upper halves of floats; and as they are
+// written.  With no function of bf16 itself, which files of other instruction sets would share; see vectors.h.
 #pragma once
 
 #include "engine/attention/vectors.h"
@@ -24,6 +24,18 @@ template <class T>
   Halves halves;
   __builtin_memcpy(&halves, p, sizeof halves);
   return reinterpret_cast<Vector<float>>(__builtin_convertvector(halves, Bits<float>) << 16);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void store_rounded(T* p, Vector<T> x) {
+  store(p, x);
+}
+// To nearest, ties to even; NaN stays NaN.
+[[gnu::always_inline]] inline void store_rounded(bf16* p, Vector<float> x) {
+  typedef uint16_t Halves __attribute__((vector_size(vector_bytes / 2)));
+  const Bits<float> all = reinterpret_cast<Bits<float>>(x), rounded = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
+  const Halves halves = __builtin_convertvector(x == x ? rounded : all >> 16 | 0x40u, Halves);
+  __builtin_memcpy(static_cast<void*>(p), &halves, sizeof halves);
 }
 
 }  // namespace

@@ -12,12 +12,18 @@
 
 namespace orrery::testing {
 
-inline std::vector<const char*> instruction_sets() {
+// Those of this processor that differ in T.
+template <class T = float>
+std::vector<const char*> instruction_sets() {
   std::vector<const char*> sets = {"avx2"};
-  try {
-    use_attention_instruction_set("avx512"), sets.push_back("avx512");
-  } catch (const Error&) {
-  }
+  const auto add = [&](const char* set) {
+    try {
+      use_attention_instruction_set(set), sets.push_back(set);
+    } catch (const Error&) {
+    }
+  };
+  add("avx512");
+  if (std::is_same_v<T, bf16>) add("avx512_bf16");
   return sets;
 }
 template <class T>

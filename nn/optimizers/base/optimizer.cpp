@@ -8,6 +8,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"
+#include "engine/tensor/storage.h"
 #include "nn/base/spec_family.h"
 
 namespace orrery::nn {
@@ -95,6 +96,7 @@ FlatParameters::FlatParameters(Module& module) {
     body.gradient = part(gradients_, s);
     body.gradient_at_home = true, body.stale = false;
   }
+  release_cached(device);  // the parameters' first homes: a step has no other use for blocks of their sizes
 }
 std::vector<std::string> FlatParameters::rate_groups() const {
   std::set<std::string> groups;

@@ -2,6 +2,7 @@
 #include "engine/loops/loops.h"  // nvcc is to compile this file
 #include "tests/cuda/attention/on_card.h"
 #include "tests/support/plain_attention.h"
+#include "tests/support/rounded_attention.h"
 
 namespace orrery {
 namespace {
@@ -22,54 +23,9 @@ Results on_tensor_cores(const Case& c) {
   return attention_on_card<bf16>(c, MarkedGelu{});
 }
 
-template <class Check>
-void each_result_of(const Results& a, const Results& b, const Check& check) {
-  check("output", a.output, b.output);
-  check("query's gradient", a.gradients.query, b.gradients.query);
-  check("key's gradient", a.gradients.key, b.gradients.key);
-  check("value's gradient", a.gradients.value, b.gradients.value);
-}
-
-// A query that sees one key weighs it with 1 whatever the score, so softmax has no gradients: g and c cancel.  But c is
-// taken of the rounded output, so what is left is 2^-9 do o times the queries or keys that dt is multiplied with.
-double left_of_cancelling(const Case& c, const Results& expected) {
-  if (c.kind != Kind::softmax || c.sizes.keys > 1) return 0;
-  double inner = 0, longest = 0;
-  for (size_t i = 0; i < expected.output.size(); ++i) inner += std::pow(c.output_gradient[i] * expected.output[i], 2);
-  const auto size = static_cast<size_t>(c.sizes.head_size);
-  for (const Numbers* x : {&c.operands.query, &c.operands.key})
-    for (size_t row = 0; row < x->size(); row += size) {
-      double length = 0;
-      for (size_t e = 0; e < size; ++e) length += (*x)[row + e] * (*x)[row + e];
-      longest = std::max(longest, std::sqrt(length));
-    }
-  return 0x1p-9 * std::sqrt(inner) * c.options.scale * longest;
-}
-
-// Products of bf16 are exact in f32, so what differs are two roundings to bf16 one after the other, of a weight or dt
-// and of the result: each by 2^-8 at most, 1.6e-3 in the mean square.  So 5e-3 of the whole hold them, and 1e-2 of the
-// largest for any one.
-void check_close(const Case& c, const Results& found, const Results& expected) {
-  CAPTURE(static_cast<int>(c.kind));
-  const double left = left_of_cancelling(c, expected);
-  each_result_of(found, expected, [&](const char* name, const Numbers& a, const Numbers& b) {
-    CAPTURE(std::string(name));
-    REQUIRE(a.size() == b.size());
-    double error = 0, size = 0, worst = 0, largest = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      const double d = std::abs(a[i] - b[i]);
-      error += d * d, size += b[i] * b[i];
-      worst = d <= worst ? worst : std::isnan(d) ? INFINITY : d, largest = std::max(largest, std::abs(b[i]));
-    }
-    CHECK(std::sqrt(error) <= 5e-3 * std::sqrt(size) + left + 1e-4);
-    CHECK(worst <= 1e-2 * largest + left + 1e-5);
-  });
-  // f32 of exact products: only the order of the sum and exp differ
-  if (c.kind == Kind::softmax) CHECK(difference(found.log_sum, expected.log_sum) <= 1e-5);
-}
 void check_case(Case c) {
   c.fill(true);
-  check_close(c, on_tensor_cores(c), plain(c));
+  check_rounded_twice(c, on_tensor_cores(c), plain(c));
 }
 
 Sizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t value_size) {

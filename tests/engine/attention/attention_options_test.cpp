@@ -16,7 +16,7 @@ template <class T>
 void check_case(Case& c, double tolerance) {
   c.fill(std::is_same_v<T, bf16>);
   const Results expected = plain(c), moved = std::is_same_v<T, float> && c.judged ? plain_moved(c, 0x1p-23) : Results();
-  for (const char* set : instruction_sets()) {
+  for (const char* set : instruction_sets<T>()) {
     use_attention_instruction_set(set);
     check_equal(c, attention_of<T>(c), expected, tolerance, moved.output.empty() ? nullptr : &moved);
   }
@@ -80,23 +80,31 @@ TEST_CASE("attention: all masks and all options at once") {
     }
 }
 
+template <class T>
+void check_threads(Case& c) {
+  c.fill(std::is_same_v<T, bf16>);
+  const int before = thread_count();
+  for (const char* set : instruction_sets<T>()) {
+    use_attention_instruction_set(set);
+    set_thread_count(1);
+    const Results single = attention_of<T>(c);
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      const Results several = attention_of<T>(c);
+      check_equal(c, several, single, 0);
+      CHECK(several.work == single.work);
+    }
+  }
+  set_thread_count(before);
+}
+
 TEST_CASE("attention: all options give the same bits for any number of threads") {
   Sizes many = medium;
   many.batch = 9, many.query_heads = many.key_heads = 4;
   for (const Sizes& sizes : {long_row, many})
     for (const Kind kind : kinds) {
       Case c = everything_at_once(sizes, kind);
-      c.fill();
-      const int before = thread_count();
-      set_thread_count(1);
-      const Results single = attention_of<float>(c);
-      for (const int threads : {2, 3}) {
-        set_thread_count(threads);
-        const Results several = attention_of<float>(c);
-        check_equal(c, several, single, 0);
-        CHECK(several.work == single.work);
-      }
-      set_thread_count(before);
+      check_threads<float>(c), check_threads<bf16>(c);
     }
 }
 
@@ -150,29 +158,39 @@ TEST_CASE("attention: a span counts, and saves work") {
   CHECK(attention_of<float>(c).work > all * 0.5);
 }
 
-TEST_CASE("attention: memory of its own does not grow with the length") {
-  const auto extra = [](int64_t length) {
-    Case c{.sizes = {1, length, length, 2, 2, 16, 16}, .options = {.scale = 0.3, .causal = true}};
-    c.fill();
-    StoredOperands<float> operands(c.sizes, c.operands), gradients(c.sizes, c.operands);
-    const Gapped<float> output_gradient(c.output_gradient, 32);
-    Gapped<float> output(c.output_gradient.size(), 32);
-    std::vector<float> log_sum(static_cast<size_t>(c.rows()));
-    AttentionProblem<float> p = c.problem<float>();
-    operands.give_to(p);
-    p.output = output.out(), p.log_sum = log_sum.data();
-    reset_peak(Device::cpu);
-    const int64_t before = memory_use(Device::cpu).held;
-    attention_forward(p, {});
-    p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
-    attention_backward(p, {});
-    return memory_use(Device::cpu).peak - before;
-  };
+// The most that forward and backward hold beside their tensors, on one thread.
+template <class T>
+int64_t extra_memory(int64_t batch, int64_t length) {
+  using A = Arithmetic<T>;
+  Case c{.sizes = {batch, length, length, 2, 2, 16, 16}, .options = {.scale = 0.3, .causal = true}};
+  c.fill();
+  StoredOperands<T> operands(c.sizes, c.operands), gradients(c.sizes, c.operands);
+  const Gapped<T> output_gradient(c.output_gradient, 32);
+  Gapped<T> output(c.output_gradient.size(), 32);
+  std::vector<A> log_sum(static_cast<size_t>(c.rows()));
+  AttentionProblem<A> p = c.problem<A>();
+  operands.give_to(p);
+  p.is_bf16 = std::is_same_v<T, bf16>, p.output = output.out(), p.log_sum = log_sum.data();
   const int before = thread_count();
   set_thread_count(1);
-  CHECK(extra(2048) == extra(512));
-  CHECK(extra(512) < 512 * 512 * int64_t{sizeof(float)});
+  reset_peak(Device::cpu);
+  const int64_t held = memory_use(Device::cpu).held;
+  attention_forward(p, {});
+  p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
+  attention_backward(p, {});
   set_thread_count(before);
+  return memory_use(Device::cpu).peak - held;
+}
+
+TEST_CASE("attention: memory of its own does not grow with the length") {
+  CHECK(extra_memory<float>(1, 2048) == extra_memory<float>(1, 512));
+  CHECK(extra_memory<float>(1, 512) < 512 * 512 * int64_t{sizeof(float)});
+}
+
+TEST_CASE("attention in bf16: with many heads, its own memory are sums of one head's keys and values") {
+  const int64_t one = extra_memory<bf16>(8, 512);
+  CHECK(extra_memory<bf16>(16, 512) == one);
+  CHECK(extra_memory<bf16>(8, 1024) - one < 2 * 512 * (16 + 16) * int64_t{sizeof(float)});  // the pool rounds up
 }
 
 TEST_CASE("attention: options that do not fit are named") {

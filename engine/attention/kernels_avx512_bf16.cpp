@@ -1,0 +1,9 @@
+// The kernels of attention in bf16 by vdpbf16ps.
+#include "engine/attention/instructions.h"
+#include "engine/matmul/pairs.h"
+
+namespace orrery::detail::attention {
+
+constinit const Kernels<float> bf16_pairs = kernels_of<matmul::Pairs>;
+
+}  // namespace orrery::detail::attention
