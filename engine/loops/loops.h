@@ -113,15 +113,6 @@ template <class F, class Out, class... T>
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) store(out, i, f(load(in, i)...));
 }
-template <class F, class Out, class... T>
-void map_pieces(int64_t begin, int64_t end, const F& f, const Out& out, InputPiece<T>... read, const T* const... in) {
-  ResultsPiece<Out> results;
-  for (int64_t i = begin; i < end; i += piece_of_map) {
-    const int64_t n = std::min(piece_of_map, end - i);
-    map_piece(n, f, results.place(out, i), read(in + i, n)...);
-    results.finish(out, i, n);
-  }
-}
 // For i in [begin, end), on this thread.
 template <class F, class Out, class... T>
 void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {

@@ -45,17 +45,26 @@ struct InputPiece<bf16> {
   }
 };
 
-// To nearest, ties to even; NaN stays NaN.  The instruction takes numbers below 2^-126 for 0.
+inline void round_one_by_one(bf16* to, const float* from, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<bf16>(from[i]);
+}
+// The same bits.  The instruction would take numbers below 2^-126 for 0, so where there are any it is not used.
 inline void round_piece(bf16* to, const float* from, int64_t n) {
   int64_t i = 0;
 #if ORRERY_ROUNDS_TO_BF16
+  constexpr int subnormal = 0x20;
   for (; i + 32 <= n; i += 32) {
-    const __m512bh rounded = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
-    std::memcpy(static_cast<void*>(to + i), &rounded, sizeof rounded);
+    const __m512 low = _mm512_loadu_ps(from + i), high = _mm512_loadu_ps(from + i + 16);
+    if (_mm512_fpclass_ps_mask(low, subnormal) | _mm512_fpclass_ps_mask(high, subnormal)) {
+      round_one_by_one(to + i, from + i, 32);
+    } else {
+      const __m512bh rounded = _mm512_cvtne2ps_pbh(high, low);
+      std::memcpy(static_cast<void*>(to + i), &rounded, sizeof rounded);
+    }
   }
 #endif
-#pragma GCC ivdep
-  for (; i < n; ++i) to[i] = static_cast<bf16>(from[i]);
+  round_one_by_one(to + i, from + i, n - i);
 }
 
 // Where a piece of the results is written, and what is done with it then.
@@ -97,6 +106,19 @@ struct ResultsPiece<Outputs<T, N>> {
 template <class Out, class... T>
 inline constexpr bool goes_by_pieces =
     (std::is_same_v<T, bf16> || ...) || std::is_same_v<typename ResultsPiece<Out>::Element, bf16>;
+
+template <class F, class Out, class... T>
+void map_piece(int64_t n, const F f, const Out out, const T* const... in);  // loops.h
+
+template <class F, class Out, class... T>
+void map_pieces(int64_t begin, int64_t end, const F& f, const Out& out, InputPiece<T>... read, const T* const... in) {
+  ResultsPiece<Out> results;
+  for (int64_t i = begin; i < end; i += piece_of_map) {
+    const int64_t n = std::min(piece_of_map, end - i);
+    map_piece(n, f, results.place(out, i), read(in + i, n)...);
+    results.finish(out, i, n);
+  }
+}
 
 }  // namespace detail
 }  // namespace orrery
