@@ -21,31 +21,51 @@ __global__ void __launch_bounds__(attention_threads)
 // memory when they are used, for registers are few.
 template <int Blocks>
 struct TermsOfRows {
-  TensorCoreRowTerms of[Blocks][2] = {};
+  float log_sum[Blocks][2] = {};
+  float minus_centre[Blocks][4] = {};  // of each element of a product, so that it can begin at these registers
 
+  __device__ void set(int block, int half, const TensorCoreRowTerms& terms) {
+    log_sum[block][half] = terms.log_sum;
+#pragma unroll
+    for (int e = 0; e < 2; ++e)  // shuffled: what is known to be equal shares a register, and is copied each time
+      minus_centre[block][2 * half + e] = e ? __shfl_sync(~0u, terms.minus_centre, lane_of_warp()) : terms.minus_centre;
+  }
   __device__ auto minus_centres() const {
-    return [this](int block, int bit) { return of[block][bit / 2 % 2].minus_centre; };
+    return [this](int block, int bit) { return minus_centre[block][bit % 4]; };
   }
   __device__ auto log_sums() const {
-    return [this](int block, int bit) { return of[block][bit / 2 % 2].log_sum; };
+    return [this](int block, int bit) { return log_sum[block][bit / 2 % 2]; };
   }
 };
 template <int Count>
 struct TermsOfColumns {
-  struct Values {
-    float of[Count / 8][2];
+  template <int N>
+  struct Values {  // of each eight columns
+    struct alignas(4 * N) Lane {
+      float value[N];
+    } of[Count / 8];
 
-    __device__ explicit Values(const float (&all)[Count]) {
-#pragma unroll
-      for (int n = 0; n < Count / 4; ++n) of[n / 2][n % 2] = all[ScorePlaces<true>::column(n / 2 * 4 + n % 2)];
-    }
-    __device__ float operator()(int, int bit) const { return of[bit / 4][bit % 2]; }
+    __device__ float operator()(int, int bit) const { return of[bit / 4].value[bit % N]; }
   };
-  const float (&all_log_sums)[Count];
-  const float (&all_minus_centres)[Count];
+  const TensorCorePairTerms (&pairs)[Count / 2];
 
-  __device__ Values minus_centres() const { return Values(all_minus_centres); }
-  __device__ Values log_sums() const { return Values(all_log_sums); }
+  __device__ Values<4> minus_centres() const {
+    return values<4>([](const TensorCorePairTerms& terms) { return terms.minus_centre; });
+  }
+  __device__ Values<2> log_sums() const {
+    return values<2>([](const TensorCorePairTerms& terms) { return terms.log_sum; });
+  }
+
+ private:
+  template <int N, class Member>
+  __device__ Values<N> values(const Member& member) const {
+    Values<N> all;
+#pragma unroll
+    for (int n = 0; n < Count / 8; ++n)
+      all.of[n] = *reinterpret_cast<const typename Values<N>::Lane*>(
+          member(pairs[ScorePlaces<true>::column(4 * n) / 2]));
+    return all;
+  }
 };
 
 namespace {  // like what it holds
@@ -78,14 +98,14 @@ struct TileMasks {
 };
 }  // namespace
 
-// g - c, by a product that begins at -c, or, as that takes registers for longer, by subtraction where there are few.
-template <bool Subtract, int Owned, int Count, int Size, int Blocks, class P, class Terms>
+// g - c, by a product that begins at -c
+template <int Owned, int Count, int Size, int Blocks, class P, class Terms>
 __device__ void multiply_gradients(const P& p, const Detours& detours, const OperandPlaces<Size>& places,
                                    const TensorCoreRows<Owned, Size>& own, const TensorCoreRows<Count, Size>& walked,
                                    const uint32_t (&kept)[Blocks], const Terms& terms,
                                    float (&g)[Blocks][Count / 8][4]) {
   constexpr bool softmax = decltype(P::weights)::softmax;
-  if constexpr (softmax && !Subtract)
+  if constexpr (softmax)
     multiply_rows(places, own, walked, g, terms.minus_centres());
   else
     multiply_rows(places, own, walked, g);
@@ -96,13 +116,9 @@ __device__ void multiply_gradients(const P& p, const Detours& detours, const Ope
     if (detours.dropout()) {
       const auto start = terms.minus_centres();
       each([&](float& gradient, int block, int bit) {
-        const float from = Subtract ? 0.f : start(block, bit);
+        const float from = start(block, bit);
         gradient = from + (has(kept[block], bit) ? p.dropout.kept * (gradient - from) : 0.f);
       });
-    }
-    if constexpr (Subtract) {
-      const auto start = terms.minus_centres();
-      each([&](float& gradient, int block, int bit) { gradient += start(block, bit); });
     }
   } else if (detours.dropout()) {
     each([&](float& gradient, int block, int bit) {
@@ -186,7 +202,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
 #pragma unroll
     for (int n = 0; n < 2 * blocks; ++n) {
       const int i = own_query + n / 2 * 16 + ScorePlaces<false>::row(n % 2 * 2);
-      if (i < p.queries) terms.of[n / 2][n % 2] = all_terms[row_of(p, q) + i];
+      terms.set(n / 2, n % 2, i < p.queries ? all_terms[row_of(p, q) + i] : TensorCoreRowTerms{});
     }
   }
   typename Tile::Result sum[blocks] = {};
@@ -201,7 +217,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const auto multiply_values = [&](const KeyTile& keys) {
     masks.find(sight, p, detours, q, keys);
     if (masks.cover == Cover::none) return;
-    multiply_gradients<false>(p, detours, places, tile.own[1], tile.values, masks.kept, terms, g);
+    multiply_gradients(p, detours, places, tile.own[1], tile.values, masks.kept, terms, g);
   };
   const auto add_keys = [&](const KeyTile&) {
     if (masks.cover == Cover::none) return;
@@ -244,15 +260,24 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   source_of_keys<Size>(p, sequence, key_head).fetch(tile.own, keys.first, keys.end);
   const QueryTile first = {sequence, key_head * (p.query_heads / p.key_heads), 0};
   RowSource<Size, 2> rows = source_of_queries<Size>(p, first);
-  const auto next_head = [&] { rows.next_head(); };
+  const TensorCoreRowTerms* own_terms = nullptr;
+  if constexpr (softmax) own_terms = in_register(all_terms + row_of(p, first) + threadIdx.x % walked);
+  constexpr int floats = sizeof(TensorCorePairTerms) / sizeof(float);
+  const int place = in_register(static_cast<int>(threadIdx.x) / 2 * floats + static_cast<int>(threadIdx.x) % 2);
+  const auto next_head = [&] {
+    rows.next_head();
+    if constexpr (softmax) own_terms = in_register(own_terms + p.queries);
+  };
   const QueryWalk walk(p, first, keys, owned, walked, next_head);
   const auto fetch = [&](const QueryTile& q, int buffer) {
     if constexpr (softmax)
-      if (threadIdx.x < walked) {
-        const TensorCoreRowTerms* const from = all_terms + (row_of(p, q) + q.first + threadIdx.x);
-        const int valid = q.first + static_cast<int>(threadIdx.x) < p.queries ? 4 : 0;
-        cp_async<4>(&tile.log_sums[buffer][threadIdx.x], &from->log_sum, valid);
-        cp_async<4>(&tile.minus_centres[buffer][threadIdx.x], &from->minus_centre, valid);
+      if (const int n = static_cast<int>(threadIdx.x); n < walked) {
+        const TensorCoreRowTerms* const from = own_terms + static_cast<unsigned>(q.first);
+        const int valid = q.first + n < p.queries ? 4 : 0;
+        float* const to = tile.terms[buffer][0].minus_centre + place;
+        cp_async<4>(to, &from->minus_centre, valid);
+        cp_async<4>(to + 2, &from->minus_centre, valid);
+        cp_async<4>(to + 4, &from->log_sum, valid);
       }
     rows.fetch(tile.walked[buffer], q.first, p.queries);
   };
@@ -266,8 +291,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     multiply_rows(places, tile.own[0], tile.walked[buffer][0], s);
     const float factor = score_rows(p, detours, s);
     if (!has_weights(p, masks.cover, masks.visible, s)) return;
-    const TermsOfColumns<walked> terms = {tile.log_sums[buffer], tile.minus_centres[buffer]};
-    multiply_gradients<(blocks > 1)>(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
+    const TermsOfColumns<walked> terms = {tile.terms[buffer]};
+    multiply_gradients(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
     typename Tile::Weights w[blocks], dt[blocks];
     differentiate_tile(p, detours, factor, masks, terms, s, g, 0, w, dt);
     add_weighted_rows(places, w, tile.walked[buffer][1], masks.cover, dv);

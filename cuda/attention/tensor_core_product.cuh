@@ -39,7 +39,13 @@ __device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCor
                               const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Count / 8][4],
                               const Start& start = {}) {
   const bf16 *const left = own.element[0] + places.left, *const right = walked.element[0] + places.right;
-  each_score(sum, [&](int block, int bit) { sum[block][bit / 4][bit % 4] = start(block, bit); });
+  const auto add = [&](int k, int block, int group, const uint32_t (&a)[4], const uint32_t* b) {
+    if (k > 0) return mma_m16n8k16(sum[block][group], a, b);
+    // What products begin at is an operand of its own: several begin at the same registers.
+    const float from[4] = {start(block, 4 * group), start(block, 4 * group + 1), start(block, 4 * group + 2),
+                           start(block, 4 * group + 3)};
+    mma_m16n8k16(sum[block][group], a, b, from);
+  };
 #pragma unroll
   for (int k = 0; k < Size; k += 16) {
     uint32_t a[Blocks][4];
@@ -51,8 +57,8 @@ __device__ void multiply_rows(const OperandPlaces<Size>& places, const TensorCor
       load_matrices<false>(b, right + 16 * j * walked.pitch + k);
 #pragma unroll
       for (int block = 0; block < Blocks; ++block) {
-        mma_m16n8k16(sum[block][2 * j], a[block], b);
-        mma_m16n8k16(sum[block][2 * j + 1], a[block], b + 2);
+        add(k, block, 2 * j, a[block], b);
+        add(k, block, 2 * j + 1, a[block], b + 2);
       }
     }
   }

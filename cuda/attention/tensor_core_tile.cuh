@@ -44,6 +44,10 @@ struct TensorCoreForwardTile {
 struct alignas(8) TensorCoreRowTerms {
   float log_sum, minus_centre;
 };
+// The same of two neighbours.  -c stands twice, as the elements of a product do that begins there.
+struct alignas(16) TensorCorePairTerms {
+  float minus_centre[4], log_sum[4];  // of log_sum the first two
+};
 // Backward.  Heads above 64 leave no registers for more rows of a warp.
 template <int Size>
 inline constexpr int backward_rows = Size <= 64 ? 128 : 64;
@@ -65,7 +69,7 @@ struct TensorCoreKeysTile {  // queries are used before and after gradients, so 
   using Result = LaneScores<Size>;
   TensorCoreRows<owned_rows, Size> own[2];
   TensorCoreRows<walked_rows, Size> walked[2][2];
-  alignas(8) float log_sums[2][walked_rows], minus_centres[2][walked_rows];  // of walked queries
+  TensorCorePairTerms terms[2][walked_rows / 2];  // of walked queries
 };
 static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreQueriesTile<128>) <= 99 * 1024 &&
               sizeof(TensorCoreKeysTile<128>) <= 99 * 1024);

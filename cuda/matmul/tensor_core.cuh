@@ -10,12 +10,13 @@
 //                                      threads have copied is there after their wait and a barrier
 //
 // Tensor cores, called by all 32 lanes of a warp together:
-//   mma_m16n8k16(d, a, b)              d += a b for A (16, 16), B (16, 8) of bf16 and D (16, 8) of f32.
-//                                      With group = lane / 4 and pair = lane % 4 * 2:
+//   mma_m16n8k16(d, a, b, c)           d = c + a b, or without c d += a b, for A (16, 16), B (16, 8) of bf16 and C, D
+//                                      (16, 8) of f32.  With group = lane / 4 and pair = lane % 4 * 2:
 //                                        a[r] holds A[group + r % 2 * 8][pair + r / 2 * 8], in its lower half, and the
 //                                        element on its right,
 //                                        b[r] holds B[pair + r * 8][group] and the element below it,
-//                                        d[2 h], d[2 h + 1] are D[group + h * 8][pair] and the element on its right
+//                                        d[2 h], d[2 h + 1] are D[group + h * 8][pair] and the element on its right, as
+//                                      c's are of C
 //   load_matrices<Transposed>(x, row)  reads four 8 x 8 matrices of 16-bit elements from shared memory.  Lane 8 m + r
 //                                      gives the address of row r of matrix m, 16 aligned bytes.  x[m] then holds
 //                                      elements [lane / 4][pair] and [lane / 4][pair + 1] of matrix m, or of its
@@ -67,10 +68,13 @@ __device__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(InFlight) : "memory");
 }
 
+__device__ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t* b, const float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
 __device__ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  mma_m16n8k16(d, a, b, d);
 }
 template <bool Transposed>
 __device__ void load_matrices(uint32_t (&x)[4], const void* row) {
@@ -124,6 +128,11 @@ void cp_async_wait() {
 inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t* b, Site site = Site::current()) {
   cuda_on_cpu::Mma mine{d, a, b};
   cuda_on_cpu::warp_operation(~0u, cuda_on_cpu::mma, &mine, site);
+}
+inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t* b, const float (&c)[4],
+                         Site site = Site::current()) {
+  std::memcpy(d, c, sizeof d);
+  mma_m16n8k16(d, a, b, site);
 }
 template <bool Transposed>
 void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current()) {
