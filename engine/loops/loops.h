@@ -116,10 +116,12 @@ template <class F, class Out, class... T>
 // For i in [begin, end), on this thread.
 template <class F, class Out, class... T>
 void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
-  if constexpr (goes_by_pieces<Out, T...>)
-    map_pieces<F, Out, T...>(begin, end, f, out, InputPiece<T>()..., in...);
-  else
+  if constexpr (goes_by_pieces<Out, T...>) {
+    const auto piece = [&f](int64_t n, auto... places) { map_piece(n, f, places...); };
+    map_pieces<decltype(piece), Out, T...>(begin, end, piece, out, InputPiece<T>()..., in...);
+  } else {
     map_piece(end - begin, f, ResultsPiece<Out>().place(out, begin), (in + begin)...);
+  }
 }
 
 }  // namespace detail

@@ -107,15 +107,14 @@ template <class Out, class... T>
 inline constexpr bool goes_by_pieces =
     (std::is_same_v<T, bf16> || ...) || std::is_same_v<typename ResultsPiece<Out>::Element, bf16>;
 
-template <class F, class Out, class... T>
-void map_piece(int64_t n, const F f, const Out out, const T* const... in);  // loops.h
-
-template <class F, class Out, class... T>
-void map_pieces(int64_t begin, int64_t end, const F& f, const Out& out, InputPiece<T>... read, const T* const... in) {
+// Calls map_piece(n, where results go, where inputs are...) for each piece of [begin, end).
+template <class MapPiece, class Out, class... T>
+void map_pieces(int64_t begin, int64_t end, const MapPiece& map_piece, const Out& out, InputPiece<T>... read,
+                const T* const... in) {
   ResultsPiece<Out> results;
   for (int64_t i = begin; i < end; i += piece_of_map) {
     const int64_t n = std::min(piece_of_map, end - i);
-    map_piece(n, f, results.place(out, i), read(in + i, n)...);
+    map_piece(n, results.place(out, i), read(in + i, n)...);
     results.finish(out, i, n);
   }
 }
