@@ -47,8 +47,7 @@ std::string sentence_of(const Claim& claim, const Comparison& c, const JudgedCom
   const std::string past = c.refuted == Refuted::above ? "above " : "below ";
   const bool holds_bound = judged.low <= c.bound && judged.high >= c.bound;
   if (!equality && !holds_bound) return all + "it lies " + past + bound + ", but not " + past + "zero";
-  if (!equality && (c.refuted == Refuted::above ? c.bound < judged.mean && judged.mean <= 0
-                                                : c.bound > judged.mean && judged.mean >= 0))
+  if (falls_short(judged.mean, c.refuted, c.bound))
     return all + "the interval holds " + bound + ", and the mean lies " + past + "it, but not " + past + "zero";
   all += "the interval holds " + (equality ? "an end of " + bound : bound) + "; ";
   if (judged.needed == 0) return all + "at this spread " + samples_text(claim, most_samples) + " would not resolve it";

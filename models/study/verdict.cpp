@@ -27,6 +27,10 @@ std::string name(Verdict verdict) {
   return verdict == Verdict::shown ? "shown" : verdict == Verdict::reversed ? "reversed" : "not shown";
 }
 
+bool falls_short(double d, Refuted refuted, double bound) {
+  return (refuted == Refuted::above && bound < d && d <= 0) || (refuted == Refuted::below && 0 <= d && d < bound);
+}
+
 Judgement judge(std::span<const double> differences, Refuted refuted, double bound) {
   const std::optional<Interval> interval = confidence_interval(differences);
   check(interval.has_value(), "study: a verdict needs two samples or more, not ", differences.size());
@@ -48,8 +52,7 @@ Judgement judge(std::span<const double> differences, Refuted refuted, double bou
   } else if (below || above) {
     judgement.verdict = below == (refuted == Refuted::above) ? Verdict::shown : Verdict::reversed;
   }
-  const bool undecidable = !equality && mean >= lower && mean <= upper;
-  if (judgement.verdict == Verdict::not_shown && !undecidable)
+  if (judgement.verdict == Verdict::not_shown && !falls_short(mean, refuted, bound))
     judgement.needed = samples_needed(spread_of(differences).deviation,
                                       std::min(std::abs(mean - lower), std::abs(mean - upper)));
   return judgement;

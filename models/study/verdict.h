@@ -36,6 +36,9 @@ struct Judgement {
   std::optional<size_t> needed;  // of one that is not shown; none: more than most_samples, or no number
   bool on_border = false;
 };
+// Whether d lies between the bound and zero: less than what is claimed, and yet not its opposite.
+bool falls_short(double d, Refuted refuted, double bound);
+
 // Of two differences or more.  `bound` is at least 0 for `outside`.
 Judgement judge(std::span<const double> differences, Refuted refuted, double bound);
 
