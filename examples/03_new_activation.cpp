@@ -30,7 +30,7 @@ struct Smelu {
   };
   double b = 1;
 
-  // T is float or double; for a GPU, nvcc compiles the same lines.
+  // T is float or double, or a number that stands for one (dual.h, coarse.h); for a GPU, nvcc compiles the same lines.
   template <class T>
   HOST_DEVICE T value(T x) const {
     const T c = T(b), bent = (x + c) * (x + c) / (4 * c);
