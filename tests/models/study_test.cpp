@@ -131,7 +131,8 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
     for (int step = 1; step <= count; ++step) {
       const bool lost = lost_at > 0 && step >= lost_at;
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::to_string(lost ? last : 4 - 0.01 * step) +
-             ",\"gradient_norm\":" + (step == lost_at ? "1e10" : "0.5") + ",\"milliseconds\":10}\n";
+             ",\"gradient_norm\":" + (step == lost_at ? "1e10" : "0.5") +
+             ",\"milliseconds\":" + (step % 4 == 0 ? "10" : "25") + "}\n";  // of a machine that is busy elsewhere
     }
     return all;
   };
