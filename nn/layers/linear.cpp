@@ -5,6 +5,7 @@
 // product's epilogue, while a tile of y is in the cache.
 #include "nn/layers/linear.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -41,6 +42,12 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
         " for weight ", weight.shape());
 }
 
+// Of x, W and b, which are inputs 0 to 2; kept are x and W.
+Gradients<3> linear_gradients(const Saved& saved, const Tensor& dy) {
+  return {saved.needs(0) ? matmul(dy, saved[1]) : Tensor(), detail::weight_gradient(saved, 1, dy, saved[0]),
+          detail::bias_gradient(saved, 2, dy)};
+}
+
 struct LinearOperation {
   static constexpr const char* name = "linear";
 
@@ -50,12 +57,8 @@ struct LinearOperation {
     return dispatch(x.dtype(), name, [&]<class T>() { return product<T>(x, weight, bias, residual); });
   }
   Gradients<4> backward(const Saved& saved, const Tensor& dy) const {
-    Gradients<4> d;
-    if (saved.needs(0)) d[0] = matmul(dy, saved[1]);
-    if (saved.needs(1)) d[1] = detail::weight_gradient(saved, 1, dy, saved[0]);
-    d[2] = detail::bias_gradient(saved, 2, dy);
-    if (saved.needs(3)) d[3] = dy;
-    return d;
+    const auto [dx, dweight, dbias] = linear_gradients(saved, dy);
+    return {dx, dweight, dbias, saved.needs(3) ? dy : Tensor()};
   }
   template <class T>
   static Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
@@ -69,12 +72,14 @@ struct LinearOperation {
 };
 
 // y_i = x W_i^T + b_i for consecutive groups of rows W_i:  dx = sum dy_i W_i,  dW_i = dy_i^T x.
+// A CPU multiplies the parts where they lie.  A GPU, which a product of one part leaves half idle, takes them side by
+// side as the dy of linear.
 struct LinearSplit {
   static constexpr const char* name = "linear_split";
   std::vector<int64_t> sizes;
 
   std::vector<Tensor> forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-    saved.save(x, weight);
+    saved.save(saved.needs(1) ? x : Tensor(), weight);
     return dispatch(x.dtype(), name, [&]<class T>() { return products<T>(x, weight, bias); });
   }
   template <class T>
@@ -93,34 +98,35 @@ struct LinearSplit {
     if (sizes.size() == 4) multiply<T>(x.device(), p, from, w, {c[0], c[1], c[2], c[3]}, add);
     return y;
   }
-  Gradients<3> backward(const Saved& saved, const std::vector<Tensor>& dy) const {
-    const Tensor &x = saved[0], &weight = saved[1];
-    return dispatch(x.dtype(), name, [&]<class T>() { return backward_as<T>(saved, dy, x, weight); });
+  Gradients<3> backward(const Saved& saved, std::vector<Tensor> dy) const {
+    const Tensor& used = *std::find_if(dy.begin(), dy.end(), [](const Tensor& part) { return part.defined(); });
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (!dy[i]) dy[i] = Tensor::zeros_like(used, used.shape().with(-1, sizes[i]));
+    if (used.device() == Device::cuda) return linear_gradients(saved, concatenate(dy, -1));
+    return dispatch(used.dtype(), name, [&]<class T>() { return gradients_by_parts<T>(saved, dy); });
   }
   template <class T>
-  Gradients<3> backward_as(const Saved& saved, const std::vector<Tensor>& dy, const Tensor& x,
-                           const Tensor& weight) const {
+  Gradients<3> gradients_by_parts(const Saved& saved, const std::vector<Tensor>& dy) const {
     using Sum = Arithmetic<T>;  // over the parts
-    const int64_t rows = x.shape().rows(), width = x.size(-1);
-    const Tensor dx = saved.needs(0) ? Tensor::empty_like(x, x.shape(), dtype_of<Sum>) : Tensor();
+    const Tensor &x = saved[0], &weight = saved[1];
+    const int64_t rows = dy[0].shape().rows();
+    Tensor dx;
+    if (saved.needs(0)) dx = Tensor::empty_like(dy[0], dy[0].shape().with(-1, weight.size(1)), dtype_of<Sum>);
     Saved::Place dw{{}, false};
     if (saved.needs(1)) dw = saved.place(1, weight.shape(), dtype_of<Sum>, weight.device());
-    std::vector<Tensor> all = dy;
     int64_t first = 0;
-    bool begun = false;
     for (size_t i = 0; i < sizes.size(); first += sizes[i], ++i) {
-      if (!all[i]) all[i] = Tensor::zeros_like(x, x.shape().with(-1, sizes[i]));  // an unused part
+      const T* const g = dy[i].data<T>();
       if (dx)
-        multiply<T>(x.device(), {.m = rows, .n = width, .k = sizes[i], .accumulate = begun}, all[i].data<T>(),
-                    weight.data<T>() + first * width, {dx.mutable_data<Sum>()});
-      begun = true;
+        multiply<T>(Device::cpu, {.m = rows, .n = weight.size(1), .k = sizes[i], .accumulate = i > 0}, g,
+                    weight.data<T>() + first * weight.size(1), {dx.mutable_data<Sum>()});
       if (dw.gradient)
-        multiply<T>(x.device(),
-                    {.m = sizes[i], .n = width, .k = rows, .transpose_a = true, .accumulate = dw.accumulate},
-                    all[i].data<T>(), x.data<T>(), {dw.gradient.template mutable_data<Sum>() + first * width});
+        multiply<T>(Device::cpu,
+                    {.m = sizes[i], .n = x.size(-1), .k = rows, .transpose_a = true, .accumulate = dw.accumulate}, g,
+                    x.data<T>(), {dw.gradient.template mutable_data<Sum>() + first * x.size(-1)});
     }
-    return {dx ? dx.to(x.dtype()) : Tensor(), dw.gradient ? dw.as(x.dtype()) : Tensor(),
-            saved.needs(2) ? detail::bias_gradient(saved, 2, concatenate(all, -1)) : Tensor()};
+    return {dx ? dx.to(dy[0].dtype()) : Tensor(), dw.gradient ? dw.as(dy[0].dtype()) : Tensor(),
+            saved.needs(2) ? detail::bias_gradient(saved, 2, concatenate(dy, -1)) : Tensor()};
   }
 };
 
