@@ -72,6 +72,11 @@ __device__ void map_pack(const F& f, const Out& out, int64_t i, const Pack<T, W>
   fill_pack<W>(out, i, [&](int j) { return f(detail::load(in.value, j)...); });
 }
 
+// From p to the next multiple of 16 bytes.
+template <class T>
+__device__ unsigned elements_to_quads(const T* p) {
+  return static_cast<unsigned>(-reinterpret_cast<uintptr_t>(p) % 16 / sizeof(T));
+}
 template <class T>
 bool in_quads(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;

@@ -16,6 +16,8 @@
 
 #include "cuda/loops/blocks.cuh"
 #include "cuda/loops/lanes.cuh"
+#include "cuda/loops/map.cuh"
+#include "engine/base/coarse.h"
 
 namespace orrery::cuda {
 
@@ -116,6 +118,9 @@ struct RowOf {
   Walkers walkers = {};
 
   template <class T>
+  using BeforeRounding = orrery::BeforeRounding<T>;
+
+  template <class T>
   __device__ Held<T, Walkers::slots> hold(In<T> in) const {
     return {in, *this};
   }
@@ -131,6 +136,28 @@ struct RowOf {
   __device__ void each(const F& f) const {
     walkers.between_barriers([&] { elements<1, F>(f); });
   }
+  // Rows of an odd length begin anywhere: where all arrays lie at one distance from a multiple of 16 bytes, packs are
+  // taken from there on, else elements.
+  template <class T, class F, class... X>
+  __device__ void map(Out<T> out, const F& f, In<X>... in) const {
+    constexpr int W = pack_size<T*, X...>;
+    const unsigned size = static_cast<unsigned>(n), me = walkers.index(), step = walkers.count();
+    const auto one = [&](unsigned i) { detail::store(out.pointer, i, f(in[i]...)); };
+    walkers.between_barriers([&] {
+      const unsigned before = elements_to_quads(out.pointer);
+      const bool together = ((elements_to_quads(in.pointer) == before) && ...);
+      const unsigned first = together && before < size ? before : size, packs = (size - first) / W;
+      for (unsigned i = me; i < first; i += step) one(i);
+      for (unsigned p = me; p < packs; p += step) {
+        const unsigned i = first + p * W;
+        const auto pack = [&](const auto&... x) {
+          fill_pack<W>(out.pointer, i, [&](int j) { return f(detail::load(x.value, j)...); });
+        };
+        pack(load_pack<W>(in.pointer + i)...);
+      }
+      for (unsigned i = first + packs * W + me; i < size; i += step) one(i);
+    });
+  }
   template <class F>
   __device__ void once(const F& f) const {
     walkers.between_barriers([&] {
@@ -144,8 +171,7 @@ struct RowOf {
 #pragma unroll
     for (int slot = 0; slot < Walkers::slots; ++slot) {
       const int i = static_cast<int>(walkers.index() + static_cast<unsigned>(slot) * walkers.count());
-      if (i >= n) break;
-      f(Element{i, slot});
+      if (i < n) f(Element{i, slot});
     }
   }
 

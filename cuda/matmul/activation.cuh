@@ -22,15 +22,6 @@ __device__ Arithmetic<T> as_stored(Arithmetic<T> x) {
     return x;
 }
 
-// What F is called with: what it makes of bf16 is rounded to bf16 next, but for a product with da.
-template <class T>
-using Argument = std::conditional_t<std::is_same_v<T, bf16>, Coarse, Arithmetic<T>>;
-template <class T>
-__device__ T number(T x) {
-  return x;
-}
-__device__ inline float number(Coarse x) { return x.value; }
-
 // C keeps z = A B^T + bias, `second` becomes F(z), of z as C keeps it.
 template <class T, class F>
 struct Activated {
@@ -43,7 +34,7 @@ struct Activated {
 
   __device__ Values<A, 2> operator()(A sum, A bias, A) const {
     const A z = as_stored<T>(of_column ? sum + bias : sum);
-    return {{z, number(f.value(Argument<T>(z)))}};
+    return {{z, number(f.value(BeforeRounding<T>(z)))}};
   }
 };
 
@@ -59,7 +50,7 @@ struct ActivatedBackward {
   const T* of_element;  // z
 
   __device__ Values<A, 2> operator()(A da, A, A z) const {
-    const Argument<T> x = z;
+    const BeforeRounding<T> x = z;
     return {{number(f.derivative(x)) * as_stored<T>(da), number(f.value(x))}};
   }
 };

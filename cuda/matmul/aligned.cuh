@@ -18,10 +18,12 @@ struct AlignedRows {
   int64_t from_matrix, to_matrix;    // and from matrix to matrix
   int64_t rows, matrices;
   int64_t from_begin[4], to_begin[4], count[4];  // of the pieces of a row; those that are not used are empty
+  bool operator==(const AlignedRows&) const = default;
 };
 
-// Queued.  Zeros fill up what is between the pieces of a row.
-void copy_aligned_rows(const AlignedRows& rows);
+// Queued, and sets `to`, unless AlignedCopies have this copy already.  Zeros fill up what is between the pieces of a
+// row.
+std::shared_ptr<Workspace> copy_aligned_rows(AlignedRows& rows);
 
 // The plan with operands that are aligned: its own, or copies that live as long as this.
 template <class Result>
@@ -44,7 +46,7 @@ class AlignedOperands {
   const MatmulPlan<bf16, Result>& plan() const { return plan_; }
 
  private:
-  static std::unique_ptr<Workspace> copy(Operand<bf16>& x, int64_t rows, int64_t batch, const int64_t (&length)[4],
+  static std::shared_ptr<Workspace> copy(Operand<bf16>& x, int64_t rows, int64_t batch, const int64_t (&length)[4],
                                          int64_t* begins) {
     AlignedRows r{};
     r.from = x.data, r.from_stride = x.row_stride, r.from_matrix = x.batch_stride;
@@ -56,14 +58,12 @@ class AlignedOperands {
       from += length[i], r.to_stride += matmul_tiles(length[i], AlignedRows::chunk) * AlignedRows::chunk;
     }
     r.to_matrix = rows * r.to_stride;
-    auto workspace = std::make_unique<Workspace>(r.matrices * r.to_matrix * static_cast<int64_t>(sizeof(bf16)));
-    r.to = static_cast<bf16*>(workspace->data());
-    copy_aligned_rows(r);
+    std::shared_ptr<Workspace> workspace = copy_aligned_rows(r);
     x = {r.to, r.to_stride, x.batch_stride ? r.to_matrix : 0, x.transposed};
     return workspace;
   }
   MatmulPlan<bf16, Result> plan_;
-  std::unique_ptr<Workspace> a_, b_;
+  std::shared_ptr<Workspace> a_, b_;
 };
 
 }  // namespace orrery::cuda

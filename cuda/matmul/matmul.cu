@@ -1,5 +1,8 @@
 #include "cuda/matmul/matmul.h"
 
+#include <utility>
+#include <vector>
+
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/parts.cuh"
 #include "cuda/matmul/tensor_core_tiles.cuh"
@@ -34,14 +37,39 @@ __global__ void __launch_bounds__(matmul_threads) aligned_rows_kernel(const __gr
   }
 }
 
+// What AlignedCopies keep, on this thread, and how many of them live.
+struct KeptCopies {
+  int keepers = 0;
+  std::vector<std::pair<AlignedRows, std::shared_ptr<Workspace>>> copies;  // `to` is none where they are compared
+};
+KeptCopies& kept_copies() {
+  static thread_local KeptCopies kept;
+  return kept;
+}
+
 }  // namespace
 
-void copy_aligned_rows(const AlignedRows& p) {
+std::shared_ptr<Workspace> copy_aligned_rows(AlignedRows& p) {
   constexpr int64_t most_blocks = 2048;
+  KeptCopies& kept = kept_copies();
+  const AlignedRows wanted = p;
+  std::shared_ptr<Workspace> copy;
+  for (const auto& [rows, made] : kept.copies)
+    if (rows == wanted) copy = made;
+  const bool is_new = !copy;
+  if (is_new) copy = std::make_shared<Workspace>(p.matrices * p.to_matrix * static_cast<int64_t>(sizeof(bf16)));
+  if (is_new && kept.keepers > 0) kept.copies.emplace_back(wanted, copy);
+  p.to = static_cast<bf16*>(copy->data());
   const int64_t chunks = p.matrices * p.rows * p.to_stride / AlignedRows::chunk;
-  if (chunks == 0) return;
+  if (!is_new || chunks == 0) return copy;
   const int64_t blocks = std::min(matmul_tiles(chunks, matmul_threads), most_blocks);
   launch({"matmul: aligned rows", static_cast<unsigned>(blocks), matmul_threads}, aligned_rows_kernel, p);
+  return copy;
+}
+
+AlignedCopies::AlignedCopies() { ++kept_copies().keepers; }
+AlignedCopies::~AlignedCopies() {
+  if (--kept_copies().keepers == 0) kept_copies().copies.clear();
 }
 
 template <class Kernels, class T>

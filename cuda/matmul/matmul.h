@@ -40,4 +40,13 @@ void multiply(const Matmul<double>& product);
 void multiply(const Matmul<bf16>& product);  // on tensor cores
 void multiply(const Matmul<bf16, float>& product);
 
+// While one lives, on this thread, no operand of a product may change: the copy that is made of one whose rows are not
+// aligned is kept for the next product that reads it.
+class AlignedCopies {
+ public:
+  AlignedCopies();
+  ~AlignedCopies();
+  AlignedCopies(const AlignedCopies&) = delete;
+};
+
 }  // namespace orrery::cuda

@@ -113,10 +113,12 @@ namespace {
 
 class Backward {
  public:
+  static inline thread_local Backward* running = nullptr;  // the innermost
   Backward() {
     if (guard_) guard_->enter_backward();
   }
   ~Backward() {
+    running = outer_;
     if (guard_) guard_->leave_backward();
   }
   Backward(const Backward&) = delete;
@@ -137,6 +139,12 @@ class Backward {
     const bool first = !slot;
     slot = first ? g : sum(slot, g);
     if (guard_ && !first) guard_->look_at_sum(to, slot);
+  }
+  Tensor take(const Edge& at) {
+    const auto found = pending_.find(at.node.get());
+    if (found == pending_.end()) return {};
+    Tensor& slot = found->second[static_cast<size_t>(at.output)];
+    return slot && slot.device() == Device::cuda ? std::exchange(slot, {}) : Tensor();
   }
   void run() {
     while (!heap_.empty()) {
@@ -189,9 +197,15 @@ class Backward {
   std::unordered_map<Node*, std::vector<Tensor>> pending_;
   std::vector<std::shared_ptr<Node>> heap_;  // the youngest call first
   FiniteGuard* const guard_ = FiniteGuard::active();
+  Backward* const outer_ = std::exchange(running, this);
 };
 
 }  // namespace
+
+Tensor Saved::take_arrived(int input) const {
+  const Edge& edge = inputs_[static_cast<size_t>(input)];
+  return Backward::running && edge.node ? Backward::running->take(edge) : Tensor();
+}
 
 void backward(const Tensor& y, const Tensor& dy) {
   check(y.defined() && y.requires_grad(),

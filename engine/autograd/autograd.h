@@ -47,6 +47,9 @@ class Saved {  // what forward keeps for backward, nothing else
     Tensor as(Dtype dtype) const { return at_home ? gradient : gradient.to(dtype); }
   };
   Place place(int input, const Shape& shape, Dtype dtype, Device device) const;
+  // What has already arrived at an input from its other readers, for a backward that adds it to its own gradient in the
+  // walk that makes it.  Undefined if nothing has, and on a CPU, where a sum is no launch and keeps its bits.
+  Tensor take_arrived(int input) const;
   int64_t bytes() const;  // held by the kept values
 
   void attach(std::span<const Tensor* const> inputs);  // the rest is for record and backward

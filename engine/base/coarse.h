@@ -23,6 +23,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "engine/base/dtype.h"
 #include "engine/base/host_device.h"
 #include "engine/base/scalar.h"
 
@@ -52,6 +53,15 @@ struct Coarse {
   HOST_DEVICE friend bool operator>=(Coarse a, Coarse b) { return a.value >= b.value; }
   HOST_DEVICE friend bool operator==(Coarse a, Coarse b) { return a.value == b.value; }
 };
+
+// What a formula runs on, on a GPU, if its result is rounded to T next; and the number in it.
+template <class T>
+using BeforeRounding = std::conditional_t<std::is_same_v<T, bf16>, Coarse, Arithmetic<T>>;
+template <class T>
+HOST_DEVICE T number(T x) {
+  return x;
+}
+HOST_DEVICE inline float number(Coarse x) { return x.value; }
 
 namespace scalar {
 

@@ -186,7 +186,9 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // ---- rows: body(row, r) for r in [0, count)
 //
 // A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
-// In each, no f(i) may need what another f(j) does.
+// In each, no f(i) may need what another f(j) does.  map(out, f, in...) is the each of out[i] = f(in[i]...), out one of
+// the in or apart from them: a GPU then moves 16 bytes at once.  Row::BeforeRounding<T> is the type in which f may
+// call functions if its result is rounded to T next (engine/base/coarse.h).
 //
 // `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
 // GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is read as
@@ -196,6 +198,9 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // does not vectorize without fast-math, and this one has the same bits whatever the vector width.
 struct CpuRow {
   int n;
+
+  template <class T>
+  using BeforeRounding = Arithmetic<T>;
 
   template <class T>
   HOST_DEVICE In<T> hold(In<T> in) const {
@@ -215,6 +220,11 @@ struct CpuRow {
   [[gnu::flatten]] HOST_DEVICE void each(const F& f) const {
 #pragma GCC ivdep
     for (int i = 0; i < n; ++i) f(i);
+  }
+  template <class T, class F, class... X>
+  [[gnu::flatten]] HOST_DEVICE void map(Out<T> out, const F& f, In<X>... in) const {
+#pragma GCC ivdep
+    for (int i = 0; i < n; ++i) detail::store(out.pointer, i, f(in[i]...));
   }
   template <class F>
   HOST_DEVICE void once(const F& f) const {

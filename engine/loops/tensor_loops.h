@@ -10,6 +10,7 @@
 //
 // Operands, by what the formula receives of each, in the order given:
 //   row_of(x)      x (rows, n): In<T>, the row                     of a sum or a map: the element
+//   row_of_if(x)   likewise; null if x is undefined
 //   to_row(y)      y (rows, n): Out<T>, the row
 //   to_row_if(y)   likewise; null if y is undefined
 //   number_of(m)   m, one number a row: its value                  of a sum: likewise
@@ -62,6 +63,11 @@ struct RowPlace {
   const T* all;
   HOST_DEVICE In<T> of_row(int64_t, int64_t first) const { return {all + first}; }
   HOST_DEVICE Arithmetic<T> of_element(int64_t i, int64_t, int64_t) const { return load(all, i); }
+};
+template <class T>
+struct RowIfPlace {
+  const T* all;
+  HOST_DEVICE In<T> of_row(int64_t, int64_t first) const { return {all ? all + first : nullptr}; }
 };
 template <class T>
 struct ToRowPlace {
@@ -208,6 +214,10 @@ struct Destinations {
 template <class As = Stored>
 auto row_of(const Tensor& x) {
   return detail::Operand<detail::RowPlace, As, detail::Holds::rows, false>{&x};
+}
+template <class As = Stored>
+auto row_of_if(const Tensor& x) {
+  return detail::Operand<detail::RowIfPlace, As, detail::Holds::rows_if_defined, false>{&x};
 }
 template <class As = Stored>
 auto to_row(const Tensor& y) {

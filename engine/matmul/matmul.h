@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 
 #include "engine/base/device.h"
@@ -61,6 +62,16 @@ struct Epilogue {
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
               Epilogue<C> epilogue = {});
+
+// While one lives, on this thread, no operand may change: a copy that a GPU makes of one, so that its rows are aligned,
+// then serves all products that read it.
+class UnchangedOperands {
+ public:
+  UnchangedOperands();
+
+ private:
+  std::shared_ptr<void> copies_;
+};
 
 // How products of f32 are reckoned on a GPU, in PyTorch's words:
 //   highest    in f32, the default

@@ -228,7 +228,9 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
   else
     cuda::multiply(product);
 }
+std::shared_ptr<void> copies_on_card() { return std::make_shared<cuda::AlignedCopies>(); }
 #else
+std::shared_ptr<void> copies_on_card() { return nullptr; }
 template <class T, class C>
 [[noreturn]] void multiply_on_card(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
   fail("matmul: built without CUDA (configure with -DORRERY_CUDA=ON)");
@@ -272,6 +274,8 @@ template void multiply(Device, const Product&, const double*, const double*, std
 template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<bf16*>, Epilogue<bf16>);
 template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<float*>,
                        Epilogue<float>);
+
+UnchangedOperands::UnchangedOperands() : copies_(copies_on_card()) {}
 
 void set_product_precision(ProductPrecision precision, int parts) {
   check(parts == 2 || parts == 3, "matmul: precision high takes 2 or 3 parts, not ", parts);

@@ -44,6 +44,7 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 // Of x, W and b, which are inputs 0 to 2; kept are x and W.
 Gradients<3> linear_gradients(const Saved& saved, const Tensor& dy) {
+  const UnchangedOperands both_products_read_dy;
   return {saved.needs(0) ? matmul(dy, saved[1]) : Tensor(), detail::weight_gradient(saved, 1, dy, saved[0]),
           detail::bias_gradient(saved, 2, dy)};
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
+#include "engine/base/coarse.h"
 #include "engine/base/scalar.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
@@ -38,9 +39,14 @@ struct RowGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> z, int32_t target, A lse, In<A> dloss, In<double> share,
                               Out<T> dz) const {  // share: 1 / N
-    const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]);
-    const A even = A(smoothing) / static_cast<A>(row.n), hit = 1 - A(smoothing);
-    row.each([&](int v) { dz[v] = (scalar::exp(z[v] - lse) - even - (v == target ? hit : A(0))) * g; });
+    using Number = typename Row::template BeforeRounding<T>;
+    const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]), even = A(smoothing) / static_cast<A>(row.n);
+    const bool hit = target >= 0 && target < row.n;  // z is overwritten
+    const A of_target = hit ? (scalar::exp(z[target] - lse) - even - (1 - A(smoothing))) * g : A(0);
+    row.map(dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
+    row.once([&] {
+      if (hit) dz[target] = of_target;
+    });
   }
 };
 struct LossOfRow {  // and whether it counts

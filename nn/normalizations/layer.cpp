@@ -39,12 +39,16 @@ struct Forward {
 
 struct InputGradient {
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, Out<T> dx) const {
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, In<T> arrived, Out<T> dx) const {
     const auto in = row.hold(x), g = row.hold(dy);
     const A share = A(1) / static_cast<A>(row.n);
     const A mean_h = row.sum([&](auto i) { return g[i] * w[i]; }) * share;
     const A mean_hx = row.sum([&](auto i) { return g[i] * w[i] * (in[i] - mu); }) * s * share;
-    row.each([&](auto i) { dx[i] = s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); });
+    const auto gradient = [&](auto i) { return s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); };
+    if (arrived)
+      row.each([&](auto i) { dx[i] = arrived[i] + gradient(i); });
+    else
+      row.each([&](auto i) { dx[i] = gradient(i); });
   }
 };
 
@@ -73,7 +77,7 @@ struct LayerNorm {
     if (saved.needs(0)) {
       d[0] = Tensor::empty_like(x);
       each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(mean), number_of(rstd),
-               to_row(d[0]));
+               row_of_if(saved.take_arrived(0)), to_row(d[0]));
     }
     if (saved.needs(1) || saved.needs(2)) {
       const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);

@@ -33,10 +33,13 @@ struct Forward {
 
 struct InputGradient {
   template <class Row, class T, class A>
-  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, Out<T> dx) const {
+  HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, In<T> arrived, Out<T> dx) const {
     const auto in = row.hold(x), g = row.hold(dy);
     const A slope = row.sum([&](auto i) { return g[i] * w[i] * in[i]; }) * s * s * s / static_cast<A>(row.n);
-    row.each([&](auto i) { dx[i] = s * g[i] * w[i] - in[i] * slope; });
+    if (arrived)
+      row.each([&](auto i) { dx[i] = arrived[i] + s * g[i] * w[i] - in[i] * slope; });
+    else
+      row.each([&](auto i) { dx[i] = s * g[i] * w[i] - in[i] * slope; });
   }
 };
 
@@ -62,7 +65,8 @@ struct RmsNorm {
     Gradients<2> d;
     if (saved.needs(0)) {
       d[0] = Tensor::empty_like(x);
-      each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(rstd), to_row(d[0]));
+      each_row(name, InputGradient{}, row_of(x), whole(weight), row_of(dy), number_of(rstd),
+               row_of_if(saved.take_arrived(0)), to_row(d[0]));
     }
     if (saved.needs(1)) {
       const ParameterGradient dw(saved, 1, weight);

@@ -213,6 +213,36 @@ TEST_CASE("products on a card: rows that are apart, and addresses that are not a
   check_transposes({.m = 70, .n = 66, .k = 18, .batch = 2, .gap = 2, .batch_gap = 1});
 }
 
+// Against the promise the operand changes, which shows what was read.
+TEST_CASE("products on a card: rows that are not aligned are copied once while the copies are kept") {
+  if (no_card()) return;
+  constexpr int64_t n = 9;
+  DeviceArray<bf16> a(Device::cuda, std::vector<bf16>(n * n, bf16(1.f))), c(Device::cuda, n * n);
+  const std::vector<bf16> twos(n * n, bf16(2.f));
+  const auto product = [&](bool transpose_a) {
+    cuda::Matmul<bf16> p{.m = n,
+                         .n = n,
+                         .k = n,
+                         .batch = 1,
+                         .a = {a.data(), n, 0, transpose_a},
+                         .b = {a.data(), n, 0, false},
+                         .c = {},
+                         .accumulate = false,
+                         .bias = nullptr,
+                         .residual = nullptr};
+    p.c[0] = {c.data(), n};
+    cuda::multiply(p);
+    return c.read()[0];
+  };
+  {
+    const cuda::AlignedCopies kept;
+    CHECK(product(false) == 9);
+    cuda::copy(a.data(), true, twos.data(), false, n * n * int64_t{sizeof(bf16)});
+    CHECK(product(true) == 9);
+  }
+  CHECK(product(false) == 36);
+}
+
 TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
   if (no_card()) return;
   check_transposes({.m = 20, .n = 36, .k = 1024});
