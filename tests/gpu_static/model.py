@@ -83,7 +83,7 @@ def passes(u, logits):
     return [
         (r"ReadPartials", 0, 0),
         (r"^forward layer_norm rows", 2 * u, u),
-        (r"^backward layer_norm rows", 3 * u, u),
+        (r"^backward layer_norm rows", 4 * u, u),  # what arrived by the residual among them, but in the last
         (r"^backward layer_norm reduce", 2 * u, 2 * u),
         (r"^forward cross_entropy rows", loss_reads * logits, logits),
         (r"^backward cross_entropy rows", 2 * logits, logits),
@@ -92,7 +92,7 @@ def passes(u, logits):
         (r" map .*AddValue", 3 * u, 0),
         (r" cast map .*Convert<bf16>, bf16\*, float", 3 * u, 0),
         (r" cast map .*Convert<float>, float\*, bf16", 6 * width * width, 0),
-        (r" concatenate rows", 2 * u, 0),
+        (r" concatenate rows", 6 * u, 0),  # of queries, keys and values
         (r"^backward dense_feed_forward reduce", 2.5 * u, 0),
         (r"^backward linear reduce", u, 0),
         (r"^backward linear_split reduce", 3 * u, 0),
