@@ -2,13 +2,15 @@
 //
 // A tile is `width` neighbouring outputs times one chunk of the n rows; loop_threads / width threads of its block share
 // an output.  Which threads those are depends on what lies side by side in memory: outputs, as in sums of columns, or
-// the terms of one output, if inner = 1.  The sums of chunks are the rows of a second, smaller sum.
+// the terms of one output, if inner = 1.  The sums of chunks are the rows of a second, smaller sum in the same launch.
 #pragma once
 
 #include "cuda/loops/blocks.cuh"
 #include "engine/base/dtype.h"
 
 namespace orrery::cuda {
+
+inline constexpr int64_t most_cut_tiles = 512;  // side by side, for their sums to be cut into chunks
 
 struct Tiling {
   int64_t outer, n, inner;
@@ -20,14 +22,13 @@ struct Tiling {
 
   // Neighbouring threads read neighbouring elements up to a warp's 32; beyond that, the longer the sum, the more
   // threads share it.  It is cut into chunks only if the outputs alone would leave most of the card idle.
-  static Tiling of(int64_t outer, int64_t n, int64_t inner, bool may_cut) {
-    constexpr int64_t least_rows_of_thread = 4, enough_blocks = 1024;
+  static Tiling of(int64_t outer, int64_t n, int64_t inner) {
+    constexpr int64_t least_rows_of_thread = 4, enough_blocks = 2 * most_cut_tiles;
     int narrowest = 1;
     while (narrowest < 32 && narrowest < inner) narrowest *= 2;
     int width = loop_threads;
     while (width > narrowest && loop_threads / width * least_rows_of_thread * 2 <= n) width /= 2;
     Tiling tiling{outer, n, inner, width, 1, n};
-    if (!may_cut) return tiling;
     const int64_t least_length = loop_threads / width * least_rows_of_thread * 2;
     const int64_t wanted = std::min(enough_blocks / tiling.tiles_of_chunk(), n / least_length);
     if (wanted < 2) return tiling;
@@ -61,60 +62,50 @@ struct Seat {
 };
 
 template <class A, int K>
+struct Sums {
+  A value[K] = {};
+};
+template <class A, int K>
 struct PartialSums {
   A value[K][loop_threads];
+  bool last;  // whether one of this block's threads was the last to write a chunk's sum of the tile
 };
 
-template <class F, class Out>
-__global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tiling, const F f, const Out out) {
-  using Value = decltype(f(int64_t{0}, int64_t{0}));
-  using Term = detail::Terms<Value>;
-  using A = typename Term::type;
-  PartialSums<A, Term::count>& partial = shared_memory<PartialSums<A, Term::count>>();
-  const Seat seat(tiling, static_cast<int>(threadIdx.x));
-  const int width = tiling.width;
-  const int64_t inner = tiling.inner, tiles = tiling.tiles_of_chunk() * tiling.chunks;
-  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int64_t chunk = tile % tiling.chunks, output = tile / tiling.chunks * width + seat.column;
-    const int64_t o = output / inner, i = output % inner, first = chunk * tiling.length;
-    const int64_t last = first + tiling.length < tiling.n ? first + tiling.length : tiling.n;
-    A sum[Term::count] = {};
-    if (output < tiling.outputs())
-#pragma unroll 4
-      for (int64_t j = first + seat.start; j < last; j += seat.step) {
-        const int64_t row = o * tiling.n + j;
-        const Value value = f(row * inner + i, row);
-        for (int k = 0; k < Term::count; ++k) sum[k] += Term::get(value, k);
-      }
-    // Threads that share a warp and an output first, then the warps.
-    for (int k = 0; k < Term::count; ++k) {
-      for (int flip = seat.flip; flip < seat.end_of_flips; flip *= 2) sum[k] += __shfl_xor_sync(~0u, sum[k], flip);
-      if (seat.speaks) partial.value[k][seat.part * width + seat.column] = sum[k];
-    }
-    __syncthreads();
-    const int64_t mine = tile / tiling.chunks * width + threadIdx.x, outer = mine / inner;
-    if (threadIdx.x < static_cast<unsigned>(width) && mine < tiling.outputs())
-      for (int k = 0; k < Term::count; ++k) {
-        A total = 0;
-        for (int p = 0; p < seat.parts; ++p) total += partial.value[k][p * width + static_cast<int>(threadIdx.x)];
-        detail::store(detail::destination(out, k), (outer * tiling.chunks + chunk) * inner + mine % inner, total);
-      }
-    __syncthreads();  // the next tile writes there
-  }
-}
-
-template <class F, class Out>
-void reduce_tiles(const Tiling& tiling, const F& f, const Out& out) {
+// Of the terms of rows [first, last) of each output of a tile: the first `width` threads get theirs.
+template <class A, int K, class F>
+__device__ Sums<A, K> sum_of_tile(const Tiling& tiling, const Seat& seat, int64_t columns, int64_t first, int64_t last,
+                                  const F& f, PartialSums<A, K>& partial) {
   using Term = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>;
-  using Shared = PartialSums<typename Term::type, Term::count>;
-  const unsigned blocks = blocks_for(tiling.tiles_of_chunk() * tiling.chunks);
-  launch({"reduce", blocks, loop_threads, sizeof(Shared)}, reduce_kernel<F, Out>, tiling, f, out);
+  const int width = tiling.width;
+  const int64_t output = columns * width + seat.column, o = output / tiling.inner, i = output % tiling.inner;
+  Sums<A, K> sum;
+  if (output < tiling.outputs())
+#pragma unroll 4
+    for (int64_t j = first + seat.start; j < last; j += seat.step) {
+      const int64_t row = o * tiling.n + j;
+      const auto value = f(row * tiling.inner + i, row);
+      for (int k = 0; k < K; ++k) sum.value[k] += Term::get(value, k);
+    }
+  // Threads that share a warp and an output first, then the warps.
+  for (int k = 0; k < K; ++k) {
+    for (int flip = seat.flip; flip < seat.end_of_flips; flip *= 2)
+      sum.value[k] += __shfl_xor_sync(~0u, sum.value[k], flip);
+    if (seat.speaks) partial.value[k][seat.part * width + seat.column] = sum.value[k];
+  }
+  __syncthreads();
+  Sums<A, K> total;
+  if (threadIdx.x < static_cast<unsigned>(width))
+    for (int k = 0; k < K; ++k)
+      for (int p = 0; p < seat.parts; ++p)
+        total.value[k] += partial.value[k][p * width + static_cast<int>(threadIdx.x)];
+  return total;
 }
 
-// The sums of chunks: K arrays of `count` numbers, written as Outputs, read back as a formula's value.
+// The sums of chunks: K arrays of `count` numbers, written as Outputs, read back as a formula's value.  Other blocks
+// wrote them: volatile reads do not take them from a cache of this one.
 template <class A, int K>
 struct ReadPartials {
-  const A* first;
+  const volatile A* first;
   int64_t count;
   __device__ Values<A, K> operator()(int64_t i, int64_t) const {
     Values<A, K> value;
@@ -123,21 +114,67 @@ struct ReadPartials {
   }
 };
 
+// How many threads have written a chunk's sum of each tile; 0 between launches, which follow one another on one stream.
+__device__ inline unsigned* arrived() {
+  static unsigned of_tile[most_cut_tiles];
+  return of_tile;
+}
+
+// `sums`: where those of the chunks go, K arrays, if there are several.  The block that writes the last of a tile adds
+// them, in their order: which block that is decides nothing.
+template <class F, class Out, class A>
+__global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tiling, const F f, const Out out, A* sums) {
+  constexpr int K = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>::count;
+  PartialSums<A, K>& partial = shared_memory<PartialSums<A, K>>();
+  if (threadIdx.x == 0) partial.last = false;
+  const Seat seat(tiling, static_cast<int>(threadIdx.x));
+  const int64_t chunks = tiling.chunks, count = tiling.outputs() * chunks, tiles = tiling.tiles_of_chunk() * chunks;
+  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const int64_t chunk = tile % chunks, columns = tile / chunks, first = chunk * tiling.length;
+    const int64_t last = first + tiling.length < tiling.n ? first + tiling.length : tiling.n;
+    const int64_t mine = columns * tiling.width + threadIdx.x, o = mine / tiling.inner, i = mine % tiling.inner;
+    const bool has_output = threadIdx.x < static_cast<unsigned>(tiling.width) && mine < tiling.outputs();
+    Sums<A, K> total = sum_of_tile<A, K>(tiling, seat, columns, first, last, f, partial);
+    if (chunks > 1) {
+      if (has_output)
+        for (int k = 0; k < K; ++k) sums[k * count + (o * chunks + chunk) * tiling.inner + i] = total.value[k];
+      __threadfence();
+      const unsigned others = static_cast<unsigned>(chunks) * static_cast<unsigned>(tiling.width) - 1;
+      if (threadIdx.x < static_cast<unsigned>(tiling.width) && atomicInc(arrived() + columns, others) == others)
+        partial.last = true;
+      __syncthreads();
+      if (!partial.last) continue;
+      __threadfence();
+      const Tiling of_chunks = {tiling.outer, chunks, tiling.inner, tiling.width, 1, chunks};
+      total = sum_of_tile<A, K>(of_chunks, seat, columns, 0, chunks, ReadPartials<A, K>{sums, count}, partial);
+      if (threadIdx.x == 0) partial.last = false;
+    }
+    if (has_output)
+      for (int k = 0; k < K; ++k) detail::store(detail::destination(out, k), mine, total.value[k]);
+    __syncthreads();  // the next tile writes there
+  }
+}
+
 template <class F, class Out>
 void reduce(int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
   using Term = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>;
   using A = typename Term::type;
-  constexpr int K = Term::count;
   if (outer == 0 || inner == 0) return;
-  const Tiling tiling = Tiling::of(outer, n, inner, true);
-  if (tiling.chunks == 1) return reduce_tiles(tiling, f, out);
-  const int64_t count = outer * tiling.chunks * inner;
-  const Workspace workspace(K * count * static_cast<int64_t>(sizeof(A)));
-  A* const sums = static_cast<A*>(workspace.data());
-  Outputs<A, K> partial;
-  for (int k = 0; k < K; ++k) partial.pointer[k] = sums + k * count;
-  reduce_tiles(tiling, f, partial);
-  reduce_tiles(Tiling::of(outer, tiling.chunks, inner, false), ReadPartials<A, K>{sums, count}, out);
+  const Tiling tiling = Tiling::of(outer, n, inner);
+  const int64_t sums = tiling.chunks > 1 ? Term::count * tiling.outputs() * tiling.chunks : 0;
+  const Workspace workspace(sums * static_cast<int64_t>(sizeof(A)));
+  const Launch all("reduce", blocks_for(tiling.tiles_of_chunk() * tiling.chunks), loop_threads,
+                   sizeof(PartialSums<A, Term::count>));
+#if defined(__CUDACC__)
+  launch(all, reduce_kernel<F, Out, A>, tiling, f, out, static_cast<A*>(workspace.data()));
+#else
+  try {
+    launch(all, reduce_kernel<F, Out, A>, tiling, f, out, static_cast<A*>(workspace.data()));
+  } catch (...) {  // on a card a fault is the end
+    std::fill_n(arrived(), most_cut_tiles, 0u);
+    throw;
+  }
+#endif
 }
 
 }  // namespace orrery::cuda

@@ -2,6 +2,7 @@
 // documents them.  The emulated build finds this header where a CUDA build finds NVIDIA's.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <span>
 #include <tuple>
@@ -63,6 +64,16 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, cuda_on_cpu::Site si
   cuda_on_cpu::warp_operation(mask, cuda_on_cpu::ballot, &mine, site);
   return mine.ballot;
 }
+
+// What a thread wrote before it, and its block before a barrier, is there for whoever sees the new number.
+inline unsigned atomicInc(unsigned* number, unsigned most) {
+  const std::atomic_ref shared(*number);
+  unsigned old = shared.load();
+  while (!shared.compare_exchange_weak(old, old >= most ? 0 : old + 1)) {
+  }
+  return old;
+}
+inline void __threadfence() {}  // atomicInc orders all
 
 // ---- the runtime.  Everything is done when a call returns: a fault in a kernel is reported by its own launch.
 
