@@ -81,7 +81,6 @@ def read_launches(path):
 # where memory decides.  u: an array (tokens, width) of bf16.
 def passes(u, logits):
     return [
-        (r"ReadPartials", 0, 0),
         (r"^forward layer_norm rows", 2 * u, u),
         (r"^backward layer_norm rows", 4 * u, u),  # what arrived by the residual among them, but in the last
         (r"^backward layer_norm reduce", 2 * u, 2 * u),
