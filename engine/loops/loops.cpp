@@ -1,4 +1,5 @@
 #include "engine/base/check.h"
+#include "engine/loops/without_cuda.h"
 
 namespace orrery::detail {
 

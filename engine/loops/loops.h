@@ -92,16 +92,13 @@ HOST_DEVICE T* destination(const Outputs<T, K>& out, int k) {
 }  // namespace orrery
 
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
-#define ORRERY_HAS_CUDA_LOOPS 1
 #include "cuda/loops/loops.cuh"
 #else
-#define ORRERY_HAS_CUDA_LOOPS 0
+#include "engine/loops/without_cuda.h"
 #endif
 
 namespace orrery {
 namespace detail {
-
-[[noreturn]] void fail_without_cuda(const char* loop);
 
 inline constexpr int64_t map_grain = 1 << 14;     // elements of a map, about 10 us of work
 inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum that are added without a partial result
@@ -109,13 +106,13 @@ inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum that are 
 // By value, so that the compiler sees that no store can change the formula or a pointer.  Flattened, here and below:
 // one call that is not inlined, of a long scalar function for instance, and the loop is no longer vectorized.
 template <class F, class Out, class... T>
-[[gnu::flatten]] void map_piece(int64_t n, const F f, const Out out, const T* const... in) {
+[[gnu::flatten]] HOST_DEVICE void map_piece(int64_t n, const F f, const Out out, const T* const... in) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) store(out, i, f(load(in, i)...));
 }
 // For i in [begin, end), on this thread.
 template <class F, class Out, class... T>
-void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
+HOST_DEVICE void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
   if constexpr (goes_by_pieces<Out, T...>) {
     const auto piece = [&f](int64_t n, auto... places) { map_piece(n, f, places...); };
     map_pieces<decltype(piece), Out, T...>(begin, end, piece, out, InputPiece<T>()..., in...);
@@ -132,14 +129,7 @@ void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* 
 // the in.
 template <class F, class Out, class... T>
 void map(Device device, int64_t n, const F& f, Out out, const T*... in) {
-  if (device == Device::cuda) {
-#if ORRERY_HAS_CUDA_LOOPS
-    cuda::map(n, f, out, in...);
-    return;
-#else
-    detail::fail_without_cuda("map");
-#endif
-  }
+  if (device == Device::cuda) return cuda::map(n, f, out, in...);
   parallel_for(n, detail::map_grain, [&](int64_t begin, int64_t end) { detail::map_range(begin, end, f, out, in...); });
 }
 
@@ -164,14 +154,7 @@ void map_rows(std::index_sequence<K...> inputs, std::integer_sequence<unsigned, 
 // The same with broadcasting.
 template <class F, class Out, class... T>
 void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out out, const T*... in) {
-  if (device == Device::cuda) {
-#if ORRERY_HAS_CUDA_LOOPS
-    cuda::map(shape, f, out, in...);
-    return;
-#else
-    detail::fail_without_cuda("map");
-#endif
-  }
+  if (device == Device::cuda) return cuda::map(shape, f, out, in...);
   constexpr unsigned cases = 1u << sizeof...(T);
   const int64_t n = shape.rank == 0 ? 1 : shape.size[shape.rank - 1], rows = n == 0 ? 0 : shape.numel() / n;
   unsigned ones = 0;
@@ -187,8 +170,9 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 //
 // A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
 // In each, no f(i) may need what another f(j) does.  map(out, f, in...) is the each of out[i] = f(in[i]...), out one of
-// the in or apart from them: a GPU then moves 16 bytes at once.  Row::BeforeRounding<T> is the type in which f may
-// call functions if its result is rounded to T next (engine/base/coarse.h).
+// the in or apart from them: a GPU then moves 16 bytes at once, and a CPU turns bf16 into floats and back many at a
+// time.  Row::BeforeRounding<T> is the type in which f may call functions if its result is rounded to T next
+// (engine/base/coarse.h).
 //
 // `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
 // GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is read as
@@ -222,9 +206,8 @@ struct CpuRow {
     for (int i = 0; i < n; ++i) f(i);
   }
   template <class T, class F, class... X>
-  [[gnu::flatten]] HOST_DEVICE void map(Out<T> out, const F& f, In<X>... in) const {
-#pragma GCC ivdep
-    for (int i = 0; i < n; ++i) detail::store(out.pointer, i, f(in[i]...));
+  HOST_DEVICE void map(Out<T> out, const F& f, In<X>... in) const {
+    detail::map_range(0, n, f, out.pointer, in.pointer...);
   }
   template <class F>
   HOST_DEVICE void once(const F& f) const {
@@ -258,14 +241,7 @@ struct CpuRow {
 
 template <class Body>
 void rows(Device device, int64_t count, int n, const Body& body) {
-  if (device == Device::cuda) {
-#if ORRERY_HAS_CUDA_LOOPS
-    cuda::rows(count, n, body);
-    return;
-#else
-    detail::fail_without_cuda("rows");
-#endif
-  }
+  if (device == Device::cuda) return cuda::rows(count, n, body);
   parallel_for(count, 1 + detail::map_grain / std::max(n, 1), [&](int64_t begin, int64_t end) {
     const Body mine = body;  // a copy that no store can change
     for (int64_t r = begin; r < end; ++r) mine(CpuRow{n}, r);
@@ -316,14 +292,7 @@ void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* part
 
 template <class F, class Out>
 void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
-  if (device == Device::cuda) {
-#if ORRERY_HAS_CUDA_LOOPS
-    cuda::reduce(outer, n, inner, f, out);
-    return;
-#else
-    detail::fail_without_cuda("reduce");
-#endif
-  }
+  if (device == Device::cuda) return cuda::reduce(outer, n, inner, f, out);
   using Value = decltype(f(int64_t{0}, int64_t{0}));
   using A = typename detail::Terms<Value>::type;
   constexpr int K = detail::Terms<Value>::count;

@@ -68,7 +68,7 @@ struct Sorted {
   Tensor target, source;  // rows of the table, ascending, and for each the row of x
 };
 Sorted sort_by_index(const Tensor& indices, [[maybe_unused]] int64_t limit) {
-#if ORRERY_HAS_CUDA_LOOPS
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
   if (indices.device() == Device::cuda) {
     const Sorted sorted{Tensor::empty_like(indices), Tensor::empty_like(indices)};
     cuda::sort(indices.data<int32_t>(), indices.numel(), limit, sorted.target.mutable_data<int32_t>(),

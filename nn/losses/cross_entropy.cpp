@@ -44,9 +44,7 @@ struct RowGradient {
     const bool hit = target >= 0 && target < row.n;  // z is overwritten
     const A of_target = hit ? (scalar::exp(z[target] - lse) - even - (1 - A(smoothing))) * g : A(0);
     row.map(dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
-    row.once([&] {
-      if (hit) dz[target] = of_target;
-    });
+    if (hit) row.once([&] { dz[target] = of_target; });
   }
 };
 struct LossOfRow {  // and whether it counts

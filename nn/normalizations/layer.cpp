@@ -30,9 +30,9 @@ struct Forward {
     const A variance = row.sum([&](auto i) { return (in[i] - mu) * (in[i] - mu); }) * share;
     const A s = 1 / scalar::sqrt(variance + A(epsilon));
     if (b)
-      row.each([&](auto i) { y[i] = (in[i] - mu) * s * w[i] + b[i]; });
+      row.map(y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, x, w, b);
     else
-      row.each([&](auto i) { y[i] = (in[i] - mu) * s * w[i]; });
+      row.map(y, [&](A x_i, A w_i) { return (x_i - mu) * s * w_i; }, x, w);
     row.once([&] { mean = mu, rstd = s; });
   }
 };
@@ -44,11 +44,12 @@ struct InputGradient {
     const A share = A(1) / static_cast<A>(row.n);
     const A mean_h = row.sum([&](auto i) { return g[i] * w[i]; }) * share;
     const A mean_hx = row.sum([&](auto i) { return g[i] * w[i] * (in[i] - mu); }) * s * share;
-    const auto gradient = [&](auto i) { return s * (g[i] * w[i] - mean_h - (in[i] - mu) * s * mean_hx); };
+    const auto gradient = [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - mean_h - (x_i - mu) * s * mean_hx); };
+    const auto added = [&](A x_i, A g_i, A w_i, A already) { return already + gradient(x_i, g_i, w_i); };
     if (arrived)
-      row.each([&](auto i) { dx[i] = arrived[i] + gradient(i); });
+      row.map(dx, added, x, dy, w, arrived);
     else
-      row.each([&](auto i) { dx[i] = gradient(i); });
+      row.map(dx, gradient, x, dy, w);
   }
 };
 

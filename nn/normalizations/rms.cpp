@@ -26,7 +26,7 @@ struct Forward {
     const auto in = row.hold(x);
     const A square = row.sum([&](auto i) { return in[i] * in[i]; }) / static_cast<A>(row.n);
     const A s = 1 / scalar::sqrt(square + A(epsilon));
-    row.each([&](auto i) { y[i] = in[i] * s * w[i]; });
+    row.map(y, [&](A x_i, A w_i) { return x_i * s * w_i; }, x, w);
     row.once([&] { rstd = s; });
   }
 };
@@ -36,10 +36,12 @@ struct InputGradient {
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, In<T> arrived, Out<T> dx) const {
     const auto in = row.hold(x), g = row.hold(dy);
     const A slope = row.sum([&](auto i) { return g[i] * w[i] * in[i]; }) * s * s * s / static_cast<A>(row.n);
+    const auto gradient = [&](A x_i, A g_i, A w_i) { return s * g_i * w_i - x_i * slope; };
+    const auto added = [&](A x_i, A g_i, A w_i, A already) { return already + gradient(x_i, g_i, w_i); };
     if (arrived)
-      row.each([&](auto i) { dx[i] = arrived[i] + s * g[i] * w[i] - in[i] * slope; });
+      row.map(dx, added, x, dy, w, arrived);
     else
-      row.each([&](auto i) { dx[i] = s * g[i] * w[i] - in[i] * slope; });
+      row.map(dx, gradient, x, dy, w);
   }
 };
 

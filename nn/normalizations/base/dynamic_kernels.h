@@ -33,7 +33,7 @@ struct Normalize {
     const Arithmetic<T> a = alpha[0], s = shift[0];
     const In<T> in = x.at(r * row.n), w = weight, b = bias;
     const Out<T> out = y.at(r * row.n);
-    row.each([&](int i) { out[i] = formula.value(a * in[i] + s) * w[i] + b[i]; });
+    row.map(out, [&](auto x_i, auto w_i, auto b_i) { return formula.value(a * x_i + s) * w_i + b_i; }, in, w, b);
   }
 };
 
@@ -49,10 +49,11 @@ struct NormalizeInputGradient {  // dx alone, where no parameter is learned
     const A a = alpha[0], s = shift[0];
     const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
     const Out<T> out = dx.at(r * row.n);
-    row.each([&](int i) {
-      const A u = a * in[i] + s;
-      out[i] = a * g[i] * w[i] * slope_at(formula, u, formula.value(u));
-    });
+    const auto gradient = [&](A x_i, A g_i, A w_i) {
+      const A u = a * x_i + s;
+      return a * g_i * w_i * slope_at(formula, u, formula.value(u));
+    };
+    row.map(out, gradient, in, g, w);
   }
 };
 

@@ -1,4 +1,5 @@
-// Rows that are held in registers, row.hold, and moved in packs, row.map.  The inputs are whole numbers, as in loops_test.cpp.
+// Rows that are held in registers, row.hold, and moved in packs, row.map.  The inputs are whole numbers, as in
+// loops_test.cpp.
 #include "engine/loops/loops.h"
 
 #include <doctest/doctest.h>
