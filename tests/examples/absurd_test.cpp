@@ -79,10 +79,14 @@ TEST_CASE("memory: whatever ulimit -v leaves, train ends in exit 0 or in a sente
   int refused = 0;
   for (int megabytes = 50; megabytes <= 170; megabytes += 10) {
     CAPTURE(megabytes);
-    const Outcome outcome =
-        run_shell("( ulimit -v " + std::to_string(megabytes) + "000; timeout -s KILL 60 " + command.substr(5) + " )");
+    const auto limited = [&](const std::string& words) {
+      return run_shell("( ulimit -v " + std::to_string(megabytes) + "000; timeout -s KILL 60 " + words + " )");
+    };
+    const Outcome outcome = limited(command.substr(5));
     CAPTURE(outcome.err);
-    const bool not_loaded = outcome.code == 127;  // the system could not even start it
+    // The system could not even start it.  Within some hundred kilobytes libgfortran, which OpenBLAS brings, calls
+    // itself without end before main, and then not even this runs.
+    const bool not_loaded = outcome.code == 127 || (outcome.code == 139 && limited("\"$ORRERY\" --help").code == 139);
     CHECK((outcome.code == 0 || outcome.code == 1 || not_loaded));
     CHECK((outcome.code != 1 || one_sentence(outcome)));
     refused += outcome.code == 1;
