@@ -41,7 +41,7 @@ struct RowGradient {
                               Out<T> dz) const {  // share: 1 / N
     using Number = typename Row::template BeforeRounding<T>;
     const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]), even = A(smoothing) / static_cast<A>(row.n);
-    const bool hit = target >= 0 && target < row.n;  // z is overwritten
+    const bool hit = target >= 0 && target < row.n;  // its z is read first: dz may overwrite it
     const A of_target = hit ? (scalar::exp(z[target] - lse) - even - (1 - A(smoothing))) * g : A(0);
     row.map(dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
     if (hit) row.once([&] { dz[target] = of_target; });

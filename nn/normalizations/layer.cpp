@@ -4,6 +4,7 @@
 // With g = dy and h = g weight:
 //   dx = r (h - mean h - xh mean(h xh))      the two means come from dmu/dx and dr/dx
 //   dweight = sum over rows of g xh,   dbias = sum over rows of g
+// On a GPU the same walk adds to dx what has arrived at x from its other readers, a residual's gradient for instance.
 // Before learning, with rows of mean 0 and one variance v: y has mean square mean weight^2 v / (v + epsilon).  The two
 // means take two of the C directions of h, so that of dx is (1 - 2/C) mean weight^2 / (v + epsilon) that of dy.
 // Kept: x, and mu and r of each row (2 numbers a row, in the arithmetic type): xh is recomputed.

@@ -3,6 +3,7 @@
 // With g = dy and h = g weight:
 //   dx = r h - x r^3 mean(h x)          from dr/dx = -r^3 x / C
 //   dweight = sum over rows of g x r
+// On a GPU the same walk adds to dx what has arrived at x from its other readers, a residual's gradient for instance.
 // Before learning, with rows of one mean square v: y has mean square mean weight^2 v / (v + epsilon).  The mean takes
 // one of the C directions of h, so that of dx is (1 - 1/C) mean weight^2 / (v + epsilon) that of dy.
 // Kept: x, and r of each row (1 number a row, in the arithmetic type).
