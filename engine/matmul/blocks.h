@@ -1,9 +1,9 @@
-// Tiles of products for 512-bit vectors, after Goto and van de Geijn, "Anatomy of high-performance matrix
+// Tiles of products for vectors of 512 or 256 bits, after Goto and van de Geijn, "Anatomy of high-performance matrix
 // multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
 //
 // Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
-// registers.  What one step of the depth needs of a packed panel lies side by side: 8 elements of A, each spread over a
-// vector by its load, and 3 vectors of B.  Packing transposes as needed, so that one kernel serves the four forms of a
+// registers; of AVX2's 16 registers 12 hold a piece of 4 rows.  What one step of the depth needs of a packed panel lies
+// side by side: the elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as needed, so that one kernel serves the four forms of a
 // product.  A factor that few panels of the other meet is read where it lies: packing it would cost more than it saves.
 //
 // Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B, 96 KB, is then packed
@@ -24,10 +24,11 @@
 // cores wait for less memory when tiles are as many as they.  On a Zen 4, one multiplication a cycle and at most 117,
 // 106 before these changes (OpenBLAS 0.3.21: 100).  Kernels of 14 x 2, 12 x 2 and 6 x 4 vectors, a depth of 1, 1.5 and
 // 3 KB and blocks of 256 rows were slower by 1 to 3 % there.  8 rows and 48 columns also leave no remainder on most
-// widths of models.
+// widths of models.  With AVX2 on a Zen 3, at most some 110: 92 for 1024 x 2048 by 2048 x 1024, 97 for 768 x 128 by
+// 128 x 512, 91 for 768 x 64 by 64 x 64 (OpenBLAS: 88, 85, 68); depths of 1 and 1.5 KB made no difference.
 //
 // Every element of C is the sum of its products in the order of the depth, cut into pieces that depend on k alone; so
-// its bits depend neither on the tile nor on its place in it.
+// its bits depend neither on the tile nor on its place in it, nor on the width of the vectors.
 //
 // Numbers N say what a panel holds and how it is multiplied:
 //   N::Sum, N::Element     what C and what A and B consist of; a place of a panel is as large as a Sum
@@ -52,7 +53,11 @@ namespace {
 
 using namespace attention;  // vectors.h
 
-constexpr int panel_rows = 8, panel_vectors = 3;
+#if defined(__AVX512F__)
+constexpr int panel_rows = 8, panel_vectors = 3;  // 24 sums of 32 registers
+#else
+constexpr int panel_rows = 4, panel_vectors = 3;  // 12 sums of 16 registers
+#endif
 constexpr int64_t most_rows = rows_of_packed_b, depth_bytes = 2048, completed_panels = 4;
 template <class T>
 constexpr int panel_columns = lanes<T>* panel_vectors;
@@ -318,7 +323,7 @@ int64_t block_rows(int64_t m) { return even_piece(m, most_rows, panel_rows); }
 template <class N>
 int64_t block_depth(int64_t k) {  // elements
   using T = typename N::Sum;
-  return even_piece(k, most_depth<T> * N::elements, lanes<T> * N::elements);
+  return even_piece(k, most_depth<T> * N::elements, 64 / int64_t{sizeof(T)} * N::elements);  // for any vectors
 }
 // A tile of fewer rows may have longer blocks: 520 rows are two blocks of 264, 512 are one.  One of few rows copies A.
 template <class N>

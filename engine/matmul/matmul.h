@@ -84,8 +84,8 @@ void set_product_precision(ProductPrecision precision, int parts = 3);  // an Er
 ProductPrecision product_precision();
 ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 
-// "avx512_bf16", with vdpbf16ps where it is faster, "avx512", our own without, or "openblas": chosen once by what the
-// processor has.  Tests set it; an unknown or missing one is an Error.
+// "avx512_bf16", with vdpbf16ps where it is faster, "avx512" or "avx2", our own without: chosen once by what the
+// processor has.  Tests set it, to "openblas" too; an unknown or missing one is an Error.
 const char* product_kernels();
 void use_product_kernels(const char* name);
 std::string blas_description();  // which kernels, and OpenBLAS's version and choice for this processor

@@ -1,5 +1,5 @@
-// Products, cut into a grid of tiles of C.  A tile is the work of one core: our own kernels on a processor with
-// AVX-512, OpenBLAS on any other.  Products on a GPU are those of cuda/matmul/matmul.h.
+// Products, cut into a grid of tiles of C.  A tile is the work of one core, by our own kernels for what the processor
+// has, or by OpenBLAS, which is their witness.  Products on a GPU are those of cuda/matmul/matmul.h.
 #include "engine/matmul/matmul.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ const Kernels avx512_bf16 = {"avx512_bf16", avx512.f32, avx512.f64, bf16_pairs};
 std::atomic<const Kernels*>& chosen() {
   static std::atomic<const Kernels*> kernels = processor_multiplies_bf16_fast() ? &avx512_bf16
                                                : processor_has_avx512()         ? &avx512
-                                                                                : &openblas;
+                                                                                : &avx2;
   return kernels;
 }
 
@@ -296,17 +296,17 @@ const char* product_kernels() { return chosen().load()->name; }
 
 void use_product_kernels(const char* name) {
   const auto is = [&](const Kernels& kernels) { return std::strcmp(name, kernels.name) == 0; };
-  check(is(avx512_bf16) || is(avx512) || is(openblas), "matmul: no kernels '", name,
-        "'; there are avx512_bf16, avx512 and openblas");
+  check(is(avx512_bf16) || is(avx512) || is(avx2) || is(openblas), "matmul: no kernels '", name,
+        "'; there are avx512_bf16, avx512, avx2 and openblas");
   check(!is(avx512_bf16) || processor_has_avx512_bf16(), "matmul: this processor lacks avx512_bf16; use avx512");
-  check(!is(avx512) || processor_has_avx512(), "matmul: this processor lacks avx512; use openblas");
-  chosen() = is(avx512_bf16) ? &avx512_bf16 : is(avx512) ? &avx512 : &openblas;
+  check(!is(avx512) || processor_has_avx512(), "matmul: this processor lacks avx512; use avx2");
+  chosen() = is(avx512_bf16) ? &avx512_bf16 : is(avx512) ? &avx512 : is(avx2) ? &avx2 : &openblas;
 }
 
 std::string blas_description() {
   return chosen().load() == &openblas
              ? openblas_description()
-             : std::string("own kernels for ") + product_kernels() + "; for other processors " + openblas_description();
+             : std::string("own kernels for ") + product_kernels() + "; beside them " + openblas_description();
 }
 
 }  // namespace orrery

@@ -47,9 +47,9 @@ struct Kernels {
   TileKernel<float, orrery::bf16> bf16;
 };
 
-extern const Kernels avx512;                            // kernels_avx512.cpp
+extern const Kernels avx2, avx512;                        // kernels_avx2.cpp, kernels_avx512.cpp
 extern const TileKernel<float, orrery::bf16> bf16_pairs;  // kernels_avx512_bf16.cpp
-extern const Kernels openblas;                          // blas.cpp
+extern const Kernels openblas;                            // blas.cpp
 
 std::string openblas_description();
 

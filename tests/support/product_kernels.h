@@ -10,19 +10,35 @@
 
 namespace orrery::testing {
 
-// Runs f with every set of kernels that this processor can run; avx512_bf16 differs from avx512 for bf16 alone.
 template <class F>
-void with_all_kernels(const F& f, bool of_bf16 = false) {
+void with_kernels(const std::vector<const char*>& sets, const F& f) {
   const std::string before = product_kernels();
-  std::vector<const char*> sets = {"openblas"};
-  if (processor_has_avx512()) sets.push_back("avx512");
-  if (of_bf16 && processor_has_avx512_bf16()) sets.push_back("avx512_bf16");
   for (const char* set : sets) {
     CAPTURE(set);
     use_product_kernels(set);
     f();
   }
   use_product_kernels(before.c_str());
+}
+
+// Runs f with every set of our own kernels that this processor can run; avx512_bf16 differs from avx512 for bf16 alone.
+inline std::vector<const char*> own_kernels(bool of_bf16 = false) {
+  std::vector<const char*> sets = {"avx2"};
+  if (processor_has_avx512()) sets.push_back("avx512");
+  if (of_bf16 && processor_has_avx512_bf16()) sets.push_back("avx512_bf16");
+  return sets;
+}
+template <class F>
+void with_own_kernels(const F& f) {
+  with_kernels(own_kernels(), f);
+}
+
+// And with OpenBLAS's.
+template <class F>
+void with_all_kernels(const F& f, bool of_bf16 = false) {
+  std::vector<const char*> sets = own_kernels(of_bf16);
+  sets.push_back("openblas");
+  with_kernels(sets, f);
 }
 
 }  // namespace orrery::testing
