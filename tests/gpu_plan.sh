@@ -134,13 +134,14 @@ ptxas info    : Used 30 registers, used 0 barriers
 LOG
 python3 tests/kernel_table.py "$fake/log" > "$fake/out" 2>&1
 status=$?
-expect "a table" 1 " 128 *[?] *- - *24 *1 *sm_90 .*matmul" " 30 *[?] *- - *0 *1 *sm_90 map_kernel" "2 kernels.* 1 spill"
+expect "a table" 1 " 128 *[?] *- - *- *24 *1 *sm_90 .*matmul" \
+  " 30 *[?] *- - *- *0 *1 *sm_90 map_kernel" "2 kernels.* 1 spill"
 grep -v matmul "$fake/log" > "$fake/less"
-printf 'module\t%s\t4096\t8\t4\t6\t6\n' 1f > "$fake/shared"
+printf 'module\t%s\t4096\t8\t4\t6\t6\t9\t6\n' 1f > "$fake/shared"
 printf 'echo "000000000000001f t map_kernel"\necho "                 U other"\n' | pretend nm
 PATH="$fake:$PATH" python3 tests/kernel_table.py --shared="$fake/shared" "$fake/less" > "$fake/out" 2>&1
 status=$?
-expect "a table without spills" 0 " 30 *4096 *2.00 1.00 *0 *1 *sm_90 map_kernel" \
+expect "a table without spills" 0 " 30 *4096 *2.00 1.00 *1.50 *0 *1 *sm_90 map_kernel" \
   "1 kernels.* 4096 bytes, known of 1; 0 spill"
 printf 'module\t%s\t102000\n' 1f > "$fake/shared"
 PATH="$fake:$PATH" python3 tests/kernel_table.py --shared="$fake/shared" "$fake/less" > "$fake/out" 2>&1
