@@ -7,8 +7,9 @@ Kernels made from formulas are thousands, so the table has one line for all of a
 with the least and the most; --all prints each.  Shared memory is asked for at launch, which a compiler does not see:
 FILE holds what the emulated kernels have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it
 does not name has a "?".  Banks: how often ldmatrix and cp.async had to ask shared memory, as a multiple of the least,
-1.00.  Sectors: of the device's memory, those of 32 bytes that cp.async read, as a multiple of the fewest that hold as
-many bytes.  Ends with 1 if a kernel of products or of attention spills registers, if one asks for more than 99 KB, or
+1.00.  Sectors: of the device's memory, those of 32 bytes that the lanes of a warp read or wrote together, as a multiple
+of the fewest that hold as many bytes: of cp.async, and in a build with -DORRERY_WATCH_ACCESSES=ON of every load and
+store, where a value that all read again and again counts each time, as if there were no cache.  Ends with 1 if a kernel of products or of attention spills registers, if one asks for more than 99 KB, or
 if there is no kernel.
 """
 import collections, re, subprocess, sys
@@ -21,7 +22,7 @@ everything = "--all" in sys.argv[1:]
 if not arguments:
     sys.exit(__doc__)
 
-# traffic: of ldmatrix with banks, of cp.async with banks and with sectors: what was done, and the least
+# traffic: of ldmatrix with banks, of cp.async with banks, with sectors: what was done, and the least
 Kernel = collections.namedtuple("Kernel", "name architecture registers shared spilled traffic", defaults=((),))
 
 

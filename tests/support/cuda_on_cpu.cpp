@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tests/support/bank_conflicts.h"
+#include "tests/support/device_memory.h"
 #include "tests/support/fibers.h"
 #include "tests/support/sectors.h"
 #include "tests/support/workers.h"
@@ -139,7 +140,11 @@ class Worker {  // an OS thread that runs one block at a time
   void note_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
     if (!counts_banks_) return;
     banks_.note_copy(static_cast<unsigned>(current_), to, bytes, site);
-    sectors_.note(static_cast<unsigned>(current_), from, valid, site);
+    sectors_.note(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
+  }
+  void note_access(const void* data, size_t bytes, const void* instruction) {
+    if (counts_banks_ && current_ != nobody && DeviceMemory::owns(data))
+      sectors_.note(static_cast<unsigned>(current_), data, bytes, reinterpret_cast<uintptr_t>(instruction));
   }
 
  private:
@@ -370,6 +375,9 @@ void run(const Launch& launch) {
   if (error) std::rethrow_exception(error);
 }
 
+void note_access(const void* data, size_t bytes, const void* instruction) {
+  if (counts_bank_traffic && worker) worker->note_access(data, bytes, instruction);
+}
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }

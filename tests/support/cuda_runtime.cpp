@@ -173,7 +173,7 @@ Grants grants;
 // The most that each kernel has asked for and how often it waited for banks, for tests/kernel_table.py: written as the
 // program ends to the file that ORRERY_SHARED_MEMORY names, a line of the kernel's module, its address there, the
 // bytes, for ldmatrix and for cp.async how often shared memory was asked and how often that was without conflicts, and
-// the sectors of the device's memory that cp.async read and the fewest that hold as much.
+// the sectors of the device's memory that were touched and the fewest that hold as much.
 class SharedMemoryLog {
  public:
   ~SharedMemoryLog() {

@@ -16,13 +16,13 @@ SectorTraffic take_sector_traffic() {
   return std::exchange(all, {});
 }
 
-void SectorCounter::note(unsigned thread, const void* data, unsigned bytes, Site site) {
+void SectorCounter::note(unsigned thread, const void* data, size_t bytes, uintptr_t place) {
   if (bytes == 0) return;  // cp.async that fills with zeros reads nothing
   if (thread >= turns_.size()) turns_.resize(thread + 1);
-  auto& lines = turns_[thread];
-  auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& of) { return of.first == site.line; });
-  if (found == lines.end()) found = lines.insert(lines.end(), {site.line, 0});
-  accesses_.push_back({thread / 32, site.line, found->second++, reinterpret_cast<uintptr_t>(data), bytes});
+  auto& turns = turns_[thread];
+  auto found = std::find_if(turns.begin(), turns.end(), [&](const auto& of) { return of.first == place; });
+  if (found == turns.end()) found = turns.insert(turns.end(), {place, 0});
+  accesses_.push_back({thread / 32, place, found->second++, reinterpret_cast<uintptr_t>(data), bytes});
 }
 
 // Bytes that several lanes ask for are moved once.
@@ -40,7 +40,7 @@ SectorTraffic SectorCounter::of_warp(std::vector<Access>::iterator first, std::v
 }
 
 void SectorCounter::end_block() {
-  const auto place = [](const Access& a) { return std::tie(a.warp, a.line, a.turn); };
+  const auto place = [](const Access& a) { return std::tie(a.warp, a.place, a.turn); };
   std::sort(accesses_.begin(), accesses_.end(), [&](const Access& a, const Access& b) { return place(a) < place(b); });
   SectorTraffic traffic;
   for (auto first = accesses_.begin(); first != accesses_.end();) {
