@@ -1,12 +1,17 @@
 #!/bin/sh
-# sh tests/gpu.sh [--plan] [FOLDER]: every check that needs a GPU, on a machine that has one and may have no network.
+# sh tests/gpu.sh [--plan] [--emulated] [FOLDER]: every check that needs a GPU, on a machine that has one and may have
+# no network.
 #
 # Builds with CUDA for the card that is there, runs the parity tests against the CPU, compute-sanitizer, a training run
-# on both devices, gradcheck in f64, and the benchmarks; writes one text report, build/card/report.txt.  Every stage has
-# a budget of seconds, all together stay below nine minutes; what is left out is named with its reason.  What was built
-# stays, so a second call goes on where the first one stopped.
-#   --plan   prints the stages and their budgets, and what would be left out; runs none
-#   FOLDER   where the libraries are that the machine lacks.  Made on a Debian with a network, of the same release:
+# on both devices, gradcheck in f64, and the benchmarks, whose figures stand beside what tests/gpu_static/model.py
+# expects of this card; writes one text report, build/card/report.txt.  Every stage has a budget of seconds, all
+# together stay below nine minutes; what is left out is named with its reason, and nothing that fails ends the rest:
+# only what runs a program that was not built is left out.  What was built stays, so a second call goes on where the
+# first one stopped.
+#   --emulated  on a machine without a card: what the emulated card (tests/support) can run, in build, without a limit
+#               of nine minutes; its times say nothing, so of the figures there is what is expected of each card
+#   --plan      prints the stages and their budgets, and what would be left out; runs none
+#   FOLDER      where the libraries are that the machine lacks.  Made on a Debian with a network, of the same release:
 #              mkdir packages && cd packages && apt-get download libopenblas-pthread-dev libopenblas0-pthread \
 #                libgfortran5 libquadmath0 libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libhwloc15 \
 #                libssl-dev libssl3 nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libpcre2-dev \
@@ -14,22 +19,34 @@
 #                doctest-dev
 #              for file in *.deb; do dpkg -x $file ../libraries; done
 #            and ../libraries is the FOLDER.
-#   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 in the environment change these.
+#   BUILD=build/card REPORT=... PYTHON=python3 BUDGET=500 STAGES='build training' in the environment change these.
 # Ends with 0 if nothing failed, 1 if something did or nothing ran, 2 without a GPU, or without nvcc or cmake.
 set -u
 
-plan=
-[ "${1:-}" != --plan ] || { plan=yes; shift; }
-stage_of_child=
-[ "${1:-}" != --stage ] || { stage_of_child=$2; shift 2; }
+plan='' emulated='' stage_of_child=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --plan) plan=yes ;;
+    --emulated) emulated=--emulated ;;
+    --stage) stage_of_child=$2; shift ;;
+    *) break ;;
+  esac
+  shift
+done
 folder=
 if [ $# -gt 0 ]; then
   folder=$(cd "$1" 2> /dev/null && pwd) || { echo "gpu.sh: there is no folder $1"; exit 2; }
 fi
 cd "$(dirname "$0")/.." || exit 2
-export BUILD="${BUILD:-build/card}" PYTHON="${PYTHON:-python3}"
-report=${REPORT:-$BUILD/report.txt}
-budget_of_all=${BUDGET:-500}
+if [ -n "$emulated" ]; then
+  export BUILD="${BUILD:-build}"
+  program=$BUILD/orrery_on_emulation report=${REPORT:-$BUILD/gpu_report.txt} budget_of_all=${BUDGET:-10000}
+else
+  export BUILD="${BUILD:-build/card}"
+  program=$BUILD/orrery report=${REPORT:-$BUILD/report.txt} budget_of_all=${BUDGET:-500}
+fi
+export PYTHON="${PYTHON:-python3}"
+counts=$BUILD/counts.json
 text=examples/data/tinyshakespeare.txt
 
 # Kernel tests that compute-sanitizer watches: few launches each, all kinds of kernels.
@@ -48,13 +65,16 @@ fi
 
 # --- stages -----------------------------------------------------------------------------------------------------------
 
-stages='machine build parity memcheck racecheck initcheck training repeat gradcheck'
-stages="$stages bench bench_bf16 bench_train bench_compiled"
+stages='machine build build_tests parity memcheck racecheck initcheck training repeat gradcheck'
+stages=${STAGES:-$stages counts bench bench_bf16 bench_train bench_compiled expected}
 seconds_for() {
-  case $1 in
-    machine) echo 10 ;;
+  case $emulated$1 in
+    *machine | *expected) echo 10 ;;
+    --emulatedbuild) echo 3600 ;;
+    --emulatedbuild_tests | --emulatedparity) echo 1800 ;;
+    --emulated*) echo 900 ;;
     build) echo 300 ;;
-    parity) echo 120 ;;
+    build_tests | parity | counts) echo 120 ;;
     racecheck) echo 60 ;;
     memcheck | initcheck | gradcheck) echo 40 ;;
     training | repeat) echo 40 ;;
@@ -62,33 +82,65 @@ seconds_for() {
     bench_bf16) echo 60 ;;
   esac
 }
+# The stage that builds what a stage runs, and that program.
+built_by() {
+  case $1 in
+    parity | memcheck | racecheck | initcheck) echo build_tests ;;
+    training | repeat | gradcheck | bench*) echo build ;;
+  esac
+}
+program_of() { [ "$(built_by "$1")" = build_tests ] && echo "$BUILD/cuda_tests" || echo "$program"; }
 
 has_torch() { "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2> /dev/null; }
 
+has_python() { "$PYTHON" -c '' 2> /dev/null; }
+# Nothing, or the disassemblers that are missing.
+missing_tools() { "$PYTHON" -c 'import sys; sys.path[0] = "tests/gpu_static"; import count; count.find_tools()' 2>&1; }
+
 # Why a stage cannot run; nothing if it can.
 reason_against() {
-  case $1 in
+  case $emulated$1 in
+    --emulatedmemcheck | --emulatedracecheck | --emulatedinitcheck)
+      echo "compute-sanitizer watches a card; the emulation sees what it would find, and parity plants it" ;;
+    --emulatedbench*) echo "the emulation's times say nothing of a card; the stage expected has what is expected" ;;
+    expected) echo "each figure stands beside what is expected of it" ;;
+    *expected) has_python || echo "there is no $PYTHON" ;;
+    *counts)
+      if ! has_python; then
+        echo "there is no $PYTHON"
+      elif ! command -v nvcc > /dev/null; then
+        echo "there is no nvcc"
+      else
+        missing_tools
+      fi ;;
     memcheck | racecheck | initcheck)
       command -v compute-sanitizer > /dev/null || echo "compute-sanitizer is not installed" ;;
-    gradcheck)
-      [ ! -x "$BUILD/orrery" ] || "$BUILD/orrery" gradcheck --help | grep -q -e --device ||
+    *gradcheck)
+      [ ! -x "$program" ] || "$program" gradcheck --help | grep -q -e --device ||
         echo "orrery gradcheck has no --device in this version" ;;
     bench_compiled) has_torch || echo "$PYTHON has no PyTorch that sees a GPU" ;;
   esac
 }
-
 stage_machine() {
-  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv
-  nvcc --version | tail -n 2
+  [ -n "$emulated" ] || nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv
+  ! command -v nvcc > /dev/null || nvcc --version | tail -n 2
   cmake --version | head -n 1
   echo "$(nproc) cores; $(uname -sr)"
 }
+# Of CMake: -k goes on with what does not need what failed.
+make_target() { cmake --build "$BUILD" --parallel "$(nproc)" --target "$1" -- -k; }
 stage_build() {
-  cmake -S . -B "$BUILD" -DORRERY_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" \
-    -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON &&
-    cmake --build "$BUILD" --parallel "$(nproc)" --target cuda_tests orrery
+  if [ -n "$emulated" ]; then
+    cmake -S . -B "$BUILD" -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON
+  else
+    cmake -S . -B "$BUILD" -DORRERY_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" \
+      -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON
+  fi && make_target "${program##*/}"
 }
-stage_parity() { ctest --test-dir "$BUILD" -L '^(cuda|gpu)$' --output-on-failure --timeout 110; }
+stage_build_tests() { make_target cuda_tests; }
+stage_parity() {
+  ctest --test-dir "$BUILD" -L '^(cuda|gpu)$' --output-on-failure --timeout $(($(seconds_for parity) - 10))
+}
 sanitize() {
   compute-sanitizer --tool "$1" --error-exitcode 9 "$BUILD/cuda_tests" "--test-case=$watched"
 }
@@ -96,12 +148,18 @@ stage_memcheck() { sanitize memcheck; }
 stage_racecheck() { sanitize racecheck; }
 stage_initcheck() { sanitize initcheck; }
 
-# train DEVICE FOLDER OPTIONS...: the losses of a few steps, one a line
+# train DEVICE FOLDER OPTIONS...: the losses of a few steps and of the text held out, one a line.  An emulated card is
+# some thousand times slower than a card, so its model and its text are smaller.
 train() {
-  device=$1 out=$2
+  device=$1 out=$2 data=$text
   shift 2
+  if [ -n "$emulated" ]; then
+    data=$BUILD/text.txt
+    head -c 10000 "$text" > "$data"
+    set -- --layers=2 --width=64 --heads=2 --context=32 --batch=4 "$@"
+  fi
   rm -rf "$out"
-  "$BUILD/orrery" train --model=gpt-char-small "--data=$text" --steps=10 --warmup_steps=2 --evaluate_every=0 \
+  "$program" train --model=gpt-char-small "--data=$data" --steps=10 --warmup_steps=2 --evaluate_every=0 \
     --checkpoint_every=0 "--device=$device" "--out=$out" "$@" > "$out.log" 2>&1 || { cat "$out.log"; return 1; }
   sed -n 's/.*"\(validation_\)\{0,1\}loss":\([-+0-9.eE]*\).*/\2/p' "$out/metrics.jsonl" > "$out.losses"
   [ -s "$out.losses" ] || { echo "no losses in $out/metrics.jsonl"; return 1; }
@@ -122,19 +180,26 @@ stage_repeat() {
   train cuda "$BUILD/train_first" && train cuda "$BUILD/train_second" || return 1
   same_run "$BUILD/train_first" "$BUILD/train_second" || return 1
   echo "two runs: the same losses and weights, to the bit"
-  "$BUILD/orrery" train --help | grep -q -e --graph || { echo "this version has no --graph"; return 0; }
+  "$program" train --help | grep -q -e --graph || { echo "this version has no --graph"; return 0; }
   train cuda "$BUILD/train_graph" --graph=yes && same_run "$BUILD/train_first" "$BUILD/train_graph" || return 1
   echo "a run that replays its steps: the same again"
 }
-stage_gradcheck() { "$BUILD/orrery" gradcheck --all --device=cuda; }
+stage_gradcheck() { "$program" gradcheck --all --device=cuda; }
 
-# benchmark SECONDS WORDS...: against PyTorch where it is, else ours alone; WORDS are compare.py's
+# expectations OPTIONS...: what is expected of each figure, with this card's name or of all cards
+expectations() {
+  [ -n "$emulated" ] || set -- --card "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" "$@"
+  "$PYTHON" tests/gpu_static/figures.py --counts "$counts" "$@"
+}
+# benchmark SECONDS WORDS...: against PyTorch where it is, else ours alone, and beside it what is expected; WORDS are
+# compare.py's
 benchmark() {
   time=$1
   shift
   if has_torch; then
-    "$PYTHON" examples/benchmarks/compare.py --orrery "$BUILD/orrery" --python "$PYTHON" --device cuda --rounds 1 \
-      --seconds "$time" "$@"
+    "$PYTHON" examples/benchmarks/compare.py --orrery "$program" --python "$PYTHON" --device cuda --rounds 1 \
+      --seconds "$time" --json "$BUILD/figures.json" "$@" || return 1
+    expectations "$BUILD/figures.json"
     return
   fi
   echo "$PYTHON has no PyTorch that sees a GPU: our side alone"
@@ -147,12 +212,28 @@ benchmark() {
     esac
   done
   # shellcheck disable=SC2086
-  "$BUILD/orrery" bench $words --device cuda --seconds "$time" --precision "$precision"
+  "$program" bench $words --device cuda --seconds "$time" --precision "$precision" --json > "$BUILD/figures.json"
+  status=$?  # a case that fails ends it: those before it count
+  cat "$BUILD/figures.json"
+  ! has_python || expectations "$BUILD/figures.json" || return 1
+  return "$status"
 }
 stage_bench() { benchmark 0.3 gemm rows attention --no-compile; }
 stage_bench_bf16() { benchmark 0.3 gemm attention --bf16 --no-compile; }
 stage_bench_train() { benchmark 1 train --only gpt --bf16 --no-compile; }
 stage_bench_compiled() { benchmark 0.3 attention --only attention/relu/L4096; }
+# What kernels execute, of the cards that are expected something of; nothing again where no source is newer.
+stage_counts() {
+  newer=$(find cuda engine nn tests/gpu_static -newer "$counts" -name '*.[chp]*' 2> /dev/null | head -n 1)
+  if [ -s "$counts" ] && [ -z "$newer" ]; then
+    echo "$counts is newer than all sources"
+    return
+  fi
+  [ -n "$emulated" ] && of='80 90' || of=$([ "$architecture" -ge 90 ] && echo 90 || echo 80)
+  # shellcheck disable=SC2086
+  "$PYTHON" tests/gpu_static/count.py --build . --arch $of --step --json > "$counts.part" && mv "$counts.part" "$counts"
+}
+stage_expected() { expectations; }
 
 if [ -n "$stage_of_child" ]; then
   "stage_$stage_of_child"
@@ -161,21 +242,28 @@ fi
 
 # --- what this machine has --------------------------------------------------------------------------------------------
 
-capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1 | tr -d '. ')
-case $capability in
-  '' | *[!0-9]*) echo "gpu.sh: no GPU here (nvidia-smi names none), so there is nothing to check"; exit 2 ;;
-esac
-if [ "$capability" -lt 80 ]; then
-  echo "gpu.sh: this card has compute capability $capability; the kernels need 80 (8.0) or later"
-  exit 2
+if [ -z "$emulated" ]; then
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1 | tr -d '. ')
+  case $capability in
+    '' | *[!0-9]*)
+      echo "gpu.sh: no GPU here (nvidia-smi names none); what an emulated one can do: sh tests/gpu.sh --emulated"
+      exit 2 ;;
+  esac
+  if [ "$capability" -lt 80 ]; then
+    echo "gpu.sh: this card has compute capability $capability; the kernels need 80 (8.0) or later"
+    exit 2
+  fi
+  here="card of compute capability $capability" tools='nvcc cmake timeout'
+  export architecture="$capability"
+else
+  here="the emulated card" tools='cmake timeout'
 fi
-for tool in nvcc cmake timeout; do
-  command -v $tool > /dev/null || { echo "gpu.sh: $tool is missing, and without it nothing can be built"; exit 2; }
+for tool in $tools; do
+  command -v "$tool" > /dev/null || { echo "gpu.sh: $tool is missing, and without it nothing can be built"; exit 2; }
 done
-export architecture="$capability"
 
 if [ -n "$plan" ]; then
-  echo "card of compute capability $capability; libraries from ${folder:-the system}"
+  echo "$here; libraries from ${folder:-the system}"
   echo "$budget_of_all s in all; report: $report"
   for stage in $stages; do
     against=$(reason_against "$stage")
@@ -191,7 +279,7 @@ log=$BUILD/stage.log
 : > "$report"
 say() { echo "$1" | tee -a "$report"; }
 started=$(date +%s)
-passed=0 failed=0 skipped=0 built=yes
+passed=0 failed=0 skipped=0 not_built=
 
 skip() {
   say "--- $1: left out: $2"
@@ -202,20 +290,36 @@ run_stage() {
   left=$((started + budget_of_all - $(date +%s)))
   budget=$(seconds_for "$1")
   [ "$budget" -le "$left" ] || budget=$left
-  if [ -z "$built" ]; then skip "$1" "nothing was built"; return; fi
   if [ -n "$against" ]; then skip "$1" "$against"; return; fi
-  if [ "$left" -lt 10 ]; then skip "$1" "the time of all stages is used up"; return; fi
+  builder=$(built_by "$1")
+  case " $not_built " in
+    *" ${builder:-nothing} "*) skip "$1" "the stage $builder has not built $(program_of "$1")"; return ;;
+  esac
+  if [ -n "$builder" ] && [ ! -x "$(program_of "$1")" ]; then
+    skip "$1" "there is no $(program_of "$1"), which the stage $builder makes"
+    return
+  fi
+  if [ "$left" -lt 10 ]; then
+    skip "$1" "the time of all stages is used up"
+    not_built="$not_built $1"
+    return
+  fi
   began=$(date +%s)
-  timeout -k 5 "$budget" sh tests/gpu.sh --stage "$1" ${folder:+"$folder"} > "$log" 2>&1
+  # shellcheck disable=SC2086
+  timeout -k 5 "$budget" sh tests/gpu.sh $emulated --stage "$1" ${folder:+"$folder"} > "$log" 2>&1
   status=$?
   took=$(($(date +%s) - began))
   case $1:$status in
     *:0) outcome=ok passed=$((passed + 1)) ;;
-    *check:124 | bench*:124) outcome="cut off after $budget s, as far as it came" skipped=$((skipped + 1)) ;;
+    *check:124 | bench*:124 | counts:124)
+      outcome="cut off after $budget s, as far as it came" skipped=$((skipped + 1)) ;;
     *:124) outcome="FAILED: not done within $budget s" failed=$((failed + 1)) ;;
     *) outcome="FAILED ($status)" failed=$((failed + 1)) ;;
   esac
-  [ "$1:$status" = build:0 ] || [ "$1" != build ] || built=
+  case $1:$status in
+    build:0 | build_tests:0) ;;
+    build:* | build_tests:*) not_built="$not_built $1" ;;
+  esac
   say "--- $1: $outcome, $took s"
   tail -n 200 "$log" >> "$report"
   [ "$status" = 0 ] || tail -n 20 "$log"

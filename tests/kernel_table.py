@@ -5,9 +5,12 @@
 
 Kernels made from formulas are thousands, so the table has one line for all of a name that differ in the formula alone,
 with the least and the most; --all prints each.  Shared memory is asked for at launch, which a compiler does not see:
-FILE holds what the emulated kernels have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it does not name has a "?".  Banks: how
-often ldmatrix and cp.async had to ask shared memory, as a multiple of the least, 1.00.  Ends with 1
-if a kernel of products or of attention spills registers, if one asks for more than 99 KB, or if there is no kernel.
+FILE holds what the emulated kernels have asked for (ORRERY_SHARED_MEMORY=FILE build/cuda_tests), and a kernel that it
+does not name has a "?".  Banks: how often ldmatrix and cp.async had to ask shared memory, as a multiple of the least,
+1.00.  Sectors: of the device's memory, those of 32 bytes that the lanes of a warp read or wrote together, as a multiple
+of the fewest that hold as many bytes: of cp.async, and in a build with -DORRERY_WATCH_ACCESSES=ON of every load and
+store, where a value that all read again and again counts each time, as if there were no cache.  Ends with 1 if a kernel of products or of attention spills registers, if one asks for more than 99 KB, or
+if there is no kernel.
 """
 import collections, re, subprocess, sys
 
@@ -19,7 +22,8 @@ everything = "--all" in sys.argv[1:]
 if not arguments:
     sys.exit(__doc__)
 
-Kernel = collections.namedtuple("Kernel", "name architecture registers shared spilled banks", defaults=((),))
+# traffic: of ldmatrix with banks, of cp.async with banks, with sectors: what was done, and the least
+Kernel = collections.namedtuple("Kernel", "name architecture registers shared spilled traffic", defaults=((),))
 
 
 def number(pattern, line):
@@ -67,7 +71,7 @@ def readable(kernels):
 
 
 def asked_for(path):
-    """The most bytes that a launch of each name has asked for, and its traffic with the banks."""
+    """The most bytes that a launch of each name has asked for, and its traffic."""
     asked = {}
     with open(path) as file:
         for line in file:
@@ -81,17 +85,15 @@ def asked_for(path):
             found = sizes.get(int(address, 16)) if address.strip() else None
             if found is not None:
                 name = shortened(name[2:])
-                size, *banks = most.get(name, (0,) * len(found))
-                most[name] = (max(found[0], size), *map(sum, zip(banks, found[1:])))
+                size, *traffic = most.get(name, (0,) * len(found))
+                most[name] = (max(found[0], size), *map(sum, zip(traffic, found[1:])))
     return most
 
 
-def times_the_least(kernels):
-    """Of ldmatrix and of cp.async, the worst of the kernels."""
-    def text(n):
-        known = [k.banks[n] / k.banks[n + 1] for k in kernels if len(k.banks) > n + 1 and k.banks[n + 1]]
-        return f"{max(known):.2f}" if known else "-"
-    return f"{text(0)} {text(2)}"
+def times_the_least(kernels, n):
+    """The worst of the kernels; n: where in `traffic` stands what was done, the least behind it."""
+    known = [k.traffic[n] / k.traffic[n + 1] for k in kernels if len(k.traffic) > n + 1 and k.traffic[n + 1]]
+    return f"{max(known):.2f}" if known else "-"
 
 
 def spread(values):
@@ -117,17 +119,18 @@ for path in arguments:
 shared = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--shared=")]
 asked = {name: size for path in shared for name, size in asked_for(path).items()}
 kernels = [k._replace(shared=k.shared + asked[k.name][0] if k.name in asked else None,
-                      banks=asked.get(k.name, (0,))[1:]) for k in readable(read(lines))]
+                      traffic=asked.get(k.name, (0,))[1:]) for k in readable(read(lines))]
 groups = collections.OrderedDict()
 for k in kernels:
     groups.setdefault((k.name if everything else family(k.name), k.architecture), []).append(k)
 
-print(f"{'registers':>9} {'shared':>9} {'banks':>9} {'spilled bytes':>13} {'kernels':>7}  name")
+print(f"{'registers':>9} {'shared':>9} {'banks':>9} {'sectors':>7} {'spilled bytes':>13} {'kernels':>7}  name")
 for (name, architecture), group in groups.items():
     spilled = [k for k in group if k.spilled]
     spills = "0" if not spilled else spread([k.spilled for k in spilled]) + (f" in {len(spilled)}" if len(group) > 1 else "")
+    banks = f"{times_the_least(group, 0)} {times_the_least(group, 2)}"
     print(f"{spread([k.registers for k in group]):>9} {spread([k.shared for k in group]):>9} "
-          f"{times_the_least(group):>9} {spills:>13} {len(group):>7}  "
+          f"{banks:>9} {times_the_least(group, 4):>7} {spills:>13} {len(group):>7}  "
           f"{architecture} {name if len(name) <= 110 else name[:107] + '...'}")
 
 bad = [k for k in kernels if k.spilled and must_not_spill.search(k.name)]

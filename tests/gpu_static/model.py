@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A model of one training step of gpt2-124m in bf16: how long its kernels take on a card, by what bounds them.
 
-    python3 model.py COUNTS [--card h100|a100] [--batch 8 16 32] [--kernels] [--launches FILE]
+    python3 model.py COUNTS [--card h100|h200|a100] [--batch 8 16 32] [--kernels] [--launches FILE]
 
 Prints ours, torch.compile as modelled, and the ratio.  COUNTS: what `count.py --build ... --step --json` printed.
 --kernels: a row for each kernel.  --launches: what gpu_launches wrote, for one batch; default: launches/bN.tsv.
@@ -19,10 +19,14 @@ from names import shortened
 here = pathlib.Path(__file__).resolve().parent
 
 # ---- the cards (dense bf16; tensor: the share of its peak that mma.sync reaches: H100 arXiv:2402.13499)
-Card = collections.namedtuple("Card", "name multiprocessors clock bandwidth peak tensor l2 peer_gemm peer_attention")
+Card = collections.namedtuple("Card", "name multiprocessors clock bandwidth peak tensor l2 peer_gemm peer_attention "
+                              "arch lanes calls_itself")  # lanes: f32 operations a clock of a multiprocessor
 cards = {
-    "h100": Card("H100 SXM", 132, 1.755e9, 3.35e12, 989e12, 0.62, 30e6, 600e12, 220e12),
-    "a100": Card("A100 SXM 80 GB", 108, 1.41e9, 2.04e12, 312e12, 1.0, 24e6, 220e12, 110e12),  # the peer's: assumed
+    "h100": Card("H100 SXM", 132, 1.755e9, 3.35e12, 989e12, 0.62, 30e6, 600e12, 220e12, "sm_90", 128, "H100 80GB HBM3"),
+    "h200": Card("H200 SXM", 132, 1.755e9, 4.8e12, 989e12, 0.62, 30e6, 600e12, 220e12,  # an H100 with other memory
+                 "sm_90", 128, "H200$"),
+    "a100": Card("A100 SXM 80 GB", 108, 1.41e9, 2.04e12, 312e12, 1.0, 24e6, 220e12, 110e12,  # the peer's: assumed
+                 "sm_80", 64, "A100-SXM4-80GB"),
 }
 issue_slots = 4  # instructions a clock of a multiprocessor; 128 bytes a clock from and to its shared memory
 
@@ -45,7 +49,7 @@ band_tiles = 16    # so many tiles go down the rows of C, then the next column o
 large = 64         # blocks from which on a launch moves memory that must be known
 
 # ---- gpt2-124m
-layers, width, heads, context = 12, 768, 12, 1024
+layers, width, context = 12, 768, 1024
 parameters = 124.44e6
 of_layers = 84.93e6  # without embeddings
 
@@ -67,8 +71,12 @@ Launch = collections.namedtuple("Launch", "phase operation name blocks threads t
 
 def read_launches(path):
     """What gpu_launches has recorded."""
+    return launches_of(pathlib.Path(path).read_text().splitlines())
+
+
+def launches_of(lines):
     result = []
-    for line in pathlib.Path(path).read_text().splitlines():
+    for line in lines:
         if not line.startswith("#"):
             phase, operation, name, blocks, threads, times, shared, kernel, work = line.split("\t")
             result.append(Launch(phase, operation, name, int(blocks), int(threads), int(times), int(shared),
@@ -76,10 +84,30 @@ def read_launches(path):
     return result
 
 
+# What launches work on: the product before the loss makes logits, attention reads tokens.
+Sizes = collections.namedtuple("Sizes", "tokens width vocabulary parameters")
+
+
+def sizes_of(launches, of_model):
+    product = []
+    for launch in launches:
+        if launch.operation == "cross_entropy" and product:
+            tokens, vocabulary, wide = map(int, product[1:4])
+            return Sizes(tokens, wide, vocabulary, of_model)
+        product = launch.work if launch.work[:1] == ["product"] else product
+    for launch in launches:
+        if launch.work[:1] == ["attention"]:
+            batch, heads, queries, _, size = map(int, launch.work[1:6])
+            return Sizes(batch * queries, heads * size, 0, of_model)
+    return Sizes(0, 0, 0, of_model)
+
+
 # What moves memory and is neither a product nor attention: a pattern of "phase operation launch kernel", the bytes of a
 # launch from and to memory, and those by which its instructions are counted (stored, or loaded where nothing is), 0
 # where memory decides.  u: an array (tokens, width) of bf16.
-def passes(u, logits):
+def passes(sizes):
+    u, logits = sizes.tokens * sizes.width * 2, sizes.tokens * sizes.vocabulary * 2
+    width, parameters = sizes.width, sizes.parameters
     return [
         (r"^forward layer_norm rows", 2 * u, u),
         (r"^backward layer_norm rows", 4 * u, u),  # what arrived by the residual among them, but in the last
@@ -96,7 +124,7 @@ def passes(u, logits):
         (r"^backward linear reduce", u, 0),
         (r"^backward linear_split reduce", 3 * u, 0),
         (r"^backward sum reduce", u, 0),
-        (r"^backward attention attention: inner products", 2 * u, 0),
+        (r"attention: inner products", 2 * u, 0),
         (r"index_select|leading_slice|scatter|sort|embedding", 2 * u, 0),
         (r"^optimizer .*reduce", 4 * parameters, 0),
         (r"^optimizer .*rows", 30 * parameters / 5, 14 * parameters / 5),
@@ -104,17 +132,19 @@ def passes(u, logits):
 
 
 class Step:
-    def __init__(self, card, batch, launches, counts, vocabulary=50257):
+    """others: the bytes that a launch moves of which nothing else is known; without it such a launch is an error."""
+
+    def __init__(self, card, sizes, launches, counts, others=None):
         self.card, self.counts, self.rows, self.unknown = card, counts, [], []
-        self.tokens = batch * context
-        self.passes = passes(self.tokens * width * 2, self.tokens * vocabulary * 2)
+        self.tokens = sizes.tokens
+        self.passes = passes(sizes) + ([("", others, 0)] if others else [])
         self.launches = sum(launch.times for launch in launches)
         for launch in launches:
             kind = launch.work[0] if launch.work else ""
             if kind == "product" and launch.name == "matmul":
                 self.add_product(launch, *map(int, launch.work[1:]))
             elif kind == "attention" and "tensor core" in launch.name:
-                self.add_attention(launch, *map(int, launch.work[1:]))
+                self.add_attention(launch, *map(int, launch.work[1:6]), full="full" in launch.work)
             else:
                 self.add_pass(launch)
         if self.unknown:
@@ -160,7 +190,7 @@ class Step:
                  launch.blocks * warps * warp, launch.blocks * wavefronts, flops / (self.card.peak * self.card.tensor),
                  gemm_issue if aligned else odd_gemm_issue, row["per_hmma"])
 
-    def add_attention(self, launch, batch, of_heads, queries, keys, size):
+    def add_attention(self, launch, batch, of_heads, queries, keys, size, full):
         row = self.counted(launch)
         if not row:
             return
@@ -169,10 +199,11 @@ class Step:
         warps = launch.threads / 32
         owned = batch * of_heads * queries / launch.blocks
         walked = row["hmma"] * 2048 * warps / (products * owned * size)
-        trips = (keys + owned) / 2 / walked  # causal; those that hold the diagonal cost as much as the others at least
+        seen = keys if full else (keys + owned) / 2  # tiles that hold the diagonal cost as much as the others at least
+        trips = seen / walked
         warp = trips * row["instructions"] + before_loop + row["after_loop"]
         wavefronts = trips * warps * row["hmma"] * row["ldsm_per_hmma"] * 4
-        flops = products * batch * of_heads * queries * keys * size
+        flops = products * batch * of_heads * queries * keys * size * (2 if full else 1)
         array = batch * of_heads * queries * size * 2
         self.add(launch, f"{launch.phase} {launch.name}", flops, arrays * array, launch.blocks * warps * warp,
                  launch.blocks * wavefronts, flops / (self.card.peak * self.card.tensor), attention_issue,
@@ -217,13 +248,12 @@ def peer(card, batch, vocabulary=50304):
 
 
 def counts_of(rows, card):
-    arch = {"H100 SXM": "sm_90"}.get(card.name, "sm_80")
-    return {row["kernel"]: row for row in rows if row["arch"] == arch}
+    return {row["kernel"]: row for row in rows if row["arch"] == card.arch}
 
 
 def step_of(rows, card, batch, launches=None):
-    path = launches or here / "launches" / f"b{batch}.tsv"
-    return Step(card, batch, read_launches(path), counts_of(rows, card))
+    recorded = read_launches(launches or here / "launches" / f"b{batch}.tsv")
+    return Step(card, sizes_of(recorded, parameters), recorded, counts_of(rows, card))
 
 
 def ratio(rows, card, batch):

@@ -1,7 +1,7 @@
 """python3 -m unittest        (the tests that compile need nvcc, cuobjdump and nvdisasm; they are skipped without)"""
 import contextlib, io, json, math, pathlib, shutil, subprocess, sys, tempfile, unittest
 
-import count, model, sass
+import count, figures, model, sass
 
 here = pathlib.Path(__file__).resolve().parent
 
@@ -211,8 +211,8 @@ class Model(unittest.TestCase):
                "hmma": 128, "instructions": 1280, "ldsm_per_hmma": 0.3, "copied": 0, "after_loop": 1000}
 
     def step(self, *launches, counts=(product, forward)):
-        return model.Step(self.card, 8, [model.Launch(*launch) for launch in launches],
-                          model.counts_of(counts, self.card))
+        return model.Step(self.card, model.Sizes(8 * 1024, 768, 50257, 124.44e6),
+                          [model.Launch(*launch) for launch in launches], model.counts_of(counts, self.card))
 
     def test_a_product_follows_from_its_record_and_its_count(self):
         launch = ("forward", "linear", "matmul", 384, 256, 12, 61440, self.product["kernel"],
@@ -260,6 +260,22 @@ class Model(unittest.TestCase):
             attention = [l for l in launches if l.work[:1] == ["attention"] and "tensor core" in l.name]
             self.assertEqual(sum(l.times for l in attention), 36)
 
+    def test_attention_that_sees_all_keys(self):
+        launch = ("forward", "attend", "attention: tensor core forward", 768, 128, 12, 55296, self.forward["kernel"],
+                  "attention 8 12 1024 1024 64 full".split())
+        row = self.step(launch).rows[0]
+        self.assertAlmostEqual(row["issue"], 6 * 132 * 4 * (1024 / 64 * 1280 + 640 + 1000) / (132 * 4 * 1.755e9), 9)
+        self.assertEqual(row["flops"], 4 * 8 * 12 * 1024 * 1024 * 64)
+
+    def test_what_a_step_works_on_follows_from_its_record(self):
+        sizes = model.sizes_of(model.read_launches(here / "launches" / "b8.tsv"), model.parameters)
+        self.assertEqual(sizes, model.Sizes(8 * 1024, 768, 50257, model.parameters))
+        by_name = {(f.dtype, f.case): f for f in figures.read_figures()}
+        step = by_name["bf16", "train/gpt-char-medium"]
+        self.assertEqual(model.sizes_of(step.launches, step.parameters), model.Sizes(4 * 256, 384, 65, 10750080))
+        self.assertEqual(model.sizes_of(by_name["bf16", "attention/relu/L4096/full"].launches, 0),
+                         model.Sizes(4096, 4 * 64, 0, 0))
+
     def test_a_limit_of_the_ratio(self):
         for limit in ("ratio:h100 8=9", "ratio:a100 8=9"):  # nothing is counted
             with contextlib.redirect_stderr(io.StringIO()) as said:
@@ -268,6 +284,54 @@ class Model(unittest.TestCase):
 
     def test_counts_of_another_card_do_not_count(self):
         self.assertEqual(model.counts_of([self.product], model.cards["a100"]), {})
+
+
+class Figures(unittest.TestCase):
+    all = figures.read_figures()
+    by_name = {(f.dtype, f.case): f for f in all}
+
+    def test_every_figure_is_recorded_once_and_launches_something(self):
+        self.assertEqual(len(self.by_name), len(self.all))
+        self.assertEqual([f.case for f in self.all if not f.launches], [])
+        for dtype, case, group in (("f32", "rows/dyt/4096x1024/both", 17), ("f32", "gemm/4096x4096x4096", 5),
+                                   ("bf16", "attention/relu/L1024/causal/forward", 24), ("bf16", "train/gpt2-124m", 3)):
+            self.assertIn((dtype, case), self.by_name)
+            kind = case.split("/")[0]
+            self.assertEqual(sum(f.dtype == dtype and f.case.startswith(kind) for f in self.all), group)
+
+    def test_what_is_not_counted_takes_what_the_card_allows_at_least(self):
+        figure, card = self.by_name["f32", "gemm/2048x2048x2048"], model.cards["a100"]
+        seconds, sign = figures.expected(figure, card, {})
+        self.assertEqual(sign, ">=")
+        launches = sum(l.times for l in figure.launches)
+        self.assertAlmostEqual(seconds, 2 * 2048 ** 3 / (108 * 64 * 2 * 1.41e9) + launches * 2e-6, 9)
+        with self.assertRaisesRegex(model.Failure, "has not counted tensor_core_kernel"):
+            figures.expected(self.by_name["bf16", "gemm/2048x2048x2048"], card, {})
+
+    def test_a_product_of_bf16_takes_what_its_kernel_was_counted_for(self):
+        figure, card = self.by_name["bf16", "gemm/4096x4096x4096"], model.cards["h100"]
+        kernel = next(l.kernel for l in figure.launches if l.name == "matmul")
+        count = {**Model.product, "kernel": kernel}
+        fast, _ = figures.expected(figure, card, {kernel: {**count, "instructions": 100}})
+        slow, _ = figures.expected(figure, card, {kernel: {**count, "instructions": 400}})
+        self.assertGreater(fast, 2 * 4096 ** 3 / card.peak)
+        self.assertGreater(slow, fast)
+
+    def test_both_forms_of_what_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours, both = pathlib.Path(folder) / "ours", pathlib.Path(folder) / "both"
+            ours.write_text('{"case": "attention/relu/L256/full", "dtype": "f32-highest", "ms": 2, "forward_ms": 1}\n')
+            both.write_text('{"rows": [{"case": "gemm/2048x2048x2048", "ours": 17.1798692}], "bf16": true}')
+            self.assertEqual(figures.read_measured(ours, self.all), {
+                ("f32", "attention/relu/L256/full"): 2, ("f32", "attention/relu/L256/full/forward"): 1})
+            measured = figures.read_measured(both, self.all)
+            self.assertAlmostEqual(measured["bf16", "gemm/2048x2048x2048"], 1000)
+
+    def test_cards_by_the_names_that_nvidia_smi_has_for_them(self):
+        for name, card in (("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H200", "h200"), ("NVIDIA H100 PCIe", None),
+                           ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA A100-SXM4-40GB", None),
+                           ("NVIDIA H200 NVL", None)):
+            self.assertEqual(figures.card_named(name), card, name)
 
 
 source = """

@@ -16,7 +16,9 @@
 #include <utility>
 
 #include "tests/support/bank_conflicts.h"
+#include "tests/support/device_memory.h"
 #include "tests/support/fibers.h"
+#include "tests/support/sectors.h"
 #include "tests/support/workers.h"
 
 namespace cuda_on_cpu {
@@ -135,8 +137,14 @@ class Worker {  // an OS thread that runs one block at a time
   void note_row(const void* row) {
     if (counts_banks_) banks_.note_row(static_cast<unsigned>(current_), row);
   }
-  void note_copy(const void* to, unsigned bytes, Site site) {
-    if (counts_banks_) banks_.note_copy(static_cast<unsigned>(current_), to, bytes, site);
+  void note_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
+    if (!counts_banks_) return;
+    banks_.note_copy(static_cast<unsigned>(current_), to, bytes, site);
+    sectors_.note(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
+  }
+  void note_access(const void* data, size_t bytes, const void* instruction) {
+    if (counts_banks_ && current_ != nobody && DeviceMemory::owns(data))
+      sectors_.note(static_cast<unsigned>(current_), data, bytes, reinterpret_cast<uintptr_t>(instruction));
   }
 
  private:
@@ -157,6 +165,7 @@ class Worker {  // an OS thread that runs one block at a time
   std::vector<Warp> warps_;
   SharedMemory shared_;
   BankCounter banks_;
+  SectorCounter sectors_;
   bool counts_banks_ = false;
   const Launch* launch_ = nullptr;
   int current_ = nobody, live_ = 0, waiting_ = 0;
@@ -214,7 +223,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
     }
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
-  if (counts_banks_) banks_.end_block();
+  if (counts_banks_) banks_.end_block(), sectors_.end_block();
   shared_.check();
 }
 
@@ -366,6 +375,9 @@ void run(const Launch& launch) {
   if (error) std::rethrow_exception(error);
 }
 
+void note_access(const void* data, size_t bytes, const void* instruction) {
+  if (counts_bank_traffic && worker) worker->note_access(data, bytes, instruction);
+}
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }
@@ -388,7 +400,7 @@ void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsign
     stop("copy to shared memory: an address is not a multiple of " + std::to_string(bytes) + ", at " + text(site));
   if (valid > bytes) stop("copy to shared memory: more than " + std::to_string(bytes) + " bytes, at " + text(site));
   if (!worker->holds_shared(to, bytes)) stop("copy to shared memory: the destination lies outside, at " + text(site));
-  worker->note_copy(to, bytes, site);
+  worker->note_copy(to, from, bytes, valid, site);
 }
 
 std::vector<Site> barriers_reached(const std::function<void()>& run) {

@@ -15,6 +15,7 @@
 #include "tests/support/device_memory.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/flight.h"
+#include "tests/support/sectors.h"
 
 using cuda_on_cpu::DeviceMemory;
 
@@ -171,7 +172,8 @@ Grants grants;
 
 // The most that each kernel has asked for and how often it waited for banks, for tests/kernel_table.py: written as the
 // program ends to the file that ORRERY_SHARED_MEMORY names, a line of the kernel's module, its address there, the
-// bytes, and for ldmatrix and for cp.async how often shared memory was asked and how often that was without conflicts.
+// bytes, for ldmatrix and for cp.async how often shared memory was asked and how often that was without conflicts, and
+// the sectors of the device's memory that were touched and the fewest that hold as much.
 class SharedMemoryLog {
  public:
   ~SharedMemoryLog() {
@@ -182,18 +184,20 @@ class SharedMemoryLog {
       if (!dladdr(kernel, &module)) continue;
       const auto address = static_cast<const char*>(kernel) - static_cast<const char*>(module.dli_fbase);
       file << module.dli_fname << '\t' << std::hex << address << std::dec << '\t' << use.bytes;
-      for (const uint64_t n : {use.banks.loads, use.banks.least_loads, use.banks.copies, use.banks.least_copies})
+      for (const uint64_t n : {use.banks.loads, use.banks.least_loads, use.banks.copies, use.banks.least_copies,
+                               use.sectors.touched, use.sectors.least})
         file << '\t' << n;
       file << '\n';
     }
   }
-  void add(const void* kernel, size_t bytes, const BankTraffic& banks) {
+  void add(const void* kernel, size_t bytes, const BankTraffic& banks, const SectorTraffic& sectors) {
     if (!path_) return;
     const std::lock_guard lock(mutex_);
     Use& use = uses_[kernel];
     use.bytes = std::max(use.bytes, bytes);
     use.banks.loads += banks.loads, use.banks.least_loads += banks.least_loads;
     use.banks.copies += banks.copies, use.banks.least_copies += banks.least_copies;
+    use.sectors.touched += sectors.touched, use.sectors.least += sectors.least;
   }
 
  private:
@@ -201,6 +205,7 @@ class SharedMemoryLog {
   struct Use {
     size_t bytes = 0;
     BankTraffic banks;
+    SectorTraffic sectors;
   };
   std::mutex mutex_;
   std::map<const void*, Use> uses_;
@@ -258,7 +263,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body bo
   note_work(config.stream);
   run({grid, block, config.dynamicSmemBytes, body});
   latest_bank_traffic = take_bank_traffic();
-  shared_memory_log.add(kernel, config.dynamicSmemBytes, latest_bank_traffic);
+  latest_sector_traffic = take_sector_traffic();
+  shared_memory_log.add(kernel, config.dynamicSmemBytes, latest_bank_traffic, latest_sector_traffic);
   return memory->guards_hold() ? cudaSuccess : cudaErrorIllegalAddress;
 }
 

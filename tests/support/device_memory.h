@@ -29,6 +29,7 @@ class DeviceMemory {
   bool free(void* data);                               // false if no block starts there
   bool holds(const void* data, size_t bytes) const;    // within one block
   bool touches(const void* data, size_t bytes) const;  // any address of the device
+  static bool owns(const void* data) { return instance().touches(data, 1); }  // while it is open
   size_t used() const { return used_; }                // bytes in blocks
   bool guards_hold();  // whether no guard and nothing freed was overwritten since the last call; writes them anew
 

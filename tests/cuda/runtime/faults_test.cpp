@@ -16,6 +16,7 @@
 #include "engine/tensor/staging.h"
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/bank_conflicts.h"
+#include "tests/support/sectors.h"
 
 namespace orrery {
 namespace {
@@ -233,6 +234,32 @@ TEST_CASE("faults: rows of shared memory that lie in the same banks are counted"
   CHECK(times(40) == 4);   // 5 r mod 8 are eight groups of banks
   CHECK(times(16) == 8);   // every second group
   CHECK(times(64) == 32);  // one group for all
+  cuda_on_cpu::counts_bank_traffic = before;
+}
+
+// Lane l copies 16 bytes from element l * stride + first on; from lane `last` on nothing.
+__global__ void gather_kernel(const uint16_t* in, int stride, int first, int last) {
+  const int lane = static_cast<int>(threadIdx.x);
+  uint16_t* const to = cuda::shared_memory<Tile>().element + lane * 8;
+  cuda::cp_async<16>(to, in + lane * stride + first, lane < last ? 16 : 0);
+  cuda::cp_async_commit();
+  cuda::cp_async_wait<0>();
+}
+TEST_CASE("faults: copies of a warp that lie apart in the device's memory are counted") {
+  DeviceArray<uint16_t> in(Device::cuda, 33 * 64);
+  const bool before = std::exchange(cuda_on_cpu::counts_bank_traffic, true);
+  const auto touched = [&](int stride, int first, int last, uint64_t least) {
+    cuda::launch({"gather", 3, 32, sizeof(Tile)}, gather_kernel, in.input(), stride, first, last);
+    CHECK(cuda_on_cpu::latest_sector_traffic.least == least);
+    return cuda_on_cpu::latest_sector_traffic.touched;
+  };
+  CHECK(touched(8, 0, 32, 16) == 16);   // side by side, in 16 sectors of 32 bytes
+  CHECK(touched(8, 8, 32, 16) == 17);   // the same, from the middle of a sector on
+  CHECK(touched(16, 0, 32, 16) == 32);  // half of each sector is not wanted
+  CHECK(touched(64, 0, 32, 16) == 32);
+  CHECK(touched(0, 0, 32, 1) == 1);     // all want the same
+  CHECK(touched(16, 0, 6, 3) == 6);     // what fills with zeros reads nothing
+  CHECK(touched(16, 0, 0, 0) == 0);
   cuda_on_cpu::counts_bank_traffic = before;
 }
 

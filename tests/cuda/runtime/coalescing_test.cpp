@@ -1,0 +1,121 @@
+// What warps load and store of the device's memory at once, in sectors of 32 bytes: a kernel whose lanes lie apart is
+// found, and the loops' kernels ask for hardly more than they need.
+#include <doctest/doctest.h>
+
+#include "engine/loops/loops.h"
+
+#if defined(EMULATE_CUDA) && defined(ORRERY_WATCHES_ACCESSES)
+
+#include <utility>
+
+#include "cuda/runtime/launch.cuh"
+#include "tests/cuda/kernel_testing.h"
+#include "tests/support/bank_conflicts.h"
+#include "tests/support/sectors.h"
+
+namespace orrery {
+namespace {
+
+using cuda_on_cpu::SectorTraffic;
+
+// Of the launches that `run` makes; of each the first block.
+template <class F>
+SectorTraffic traffic_of(const F& run) {
+  const bool before = std::exchange(cuda_on_cpu::counts_bank_traffic, true);
+  run();
+  cuda_on_cpu::counts_bank_traffic = before;
+  return cuda_on_cpu::latest_sector_traffic;
+}
+template <class F>
+double times_the_least(const F& run) {
+  const SectorTraffic t = traffic_of(run);
+  REQUIRE(t.least > 0);
+  return static_cast<double>(t.touched) / static_cast<double>(t.least);
+}
+
+__global__ void strided_kernel(float* out, const float* in, int stride) {
+  const int i = static_cast<int>(threadIdx.x) * stride;
+  out[i] = 2 * in[i];
+}
+struct alignas(16) Four {
+  float value[4];
+};
+__global__ void four_kernel(Four* out, const Four* in, int stride) {
+  const int i = static_cast<int>(threadIdx.x) * stride;
+  out[i] = in[i];
+}
+TEST_CASE("coalescing: loads and stores of a warp that lie apart are found") {
+  constexpr int lanes = 32, widest = 16;
+  DeviceArray<float> out(Device::cuda, 4 * lanes * widest), in(Device::cuda, 4 * lanes * widest);
+  const auto strided = [&](int stride) {
+    return traffic_of([&] { cuda::launch({"strided", 3, lanes}, strided_kernel, out.data(), in.input(), stride); });
+  };
+  for (const auto& [stride, touched, least] : {std::array{1, 8, 8}, {2, 16, 8}, {8, 64, 8}, {16, 64, 8}, {0, 2, 2}}) {
+    CAPTURE(stride);
+    CHECK(strided(stride).touched == static_cast<uint64_t>(touched));  // 4 sectors loaded, 4 stored, if side by side
+    CHECK(strided(stride).least == static_cast<uint64_t>(least));
+  }
+  const auto four = [&](int stride) {
+    auto* const to = reinterpret_cast<Four*>(out.data());
+    const auto* const from = reinterpret_cast<const Four*>(in.input());
+    return traffic_of([&] { cuda::launch({"four", 3, lanes}, four_kernel, to, from, stride); });
+  };
+  CHECK(four(1).touched == 32);
+  CHECK(four(1).least == 32);
+  CHECK(four(2).touched == 64);
+  CHECK(four(2).least == 32);
+}
+
+struct Sum {
+  HOST_DEVICE float operator()(float a, float b) const { return a + b; }
+};
+TEST_CASE("coalescing: maps move what they need") {
+  constexpr int64_t rows = 96, columns = 64, n = rows * columns;
+  DeviceArray<float> out(Device::cuda, n + 1), a(Device::cuda, n + 1), b(Device::cuda, n + 1);
+  CHECK(times_the_least([&] { cuda::map(n, Sum{}, out.data(), a.input(), b.input()); }) == 1);
+  // One element further on there are no packs of 16 bytes, and a warp's 128 bytes lie in five sectors.
+  CHECK(times_the_least([&] { cuda::map(n, Sum{}, out.data() + 1, a.input() + 1, b.input() + 1); }) == 1.25);
+  Broadcast<2> shape{2, {rows, columns}, {{columns, 1}, {0, 1}}};
+  CHECK(times_the_least([&] { cuda::map(shape, Sum{}, out.data(), a.input(), b.input()); }) == 1);
+}
+
+struct Element {
+  const float* all;
+  HOST_DEVICE float operator()(int64_t i, int64_t) const { return all[i]; }
+};
+TEST_CASE("coalescing: sums move what they need, whatever axis they go along") {
+  constexpr int64_t rows = 256, columns = 512;
+  DeviceArray<float> in(Device::cuda, rows * columns), out(Device::cuda, rows + columns);
+  const Element element{in.input()};
+  CHECK(times_the_least([&] { cuda::reduce(rows, columns, 1, element, out.data()); }) <= 1.05);
+  CHECK(times_the_least([&] { cuda::reduce(1, rows, columns, element, out.data()); }) <= 1.05);
+  CHECK(times_the_least([&] { cuda::reduce(1, rows * columns, 1, element, out.data()); }) <= 1.05);
+}
+
+// Less the row's largest, held and written as packs.
+struct LessTheLargest {
+  const float* in;
+  float* out;
+  int n;
+  template <class Row>
+  HOST_DEVICE void operator()(const Row& row, int64_t r) const {
+    const In<float> x{in + r * n};
+    const auto held = row.hold(x);
+    const float largest = row.max([&](auto i) { return held[i]; });
+    row.map(Out<float>{out + r * n}, [=](float v) { return v - largest; }, x);
+  }
+};
+TEST_CASE("coalescing: rows of each length move what they need") {
+  for (const int n : {8, 16, 256, 1024, 6000}) {
+    const double most = n <= 16 ? 1.34 : 1.05;  // the largest begins with the first of each row, which a sector brings
+    CAPTURE(n);
+    constexpr int64_t rows = 64;
+    DeviceArray<float> in(Device::cuda, rows * n), out(Device::cuda, rows * n);
+    CHECK(times_the_least([&] { cuda::rows(rows, n, LessTheLargest{in.input(), out.data(), n}); }) <= most);
+  }
+}
+
+}  // namespace
+}  // namespace orrery
+
+#endif
