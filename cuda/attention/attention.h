@@ -9,13 +9,15 @@
 namespace orrery::cuda {
 
 struct SoftmaxWeights {
-  static constexpr bool softmax = true, tensor_cores = true;
+  static constexpr bool softmax = true, tensor_cores = true, homogeneous = false;
 };
 // w = F(s): F has HOST_DEVICE A value(A s) and A derivative(A s) for A = float and double.  With a type
-// `tensor_cores` there are kernels of their own for bf16: 20 seconds of nvcc more.
+// `tensor_cores` there are kernels of their own for bf16: 20 seconds of nvcc more.  These scale sums of weights and not
+// each score if there is a type `homogeneous`, which says that F(a s) = a F(s) for a > 0.
 template <class F>
 struct PointwiseWeights {
-  static constexpr bool softmax = false, tensor_cores = requires { typename F::tensor_cores; };
+  static constexpr bool softmax = false, tensor_cores = requires { typename F::tensor_cores; },
+                        homogeneous = requires { typename F::homogeneous; };
   F f;
   bool zero_below_zero = false;  // F(s) = F'(s) = 0 for s <= 0
 };

@@ -24,6 +24,9 @@
 // which it passes over.  What few problems want, a cap, dropout and scales that are not above zero, stands beside the
 // way that the others take.
 //
+// Weights of homogeneous functions are computed without the scale: from F(a s) = a F(s) for a > 0 follow
+// sum_j F(a s_j) v_j = a sum_j F(s_j) v_j, where one factor does for a row, and F'(a s) = F'(s).
+//
 // A product adds 0 times the rows that are masked for a query, which would let NaN through.  Only where a tile is
 // visible in part, its rows are looked at first: such a row becomes zeros, and a query that gives it a weight becomes
 // NaN.
@@ -136,7 +139,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       });
 
   const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
-  const float kept = factor_of_weights(p);
+  const float factor = factor_of_weights(p, detours);
   store_rows(to, own_query, p.queries, p.value_size, read, [&](int block, int h) {
     if constexpr (softmax) {
       const OnlineSoftmax<float>& own = state.rows[block][h];
@@ -144,9 +147,9 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       const int i = own_query + 16 * block + ScorePlaces<false>::row(2 * h);
       if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
         p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
-      return sum == 0 ? 0.f : kept / sum;
+      return sum == 0 ? 0.f : factor / sum;
     } else {
-      return kept;
+      return factor;
     }
   });
 }

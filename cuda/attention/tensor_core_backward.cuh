@@ -154,17 +154,20 @@ __device__ void differentiate_rows(const P& p, const Detours& detours, float fac
   }
 }
 
-// False if none of the scores that the warp sees has a weight or a derivative.
-template <int Blocks, int Groups, class P>
-__device__ bool has_weights(const P& p, Cover cover, const uint32_t (&visible)[Blocks], float (&s)[Blocks][Groups][4]) {
-  if constexpr (!decltype(P::weights)::softmax)
-    if (p.weights.zero_below_zero) {
-      if (cover == Cover::some) hide(visible, 0.f, s);
-      float top = 0;
-      each_score(s, [&](int block, int bit) { top = fmaxf(top, s[block][bit / 4][bit % 4]); });
-      return __ballot_sync(~0u, top > 0) != 0;
-    }
-  return true;
+// True if none of the scores that the warp sees is above zero; `queries_end`: some are of queries that are not there,
+// whose scores are zero.
+template <int Blocks, int Groups>
+__device__ bool none_above_zero(Cover cover, bool queries_end, const uint32_t (&visible)[Blocks],
+                                const float (&s)[Blocks][Groups][4]) {
+  uint32_t signs = ~0u;
+  if (cover == Cover::all && !queries_end)  // one instruction joins two signs; a score of zero passes for one above
+    each_score(s, [&](int block, int bit) { signs &= std::bit_cast<uint32_t>(s[block][bit / 4][bit % 4]); });
+  else
+    each_score(s, [&](int block, int bit) {
+      const bool seen = cover == Cover::all || has(visible[block], bit);
+      if (seen && s[block][bit / 4][bit % 4] > 0) signs = 0;
+    });
+  return __ballot_sync(~0u, signs >> 31 == 0) == 0;
 }
 
 // The same as operands of the next products, both 0 where masked.
@@ -192,13 +195,14 @@ template <class P, int Size>
 __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     tensor_core_attention_backward_queries_kernel(const __grid_constant__ P p, const TensorCoreRowTerms* all_terms) {
   using Tile = TensorCoreQueriesTile<Size>;
+  constexpr bool softmax = decltype(P::weights)::softmax;
   constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows, blocks = owned / 64, part = walked / blocks;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = query_tile(p, blockIdx.x, owned);
   const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
   const OperandPlaces<Size> places(row);
   TermsOfRows<blocks> terms;
-  if constexpr (decltype(P::weights)::softmax) {
+  if constexpr (softmax) {
 #pragma unroll
     for (int n = 0; n < 2 * blocks; ++n) {
       const int i = own_query + n / 2 * 16 + ScorePlaces<false>::row(n % 2 * 2);
@@ -212,6 +216,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const KeyWalk walk(p, q, owned, walked);
   const Sight<false, walked, blocks, P> sight(p, own_query, length_of(p, q.sequence));
   const Detours detours(p);
+  const bool queries_end = own_query + 16 * blocks > p.queries;
   TileMasks<blocks> masks = {};
   typename Tile::Scores g[blocks];
   const auto multiply_values = [&](const KeyTile& keys) {
@@ -228,7 +233,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       LaneScores<part> s[blocks];
       multiply_rows(places, tile.own[0], keys, s);
       const float factor = score_rows(p, detours, s);
-      if (!has_weights(p, part_masks.cover, part_masks.visible, s)) continue;
+      if constexpr (!softmax)  // without weights or derivatives, then
+        if (detours.zeros() && none_above_zero(masks.cover, queries_end, part_masks.visible, s)) continue;
       LaneWeights<part> w[blocks], dt[blocks];
       differentiate_tile(p, detours, factor, part_masks, terms, s, g, first, w, dt);
       add_weighted_rows(places, dt, keys, masks.cover, sum);
@@ -290,7 +296,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     typename Tile::Scores s[blocks], g[blocks];
     multiply_rows(places, tile.own[0], tile.walked[buffer][0], s);
     const float factor = score_rows(p, detours, s);
-    if (!has_weights(p, masks.cover, masks.visible, s)) return;
+    if constexpr (!softmax)  // without weights or derivatives, then
+      if (detours.zeros() && none_above_zero(masks.cover, q.first + walked > p.queries, masks.visible, s)) return;
     const TermsOfColumns<walked> terms = {tile.terms[buffer]};
     multiply_gradients(p, detours, places, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
     typename Tile::Weights w[blocks], dt[blocks];
@@ -303,7 +310,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
                p.keys, p.head_size, dk, [&](int, int) { return p.scale; });
   if (p.gradients.value.data)
     store_rows(rows_from(p, p.gradients.value, int64_t{sequence} * p.keys, int64_t{key_head} * p.value_size), own_key,
-               p.keys, p.value_size, dv, [&](int, int) { return factor_of_weights(p); });
+               p.keys, p.value_size, dv, [&](int, int) { return factor_of_weights(p, detours); });
 }
 
 }  // namespace orrery::cuda

@@ -90,12 +90,6 @@ __device__ void drop_weights(const uint32_t (&kept)[Blocks], uint32_t (&weights)
           (has(kept[block], 2 * n) ? 0xffffu : 0) | (has(kept[block], 2 * n + 1) ? 0xffff0000u : 0);
 }
 
-// What is left to multiply sums of such weights with.
-template <class P>
-__device__ float factor_of_weights(const P& p) {
-  return p.dropout.kept > 0 ? p.dropout.kept : 1.f;
-}
-
 // bf16 that are infinite or NaN have all bits of their exponent: adding one to it then carries to the sign's place.
 __device__ inline uint32_t not_finite(uint32_t pair) { return ((pair & 0x7f807f80u) + 0x00800080u) & 0x80008000u; }
 __device__ inline uint32_t finite_or_zero(uint32_t pair) { return pair & ~((not_finite(pair) >> 15) * 0xffffu); }
@@ -234,19 +228,23 @@ class Detours {
   template <class P>
   __device__ explicit Detours(const P& p) {
     const bool cap = p.soft_cap > 0, scores = cap || !(p.scale * log2_of_e > 0), dropout = p.dropout.kept > 0;
-    all_ = in_register((scores ? 1 : 0) | (cap ? 2 : 0) | (dropout ? 4 : 0));
+    bool zeros = false;
+    if constexpr (!decltype(P::weights)::softmax) zeros = p.weights.zero_below_zero;
+    all_ = in_register((scores ? 1 : 0) | (cap ? 2 : 0) | (dropout ? 4 : 0) | (zeros ? 8 : 0));
   }
   __device__ bool scores() const { return all_ & 1; }
   __device__ bool cap() const { return all_ & 2; }
   __device__ bool dropout() const { return all_ & 4; }
+  __device__ bool zeros() const { return all_ & 8; }  // of tiles without a score above zero
 
  private:
   int all_;
 };
 // Products become scores up to a factor, which is returned.  It is above zero, so that the order is that of the scores.
+// Where the function of scores is homogeneous, 1 stands for it: it is left to factor_of_weights().
 template <int Blocks, int Groups, class P>
 __device__ float score_rows(const P& p, const Detours& detours, float (&s)[Blocks][Groups][4]) {
-  if (!detours.scores()) return p.scale;
+  if (!detours.scores()) return decltype(P::weights)::homogeneous ? 1.f : p.scale;
   each_score(s, [&](int block, int bit) { s[block][bit / 4][bit % 4] *= p.scale; });
   if (detours.cap()) {
     const float inverse = 1 / p.soft_cap;
@@ -256,6 +254,12 @@ __device__ float score_rows(const P& p, const Detours& detours, float (&s)[Block
     });
   }
   return 1;
+}
+// What is left to multiply sums of weights with.
+template <class P>
+__device__ float factor_of_weights(const P& p, const Detours& detours) {
+  const float kept = p.dropout.kept > 0 ? p.dropout.kept : 1.f;
+  return decltype(P::weights)::homogeneous && !detours.scores() ? kept * p.scale : kept;
 }
 
 }  // namespace orrery::cuda

@@ -15,6 +15,7 @@ struct Identity {
       .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
   };
   using tensor_cores = void;
+  using homogeneous = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

@@ -1,6 +1,7 @@
 // ReLU, the rectifier: what is negative is not there.
 //   f(x)  = max(x, 0)
 //   f'(x) = 1 if x > 0, else 0             y > 0 exactly where x > 0, so the slope can be had from y
+//   f(a x) = a f(x) for a > 0
 // Kink: 0, where the slope jumps from 0 to 1; f'(0) = 0 by convention.
 #include "nn/activations/base/kernels.h"
 
@@ -17,10 +18,11 @@ struct Relu {
       .limits = {0, ActivationInfo::infinity},
   };
   using tensor_cores = void;
+  using homogeneous = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {
-    return x < 0 ? T(0) : x;  // NaN stays
+    return scalar::positive_part(x);
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {

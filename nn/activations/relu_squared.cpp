@@ -21,12 +21,12 @@ struct ReluSquared {
 
   template <class T>
   HOST_DEVICE T value(T x) const {
-    const T r = x < 0 ? T(0) : x;
+    const T r = scalar::positive_part(x);
     return r * r;
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    return 2 * (x < 0 ? T(0) : x);
+    return 2 * scalar::positive_part(x);
   }
 };
 REGISTER_ACTIVATION(ReluSquared);

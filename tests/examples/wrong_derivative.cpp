@@ -71,6 +71,12 @@ struct HiddenKink {
   }
 };
 REGISTER_ACTIVATION(HiddenKink);
+struct FalseHomogeneous : Silu {  // attention would scale sums of weights where it should scale scores
+  static inline const ActivationInfo info{
+      .name = "false_homogeneous", .formula = "x s", .source = "none", .limits = {0, ActivationInfo::infinity}};
+  using homogeneous = void;
+};
+REGISTER_ACTIVATION(FalseHomogeneous);
 struct FalseFromOutput : Silu {  // silu falls before it rises: its output does not tell where x is
   static inline const ActivationInfo info{
       .name = "false_from_output", .formula = "x s", .source = "none", .limits = {0, ActivationInfo::infinity}};

@@ -107,6 +107,7 @@ class Formula {
   virtual double value(double x, const double* p) const = 0;
   virtual double derivative(double x, const double* p) const = 0;
   virtual double derivative_by_dual(double x, const double* p, int parameter) const = 0;  // -1: along x
+  virtual bool is_homogeneous() const = 0;
   virtual bool has_derivative_from_output() const = 0;
   virtual double derivative_from_output(double y) const = 0;
   virtual void parameter_derivatives(double x, const double* p, double* out) const = 0;
@@ -149,6 +150,7 @@ class Activation {
   std::vector<double> parameter_derivatives(double x, std::span<const double> p) const;
   // The same slopes from `value` run on dual numbers: exact, and not written by hand.  -1: along x.
   double derivative_by_dual(double x, std::span<const double> p = {}, int parameter = -1) const;
+  bool is_homogeneous() const { return formula_->is_homogeneous(); }  // F(a x) = a F(x) for a > 0, as the file states
   bool has_derivative_from_output() const { return formula_->has_derivative_from_output(); }
   double derivative_from_output(double y) const;  // an Error if there is none
 

@@ -21,6 +21,7 @@ class Facts {
                               info_.positive ? ", which is where softplus(p) is not positive" : ""));
     if (!found_.empty()) return found_;
     zero_below_zero();
+    homogeneous();
     derivative_from_output();
     constants();
     if (!has_defaults()) return found_;
@@ -56,6 +57,14 @@ class Facts {
     const double x = largest([&](double at) { return value(at); }), y = largest([&](double at) { return slope(at); });
     if (value(x) != 0) return tell("zero_below_zero", "F(x) = 0 for x <= 0", x, value(x));
     if (slope(y) != 0) tell("zero_below_zero", "F'(x) = 0 for x <= 0", y, slope(y), "F'");
+  }
+  void homogeneous() {
+    if (!f_.is_homogeneous()) return;
+    for (const double x : grid_) {
+      const double stated = 3 * value(x), found = value(3 * x);
+      if (std::abs(stated - found) > 1e-13 * std::abs(found))
+        return tell("homogeneous", print_number(stated), 3 * x, found);
+    }
   }
   void derivative_from_output() {
     if (!f_.has_derivative_from_output()) return;

@@ -9,6 +9,7 @@
 
 #include "engine/base/dual.h"
 #include "engine/base/host_device.h"
+#include "engine/base/positive_part.h"
 #include "engine/base/scalar.h"
 #include "nn/activations/base/activation.h"
 
@@ -26,6 +27,8 @@ template <class F>
 concept HasDerivativeFromOutput = requires(const F f, float y) {
   { f.derivative_from_output(y) } -> std::same_as<float>;
 };
+template <class F>
+concept Homogeneous = requires { typename F::homogeneous; };  // F(a x) = a F(x) for a > 0
 template <class F>
 concept LearnedFormula = std::is_trivially_copyable_v<F> &&
     requires(const F f, float x, double z, const float* p, const double* q) {
@@ -57,6 +60,7 @@ class PlainNumbers : public Formula {
   double value(double x, const double*) const override { return f_.value(x); }
   double derivative(double x, const double*) const override { return f_.derivative(x); }
   double derivative_by_dual(double x, const double*, int) const override { return f_.value(Dual(x, 1)).slope; }
+  bool is_homogeneous() const override { return Homogeneous<F>; }
   bool has_derivative_from_output() const override { return HasDerivativeFromOutput<F>; }
   double derivative_from_output([[maybe_unused]] double y) const override {
     if constexpr (HasDerivativeFromOutput<F>) return f_.derivative_from_output(y);
@@ -83,6 +87,7 @@ class LearnedNumbers : public Formula {
     }
     return f_.value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).slope;
   }
+  bool is_homogeneous() const override { return false; }
   bool has_derivative_from_output() const override { return false; }
   double derivative_from_output(double) const override { return 0; }
   void parameter_derivatives(double x, const double* p, double* out) const override {

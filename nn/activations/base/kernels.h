@@ -3,6 +3,7 @@
 //   struct Silu {                                        // its only members are its constants, as doubles
 //     static inline const ActivationInfo info{...};
 //     using tensor_cores = void;                         // optional; kernels of their own for attention in bf16
+//     using homogeneous = void;                          // optional; F(a x) = a F(x) for a > 0, so these scale sums
 //     double beta = 1;
 //     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or Coarse
 //     template <class T> HOST_DEVICE T derivative(T x) const;

@@ -11,7 +11,10 @@ template <class F>
 struct Marked : F {
   using tensor_cores = void;
 };
-using MarkedRelu = cuda::PointwiseWeights<Marked<Relu>>;
+struct HomogeneousRelu : Marked<Relu> {
+  using homogeneous = void;
+};
+using MarkedRelu = cuda::PointwiseWeights<HomogeneousRelu>;
 using MarkedGelu = cuda::PointwiseWeights<Marked<GeluTanh>>;
 
 Results on_tensor_cores(const Case& c) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/dual.h"
+#include "engine/base/positive_part.h"
 
 using namespace orrery;
 
@@ -99,6 +100,8 @@ std::vector<Function<T>> functions() {
       {"atan", [](T x) { return scalar::atan(x); }, [](Exact x) { return std::atan(x); }, -10, 10, 2},
       {"sqrt", [](T x) { return scalar::sqrt(x); }, [](Exact x) { return std::sqrt(x); }, 0, largest, 0.501},
       {"abs", [](T x) { return scalar::abs(x); }, [](Exact x) { return std::fabs(x); }, -10, 10, 0},
+      {"positive_part", [](T x) { return scalar::positive_part(x); }, [](Exact x) { return std::max(x, Exact(0)); },
+       -10, 10, 0},
   };
 }
 
@@ -180,6 +183,8 @@ void check_ends() {
   CHECK(scalar::atan(-inf) == -half_pi);
   CHECK(std::isnan(scalar::sqrt(T(-1))));
   CHECK(scalar::abs(-inf) == inf);
+  CHECK(scalar::positive_part(inf) == inf);
+  CHECK(scalar::positive_part(-inf) == 0);
 }
 
 }  // namespace
@@ -224,6 +229,8 @@ TEST_CASE("dual numbers carry the slope of every scalar function") {
       {"atan", {[](Dual x) { return scalar::atan(x); }, [](double x) { return scalar::atan(x); }}},
       {"sqrt", {[](Dual x) { return scalar::sqrt(x * x + 1); }, [](double x) { return scalar::sqrt(x * x + 1); }}},
       {"abs", {[](Dual x) { return scalar::abs(x); }, [](double x) { return scalar::abs(x); }}},
+      {"positive_part",
+       {[](Dual x) { return scalar::positive_part(x); }, [](double x) { return scalar::positive_part(x); }}},
       {"arithmetic",
        {[](Dual x) { return (2 * x - 1) / (x * x + 3) - x + -x * 0.5; },
         [](double x) { return (2 * x - 1) / (x * x + 3) - x + -x * 0.5; }}},
