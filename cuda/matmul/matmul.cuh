@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
   }
 }
 
-// C from the sums of the pieces of k, in order.
+// C from the sums of the pieces of k, in order, and the sums of A's rows, which lie behind those of C.
 template <class T, class Result, class Epilogue>
 __global__ void __launch_bounds__(matmul_threads)
     add_pieces_kernel(const __grid_constant__ Matmul<T, Result> p, const Arithmetic<T>* sums, int64_t pieces,
@@ -262,6 +262,12 @@ __global__ void __launch_bounds__(matmul_threads)
         finish<Result>(epilogue, p.accumulate ? static_cast<Arithmetic<T>>(c) + sum : sum, i % p.n, place);
     c = done.kept;
     if constexpr (FillsSecond<Epilogue>) epilogue.second[place] = done.second;
+  }
+  if (!p.row_sums) return;
+  for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < p.m; i += step) {
+    Arithmetic<T> sum = p.accumulate_row_sums ? p.row_sums[i] : 0;
+    for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[pieces * elements + piece * p.m + i];
+    p.row_sums[i] = sum;
   }
 }
 
@@ -317,10 +323,11 @@ void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   const MatmulPlan<T, Result> plan = plan_of<Kernels>(p, epilogue);
   if constexpr (Fused)
     if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
-  const int64_t elements = p.batch * p.m * p.n;
-  const Workspace workspace(plan.pieces * elements * static_cast<int64_t>(sizeof(Sum)));
+  const int64_t elements = p.batch * p.m * p.n, of_rows = p.row_sums ? p.m : 0;
+  const Workspace workspace(plan.pieces * (elements + of_rows) * static_cast<int64_t>(sizeof(Sum)));
   Sum* const sums = static_cast<Sum*>(workspace.data());
   Matmul<T, Sum> piecewise{p.m, p.n, p.k, p.batch, p.a, p.b, {{sums, p.n}}, false, nullptr, nullptr};
+  if (p.row_sums) piecewise.row_sums = sums + plan.pieces * elements;
   MatmulPlan<T, Sum> pieces = plan_of<Kernels>(piecewise, Plain<Sum>{});
   pieces.pieces = plan.pieces, pieces.length = plan.length;
   launch_sums<Kernels, T>(pieces);

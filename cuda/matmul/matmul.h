@@ -30,6 +30,11 @@ struct Matmul {
   bool accumulate;         // C += A B
   const Result* bias;      // n numbers, added to every row of the product; may be null
   const Result* residual;  // as large as C, which is then one matrix, and added to it; may be null
+  // Where the sums of A's rows over k go, m numbers, or null.  If A is a gradient dy of rows of outputs, stored (k, m),
+  // and C the gradient of weights, they are that of the biases.  Only products on tensor cores of one A, stored so, and
+  // one B, stored (k, n), into f32 make them.
+  Arithmetic<T>* row_sums = nullptr;
+  bool accumulate_row_sums = false;  // else they are overwritten
 };
 
 // Queued, as all work.  The same sizes give the same bits.

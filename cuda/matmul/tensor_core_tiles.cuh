@@ -113,6 +113,42 @@ class Fragments {
   int offset_;
 };
 
+// Sums of A's rows: the product of A with ones, which the tiles of C's first columns make on the way.  Each of the
+// warps across such a tile takes its share of their 64 rows, 16 at a time.
+template <class Tile>
+class RowSums {
+  static constexpr int groups = Tile::warp_side / 16 / Tile::warps_across;
+
+ public:
+  // `first`: the warp's row of the tile
+  __device__ RowSums(int first, int warp_across) : first_(first), group_(warp_across * groups) {}
+
+  template <class Fragments>
+  __device__ void add(const Fragments& of_a, const unsigned char* step) {
+    constexpr uint32_t one = 0x3f80, ones[2] = {one << 16 | one, one << 16 | one};  // of bf16
+#pragma unroll
+    for (int half = 0; half < tensor_core_depth / 16; ++half)
+#pragma unroll
+      for (int g = 0; g < groups; ++g) {
+        uint32_t a[4];
+        of_a.load(a, step, group_ + g, half);
+        mma_m16n8k16(sum_[g], a, ones);
+      }
+  }
+  // All columns of such a product are equal: the first lane of each four stores.
+  __device__ void store(float* to, int rows_left, bool accumulate, int lane) const {
+#pragma unroll
+    for (int n = 0; n < 2 * groups; ++n) {
+      const int row = first_ + (group_ + n / 2) * 16 + n % 2 * 8 + lane / 4;
+      if (lane % 4 == 0 && row < rows_left) to[row] = sum_[n / 2][n % 2 * 2] + (accumulate ? to[row] : 0);
+    }
+  }
+
+ private:
+  int first_, group_;
+  float sum_[groups][4] = {};
+};
+
 template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
 __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::threads, Columns == 128 ? 2 : 1)
     tensor_core_kernel(const __grid_constant__ MatmulPlan<bf16, Result> plan,
@@ -138,6 +174,9 @@ __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::thr
   const int row = warp / Tile::warps_across * Tile::warp_side, column = warp % Tile::warps_across * Tile::warp_side;
   const Fragments<Tile::rows, AAlongK, true> of_a(row, lane);
   const Fragments<Tile::columns, BAlongK, false> of_b(column, lane);
+  constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
+  const bool sums_rows = may_sum_rows && p.row_sums && tile.part == 0 && tile.column == 0;
+  RowSums<Tile> row_sums(row, warp % Tile::warps_across);
   float sum[4][8][4] = {};
   for (int s = 0; s < Tile::stages - 1; ++s) fetch(s);
   int stage = 0, next = Tile::stages - 1;
@@ -160,8 +199,13 @@ __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::thr
         for (int j = 0; j < 8; ++j) mma_m16n8k16(sum[i][j], a, &b[j / 2][j % 2 * 2]);
       }
     }
+    if constexpr (may_sum_rows)
+      if (sums_rows) row_sums.add(of_a, shared.a[stage]);
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
   }
+  if constexpr (may_sum_rows)
+    if (sums_rows)
+      row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, lane);
   store_sums(plan, tile, sum, row, column, lane, epilogue);
 }
 

@@ -53,6 +53,10 @@ struct Epilogue {
   const EpilogueFunction<C>* function = nullptr;
   const C* bias = nullptr;      // n numbers: one for each column of the product
   const C* residual = nullptr;  // as large as C, which is then one matrix
+  // m numbers, for the sums of A's rows over k, which are f32 and deterministic: a product dW = dy^T x makes db on the
+  // way.  Only that product of bf16 to float on a GPU can; elsewhere it is an Error.
+  C* row_sums = nullptr;
+  bool accumulate_row_sums = false;  // else they are overwritten
 };
 
 // T, the elements of A and B, is float, double or bf16.  Those of C are the same, or float for bf16.  Elements of bf16

@@ -218,6 +218,8 @@ void multiply_on_card(const Product& p, const T* a, const T* b, std::initializer
                              .accumulate = p.accumulate,
                              .bias = epilogue.bias,
                              .residual = epilogue.residual};
+  if constexpr (!std::is_same_v<T, C>)
+    product.row_sums = epilogue.row_sums, product.accumulate_row_sums = epilogue.accumulate_row_sums;
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.part_columns[0] ? p.part_columns[i] : p.n};
   if (epilogue.function) {
     if constexpr (std::is_same_v<T, C>) return epilogue.function->on_card(product, parts_of_f32);
@@ -260,6 +262,10 @@ void multiply(Device device, const Product& p, const T* a, const T* b, std::init
               Epilogue<C> epilogue) {
   check_outputs(p, static_cast<int64_t>(c.size()));
   check(!epilogue.residual || c.size() == 1, "matmul: a residual has the shape of one output, not of ", c.size());
+  constexpr bool of_weights = std::is_same_v<T, bf16> && std::is_same_v<C, float>;
+  const bool may_sum_rows = of_weights && device == Device::cuda && p.transpose_a && !p.transpose_b;
+  check(!epilogue.row_sums || (may_sum_rows && p.batch == 1 && c.size() == 1),
+        "matmul: sums of A's rows are made by a product A^T B of bf16 into one f32 matrix, and on a GPU");
   check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k,
         " exceed the BLAS's 32-bit sizes");
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));

@@ -118,14 +118,10 @@ struct GatedFeedForward {
       multiply<A>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
                   {hidden.mutable_data<A>()}, {.function = &epilogue});
     }
-    Gradients<6> d;
-    if (saved.needs(0)) d[0] = matmul(dz, input);
-    d[1] = detail::weight_gradient(saved, 1, dz, x);
-    d[2] = detail::bias_gradient(saved, 2, dz);
-    d[3] = detail::weight_gradient(saved, 3, dy, hidden);
-    d[4] = detail::bias_gradient(saved, 4, dy);
-    if (saved.needs(5)) d[5] = dy;
-    return d;
+    const Tensor dx = saved.needs(0) ? matmul(dz, input) : Tensor();
+    const auto [dinput, dinput_bias] = detail::weight_gradients(saved, 1, dz, x);
+    const auto [doutput, doutput_bias] = detail::weight_gradients(saved, 3, dy, hidden);
+    return {dx, dinput, dinput_bias, doutput, doutput_bias, saved.needs(5) ? dy : Tensor()};
   }
 };
 

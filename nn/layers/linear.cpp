@@ -2,7 +2,7 @@
 //   y = x W^T + b + r          x (R, C), W (N, C), b (N), r (R, N)
 //   dx = dy W,   dW = dy^T x,   db = sum of the rows of dy,   dr = dy
 // Kept for backward: x and W (both live anyway), no bytes of its own.  The bias and the residual are added by the
-// product's epilogue, while a tile of y is in the cache.
+// product's epilogue, while a tile of y is in the cache.  On a GPU the product that makes dW of bf16 makes db as well.
 #include "nn/layers/linear.h"
 
 #include <algorithm>
@@ -45,8 +45,9 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 // Of x, W and b, which are inputs 0 to 2; kept are x and W.
 Gradients<3> linear_gradients(const Saved& saved, const Tensor& dy) {
   const UnchangedOperands both_products_read_dy;
-  return {saved.needs(0) ? matmul(dy, saved[1]) : Tensor(), detail::weight_gradient(saved, 1, dy, saved[0]),
-          detail::bias_gradient(saved, 2, dy)};
+  const Tensor dx = saved.needs(0) ? matmul(dy, saved[1]) : Tensor();
+  const auto [dweight, dbias] = detail::weight_gradients(saved, 1, dy, saved[0]);
+  return {dx, dweight, dbias};
 }
 
 struct LinearOperation {
@@ -180,15 +181,23 @@ Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
   });
 }
 
-Tensor weight_gradient(const Saved& saved, int input, const Tensor& g, const Tensor& x) {
-  if (!saved.needs(input)) return {};
+Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x) {
+  if (!saved.needs(input)) return {Tensor(), bias_gradient(saved, input + 1, g)};
   const int64_t rows = x.shape().rows(), n = g.size(-1), c = x.size(-1);
-  return dispatch(g.dtype(), "linear", [&]<class T>() {
+  return dispatch(g.dtype(), "linear", [&]<class T>() -> Gradients<2> {
     using Sum = Arithmetic<T>;
+    // A product on tensor cores sums g for the bias on the way; the others leave that to a walk of its own.
+    const bool together = std::is_same_v<T, bf16> && g.device() == Device::cuda && saved.needs(input + 1) && c > 0;
     const Saved::Place place = saved.place(input, Shape{n, c}, dtype_of<Sum>, g.device());
+    Saved::Place of_bias{{}, false};
+    Epilogue<Sum> sums;
+    if (together) {
+      of_bias = saved.place(input + 1, Shape{n}, dtype_of<Sum>, g.device());
+      sums.row_sums = of_bias.gradient.template mutable_data<Sum>(), sums.accumulate_row_sums = of_bias.accumulate;
+    }
     multiply<T>(g.device(), {.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = place.accumulate},
-                g.data<T>(), x.data<T>(), {place.gradient.template mutable_data<Sum>()});
-    return place.as(g.dtype());
+                g.data<T>(), x.data<T>(), {place.gradient.template mutable_data<Sum>()}, sums);
+    return {place.as(g.dtype()), together ? of_bias.as(g.dtype()) : bias_gradient(saved, input + 1, g)};
   });
 }
 

@@ -37,8 +37,8 @@ namespace detail {
 
 // Sums the rows of g, (R, N), where the gradient of input `input` of an operation belongs; undefined if unused.
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g);
-// dW = g^T x where the gradient of `input` belongs: g (R, N), x (R, C), both with any leading axes.
-Tensor weight_gradient(const Saved& saved, int input, const Tensor& g, const Tensor& x);
+// dW = g^T x and db where the gradients of `input` and of the next one belong: g (R, N), x (R, C), any leading axes.
+Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x);
 
 }  // namespace detail
 

@@ -206,6 +206,7 @@ TEST_CASE("single precision and bf16 give the CPU's numbers on the device within
     const bool pointwise = c.family == "activation" && is_one_of(c.name, {"silu", "relu", "gelu", "tanh", "elu"});
     const bool layer = (c.family == "normalization" && is_one_of(c.name, {"layer", "rms", "group"})) ||
                        (c.family == "feed_forward" && is_one_of(c.name, {"dense", "gated"})) ||
+                       (c.family == "layer" && is_one_of(c.name, {"linear", "linear_split"})) ||
                        (c.family == "attention" && c.title.find("packed") != c.title.npos &&
                         c.title.find("entropy") == c.title.npos && c.title.find("penalty") == c.title.npos &&
                         is_one_of(c.name, {"softmax", "pointwise", "linear", "sparsemax", "rela"}));

@@ -120,9 +120,6 @@ def passes(sizes):
         (r" cast map .*Convert<bf16>, bf16\*, float", 3 * u, 0),
         (r" cast map .*Convert<float>, float\*, bf16", 6 * width * width, 0),
         (r" concatenate rows", 6 * u, 0),  # of queries, keys and values
-        (r"^backward dense_feed_forward reduce", 2.5 * u, 0),
-        (r"^backward linear reduce", u, 0),
-        (r"^backward linear_split reduce", 3 * u, 0),
         (r"^backward sum reduce", u, 0),
         (r"attention: inner products", 2 * u, 0),
         (r"index_select|leading_slice|scatter|sort|embedding", 2 * u, 0),

@@ -24,6 +24,7 @@ struct Form {
   int64_t batch_gap = 0;              // and between the matrices
   int64_t offset = 0;                 // of every array from an aligned address
   int bf16_parts = 0;                 // of elements of f32
+  bool row_sums = false, accumulate_row_sums = false;
 
   int64_t rows_a() const { return transpose_a ? k : m; }
   int64_t rows_b() const { return transpose_b ? n : k; }
@@ -55,11 +56,13 @@ template <class T, class Result = T>
 struct Data {
   std::vector<T> a, b;
   std::vector<Result> bias;
+  std::vector<Arithmetic<T>> row_sums;
   std::vector<std::vector<Result>> c, residual;  // of each part
   explicit Data(const Form& f)
       : a(stored<T>(f, f.share_a ? 1 : f.batch, f.size_a(), f.rows_a(), f.stride_a(), 1)),
         b(stored<T>(f, f.share_b ? 1 : f.batch, f.size_b(), f.rows_b(), f.stride_b(), 2)),
-        bias(whole_numbers<Result>(f.n, 3)) {
+        bias(whole_numbers<Result>(f.n, 3)),
+        row_sums(whole_numbers<Arithmetic<T>>(f.m, 6)) {
     for (const int64_t columns : f.parts()) {
       c.push_back(whole_numbers<Result>(f.offset + f.batch * f.m * columns, 4));
       residual.push_back(whole_numbers<Result>(f.batch * f.m * columns, 5));
@@ -91,6 +94,15 @@ std::vector<Numbers> by_hand(const Form& f, const Data<T, Result>& data) {
       }
     result.push_back(c);
   }
+  if (f.row_sums) {
+    Numbers sums;
+    for (int64_t i = 0; i < f.m; ++i) {
+      double sum = f.accumulate_row_sums ? number(data.row_sums[static_cast<size_t>(i)]) : 0;
+      for (int64_t k = 0; k < f.k; ++k) sum += number(data.a[static_cast<size_t>(f.offset + k * f.stride_a() + i)]);
+      sums.push_back(sum);
+    }
+    result.push_back(sums);
+  }
   return result;
 }
 
@@ -104,6 +116,8 @@ std::vector<Numbers> on_card(const Form& f, const Data<T, Result>& data) {
   p.b = {b.data() + f.offset, f.stride_b(), f.share_b ? 0 : f.size_b(), f.transpose_b};
   p.bias = f.bias ? bias.data() : nullptr;
   p.residual = f.residual ? residual.data() : nullptr;
+  DeviceArray<Arithmetic<T>> row_sums(Device::cuda, data.row_sums);
+  if (f.row_sums) p.row_sums = row_sums.data(), p.accumulate_row_sums = f.accumulate_row_sums;
   std::vector<std::unique_ptr<DeviceArray<Result>>> c;
   for (size_t part = 0; part < data.c.size(); ++part) {
     c.push_back(std::make_unique<DeviceArray<Result>>(Device::cuda, data.c[part]));
@@ -115,6 +129,7 @@ std::vector<Numbers> on_card(const Form& f, const Data<T, Result>& data) {
     cuda::multiply(p);
   std::vector<Numbers> result;
   for (const auto& part : c) result.push_back(part->read());
+  if (f.row_sums) result.push_back(row_sums.read());
   return result;
 }
 
@@ -257,6 +272,22 @@ TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
   check_transposes({.m = 5, .n = 70, .k = 700, .batch = 3, .accumulate = true, .bias = true, .columns = {69, 1}});
 }
 
+TEST_CASE("products on a card: the sums of A's rows, beside gradients of weights") {
+  if (no_card()) return;
+  for (const bool accumulate : {false, true}) {
+    const auto check_sums = [&](Form f) {
+      f.transpose_a = f.row_sums = true, f.accumulate_row_sums = accumulate, f.accumulate = !accumulate;
+      check_form<bf16, float>(f);
+    };
+    check_sums({.m = 5, .n = 3, .k = 17});
+    check_sums({.m = 136, .n = 264, .k = 64});
+    check_sums({.m = 69, .n = 71, .k = 50, .gap = 3, .offset = 1});  // rows that are not aligned
+    check_sums({.m = 200, .n = 36, .k = 1024});                      // k in pieces
+    check_sums({.m = 3, .n = 5, .k = 0});
+    if (!thread_sanitizer) check_sums({.m = 128 * 128 - 9, .n = 136, .k = 40});  // wide tiles
+  }
+}
+
 TEST_CASE("products on a card: an empty inner size gives zeros, an empty result nothing") {
   if (no_card()) return;
   check_form<float>({.m = 3, .n = 5, .k = 0, .batch = 4});
@@ -273,17 +304,20 @@ std::vector<T> irregular(int64_t count) {
     x[i] = static_cast<T>(static_cast<Arithmetic<T>>(std::sin(static_cast<double>(i * i % 9973))));
   return x;
 }
-template <class T>
+template <class T, class Result = T>
 void check_rounding(const Form& f, double tolerance) {
-  Data<T> data(f);
+  Data<T, Result> data(f);
   data.a = irregular<T>(f.m * f.k), data.b = irregular<T>(f.k * f.n);
-  const Numbers expected = by_hand(f, data)[0];
-  double largest = 0;
-  for (const double x : expected) largest = std::max(largest, std::fabs(x));
-  std::vector<Numbers> results;
-  in_every_order([&] { results.push_back(on_card(f, data)[0]); });
-  for (size_t i = 0; i < expected.size(); ++i) CHECK(std::fabs(results[0][i] - expected[i]) <= tolerance * largest);
-  for (const Numbers& result : results) CHECK(result == results[0]);
+  const std::vector<Numbers> expected = by_hand(f, data);
+  std::vector<std::vector<Numbers>> results;
+  in_every_order([&] { results.push_back(on_card(f, data)); });
+  for (size_t n = 0; n < expected.size(); ++n) {
+    double largest = 0;
+    for (const double x : expected[n]) largest = std::max(largest, std::fabs(x));
+    for (size_t i = 0; i < expected[n].size(); ++i)
+      CHECK(std::fabs(results[0][n][i] - expected[n][i]) <= tolerance * largest);
+  }
+  for (const std::vector<Numbers>& result : results) CHECK(result == results[0]);
 }
 TEST_CASE("products on a card: close to the exact ones, with the same bits in every order of threads") {
   if (no_card()) return;
@@ -298,6 +332,7 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
   }
   check_rounding<bf16>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1. / 256);
   check_rounding<bf16>({.m = 32, .n = 40, .k = 2000, .transpose_a = true}, 1. / 256);
+  check_rounding<bf16, float>({.m = 32, .n = 40, .k = 2000, .transpose_a = true, .row_sums = true}, 1e-4);
 }
 
 // Whole numbers of so many bits that they take 2 or 3 parts, on one side; 0 and 1 on the other.  Every product of parts

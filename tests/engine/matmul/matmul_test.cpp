@@ -212,6 +212,9 @@ TEST_CASE("matmul: outputs that do not fit are named") {
   CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 2, .k = 1, .part_columns = {1, 1}}, &c, &c, {&c, &c},
                                        {.residual = &c}),
                        "matmul: a residual has the shape of one output, not of 2", Error);
+  CHECK_THROWS_WITH_AS(multiply<float>(Device::cpu, {.m = 1, .n = 1, .k = 1}, &c, &c, {&c}, {.row_sums = &c}),
+                       "matmul: sums of A's rows are made by a product A^T B of bf16 into one f32 matrix, and on a GPU",
+                       Error);
 }
 
 #if !defined(ORRERY_CUDA) && !defined(EMULATE_CUDA)
