@@ -276,6 +276,13 @@ class Model(unittest.TestCase):
         self.assertEqual(model.sizes_of(by_name["bf16", "attention/relu/L4096/full"].launches, 0),
                          model.Sizes(4096, 4 * 64, 0, 0))
 
+    def test_the_optimizer_moves_each_parameter_once(self):
+        launches = [l for l in model.read_launches(here / "launches" / "b8.tsv") if l.phase == "optimizer"]
+        adamw = next(l.kernel for l in launches if l.name == "rows" and l.blocks >= model.large)
+        counted = {adamw: {"kernel": adamw, "per_16_bytes": 9}}
+        step = model.Step(self.card, model.Sizes(8 * 1024, 768, 50257, 124.44e6), launches, counted)
+        self.assertAlmostEqual(step.total("bytes"), (4 + 30) * 124.44e6)  # the norm of the gradients, and the update
+
     def test_a_limit_of_the_ratio(self):
         for limit in ("ratio:h100 8=9", "ratio:a100 8=9"):  # nothing is counted
             with contextlib.redirect_stderr(io.StringIO()) as said:
