@@ -3,8 +3,9 @@
 //
 // Panels.  The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a piece of C that stays in 24 of the 32
 // registers; of AVX2's 16 registers 12 hold a piece of 4 rows.  What one step of the depth needs of a packed panel lies
-// side by side: the elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as needed, so that one kernel serves the four forms of a
-// product.  A factor that few panels of the other meet is read where it lies: packing it would cost more than it saves.
+// side by side: the elements of A, each spread over a vector by its load, and 3 vectors of B.  Packing transposes as
+// needed, so that one kernel serves the four forms of a product.  A factor that few panels of the other meet is read
+// where it lies: packing it would cost more than it saves.
 //
 // Blocks.  A block of A, at most 512 rows by 2 KB of the depth, is packed once.  Each panel of B, 96 KB, is then packed
 // and meets all panels of that block while it is in the level-2 cache.  Where A comes from hardly matters, because a
