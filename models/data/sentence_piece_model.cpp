@@ -22,13 +22,16 @@ uint64_t take_number(std::string_view& message, std::string_view what) {
   fail(what, ": this is no SentencePiece model (a number of more than 64 bits)");
 }
 
-// Each field of the message that holds bytes, by its number; the others are passed over.
-void each_field(std::string_view message, std::string_view what,
-                const std::function<void(uint64_t field, std::string_view bytes)>& take) {
+// Each field of the message that holds bytes, by its number, and each that holds a whole number; the others are passed
+// over.
+void each_field(
+    std::string_view message, std::string_view what,
+    const std::function<void(uint64_t field, std::string_view bytes)>& take,
+    const std::function<void(uint64_t field, uint64_t number)>& take_whole = [](uint64_t, uint64_t) {}) {
   while (!message.empty()) {
     const uint64_t key = take_number(message, what), kind = key & 7;
     if (kind == 0) {
-      take_number(message, what);
+      take_whole(key >> 3, take_number(message, what));
       continue;
     }
     check(kind == 1 || kind == 2 || kind == 5, what, ": this is no SentencePiece model (a field of kind ", kind, ")");
@@ -87,7 +90,58 @@ void add_float_field(std::string& message, uint64_t field, float number) {
   message.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
+constexpr uint64_t merges_pairs = 2;  // the kind of a model in its trainer's settings
+
+// What a model says of spaces, as far as sentence_piece_spaces asks.
+struct Spaces {
+  std::string rules = "nmt_nfkc";  // sentencepiece_model.proto's own defaults
+  uint64_t kind = 1;
+  bool one_in_front = true, in_a_row_are_one = true, are_escaped = true, end_pieces = false;
+  bool is_a_piece = false, stand_within_pieces = false;
+
+  void read_piece(std::string_view piece) {
+    constexpr std::string_view escaped = "\xE2\x96\x81";
+    is_a_piece |= piece == escaped;
+    stand_within_pieces |= piece.find(' ') != piece.npos || (!piece.empty() && piece.find(escaped, 1) != piece.npos);
+  }
+  void read_trainer(uint64_t field, uint64_t number) {
+    if (field == 3) kind = number;
+    if (field == 24) end_pieces = number != 0;
+  }
+  void read_normalizer(uint64_t field, uint64_t number) {
+    if (field == 3) one_in_front = number != 0;
+    if (field == 4) in_a_row_are_one = number != 0;
+    if (field == 5) are_escaped = number != 0;
+  }
+};
+
 }  // namespace
+
+std::string_view sentence_piece_spaces(std::string_view model, std::string_view what) {
+  constexpr uint64_t pieces = 1, trainer = 2, normalizer = 3;
+  Spaces s;
+  const auto none = [](uint64_t, std::string_view) {};
+  each_field(model, what, [&](uint64_t field, std::string_view part) {
+    if (field == pieces)
+      each_field(part, what, [&](uint64_t of_part, std::string_view text) {
+        if (of_part == 1) s.read_piece(text);
+      });
+    if (field == trainer)
+      each_field(part, what, none, [&](uint64_t of_part, uint64_t number) { s.read_trainer(of_part, number); });
+    if (field == normalizer)
+      each_field(
+          part, what,
+          [&](uint64_t of_part, std::string_view text) {
+            if (of_part == 1) s.rules = text;
+          },
+          [&](uint64_t of_part, uint64_t number) { s.read_normalizer(of_part, number); });
+  });
+  if (s.kind != merges_pairs || !s.is_a_piece || s.stand_within_pieces || s.end_pieces || !s.one_in_front ||
+      !s.in_a_row_are_one || !s.are_escaped)
+    return "";
+  if (s.rules == "nmt_nfkc" || s.rules == "nmt_nfkc_cf") return " \n";
+  return s.rules == "nfkc" || s.rules == "nfkc_cf" || s.rules == "identity" ? " " : "";
+}
 
 // The fields' numbers are those of sentencepiece_model.proto.
 std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces) {
@@ -101,7 +155,6 @@ std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces) 
     add_bytes_field(model, 1, piece);
     bytes |= each.kind == SentencePieceEntry::Kind::byte;
   }
-  constexpr uint64_t merges_pairs = 2;
   add_number_field(trainer, 3, merges_pairs);
   add_number_field(trainer, 4, pieces.size());
   add_number_field(trainer, 35, bytes);  // an unknown character as its bytes

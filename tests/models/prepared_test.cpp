@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
+#include "models/data/sentence_piece_model.h"
 #include "models/data/text.h"
 #include "tests/support/small_run.h"
 
@@ -17,6 +18,7 @@ using namespace orrery::testing;
 namespace {
 
 const std::string byte_pairs = ORRERY_SOURCE_DIR "/tests/models/byte_pair/";
+const std::string sentence_piece = ORRERY_SOURCE_DIR "/tests/models/sentence_piece/small.model";
 const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
 
 // What encode_beginning says of a text that comes in pieces, and then of the rest.
@@ -62,6 +64,31 @@ TEST_CASE("prepared: a text that comes in pieces, however small, has the tokens 
     for (const size_t piece : {1, 2, 3, 5})
       CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
   }
+}
+
+TEST_CASE("prepared: SentencePiece's pairs need only what follows the last space, and other models the whole") {
+  const Folder folder;
+  const std::string learned = write_small_text(folder);
+  std::string text = read_file(learned).substr(0, 3000);
+  text += "  two  spaces\n\n a line\r\n\tna\xC3\xAFve  \xE2\x82\xAC \xCC\x88 a \xCC\x88 (\xE4\xB8\xAD) end \n";
+  const auto beginning = [&](const Tokenizer& tokenizer, std::string_view of) {
+    std::vector<int32_t> some;
+    return tokenizer.encode_beginning(of, some);
+  };
+  for (const std::string& name : {std::string("sentence_piece(vocabulary=60)"), sentence_piece}) {
+    const auto tokenizer = make_tokenizer(name, learned);
+    for (const size_t piece : {1, 2, 7, 50, 100'000}) {
+      CAPTURE(piece);
+      CHECK(encoded_in_pieces(*tokenizer, text, piece) == tokenizer->encode(text));
+    }
+    CHECK(beginning(*tokenizer, "the quick fox") == 9);
+    CHECK(beginning(*tokenizer, "the  \xE4\xB8\xAD fox") == 0);
+    CHECK(beginning(*tokenizer, "the\nfox") == (name == sentence_piece ? 0 : 3));  // it takes a text as it is
+  }
+  CHECK(beginning(*make_tokenizer("sentence_piece(50, kind=unigram)", learned), "the quick fox") == 0);
+  using Kind = SentencePieceEntry::Kind;
+  const std::string model = sentence_piece_model({{"<unk>", 0, Kind::unknown}, {"\xE2\x96\x81", 0, Kind::normal}});
+  CHECK(sentence_piece_spaces(model, "a model") == "");  // it tells spaces in a row apart
 }
 
 TEST_CASE("prepared: training reads the same tokens from the text and from its files") {

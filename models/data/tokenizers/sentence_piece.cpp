@@ -38,6 +38,7 @@ class SentencePiece final : public Tokenizer {
     const std::string problem = loaded();
     check(problem.empty() && processor_.GetPieceSize() > 0, what, ": this is no SentencePiece model",
           problem.empty() ? "" : " (" + problem + ")");
+    spaces_ = sentence_piece_spaces(model_, what);
   }
   std::string name() const override { return "sentence_piece"; }
   int64_t size() const override { return processor_.GetPieceSize(); }
@@ -48,6 +49,12 @@ class SentencePiece final : public Tokenizer {
     const auto status = processor_.Encode(text, &pieces);
     check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
     return pieces;
+  }
+  // The library takes some 170 bytes for each one that it encodes at once, so a long text comes to it in parts.
+  size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
+    const size_t end = last_division(text);
+    if (end > 0) tokens = encode(text.substr(0, end));
+    return end;
   }
   std::string decode(std::span<const int32_t> tokens) const override {
     for (const int32_t token : tokens) check_token(token, size());
@@ -71,9 +78,17 @@ class SentencePiece final : public Tokenizer {
       return "the library cannot look for its pieces";
     }
   }
+  // The last space between two characters of ASCII, which no rule of normalization joins with it; 0: there is none.
+  size_t last_division(std::string_view text) const {
+    const auto stands_alone = [](char c) { return c > ' ' && c < '\x7f'; };
+    for (size_t at = text.size() < 3 || spaces_.empty() ? 0 : text.size() - 2; at > 0; --at)
+      if (spaces_.find(text[at]) != spaces_.npos && stands_alone(text[at - 1]) && stands_alone(text[at + 1])) return at;
+    return 0;
+  }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
 
-  std::string model_;  // as in the file
+  std::string model_;        // as in the file
+  std::string_view spaces_;  // before which a text can be divided (sentence_piece_model.h)
   sentencepiece::SentencePieceProcessor processor_;
 };
 
