@@ -109,8 +109,7 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
   std::vector<const AttentionSeen*> chosen;
   for (const size_t layer : chosen_layers(all.size(), s.layer, "attention")) {
     chosen.push_back(&all[layer]);
-    check(s.head < all[layer].heads(), "inspect: there is no head ", s.head, " in ", all[layer].path, "; there are ",
-          all[layer].heads(), ", from 0");
+    check_head(s.head, all[layer].heads(), all[layer].path);
   }
   // Others may act between them: a decoder's attentions and cross attentions take turns.
   for (std::vector<const AttentionSeen*> rest = chosen; !rest.empty();) {

@@ -74,7 +74,7 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
   for (const size_t layer : chosen_layers(reads.size(), s.layer, "attention")) {
     const std::string& path = reads[layer].path;
     const int64_t heads = reads[layer].value.size(-2);
-    check(s.head < heads, "inspect: there is no head ", s.head, " in ", path, "; there are ", heads, ", from 0");
+    check_head(s.head, heads, path);
     map.rows.push_back(path), harms.emplace_back();
     for (int64_t head = 0; head < heads; ++head)
       harms.back().push_back(s.head >= 0 && s.head != head

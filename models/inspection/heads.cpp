@@ -150,25 +150,31 @@ const std::vector<HeadFigure> head_figures = {
     {"previous", "share on the token just before", 1},
     {"first", "share on the first place", 1}};
 
-void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& all, const std::vector<Scores>& scores) {
+bool is_chosen(const LookSettings& s, int64_t head) { return s.head < 0 || s.head == head; }
+
+void add_quarters(std::vector<View>& views, const std::vector<AttentionSeen>& all, const std::vector<Scores>& scores,
+                  const LookSettings& s) {
   std::array<double, 4> counts{};
   double heads = 0;
   for (size_t layer = 0; layer < all.size(); ++layer) {
     const double ceiling = entropy_ceiling(all[layer]);
     const auto found = scores[layer].find("entropy");
     if (found == scores[layer].end() || !(ceiling > 0)) continue;
-    const auto n = static_cast<double>(found->second.size());
-    const std::array<double, 4> shares = nn::entropy_histogram(
-        Tensor::from(Shape{static_cast<int64_t>(found->second.size())}, found->second, Dtype::f64), ceiling);
-    for (size_t i = 0; i < 4; ++i) counts[i] += shares[i] * n;
-    heads += n;
+    std::vector<double> entropies;
+    for (size_t head = 0; head < found->second.size(); ++head)
+      if (is_chosen(s, static_cast<int64_t>(head))) entropies.push_back(found->second[head]);
+    const auto n = static_cast<int64_t>(entropies.size());
+    const auto shares = nn::entropy_histogram(Tensor::from(Shape{n}, entropies, Dtype::f64), ceiling);
+    for (size_t i = 0; i < 4; ++i) counts[i] += shares[i] * static_cast<double>(n);
+    heads += static_cast<double>(n);
   }
   if (heads == 0) return;
   BarView bars{"share of the heads", {}};
   const char* const names[] = {"0 to 1/4", "1/4 to 1/2", "1/2 to 3/4", "3/4 to 1"};
   std::vector<std::pair<std::string, double>> told;
   for (size_t i = 0; i < 4; ++i) {
-    bars.bars.push_back({.name = names[i], .value = counts[i] / heads, .note = text(std::lround(counts[i]), " heads")});
+    bars.bars.push_back(
+        {.name = names[i], .value = counts[i] / heads, .note = counted(std::lround(counts[i]), "head")});
     told.emplace_back(text("heads/entropy_quarter/", i), counts[i] / heads);
   }
   views.push_back({"Heads", "", "Entropies against their ceiling",
@@ -183,7 +189,7 @@ std::string file_name(std::string figure) {
 
 // Layers x heads, on a scale that begins at 0: heads that are alike look alike.
 void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vector<AttentionSeen>& all,
-             const std::vector<Scores>& scores, int64_t most_heads) {
+             const std::vector<Scores>& scores, int64_t most_heads, const LookSettings& s) {
   MapView map{.figure = figure.name, .rows = {}, .columns = {}, .values = {}};
   map.axes = {"", "head"}, map.low = 0, map.high = figure.most, map.none = "none";
   std::vector<double> values;
@@ -191,7 +197,8 @@ void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vect
   for (size_t layer = 0; layer < all.size(); ++layer) {
     const auto found = scores[layer].find(figure.name);
     for (int64_t head = 0; head < most_heads; ++head) {
-      const bool there = found != scores[layer].end() && head < static_cast<int64_t>(found->second.size());
+      const bool there = is_chosen(s, head) && found != scores[layer].end() &&
+                         head < static_cast<int64_t>(found->second.size());
       values.push_back(there ? found->second[static_cast<size_t>(head)] : NAN);
       if (values.back() > most) most = values.back();
     }
@@ -205,13 +212,26 @@ void add_map(std::vector<View>& views, const HeadFigure& figure, const std::vect
   views.push_back({"Heads", "heads/" + file_name(figure.name), figure.name, said, std::move(map), true});
 }
 
-void look_at_heads(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
-  const std::vector<AttentionSeen> all = see_attentions(subject);
-  if (all.empty()) return;
+// Of each attention that is asked for what its heads do.
+std::vector<Scores> scores_of(const Subject& subject, const LookSettings& s, std::vector<AttentionSeen>& all) {
   std::vector<Scores> scores(all.size());
   add_figures(scores, subject, all);
   for (size_t layer = 0; layer < all.size(); ++layer) add_places(scores[layer], subject, all[layer]);
   add_induction(scores, subject, static_cast<uint64_t>(s.seed));
+  std::vector<AttentionSeen> chosen;
+  std::vector<Scores> theirs;
+  for (const size_t layer : chosen_layers(all.size(), s.layer, "attention")) {
+    check_head(s.head, all[layer].heads(), all[layer].path);
+    chosen.push_back(std::move(all[layer])), theirs.push_back(std::move(scores[layer]));
+  }
+  all = std::move(chosen);
+  return theirs;
+}
+
+void look_at_heads(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
+  std::vector<AttentionSeen> all = see_attentions(subject);
+  if (all.empty()) return;
+  const std::vector<Scores> scores = scores_of(subject, s, all);
 
   int64_t most_heads = 0;
   for (const AttentionSeen& seen : all) most_heads = std::max(most_heads, seen.heads());
@@ -227,7 +247,9 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
     }
   for (size_t layer = 0; layer < all.size(); ++layer) {
     for (int64_t head = 0; head < all[layer].heads(); ++head) {
-      std::vector<std::string> row = {head == 0 ? all[layer].path : "", std::to_string(head)};
+      if (!is_chosen(s, head)) continue;
+      const bool first = head == std::max<int64_t>(s.head, 0);
+      std::vector<std::string> row = {first ? all[layer].path : "", std::to_string(head)};
       for (const HeadFigure& figure : figures) {
         const auto found = scores[layer].find(figure.name);
         const double x = found == scores[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
@@ -238,8 +260,8 @@ void look_at_heads(std::vector<View>& views, const Subject& subject, const LookS
     }
   }
   views.push_back({"Heads", "", "What each head does", said + ".", std::move(table), false, std::move(told)});
-  add_quarters(views, all, scores);
-  for (const HeadFigure& figure : figures) add_map(views, figure, all, scores, most_heads);
+  add_quarters(views, all, scores, s);
+  for (const HeadFigure& figure : figures) add_map(views, figure, all, scores, most_heads, s);
 }
 
 REGISTER_LOOK(heads, {.name = "heads",

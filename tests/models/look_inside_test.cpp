@@ -157,6 +157,27 @@ TEST_CASE("looks: maps of heads have scales that begin at 0 and end where the fi
     }
 }
 
+TEST_CASE("looks: of heads those are told that are asked for, with the same numbers") {
+  const auto model = small_gpt();
+  const auto subject = reading(*model, "abcdabcd");
+  const auto all = look_at(*subject, "heads", {}), one = look_at(*subject, "heads", {.layer = 1, .head = 1});
+  const auto& rows = shown<TableView>(all, "What each head does").rows;
+  REQUIRE(rows.size() == 4);
+  const auto& row = shown<TableView>(one, "What each head does").rows;
+  REQUIRE(row.size() == 1);
+  CHECK(row[0][0] == "blocks.1.attention");
+  CHECK(std::equal(row[0].begin() + 1, row[0].end(), rows[3].begin() + 1));
+  const auto &map = shown<MapView>(one, "first"), &whole = shown<MapView>(all, "first");
+  CHECK(map.rows == std::vector<std::string>{"blocks.1.attention"});
+  CHECK(std::isnan(map.values.to_vector()[0]));
+  CHECK(map.values.to_vector()[1] == whole.values.to_vector()[3]);
+  double share = 0;
+  for (const BarView::Bar& bar : shown<BarView>(one, "Entropies against their ceiling").bars) share += bar.value;
+  CHECK(share == doctest::Approx(1));
+  CHECK(error_of([&] { look_at(*subject, "heads", {.head = 2}); }) ==
+        "inspect: there is no head 2 in blocks.0.attention; there are 2, from 0");
+}
+
 TEST_CASE("looks: of weights that are known, the numbers of heads are known") {
   const auto model = small_gpt();
   const auto subject = reading(*model, "abcdabcd");

@@ -81,4 +81,8 @@ std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::strin
   return each;
 }
 
+void check_head(int64_t head, int64_t heads, const std::string& path) {
+  check(head < heads, "inspect: there is no head ", head, " in ", path, "; there are ", heads, ", from 0");
+}
+
 }  // namespace orrery::models

@@ -57,5 +57,7 @@ std::vector<std::vector<Seen>> see(const Subject& subject, const std::vector<std
 
 // Of so many layers the one that is asked for, or all.  Error: there is no such layer.
 std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::string& of_what);
+// Error: the attention at that path, of so many heads, has no such head.
+void check_head(int64_t head, int64_t heads, const std::string& path);
 
 }  // namespace orrery::models
