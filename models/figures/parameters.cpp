@@ -8,15 +8,20 @@ namespace {
 
 constexpr int64_t most = 64;  // as many heads as anybody has
 
-// What is neither a weight nor a bias, and not a span, which has a figure of its own.  log_gamma is told as gamma.
+// Queries and keys alone can have biases: `query_bias`, `key_bias`.
+bool is_weight_or_bias(const std::string& name) {
+  return name == "weight" || name == "bias" || name.ends_with("_bias");
+}
+
+// What is neither a weight nor a bias, and not a span, which has a figure of its own.  log_gamma is told as gamma, and
+// what all layers have in common is the model's.
 void tell_parameters(FigureRow& row, const nn::FlatParameters& parameters) {
   const std::string logarithm = "log_";
   for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
     const size_t dot = segment.path.rfind('.');
     std::string name = segment.path.substr(dot + 1);
-    const std::string path = dot == std::string::npos ? "" : segment.path.substr(0, dot);
-    if (segment.end - segment.begin > most || name == "weight" || name == "bias" ||
-        segment.parameter->rate_group == "spans")
+    const std::string path = dot == std::string::npos ? "model" : segment.path.substr(0, dot);
+    if (segment.end - segment.begin > most || is_weight_or_bias(name) || segment.parameter->rate_group == "spans")
       continue;
     std::vector<double> values = segment.parameter->value.to_vector();
     if (name.starts_with(logarithm)) {
@@ -32,7 +37,8 @@ void tell_parameters(FigureRow& row, const nn::FlatParameters& parameters) {
 
 REGISTER_FIGURE(parameters,
                 {.name = "parameters",
-                 .description = "learned numbers that are no weights or biases, by their names: alpha, slope, ...",
+                 .description = "learned numbers that are no weights or biases, by their names: alpha, temperature, "
+                                "activation (what an activation learns: a slope), ...",
                  .usual = true,
                  .of_parameters = tell_parameters});
 

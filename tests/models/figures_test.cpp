@@ -281,6 +281,22 @@ TEST_CASE("figures: gradient norms of the parts add up to that of the whole, and
   CHECK(std::abs(row["alpha/norm"].get<double>() - 0.5) < 0.1);
 }
 
+TEST_CASE("figures: what all layers have in common is the model's, and biases of queries and keys are none") {
+  const Folder folder;
+  train(small_run(folder, "run",
+                  {{"feed_forward", "dense(leaky_relu_learned)"},
+                   {"shared_activation", "yes"},
+                   {"embedding_scale", "learned(2)"},
+                   {"attention_bias", "query_key"}}));
+  const nlohmann::json row = rows_of(folder / "run").at(5);
+  CHECK(std::abs(row["activation/model"].get<double>() - 0.01) < 0.1);
+  CHECK(std::abs(row["embedding_scale/model"].get<double>() - 2) < 0.2);
+  for (const auto& [key, value] : row.items()) {
+    CHECK_MESSAGE(!key.ends_with('/'), key);
+    CHECK_MESSAGE(key.find("_bias/") == std::string::npos, key);
+  }
+}
+
 TEST_CASE("figures: the multiply-adds of a step are those of its products, forward and backward") {
   // A network without attention: products alone, each three times (its result, and two gradients).
   const Folder folder;
