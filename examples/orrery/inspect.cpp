@@ -165,6 +165,17 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
   return pieces;
 }
 
+// What is given to a look that is not asked for would change nothing.
+void check_looks_use(const InspectSettings& s) {
+  const std::vector<std::string> looks = items_of(s.looks);
+  const auto check_used = [&](const std::string& value, const char* key, const char* look) {
+    check(value.empty() || s.looks == "all" || std::find(looks.begin(), looks.end(), look) != looks.end(),
+          "inspect: --", key, " is for the look at ", look, ", which is not asked for; add --look=", look,
+          ", or leave --", key, " out");
+  };
+  check_used(s.other, "other", "causes"), check_used(s.corpus, "corpus", "memories");
+}
+
 models::ExampleSettings other_of(const InspectSettings& s) {
   models::ExampleSettings other = s.example;
   (!other.image.empty() ? other.image : !other.source.empty() ? other.source : other.text) = s.other;
@@ -191,10 +202,12 @@ int inspect(const Arguments& arguments) {
         " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
   if (!s.out.empty()) check_out(s.out);
   if (s.looks.empty() && (s.hooks.empty() || !s.page.empty())) s.looks = usual_looks;
+  check_looks_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Trained trained = read_trained("inspect", words[0]);
   warn_of_version(words[0], trained.version);
   const auto subject = make_subject("inspect", trained, s.example);
+  check_all_is_read("inspect", trained, s.example);
   std::unique_ptr<models::Subject> other;
   if (!s.other.empty()) other = make_subject("inspect", trained, other_of(s)), s.look.other = other.get();
   std::vector<std::unique_ptr<models::Subject>> pieces;

@@ -47,4 +47,20 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
   fail(command, ": this model reads neither texts nor images nor sentences to translate");
 }
 
+void check_all_is_read(const std::string& command, const Trained& trained, const models::ExampleSettings& example) {
+  const nn::Module* const model = trained.model.get();
+  const bool images = dynamic_cast<const models::ImageModel*>(model) != nullptr,
+             writes = dynamic_cast<const models::LanguageModel*>(model) != nullptr,
+             translates = dynamic_cast<const models::TranslationModel*>(model) != nullptr;
+  const auto check_read = [&](const char* key, bool given, bool read, const char* kind) {
+    check(!given || read, command, ": --", key, " is for a model of ", kind,
+          ", and this one reads something else; leave it out");
+  };
+  check_read("text", !example.text.empty(), writes, "texts");
+  check_read("image", !example.image.empty(), images, "images");
+  check_read("label", example.label >= 0, images, "images");
+  check_read("source", !example.source.empty(), translates, "pairs of sentences");
+  check_read("target", !example.target.empty(), translates, "pairs of sentences");
+}
+
 }  // namespace orrery::program

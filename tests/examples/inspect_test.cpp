@@ -177,6 +177,11 @@ TEST_CASE("inspect: what does not fit is said") {
   CHECK(contains(refusal({run, "--text=abe", "--look=heds"}), "did you mean 'heads'?"));
   CHECK(contains(refusal({run, "--text=abe", "--look=attention", "--layer=5"}), "there is no layer 5 of attention"));
   CHECK(contains(refusal({run, "--txt=abc"}), "did you mean 'text'?"));
+  for (const char* unread : {"--image=x.png", "--label=0", "--source=ab", "--target=ab"})
+    CHECK(contains(refusal({run, "--text=abe", unread}), "and this one reads something else; leave it out"));
+  CHECK(contains(refusal({run, "--text=abe", "--other=abd"}),
+                 "inspect: --other is for the look at causes, which is not asked for; add --look=causes"));
+  CHECK(contains(refusal({run, "--text=abe", "--corpus=x.txt", "--look=heads"}), "is for the look at memories"));
   CHECK(contains(refusal({folder / "nothing", "--text=abe"}), "there is no folder"));
   fs::create_directory(folder / "empty");
   CHECK(contains(refusal({folder / "empty", "--text=abe"}), "holds no checkpoint"));
