@@ -48,6 +48,13 @@ struct Sweep {
   RunRows all;  // a row is a combination of all varied settings but the seed
 };
 
+// What is said about resuming: every run begins at its beginning, or goes on by itself.
+void check_is_no_resume(const std::string& key, const std::string& value) {
+  const bool of_resume = key == "resume" || key == "from_previous" || key == "other_text";
+  check(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
+        " is no setting of a sweep: the same command goes on with one that was interrupted");
+}
+
 Sweep read_sweep(const Arguments& arguments) {
   Sweep sweep;
   Arguments words = arguments;
@@ -68,6 +75,7 @@ Sweep read_sweep(const Arguments& arguments) {
         "' is not of the form --key=value; a file of settings comes first, or with --config");
   Assignments given;
   for (const auto& [key, value] : parsed.assignments) {
+    check_is_no_resume(key, value);
     if (find_setting(own, key))
       set_setting(std::span<const Setting>(own), "sweep", key, value);
     else

@@ -275,4 +275,5 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   CHECK(contains(refusal({"--seed={0..1000}"}), "sweep: these are 1001 runs, more than 1,000; train them with --yes"));
   CHECK(contains(refusal({"--attntion={softmax,rela}"}), "did you mean 'attention'?"));
   CHECK(contains(refusal({"--against=7", "--seed={1,2}"}), "sweep: no row is called '7'; there are all"));
+  CHECK(contains(refusal({"--resume={yes,no}"}), "sweep: --resume={yes,no} is no setting of a sweep"));
 }
