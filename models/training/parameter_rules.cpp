@@ -8,6 +8,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/config.h"
+#include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 namespace {
@@ -40,6 +41,11 @@ void for_each_rule(const std::string& key, std::string_view rules, nn::Module& m
   }
 }
 
+bool decays_weights(const Spec& optimizer) {
+  const std::vector<Spec::Item> items = nn::resolved(nn::optimizers(), optimizer).items;
+  return std::any_of(items.begin(), items.end(), [](const Spec::Item& item) { return item.key == "weight_decay"; });
+}
+
 }  // namespace
 
 void apply_rules(const TrainSettings& settings, nn::Module& model) {
@@ -49,8 +55,11 @@ void apply_rules(const TrainSettings& settings, nn::Module& model) {
     check(factor >= 0 && std::isfinite(factor), "train: rate_factors: ", value, " must be a number of at least 0");
     parameter.rate_factor = factor;
   });
-  for_each_rule("decays", settings.decays, model, [](nn::Parameter& parameter, const std::string& value) {
+  const bool can_decay = decays_weights(settings.optimizer);
+  for_each_rule("decays", settings.decays, model, [&](nn::Parameter& parameter, const std::string& value) {
     parameter.decay = parse_yes_or_no("train: decays", value);
+    check(can_decay || !parameter.decay, "train: decays: optimizer=", settings.optimizer,
+          " has no weight_decay; leave decays out, or take one that has, such as adamw");
   });
 }
 

@@ -68,6 +68,8 @@ TEST_CASE("parameter rules: what is no rule is refused") {
   refused("decays", "gains=no",
           "no parameter's path fits 'gains'; the first is token_embedding.weight, the last norm.bias");
   CHECK(contains(error_of([&] { run.train({{"decays", "norm.*=perhaps"}}); }), "train: decays"));
+  CHECK(contains(error_of([&] { run.train({{"optimizer", "adagrad"}, {"decays", "norm.*=yes"}}); }),
+                 " has no weight_decay; leave decays out, or take one that has, such as adamw"));
 }
 
 TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step 0") {
