@@ -120,6 +120,7 @@ int evaluate(const Arguments& arguments) {
   nn::move(*trained.model, device);
   const auto found = task->validate(*trained.model, {});
   progress.reset();
+  if (found->answers > 0) std::cout << counted(found->answers, "answer") << " in ";
   std::cout << grouped(task->held_out()) << " " << task->unit() << "\nloss " << fixed(found->loss, 4) << " nats";
   if (task->unit() == "tokens") std::cout << ", perplexity " << fixed(std::exp(found->loss), 3);
   std::cout << "\n";

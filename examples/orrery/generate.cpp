@@ -65,7 +65,7 @@ class Speed {
   void go_on() { last_ = Clock::now(); }
   std::string sentence() const {
     const auto part = [](const char* what, int64_t tokens, double seconds) {
-      return text(what, grouped(tokens), " tokens in ", fixed(seconds, 2), " s, ",
+      return text(what, counted(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
                   grouped(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
     };
     return part("prompt: ", prompt_, read_) + (tokens_ > 0 ? part("; generated after it: ", tokens_, made_) : "");

@@ -74,7 +74,7 @@ class Algorithmic final : public Task {
       total += nn::cross_entropy(logits, some[1].to(device)).item() * static_cast<double>(here);
       answers += here;
     }
-    Validation found{.loss = total / static_cast<double>(answers)};
+    Validation found{.loss = total / static_cast<double>(answers), .answers = answers};
     found.figures.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(answers));
     spans.add_to(found);
     return found;

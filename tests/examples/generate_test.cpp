@@ -81,7 +81,7 @@ TEST_CASE("generate: spaces between SentencePiece's pieces, and a beginning of i
   CHECK(run_orrery({"generate", "--checkpoint=" + run, "--tokens=5"}).code == 0);
 }
 
-TEST_CASE("generate: a model of an algorithmic problem continues numbers") {
+TEST_CASE("generate, evaluate: a model of an algorithmic problem continues numbers, and is judged by its answers") {
   const Folder folder;
   const std::string run = folder / "run";
   REQUIRE(run_orrery({"train", "--task=algorithmic", "--problem=copy(length=3)", "--context=16", "--layers=1",
@@ -95,6 +95,7 @@ TEST_CASE("generate: a model of an algorithmic problem continues numbers") {
   CHECK(refused.code == 1);
   CHECK(contains(refused.err, "'a' is no token; a text is numbers with spaces between them"));
   CHECK(run_orrery({"generate", "--checkpoint=" + run, "--tokens=2"}).code == 0);
+  CHECK(run_orrery({"evaluate", "--checkpoint=" + run}).out.starts_with("1,536 answers in 3,072 tokens\nloss "));
 }
 
 TEST_CASE("generate: says how fast prompt and text were, beside the text") {
@@ -107,6 +108,7 @@ TEST_CASE("generate: says how fast prompt and text were, beside the text") {
   CHECK(written.err.ends_with(" tokens/s\n"));
   CHECK(!contains(written.out, "tokens/s"));
   CHECK(run_orrery(words + Words{"--tokens=0"}).err.empty());
+  CHECK(contains(run_orrery(words + Words{"--tokens=2"}).err, "generated after it: 1 token in "));
 }
 
 TEST_CASE("generate: damaged checkpoints and unknown characters are answered with a sentence") {

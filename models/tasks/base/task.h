@@ -46,6 +46,7 @@ struct Validation {
   double loss;                                               // the mean, in nats
   std::vector<std::pair<std::string, double>> figures = {};  // beside it, such as {"accuracy", 0.87}
   std::vector<std::pair<std::string, double>> details = {};  // for the log alone
+  int64_t answers = 0;                                       // of what is held out: the loss is of these; 0: of all
 };
 
 // What a stream carries along at its beginning: nothing yet.
