@@ -109,7 +109,8 @@ void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pa
 }
 
 Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
-  check(bool(pass.memory), "encoder_decoder: no source has been read; encode one in the same pass");
+  check(bool(pass.memory),
+        "encoder_decoder: no source has been read; encode one in the same pass, as --task=translation does");
   check(!pass.cache || !recording(),
         "encoder_decoder: a cache keeps no history to differentiate through; run under "
         "NoGrad");

@@ -44,7 +44,7 @@ std::string epoch_line(const models::Trainer& trainer) {
   const models::Task& task = trainer.task();
   const int64_t step = task.units_of_batch() * trainer.settings().gradient_accumulation_steps, epoch = task.epoch();
   if (epoch == 0) return text("epoch: none, for each step makes ", grouped(step), " ", task.unit(), " of its own");
-  return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", grouped((epoch + step - 1) / step), " steps of ",
+  return text("epoch: ", grouped(epoch), " ", task.unit(), ", ", counted((epoch + step - 1) / step, "step"), " of ",
               grouped(step));
 }
 
@@ -55,7 +55,7 @@ std::string time_line(const models::Trainer& trainer) {
   const int64_t left = trainer.settings().steps - trainer.steps_done();
   const std::string milliseconds = step < 0.1 ? significant(step * 1e3, 2) : grouped(std::llround(step * 1e3));
   return text("time: about ", milliseconds, " ms a step, ", time_text(step * static_cast<double>(left)), " for ",
-              grouped(left), " steps\n");
+              counted(left, "step"), "\n");
 }
 
 std::string validation_text(double loss, const std::vector<std::pair<std::string, double>>& figures) {

@@ -191,7 +191,7 @@ std::vector<std::string> restore_classes(const std::string& json) {
 Images brought_to(Images images, const ImageOptions& options, std::string_view name) {
   check(options.channels == 0 || images.channels == options.channels, "images: ", name, " has ", images.channels,
         images.channels == 1 ? " channel" : " channels", ", the model takes ", options.channels,
-        "; leave --channels out or set it to ", images.channels);
+        "; a model of these is trained with --channels=", images.channels, ", or without --channels");
   if (options.size == 0 || (images.height == options.size && images.width == options.size)) return images;
   Images brought;
   for (int64_t i = 0; i < images.count(); ++i) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "engine/base/check.h"
+#include "engine/base/wording.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 
@@ -28,8 +29,9 @@ std::string column_of(const std::string& line, int64_t column, const std::string
   size_t begin = 0;
   for (int64_t i = 1; i < column; ++i) {
     const size_t tab = line.find('\t', begin);
-    check(tab != std::string::npos, "pairs: line ", number, " of ", path, " has ", i, " columns, and column ", column,
-          " is asked for; columns have tabs between them (two files of lines need --translations=FILE)");
+    check(tab != std::string::npos, "pairs: line ", number, " of ", path, " has ", counted(i, "column"),
+          ", and column ", column, " is asked for; columns have tabs between them (two files of "
+          "lines need --translations=FILE, two for validation --validation_translations=FILE)");
     begin = tab + 1;
   }
   return line.substr(begin, line.find('\t', begin) - begin);

@@ -63,7 +63,7 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
   if (!made_of_text) beside_["tokenizer"] = fingerprint_of(*tokenizer_);
   check(s.validation_tokens <= held_out.size(), "train: validation_tokens ", s.validation_tokens, ", but only ",
-        held_out.size(), " tokens are held out; leave it out to take all");
+        held_out.size(), " tokens are held out; lower it, or take all of them with --validation_tokens=0");
   validation_ = s.validation_tokens > 0 ? held_out.part(0, s.validation_tokens) : held_out;
   const int64_t learned = training().size();
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);

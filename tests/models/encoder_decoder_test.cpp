@@ -187,7 +187,7 @@ TEST_CASE("encoder-decoder: what does not go together is refused") {
   nn::Pass pass;
   CHECK(error_of([&] {
           model(Tensor::zeros(Shape{1, 2}, Dtype::i32), pass);
-        }) == "encoder_decoder: no source has been read; encode one in the same pass");
+        }) == "encoder_decoder: no source has been read; encode one in the same pass, as --task=translation does");
   CHECK(error_of([&] {
           model.encode(Tensor::zeros(Shape{1, 13}, Dtype::i32), {}, pass);
         }).find("at most 12 (the context)") != std::string::npos);

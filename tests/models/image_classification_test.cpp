@@ -203,7 +203,8 @@ TEST_CASE("images: what does not fit is refused before a run begins") {
   CHECK(contains(refusal({{"pixel_mean", "0.5, 0.5"}}), "it needs one for all channels, or one for each of the 1"));
   CHECK(error_of([&] {
           train({{"model", "gpt"}, {"task", "image_classification"}, {"data", scraps}, {"out", folder / "gpt"}});
-        }) == "model: it has no setting 'image_size'");
+        }) == "model: it has no setting 'image_size', which is asked for here; is it a model for this --task?  "
+              "`orrery list model` says what each learns");
   CHECK(!std::filesystem::exists(folder / "refused/step_000012"));
   CHECK(contains(
       error_of([&] {

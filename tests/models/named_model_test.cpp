@@ -63,7 +63,8 @@ TEST_CASE("settings: model and task decide which keys there are, wherever they s
           make_settings({{"task", "language_modelling"}});
         }).find("did you mean 'language_modeling'?") != std::string::npos);
   CHECK(error_of([] { setting_of<int64_t>(named_model("gpt").settings, "depth"); }) ==
-        "model: it has no setting 'depth'");
+        "model: it has no setting 'depth', which is asked for here; is it a model for this --task?  `orrery "
+        "list model` says what each learns");
 }
 
 TEST_CASE("every model has normalizations of its own for attention, feed-forward and the end, each with its alpha") {

@@ -75,8 +75,8 @@ TEST_CASE("pairs: what does not fit together is refused with the numbers") {
             " has 2; each line of the one must be the translation of that of the other");
   CHECK(error_of([&] { read_pairs({.source = a}); }) ==
         "pairs: line 1 of " + a +
-            " has 1 columns, and column 2 is asked for; columns have tabs between them (two files "
-            "of lines need --translations=FILE)");
+            " has 1 column, and column 2 is asked for; columns have tabs between them (two files "
+            "of lines need --translations=FILE, two for validation --validation_translations=FILE)");
   CHECK(error_of([&] { read_pairs({.source = folder / "none"}); }) == "pairs: " + (folder / "none") + " is empty");
   CHECK(error_of([&] { read_pairs({.source = a, .target = a, .document_column = 1}); }).find("documents") !=
         std::string::npos);

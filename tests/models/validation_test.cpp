@@ -51,7 +51,8 @@ TEST_CASE("validation: a stated number of tokens, the loss of learned ones besid
   const auto [whole, beside] = all.validate();
   CHECK(whole == evaluate(*all.model, held_out, 8).value());
   CHECK(!beside.contains("training_loss"));
-  CHECK(contains(error_of([&] { Judged(run, {{"validation_tokens", "1000000000"}}); }), "tokens are held out"));
+  CHECK(contains(error_of([&] { Judged(run, {{"validation_tokens", "1000000000"}}); }),
+                 "tokens are held out; lower it, or take all of them with --validation_tokens=0"));
 }
 
 TEST_CASE("validation: a stream's is told for learned tokens as well, read on and on") {
