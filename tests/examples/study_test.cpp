@@ -261,6 +261,22 @@ TEST_CASE("study: a formula of one's own") {
   const auto more = written_runs(folder / "pool");
   CHECK(more.size() == 9);
   for (const auto& [run, time] : runs) CHECK(more.at(run) == time);
+  // The commands beside it take the plug-in too, and without it name what they lack.
+  using Words = std::vector<std::string>;
+  const Words plugin = {"--plugin=" + (folder / "plugins/scale_norm.so")};
+  const Outcome swept = run_orrery(Words{"sweep", "--data=" + (folder / "text.txt"), "--out=" + (folder / "sweep"),
+                                         "--runs=" + (folder / "swept"), "--normalization={layer,scale_norm}"} +
+                                   tiny + plugin);
+  CHECK_MESSAGE(contains(swept.out, "2  normalization=scale_norm "), swept.out, swept.err);
+  int lacking = 0;
+  for (const auto& [run, time] : written_runs(folder / "swept")) {
+    const std::string path = (folder / "swept/") + run, page = folder / "page.html";
+    const Words inspect = {"inspect", path, "--text=abe", "--look=curves"};
+    CHECK(run_orrery(inspect + plugin).code == 0);
+    CHECK(last_line(run_orrery(Words{"report", path, "--out=" + page} + plugin).out) == page);
+    lacking += contains(run_orrery(inspect).err, "normalization: no 'scale_norm'") ? 1 : 0;
+  }
+  CHECK(lacking == 1);
 }
 
 TEST_CASE("study: a config and data near the claim are found from anywhere") {
