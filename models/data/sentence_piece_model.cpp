@@ -90,12 +90,12 @@ void add_float_field(std::string& message, uint64_t field, float number) {
   message.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-constexpr uint64_t merges_pairs = 2;  // the kind of a model in its trainer's settings
+constexpr uint64_t sums_scores = 1, merges_pairs = 2;  // kinds of models in the trainer's settings
 
 // What a model says of spaces, as far as sentence_piece_spaces asks.
 struct Spaces {
   std::string rules = "nmt_nfkc";  // sentencepiece_model.proto's own defaults
-  uint64_t kind = 1;
+  uint64_t kind = sums_scores;
   bool one_in_front = true, in_a_row_are_one = true, are_escaped = true, end_pieces = false;
   bool is_a_piece = false, stand_within_pieces = false;
 
@@ -117,7 +117,7 @@ struct Spaces {
 
 }  // namespace
 
-std::string_view sentence_piece_spaces(std::string_view model, std::string_view what) {
+SentencePieceSpaces sentence_piece_spaces(std::string_view model, std::string_view what) {
   constexpr uint64_t pieces = 1, trainer = 2, normalizer = 3;
   Spaces s;
   const auto none = [](uint64_t, std::string_view) {};
@@ -136,11 +136,12 @@ std::string_view sentence_piece_spaces(std::string_view model, std::string_view 
           },
           [&](uint64_t of_part, uint64_t number) { s.read_normalizer(of_part, number); });
   });
-  if (s.kind != merges_pairs || !s.is_a_piece || s.stand_within_pieces || s.end_pieces || !s.one_in_front ||
+  const bool sums = s.kind == sums_scores;
+  if ((!sums && s.kind != merges_pairs) || !s.is_a_piece || s.stand_within_pieces || s.end_pieces || !s.one_in_front ||
       !s.in_a_row_are_one || !s.are_escaped)
-    return "";
-  if (s.rules == "nmt_nfkc" || s.rules == "nmt_nfkc_cf") return " \n";
-  return s.rules == "nfkc" || s.rules == "nfkc_cf" || s.rules == "identity" ? " " : "";
+    return {};
+  if (s.rules == "nmt_nfkc" || s.rules == "nmt_nfkc_cf") return {" \n", sums};
+  return {s.rules == "nfkc" || s.rules == "nfkc_cf" || s.rules == "identity" ? " " : "", sums};
 }
 
 // The fields' numbers are those of sentencepiece_model.proto.

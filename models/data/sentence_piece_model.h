@@ -13,12 +13,15 @@ namespace orrery::models {
 // message has no form.
 void check_sentence_piece_model(std::string_view model, std::string_view what);
 
-// Before which of a text's bytes it can be divided, the parts having the tokens of the whole: where no piece goes on
-// beyond a space, a part begins with the piece of the space that the model puts in front, in place of its own.  Empty:
-// nowhere, for a piece may hold spaces, the model tells spaces in a row apart, its rules of normalization are not the
-// library's, or it does not merge pairs (sums of scores over the text before it decide between pieces).  Line breaks
-// are spaces by the rules of nmt.
-std::string_view sentence_piece_spaces(std::string_view model, std::string_view what);
+struct SentencePieceSpaces {
+  // Before which of a text's bytes it can be divided, the parts having the tokens of the whole: where no piece goes on
+  // beyond a space, a part begins with the piece of the space that the model puts in front, in place of its own.  Line
+  // breaks are spaces by the rules of nmt.  Empty: nowhere, for a piece may hold spaces, the model tells spaces in a
+  // row apart, or its rules of normalization are not the library's.
+  std::string_view before = "";
+  bool sums_scores = false;  // a text's pieces are those with the largest sum (unigram), not what pairs merge into
+};
+SentencePieceSpaces sentence_piece_spaces(std::string_view model, std::string_view what);
 
 struct SentencePieceEntry {
   enum class Kind { normal = 1, unknown = 2, control = 3, byte = 6 };  // as sentencepiece_model.proto counts them

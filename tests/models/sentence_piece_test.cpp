@@ -57,6 +57,19 @@ TEST_CASE("sentence piece: pieces are learned from a text, the same each time") 
   CHECK(with_bytes->decode(with_bytes->encode("\xE4\xB8\xAD")) == "\xE4\xB8\xAD");
 }
 
+TEST_CASE("sentence piece: a word has the same pieces however much stands before it") {
+  const std::string text = read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt");
+  const auto tokenizer = train_sentence_piece(text.substr(0, 200'000), {.vocabulary = 1000, .kind = "unigram"});
+  std::vector<int32_t> words;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    const std::vector<int32_t> word = tokenizer->encode(text.substr(begin, end - begin));
+    words.insert(words.end(), word.begin(), word.end());
+    begin = end + 1;
+  }
+  CHECK(tokenizer->encode(text) == words);
+}
+
 TEST_CASE("sentence piece: of a long text every k-th line is learned from") {
   const Folder folder;
   std::string text, third;

@@ -42,17 +42,22 @@ class SentencePiece final : public Tokenizer {
   }
   std::string name() const override { return "sentence_piece"; }
   int64_t size() const override { return processor_.GetPieceSize(); }
+  // The library sums scores in f32 over all that it encodes at once: after a few thousand words the sums are rounded to
+  // more than what pieces differ by.  So they begin anew with each word.
   std::vector<int32_t> encode(std::string_view text) const override {
-    check(text.size() <= most_at_once, "tokenizer: ", text.size(), " bytes at once, more than the ", most_at_once,
-          " that SentencePiece takes");
-    std::vector<int> pieces;
-    const auto status = processor_.Encode(text, &pieces);
-    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
-    return pieces;
+    if (!spaces_.sums_scores || spaces_.before.empty()) return encode_at_once(text);
+    std::vector<int32_t> all;
+    for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      for (end = begin + 1; end < text.size() && !divides(text, end);) ++end;
+      const std::vector<int32_t> some = encode_at_once(text.substr(begin, end - begin));
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
   }
   // The library takes some 170 bytes for each one that it encodes at once, so a long text comes to it in parts.
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    const size_t end = last_division(text);
+    size_t end = text.empty() ? 0 : text.size() - 1;
+    while (end > 0 && !divides(text, end)) --end;
     if (end > 0) tokens = encode(text.substr(0, end));
     return end;
   }
@@ -68,6 +73,14 @@ class SentencePiece final : public Tokenizer {
   std::optional<int32_t> end() const override { return token(processor_.eos_id()); }
 
  private:
+  std::vector<int32_t> encode_at_once(std::string_view text) const {
+    check(text.size() <= most_at_once, "tokenizer: ", text.size(), " bytes at once, more than the ", most_at_once,
+          " that SentencePiece takes");
+    std::vector<int> pieces;
+    const auto status = processor_.Encode(text, &pieces);
+    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
+    return pieces;
+  }
   std::string loaded() {  // empty, or why not
     try {
       const auto status = processor_.LoadFromSerializedProto(model_);
@@ -78,17 +91,16 @@ class SentencePiece final : public Tokenizer {
       return "the library cannot look for its pieces";
     }
   }
-  // The last space between two characters of ASCII, which no rule of normalization joins with it; 0: there is none.
-  size_t last_division(std::string_view text) const {
+  // Before a space between two characters of ASCII, which no rule of normalization joins with it.
+  bool divides(std::string_view text, size_t at) const {
     const auto stands_alone = [](char c) { return c > ' ' && c < '\x7f'; };
-    for (size_t at = text.size() < 3 || spaces_.empty() ? 0 : text.size() - 2; at > 0; --at)
-      if (spaces_.find(text[at]) != spaces_.npos && stands_alone(text[at - 1]) && stands_alone(text[at + 1])) return at;
-    return 0;
+    return at > 0 && at + 1 < text.size() && spaces_.before.find(text[at]) != spaces_.before.npos &&
+           stands_alone(text[at - 1]) && stands_alone(text[at + 1]);
   }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
 
-  std::string model_;        // as in the file
-  std::string_view spaces_;  // before which a text can be divided (sentence_piece_model.h)
+  std::string model_;  // as in the file
+  SentencePieceSpaces spaces_;
   sentencepiece::SentencePieceProcessor processor_;
 };
 
