@@ -30,8 +30,9 @@ constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 struct Layout {
   int64_t count, width, first;  // tokens, bytes of one, the byte where they begin
 };
-// Of a file of so many bytes, by its header if it is long enough for one.
-Layout layout_of(const std::string& path, uint64_t size, const Header& header) {
+// Of a file of so many bytes, by its header if it is long enough for one.  Tokens that 16 bits cannot say have become
+// others in it, which nothing in the file tells.
+Layout layout_of(const std::string& path, uint64_t size, const Header& header, int64_t vocabulary) {
   const auto bytes = static_cast<int64_t>(size);
   int64_t width = sizeof(uint16_t), first = 0;
   const auto* const form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) {
@@ -48,15 +49,18 @@ Layout layout_of(const std::string& path, uint64_t size, const Header& header) {
   check(first == 0 || count == header[2], "tokens: ", path, " holds ", count, " tokens, but its header says ",
         header[2], "; it is damaged");
   check(count > 0, "tokens: ", path, " is empty");
+  check(width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= largest_of_16_bits, "tokens: ", path,
+        " has tokens of 16 bits, 0 to ", largest_of_16_bits - 1, ", and the tokenizer has ", vocabulary,
+        "; give the tokenizer that made it, or make the tokens anew with orrery prepare, which takes 32 bits then");
   return {count, width, first};
 }
 
 // Of a packed file, which its name tells: a first token may be what packed files begin with.
-std::vector<int32_t> unpacked_tokens(const std::string& path) {
+std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary) {
   const std::string bytes = read_data_file(path);
   Header header = {};
   if (bytes.size() >= sizeof header) std::copy_n(bytes.data(), sizeof header, reinterpret_cast<char*>(header.data()));
-  const Layout found = layout_of(path, bytes.size(), header);
+  const Layout found = layout_of(path, bytes.size(), header, vocabulary);
   std::vector<int32_t> tokens(static_cast<size_t>(found.count));
   const char* from = bytes.data() + found.first;
   for (int32_t& token : tokens) {
@@ -111,11 +115,11 @@ struct TokenSequence::File final : Source {
   }
   int64_t bytes_in_memory() const override { return 0; }
 
-  static std::shared_ptr<const File> open(const std::string& path) {
+  static std::shared_ptr<const File> open(const std::string& path, int64_t vocabulary) {
     auto file = std::make_shared<const FileReader>(path);
     Header header = {};
     if (file->size() >= sizeof header) file->read_at(0, std::as_writable_bytes(std::span(header)));
-    const Layout found = layout_of(path, file->size(), header);
+    const Layout found = layout_of(path, file->size(), header, vocabulary);
     return std::make_shared<const File>(std::move(file), found.count, found.width, found.first);
   }
 };
@@ -126,8 +130,8 @@ TokenSequence::TokenSequence(std::vector<int32_t> tokens)
     : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const Memory>(std::move(tokens)))) {}
 
 TokenSequence TokenSequence::in_file(const std::string& path, int64_t vocabulary) {
-  const TokenSequence all =
-      path.ends_with(".gz") ? TokenSequence(unpacked_tokens(path)) : TokenSequence(File::open(path));
+  const TokenSequence all = path.ends_with(".gz") ? TokenSequence(unpacked_tokens(path, vocabulary))
+                                                  : TokenSequence(File::open(path, vocabulary));
   std::vector<int32_t> some;
   for (int64_t at = 0; at < all.size(); at += at_once) {
     some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));

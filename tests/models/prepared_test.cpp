@@ -227,6 +227,9 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
     CHECK(found.sha256 == sha256_of_file(path));
     CHECK(found.bytes == FileReader(path).size());
   }
+  write_token_file(path, std::vector<int32_t>{0, 1}, 65'536);
+  CHECK(contains(error_of([&] { TokenSequence::in_file(path, 65'537); }),
+                 "has tokens of 16 bits, 0 to 65535, and the tokenizer has 65537; give the tokenizer that made it"));
 }
 
 TEST_CASE("prepared: the files of a folder by name, with the token between documents; hidden ones are left out") {
