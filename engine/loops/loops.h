@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/coarse.h"
 #include "engine/base/device.h"
 #include "engine/base/dtype.h"
 #include "engine/base/host_device.h"
@@ -113,12 +114,10 @@ template <class F, class Out, class... T>
 // For i in [begin, end), on this thread.
 template <class F, class Out, class... T>
 HOST_DEVICE void map_range(int64_t begin, int64_t end, const F& f, const Out& out, const T* const... in) {
-  if constexpr (goes_by_pieces<Out, T...>) {
-    const auto piece = [&f](int64_t n, auto... places) { map_piece(n, f, places...); };
-    map_pieces<decltype(piece), Out, T...>(begin, end, piece, out, InputPiece<T>()..., in...);
-  } else {
-    map_piece(end - begin, f, ResultsPiece<Out>().place(out, begin), (in + begin)...);
-  }
+  if constexpr (goes_by_pieces<Out, T...>)
+    map_pieces(end - begin, f, advanced(out, begin), (in + begin)...);
+  else
+    map_piece(end - begin, f, advanced(out, begin), (in + begin)...);
 }
 
 }  // namespace detail
@@ -184,7 +183,7 @@ struct CpuRow {
   int n;
 
   template <class T>
-  using BeforeRounding = Arithmetic<T>;
+  using BeforeRounding = orrery::BeforeRounding<T>;
 
   template <class T>
   HOST_DEVICE In<T> hold(In<T> in) const {

@@ -1,6 +1,7 @@
 // A formula on whole tensors, and on tiles of other operations.
 #pragma once
 
+#include "engine/base/coarse.h"
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
 #include "nn/activations/base/formula.h"
@@ -66,28 +67,30 @@ class ElementwiseRole::Of : public ElementwiseRole {
   explicit Of(const F& f) : f_(f) {}
   void forward(const Tensor& x, const Tensor& y) const override {
     const int64_t n = x.numel();
-    dispatch(x.dtype(), role,
-             [&]<class T>() { map(x.device(), n, detail::ValueOf<F>{f_}, y.mutable_data<T>(), x.data<T>()); });
+    dispatch(x.dtype(), role, [&]<class T>() {
+      map(x.device(), n, rounded_next<T>(detail::ValueOf<F>{f_}), y.mutable_data<T>(), x.data<T>());
+    });
   }
   void backward(const Tensor& kept, const Tensor& dy, const Tensor& dx) const override {
     using Slope =
         std::conditional_t<HasDerivativeFromOutput<F>, detail::SlopeFromOutputTimes<F>, detail::SlopeTimes<F>>;
     const int64_t n = dx.numel();
-    dispatch(dx.dtype(), role,
-             [&]<class T>() { map(dx.device(), n, Slope{f_}, dx.mutable_data<T>(), kept.data<T>(), dy.data<T>()); });
+    dispatch(dx.dtype(), role, [&]<class T>() {
+      map(dx.device(), n, rounded_next<T>(Slope{f_}), dx.mutable_data<T>(), kept.data<T>(), dy.data<T>());
+    });
   }
   void gate(const Tensor& x, const Tensor& up, const Tensor& y) const override {
     const int64_t n = x.numel();
     dispatch(x.dtype(), "gate", [&]<class T>() {
-      map(x.device(), n, detail::Gated<F>{f_}, y.mutable_data<T>(), x.data<T>(), up.data<T>());
+      map(x.device(), n, rounded_next<T>(detail::Gated<F>{f_}), y.mutable_data<T>(), x.data<T>(), up.data<T>());
     });
   }
   void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
                      const Tensor& dup) const override {
     const int64_t n = x.numel();
     dispatch(x.dtype(), "gate", [&]<class T>() {
-      map(x.device(), n, detail::GatedBackward<F>{f_}, Outputs<T, 2>{{dx.mutable_data<T>(), dup.mutable_data<T>()}},
-          x.data<T>(), up.data<T>(), dy.data<T>());
+      map(x.device(), n, rounded_next<T>(detail::GatedBackward<F>{f_}),
+          Outputs<T, 2>{{dx.mutable_data<T>(), dup.mutable_data<T>()}}, x.data<T>(), up.data<T>(), dy.data<T>());
     });
   }
 

@@ -6,6 +6,7 @@
 // by channel here, so that the four sums are columns of one reduce, whose order depends on the sizes only.
 #pragma once
 
+#include "engine/base/coarse.h"
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
 #include "nn/normalizations/base/dynamic.h"
@@ -13,13 +14,19 @@
 namespace orrery::nn {
 namespace detail {
 
-// F'(u), from F(u) if the formula knows how: it is there already.
-template <class F, class A>
-HOST_DEVICE A slope_at(const F& f, A u, A value) {
+// F(u), and F'(u), from F(u) if the formula knows how: it is there already.  What follows is rounded to T, or summed over
+// many elements.
+template <class A>
+struct ValueAndSlope {
+  A value, slope;
+};
+template <class T, class F, class A>
+HOST_DEVICE ValueAndSlope<A> value_and_slope(const F& f, A at) {
+  const BeforeRounding<T> u = at, value = f.value(u);
   if constexpr (requires { f.derivative_from_output(value); })
-    return f.derivative_from_output(value);
+    return {number(value), number(f.derivative_from_output(value))};
   else
-    return f.derivative(u);
+    return {number(value), number(f.derivative(u))};
 }
 
 template <class F, class T>
@@ -33,7 +40,10 @@ struct Normalize {
     const Arithmetic<T> a = alpha[0], s = shift[0];
     const In<T> in = x.at(r * row.n), w = weight, b = bias;
     const Out<T> out = y.at(r * row.n);
-    row.map(out, [&](auto x_i, auto w_i, auto b_i) { return formula.value(a * x_i + s) * w_i + b_i; }, in, w, b);
+    const auto value = [&](Arithmetic<T> x_i, Arithmetic<T> w_i, Arithmetic<T> b_i) {
+      return number(formula.value(BeforeRounding<T>(a * x_i + s))) * w_i + b_i;
+    };
+    row.map(out, value, in, w, b);
   }
 };
 
@@ -50,8 +60,7 @@ struct NormalizeInputGradient {  // dx alone, where no parameter is learned
     const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
     const Out<T> out = dx.at(r * row.n);
     const auto gradient = [&](A x_i, A g_i, A w_i) {
-      const A u = a * x_i + s;
-      return a * g_i * w_i * slope_at(formula, u, formula.value(u));
+      return a * g_i * w_i * value_and_slope<T>(formula, a * x_i + s).slope;
     };
     row.map(out, gradient, in, g, w);
   }
@@ -65,8 +74,9 @@ struct NormalizeGradients {  // writes dx; returns what the element adds to dwei
   int64_t channels;
   HOST_DEVICE Values<Arithmetic<T>, 4> operator()(int64_t i, int64_t r) const {
     using A = Arithmetic<T>;
-    const A a = alpha[0], in = x[i], g = dy[i], u = a * in + shift[0], value = f.value(u);
-    const A du = g * weight[i - r * channels] * slope_at(f, u, value);
+    const A a = alpha[0], in = x[i], g = dy[i];
+    const auto [value, slope] = value_and_slope<T>(f, a * in + shift[0]);
+    const A du = g * weight[i - r * channels] * slope;
     dx[i] = a * du;
     return {{g * value, g, du * in, du}};
   }
