@@ -103,10 +103,10 @@ template <class Result>
 void multiply_on_tensor_cores(const Matmul<bf16, Result>& p) {
   const AddBias<Result> finish{p.bias, p.residual};
   if (p.m * p.n * p.batch == 0) return;
-  if (wide_tiles_fill_the_card(p))
-    run_matmul<TensorCoreKernels<256>>(p, finish);
-  else
-    run_matmul<TensorCoreKernels<128>>(p, finish);
+  const int columns = columns_of_tiles(p, card().multiprocessors);
+  if (columns == 256) return run_matmul<TensorCoreKernels<256>>(p, finish);
+  if (columns == 192) return run_matmul<TensorCoreKernels<192>>(p, finish);
+  run_matmul<TensorCoreKernels<128>>(p, finish);
 }
 void multiply(const Matmul<bf16>& p) { multiply_on_tensor_cores(p); }
 void multiply(const Matmul<bf16, float>& p) { multiply_on_tensor_cores(p); }

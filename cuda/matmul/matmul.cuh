@@ -64,7 +64,7 @@ struct MatmulPlan {
 template <class T>
 struct BlockTile {
   int part;
-  int64_t batch, piece;
+  int batch, piece;
   int64_t row, column,
       first_column;             // of the tile in a matrix of the batch and in the part; of the part in the product
   int rows_left, columns_left;  // before the edges
@@ -78,7 +78,7 @@ struct BlockTile {
     BlockTile t;
     const int64_t tiles = plan.tiles_down * plan.tiles_across, of_matrix = block % tiles;
     block /= tiles;
-    t.piece = block % plan.pieces, t.batch = block / plan.pieces;
+    t.piece = static_cast<int>(block % plan.pieces), t.batch = static_cast<int>(block / plan.pieces);
     const int64_t first = of_matrix / (band * plan.tiles_across) * band;
     const int64_t in_band = of_matrix - first * plan.tiles_across;
     const int64_t down = plan.tiles_down - first < band ? plan.tiles_down - first : band;
@@ -103,7 +103,7 @@ struct BlockTile {
   // The part of C that holds the tile, or its share of the sums of pieces.
   template <class Result>
   __device__ Result* c(const Matmul<T, Result>& p) const {
-    return p.c[part].data + piece * p.batch * p.m * p.n;  // with one piece, C itself
+    return p.c[part].data + int64_t{piece} * p.batch * p.m * p.n;  // with one piece, C itself
   }
 };
 
@@ -279,14 +279,29 @@ template <class E>
 bool aligned_rows(const E* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
 }
+// Tiles across the parts of C.
+template <class T, class Result>
+int64_t tiles_across(const Matmul<T, Result>& p, int64_t columns) {
+  int64_t tiles = 0;
+  for (const auto& part : p.c) tiles += matmul_tiles(part.columns, columns);
+  return tiles;
+}
+template <class Kernels>
+concept CutsK = requires { Kernels::pieces(int64_t{}, int64_t{}); };
+inline constexpr int64_t shortest_piece = 256;
+// Pieces that give a card blocks enough.
+inline int64_t pieces_that_fill(int64_t tiles, int64_t k) {
+  constexpr int64_t enough_blocks = 256;
+  return std::min(enough_blocks / tiles, k / shortest_piece);
+}
 // The epilogue's arrays decide with C's whether vectors are stored.
 template <class Kernels, class T, class Result, class Epilogue>
 MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilogue) {
-  constexpr int64_t enough_blocks = 256, shortest_piece = 256, Depth = Kernels::depth;
-  MatmulPlan<T, Result> plan{p, matmul_tiles(p.m, Kernels::rows), 0, 1, p.k, false, false, true, {}};
-  for (const auto& part : p.c) plan.tiles_across += matmul_tiles(part.columns, Kernels::columns);
-  const int64_t tiles = plan.tiles_down * plan.tiles_across * p.batch;
-  const int64_t wanted = std::min(enough_blocks / tiles, p.k / shortest_piece);
+  constexpr int64_t Depth = Kernels::depth;
+  MatmulPlan<T, Result> plan{
+      p, matmul_tiles(p.m, Kernels::rows), tiles_across(p, Kernels::columns), 1, p.k, false, false, true, {}};
+  int64_t wanted = 1;
+  if constexpr (CutsK<Kernels>) wanted = Kernels::pieces(plan.tiles_down * plan.tiles_across * p.batch, p.k);
   if (wanted > 1) {
     plan.length = matmul_tiles(p.k, wanted * Depth) * Depth;
     plan.pieces = matmul_tiles(p.k, plan.length);
@@ -311,18 +326,18 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilog
 
 // Kernels: which kernel, with what tile, and how it is launched.
 //   static constexpr int rows, columns, depth;
+//   static int64_t pieces(int64_t tiles, int64_t k);   of k, at most: a function of sizes, for bits depend on it.
+//                                                      Without it k is never cut
 //   template <class Result, class Epilogue> static void launch(const MatmulPlan<T, Result>&, const Epilogue&);
 // Fused: the kernel of the product calls the epilogue where it can.  If not: that which adds up the pieces does,
 // always.
 template <class Kernels, class T>
 void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilogue: compiled once, in matmul.cu
-template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>
-void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
+template <class Kernels, class T, class Result, class Epilogue>
+void run_in_pieces(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
   constexpr int64_t most_blocks = 2048;  // of the second kernel
-  const MatmulPlan<T, Result> plan = plan_of<Kernels>(p, epilogue);
-  if constexpr (Fused)
-    if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
+  const Matmul<T, Result>& p = plan.product;
   const int64_t elements = p.batch * p.m * p.n, of_rows = p.row_sums ? p.m : 0;
   const Workspace workspace(plan.pieces * (elements + of_rows) * static_cast<int64_t>(sizeof(Sum)));
   Sum* const sums = static_cast<Sum*>(workspace.data());
@@ -335,6 +350,13 @@ void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_pieces_kernel<T, Result, Epilogue>, p,
          sums, plan.pieces, epilogue);
 }
+template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>
+void run_matmul(const Matmul<T, Result>& p, const Epilogue& epilogue) {
+  const MatmulPlan<T, Result> plan = plan_of<Kernels>(p, epilogue);
+  if constexpr (Fused)
+    if (plan.pieces == 1) return Kernels::launch(plan, epilogue);
+  if constexpr (CutsK<Kernels>) run_in_pieces<Kernels>(plan, epilogue);
+}
 
 template <class T, class Result>
 unsigned blocks_of(const MatmulPlan<T, Result>& plan) {
@@ -344,6 +366,7 @@ unsigned blocks_of(const MatmulPlan<T, Result>& plan) {
 template <class T, int Side>
 struct PlainKernels {
   static constexpr int rows = Side, columns = Side, depth = matmul_depth;
+  static int64_t pieces(int64_t tiles, int64_t k) { return pieces_that_fill(tiles, k); }
   template <class Epilogue>
   static void launch(const MatmulPlan<T, T>& plan, const Epilogue& epilogue) {
     cuda::launch({"matmul", blocks_of(plan), matmul_threads, sizeof(MatmulTile<T, Side>)},

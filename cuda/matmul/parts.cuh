@@ -170,12 +170,13 @@ __global__ void __launch_bounds__(matmul_threads, 1)
     if (k + Tile::depth < tile.k1) fetch(k + Tile::depth);
     multiply_parts<AAlongK, BAlongK, Parts>(shared.stage[stage], row, column, lane, sum);
   }
-  store_sums(plan, tile, sum, row, column, lane, epilogue);
+  store_sums<16>(plan, tile, sum, row, column, lane, epilogue);
 }
 
 template <int Parts>
 struct PartsKernels {
   static constexpr int rows = PartsStep::side, columns = rows, depth = PartsStep::depth;
+  static int64_t pieces(int64_t tiles, int64_t k) { return pieces_that_fill(tiles, k); }
   template <class Epilogue>
   static void launch(const MatmulPlan<float, float>& plan, const Epilogue& epilogue) {
     const auto run = [&](auto kernel) {

@@ -35,26 +35,30 @@ __device__ inline void transpose_quad(uint32_t (&x)[4], int lane) {
   }
 }
 
-// A lane's share of 32 columns of a row: two neighbours of each of four products.  In memory it begins at `lane_column`
-// of the 32; `left` columns from there lie before the edge, none where there is no such row.  `vectors`: all of it is
-// aligned and whole.
+// A lane's share of 32 columns of a row, two sixteens that are `Apart` columns apart: two neighbours of each of four
+// products.  In memory it begins at `lane_column` of the 32; `left` columns from there lie before the edge, none where
+// there is no such row.  `vectors`: all of it is aligned and whole.
+template <int Apart>
 struct QuadColumns {
   float value[4][2];
 
+  // Where a product's columns begin
+  static __device__ constexpr int of_product(int j) { return j / 2 * Apart + j % 2 * 8; }
   template <class Result>
   static __device__ int lane_column(int lane) {
-    return lane % 4 * (sizeof(Result) == 2 ? 8 : 2);
+    return sizeof(Result) == 2 ? of_product(lane % 4) : lane % 4 * 2;
   }
   __device__ void load(const float* from, int left, bool vectors, int) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       value[j][0] = value[j][1] = 0;
-      if (vectors && j * 8 < left) {
-        const auto both = *reinterpret_cast<const Vector<float, 2>*>(from + j * 8);
+      const int at = of_product(j);
+      if (vectors && at < left) {
+        const auto both = *reinterpret_cast<const Vector<float, 2>*>(from + at);
         value[j][0] = both.value[0], value[j][1] = both.value[1];
       } else {
-        if (j * 8 < left) value[j][0] = from[j * 8];
-        if (j * 8 + 1 < left) value[j][1] = from[j * 8 + 1];
+        if (at < left) value[j][0] = from[at];
+        if (at + 1 < left) value[j][1] = from[at + 1];
       }
     }
   }
@@ -69,11 +73,12 @@ struct QuadColumns {
   __device__ void store(float* to, int left, bool vectors, int) const {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
+      const int at = of_product(j);
       if (vectors) {
-        if (j * 8 < left) *reinterpret_cast<Vector<float, 2>*>(to + j * 8) = {{value[j][0], value[j][1]}};
+        if (at < left) *reinterpret_cast<Vector<float, 2>*>(to + at) = {{value[j][0], value[j][1]}};
       } else {
-        if (j * 8 < left) to[j * 8] = value[j][0];
-        if (j * 8 + 1 < left) to[j * 8 + 1] = value[j][1];
+        if (at < left) to[at] = value[j][0];
+        if (at + 1 < left) to[at + 1] = value[j][1];
       }
     }
   }
@@ -111,38 +116,40 @@ struct QuadColumns {
   }
 };
 
-// The warp's 64 rows and 8 N columns of C, from (row, column) of the tile on.
-template <class T, class Result, int N, class Epilogue>
+// The warp's 64 rows and 8 N columns of C, from (row, column) of the tile on, sixteens of columns `Apart` from each
+// other.
+template <int Apart, class T, class Result, int N, class Epilogue>
 __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile, const float (&sum)[4][N][4],
                            int row, int column, int lane, const Epilogue& epilogue) {
-  constexpr int groups = N / 4;  // of 32 columns
+  using Columns = QuadColumns<Apart>;
+  constexpr int groups = N / 4, next = 2 * Apart;  // of 32 columns
   const Matmul<T, Result>& p = plan.product;
   Result* const c = tile.c(p);
   const int64_t columns = p.c[tile.part].columns, first = tile.column + column;
   const int columns_left = tile.columns_left - column;
   float of_column[N][2] = {};
   if (epilogue.of_column) {
-    const Result* const from = epilogue.of_column + tile.first_column + first + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const int left = columns_left - j * 8 - lane % 4 * 2;
+      const int place = Columns::of_product(j) + lane % 4 * 2, left = columns_left - place;
+      const Result* const from = epilogue.of_column + tile.first_column + first + place;
       Vector<Result, 2> both = {};
       if (plan.vectors_c && left > 0) {
-        both = *reinterpret_cast<const Vector<Result, 2>*>(from + j * 8);
+        both = *reinterpret_cast<const Vector<Result, 2>*>(from);
       } else {
-        if (left > 0) both.value[0] = from[j * 8];
-        if (left > 1) both.value[1] = from[j * 8 + 1];
+        if (left > 0) both.value[0] = from[0];
+        if (left > 1) both.value[1] = from[1];
       }
       of_column[j][0] = static_cast<float>(both.value[0]), of_column[j][1] = static_cast<float>(both.value[1]);
     }
   }
-  const int rows_left = tile.rows_left - row - lane / 4, lane_column = QuadColumns::lane_column<Result>(lane);
+  const int rows_left = tile.rows_left - row - lane / 4, lane_column = Columns::template lane_column<Result>(lane);
   const int64_t first_element = (tile.batch * p.m + tile.row + row + lane / 4) * columns + first + lane_column;
 #pragma unroll
   for (int eight = 0; eight < 8; ++eight) {  // rows of products, of which a quad has one
     const int left = eight * 8 < rows_left ? columns_left - lane_column : 0;
     const int64_t element = first_element + eight * (8 * columns);
-    QuadColumns sums[groups], of_element[groups] = {};
+    Columns sums[groups], of_element[groups] = {};
 #pragma unroll
     for (int g = 0; g < groups; ++g)
 #pragma unroll
@@ -151,14 +158,14 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
         for (int e = 0; e < 2; ++e) sums[g].value[j][e] = sum[eight / 2][g * 4 + j][eight % 2 * 2 + e];
     if (p.accumulate)
 #pragma unroll
-      for (int g = 0; g < groups; ++g) sums[g].add(c + element + g * 32, left - g * 32, plan.vectors_c, lane);
+      for (int g = 0; g < groups; ++g) sums[g].add(c + element + g * next, left - g * next, plan.vectors_c, lane);
     if (!AddsElement<Epilogue> && epilogue.of_element)
 #pragma unroll
       for (int g = 0; g < groups; ++g)
-        of_element[g].load(epilogue.of_element + element + g * 32, left - g * 32, plan.vectors_c, lane);
+        of_element[g].load(epilogue.of_element + element + g * next, left - g * next, plan.vectors_c, lane);
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-      QuadColumns kept, second;
+      Columns kept, second;
 #pragma unroll
       for (int j = 0; j < 4; ++j)
 #pragma unroll
@@ -169,10 +176,10 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
         }
       if constexpr (AddsElement<Epilogue>)
         if (epilogue.of_element)
-          kept.add(epilogue.of_element + element + g * 32, left - g * 32, plan.vectors_c, lane);
-      kept.store(c + element + g * 32, left - g * 32, plan.vectors_c, lane);
+          kept.add(epilogue.of_element + element + g * next, left - g * next, plan.vectors_c, lane);
+      kept.store(c + element + g * next, left - g * next, plan.vectors_c, lane);
       if constexpr (FillsSecond<Epilogue>)
-        second.store(epilogue.second + element + g * 32, left - g * 32, plan.vectors_c, lane);
+        second.store(epilogue.second + element + g * next, left - g * next, plan.vectors_c, lane);
     }
   }
 }

@@ -1,18 +1,20 @@
 // C = A B for bf16 on tensor cores, with sums in f32.
 //
-// A block makes a tile of C of 128 rows and 256 columns, or 128 where there would be few blocks.  A warp makes 64 x 64
-// of it: 4 x 8 products of 16 x 8, whose sums it holds in registers.  It walks along k in steps of 32, each two
-// products of depth 16.
+// A block makes a tile of C of 128 rows and 256 columns, or 128 columns where there would be few blocks.  A warp makes
+// 64 x 64 of it: 4 x 8 products of 16 x 8, whose sums it holds in registers.  It walks along k in steps of 32, each two
+// products of depth 16.  Or the tile is of 256 x 192, and a warp makes 64 x 96: all registers that there are, and fewer
+// loads for a product.  A warp's columns are sixteens, which take turns with those of the warps beside it.
 //
 // Steps lie in shared memory as the operands are stored, [place][k] where rows run along k and [k][place] where they
 // run along the places; ldmatrix turns round what must be.  Chunks of 16 bytes change places within a row, by an
 // exclusive or with a part of the row's number, so that the eight rows that ldmatrix reads at once, and those that
 // eight threads write, lie in different banks.
 //
-// Four steps are in shared memory: one is multiplied, cp.async brings the next three.  One barrier per step does both
-// duties: what all threads have copied for this step is there, and no thread still reads the buffer that is filled
-// next.  A thread copies the same chunks of each step, so what of them lies within the matrix is asked once, and again
-// only where k ends within a step.  Rows begin at multiples of 16 bytes: cuda/matmul/aligned.cuh copies others before.
+// Four steps are in shared memory, three of the large tile: one is multiplied, cp.async brings the next ones.  One
+// barrier per step does both duties: what all threads have copied for this step is there, and no thread still reads the
+// buffer that is filled next.  A thread copies the same chunks of each step, so what of them lies within the matrix is
+// asked once, and again only where k ends within a step.  Rows begin at multiples of 16 bytes: cuda/matmul/aligned.cuh
+// copies others before.
 #pragma once
 
 #include "cuda/matmul/aligned.cuh"
@@ -22,6 +24,8 @@
 namespace orrery::cuda {
 
 inline constexpr int tensor_core_depth = 32;
+template <int Columns>
+inline constexpr int tile_rows = Columns == 192 ? 256 : 128;
 
 // One step of an operand with so many places.  Offsets are in bytes.
 template <int Places, bool AlongK>
@@ -37,58 +41,78 @@ struct TensorCoreStep {
 
 template <int Columns, bool AAlongK, bool BAlongK>
 struct TensorCoreTile {
-  static constexpr int rows = 128, columns = Columns, stages = 4, warp_side = 64;
-  static constexpr int warps_across = columns / warp_side, threads = rows / warp_side * warps_across * 32;
+  static constexpr int rows = tile_rows<Columns>, columns = Columns, stages = Columns == 192 ? 3 : 4;
+  static constexpr int warp_rows = 64, warp_columns = Columns == 192 ? 96 : 64;
+  static constexpr int warps_across = columns / warp_columns, threads = rows / warp_rows * warps_across * 32;
+  static constexpr int apart = 16 * warps_across;  // columns from a warp's sixteen to its next
   using A = TensorCoreStep<rows, AAlongK>;
   using B = TensorCoreStep<columns, BAlongK>;
   alignas(128) unsigned char a[stages][A::bytes];
   alignas(128) unsigned char b[stages][B::bytes];
 };
 
+// Where a warp's part of its tile begins; its columns are sixteens, which those of its neighbours follow.
+template <class Tile>
+struct WarpPlace {
+  const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
+  const int row = thread / 32 / Tile::warps_across * Tile::warp_rows, column = thread / 32 % Tile::warps_across * 16;
+};
+
 // A thread's share of the copies of an operand, from step to step.
 template <int Places, bool AlongK, int Threads>
 class StepCopies {
   using Step = TensorCoreStep<Places, AlongK>;
-  static constexpr int rows_at_once = Threads / Step::chunks, copies = Step::rows / rows_at_once;
-  static_assert(rows_at_once % 8 == 0 && Step::rows % rows_at_once == 0);  // a thread's rows are alike in their banks
+  // Threads that stand side by side along a row: one for each chunk, or where these are no divisor eight, who go on to
+  // the next eight.
+  static constexpr int across = Threads % Step::chunks == 0 ? Step::chunks : 8, beside = Step::chunks / across;
+  static constexpr int rows_at_once = Threads / across, copies = Step::rows / rows_at_once * beside;
+  // A thread's chunks are alike in their banks.
+  static_assert(rows_at_once % 8 == 0 && Step::rows % rows_at_once == 0 && (beside == 1 || !AlongK));
 
  public:
   // `data` points at the first element of the first step; `places` are those before the edge.
   __device__ StepCopies(const bf16* data, int64_t stride, int places)
-      : row_(static_cast<int>(threadIdx.x) / Step::chunks), chunk_(static_cast<int>(threadIdx.x) % Step::chunks),
-        offset_(Step::offset(row_, chunk_)), stride_(static_cast<int>(stride)),
-        from_(data + row_ * stride + chunk_ * Step::chunk) {
+      : offset_(Step::offset(row(), chunk())), stride_(static_cast<int>(stride)),
+        from_(data + row() * stride + chunk() * Step::chunk) {
     for (int i = 0; i < copies; ++i)
-      if (AlongK ? row_ + i * rows_at_once < places : chunk_ * Step::chunk < places) present_ |= 1u << i;
+      if (AlongK ? row() + row_of(i) < places : (chunk() + chunk_of(i)) * Step::chunk < places) present_ |= 1u << i;
   }
   // Starts those of the next step, of which `depth` of k lies before the end.
   __device__ void start(unsigned char* step, int depth) {
     if (depth >= tensor_core_depth) {
 #pragma unroll
-      for (int i = 0; i < copies; ++i) copy(step, i, present_ >> i & 1 ? Step::chunk_bytes : 0);
+      for (int i = 0; i < copies; ++i) copy(step, i, present_ >> i & 1 ? Step::chunk_bytes : 0, stride_);
     } else {
+      // Computed here, and not kept in registers until then.
+      const int stride = in_register(stride_), first = AlongK ? chunk() * Step::chunk : row();
 #pragma unroll 1
       for (int i = 0; i < copies; ++i) {
-        const int left = depth - (AlongK ? chunk_ * Step::chunk : row_ + i * rows_at_once);
+        const int left = depth - first - (AlongK ? 0 : row_of(i));
         const int valid = left <= 0 ? 0 : AlongK && left < Step::chunk ? left * 2 : Step::chunk_bytes;
-        copy(step, i, present_ >> i & 1 ? valid : 0);
+        copy(step, i, present_ >> i & 1 ? valid : 0, stride);
       }
     }
     from_ += AlongK ? tensor_core_depth : int64_t{tensor_core_depth} * stride_;
   }
 
  private:
-  __device__ void copy(unsigned char* step, int i, int valid) const {
-    cp_async<16>(step + offset_ + i * rows_at_once * Step::row_bytes, from_ + int64_t{stride_} * (i * rows_at_once),
-                 valid);
+  __device__ void copy(unsigned char* step, int i, int valid, int64_t stride) const {
+    cp_async<16>(step + offset_ + row_of(i) * Step::row_bytes + chunk_of(i) * Step::chunk_bytes,
+                 from_ + stride * row_of(i) + chunk_of(i) * Step::chunk, valid);
   }
-  int row_, chunk_, offset_, stride_;
+  static __device__ int row() { return in_register(static_cast<int>(threadIdx.x)) / across; }
+  static __device__ int chunk() { return in_register(static_cast<int>(threadIdx.x)) % across; }
+  // From a thread's first copy to copy i
+  static __device__ int row_of(int i) { return i / beside * rows_at_once; }
+  static __device__ int chunk_of(int i) { return i % beside * across; }
+  int offset_, stride_;
   const bf16* from_;
   unsigned present_ = 0;
 };
 
-// Where a lane's address for ldmatrix lies, for 16 places of its warp's 64 and 16 of k.
-template <int Places, bool AlongK, bool IsA>
+// Where a lane's address for ldmatrix lies, for 16 of its warp's places and 16 of k.  A warp's sixteens are `Apart`
+// places apart.
+template <int Places, bool AlongK, bool IsA, int Apart>
 class Fragments {
   using Step = TensorCoreStep<Places, AlongK>;
 
@@ -101,12 +125,12 @@ class Fragments {
     else
       offset_ = Step::offset(eight_of_k * 8 + lane % 8, first_place / Step::chunk + eight_places);
   }
-  // 16 elements along a row are two chunks, whose number has passed through an exclusive or.
+  // 16 elements along a row are two chunks, whose number within eight has passed through an exclusive or.
   __device__ void load(uint32_t (&x)[4], const unsigned char* step, int sixteen_places, int sixteen_of_k) const {
-    constexpr int next_chunks = 2 * Step::chunk_bytes, next_rows = 16 * Step::row_bytes;
-    const int at = AlongK ? (offset_ ^ (sixteen_of_k * next_chunks)) + sixteen_places * next_rows
-                          : (offset_ ^ (sixteen_places * next_chunks)) + sixteen_of_k * next_rows;
-    load_matrices<!AlongK>(x, step + at);
+    constexpr int eight = 8 * Step::chunk_bytes;
+    const int along = (AlongK ? sixteen_of_k * 16 : sixteen_places * Apart) / Step::chunk * Step::chunk_bytes;
+    const int rows = AlongK ? sixteen_places * Apart : sixteen_of_k * 16;
+    load_matrices<!AlongK>(x, step + (offset_ ^ along % eight) + along / eight * eight + rows * Step::row_bytes);
   }
 
  private:
@@ -117,7 +141,7 @@ class Fragments {
 // warps across such a tile takes its share of their 64 rows, 16 at a time.
 template <class Tile>
 class RowSums {
-  static constexpr int groups = Tile::warp_side / 16 / Tile::warps_across;
+  static constexpr int groups = Tile::warp_rows / 16 / Tile::warps_across;
 
  public:
   // `first`: the warp's row of the tile
@@ -160,58 +184,79 @@ __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::thr
   StepCopies<Tile::rows, AAlongK, Tile::threads> copies_of_a(tile.a, p.a.row_stride, tile.rows_left);
   StepCopies<Tile::columns, BAlongK, Tile::threads> copies_of_b(tile.b, p.b.row_stride, tile.columns_left);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
-  int left = depth;  // to be fetched
-  const auto fetch = [&](int stage) {
+  const auto fetch = [&](int stage, int left) {
     if (left > 0) {
       copies_of_a.start(shared.a[stage], left);
       copies_of_b.start(shared.b[stage], left);
-      left -= tensor_core_depth;
     }
     cp_async_commit();  // an empty group too: waits count groups
   };
 
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = warp / Tile::warps_across * Tile::warp_side, column = warp % Tile::warps_across * Tile::warp_side;
-  const Fragments<Tile::rows, AAlongK, true> of_a(row, lane);
-  const Fragments<Tile::columns, BAlongK, false> of_b(column, lane);
+  const auto warp = WarpPlace<Tile>();
+  constexpr int sixteens = Tile::warp_columns / 16;  // of its columns
+  const Fragments<Tile::rows, AAlongK, true, 16> of_a(warp.row, warp.lane);
+  const Fragments<Tile::columns, BAlongK, false, Tile::apart> of_b(warp.column, warp.lane);
   constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
   const bool sums_rows = may_sum_rows && p.row_sums && tile.part == 0 && tile.column == 0;
-  RowSums<Tile> row_sums(row, warp % Tile::warps_across);
-  float sum[4][8][4] = {};
-  for (int s = 0; s < Tile::stages - 1; ++s) fetch(s);
+  RowSums<Tile> row_sums(warp.row, warp.column / 16);
+  for (int s = 0; s < Tile::stages - 1; ++s) fetch(s, depth - s * tensor_core_depth);
+  float sum[4][2 * sixteens][4] = {};
   int stage = 0, next = Tile::stages - 1;
 #pragma unroll 1
-  for (int k = 0; k < depth; k += tensor_core_depth) {
+  for (int left = depth; left > 0; left -= tensor_core_depth) {
     cp_async_wait<Tile::stages - 2>();
     __syncthreads();  // this step has arrived from all threads, and none reads the buffer that is filled next
-    fetch(next);
+    fetch(next, left - (Tile::stages - 1) * tensor_core_depth);
     next = stage;
 #pragma unroll
     for (int half = 0; half < tensor_core_depth / 16; ++half) {
-      uint32_t b[4][4];
+      uint32_t a[4][4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) of_b.load(b[j], shared.b[stage], j, half);
+      for (int i = 0; i < 4; ++i) of_a.load(a[i], shared.a[stage], i, half);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        uint32_t a[4];
-        of_a.load(a, shared.a[stage], i, half);
+      for (int j = 0; j < sixteens; ++j) {
+        uint32_t b[4];
+        of_b.load(b, shared.b[stage], j, half);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) mma_m16n8k16(sum[i][j], a, &b[j / 2][j % 2 * 2]);
+        for (int n = 0; n < 8; ++n) mma_m16n8k16(sum[n / 2][2 * j + n % 2], a[n / 2], &b[n % 2 * 2]);
       }
     }
     if constexpr (may_sum_rows)
       if (sums_rows) row_sums.add(of_a, shared.a[stage]);
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
   }
+  const auto place = WarpPlace<Tile>();  // found once more, so that no register holds it along the loop
   if constexpr (may_sum_rows)
     if (sums_rows)
-      row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, lane);
-  store_sums(plan, tile, sum, row, column, lane, epilogue);
+      row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, place.lane);
+  store_sums<Tile::apart>(plan, tile, sum, place.row, place.column, place.lane, epilogue);
+}
+
+// Of tiles of 128 x 256, which a card takes in rounds of as many as it has multiprocessors, and the last round lasts as
+// long as a full one.  In the time that a block needs for one number of k:
+//   rounds (k / pieces + 192)    192: a block begins, and the sums of a round go to memory
+//   + 3 tiles (pieces + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the card
+//   + 128                        its launch
+// Rounds are counted for 132 multiprocessors whatever the card has, for the bits depend on the cut.
+inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
+  constexpr int64_t at_once = 132, most_rounds = 4, beginning = 192, of_sums = 3, of_launch = 128;
+  int64_t best = 1, least = k + beginning;
+  if (tiles >= at_once) return 1;
+  for (int64_t pieces = 2; pieces <= std::min(most_rounds * at_once / tiles, k / shortest_piece); ++pieces) {
+    const int64_t rounds = matmul_tiles(tiles * pieces, at_once);
+    const int64_t time = rounds * (k / pieces + beginning) + of_sums * tiles * (pieces + 1) + of_launch;
+    if (time < least) best = pieces, least = time;
+  }
+  return best;
 }
 
 template <int Columns>
 struct TensorCoreKernels {
-  static constexpr int rows = 128, columns = Columns, depth = tensor_core_depth;
+  static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
+  // Whether tiles are of 192 columns depends on the card, so no bits may.
+  static int64_t pieces(int64_t tiles, int64_t k) requires(Columns != 192) {
+    return Columns == 256 ? pieces_in_least_time(tiles, k) : pieces_that_fill(tiles, k);
+  }
   template <class Result, class Epilogue>
   static void launch(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
     const AlignedOperands aligned(plan);
@@ -238,13 +283,17 @@ struct TensorCoreKernels {
   }
 };
 
-// Wide tiles read each element of A less often from the level-2 cache, narrow ones keep more of the card busy.
-template <class T, class Result>
-bool wide_tiles_fill_the_card(const Matmul<T, Result>& p) {
+// Columns of the tiles that a card is done with first.  Wide ones read each element of A less often from the level-2
+// cache, narrow ones keep more of the card busy.  A tile of 256 x 192 takes 3/2 of the time of one of 128 x 256, and
+// may leave fewer multiprocessors idle in the last round.  The order of a sum, and so its bits, is the same in all.
+template <class Result>
+int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
   constexpr int64_t blocks = 128, piece = 512;
-  int64_t across = 0;
-  for (const auto& part : p.c) across += matmul_tiles(part.columns, 256);
-  return matmul_tiles(p.m, 128) * across * p.batch * std::max<int64_t>(1, p.k / piece) >= blocks && p.n > 128;
+  const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
+  if (wide * std::max<int64_t>(1, p.k / piece) < blocks || p.n <= 128) return 128;
+  const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;
+  const bool in_pieces = pieces_in_least_time(wide, p.k) > 1;
+  return !in_pieces && 3 * matmul_tiles(large, multiprocessors) < 2 * matmul_tiles(wide, multiprocessors) ? 192 : 256;
 }
 
 }  // namespace orrery::cuda

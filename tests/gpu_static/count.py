@@ -220,12 +220,16 @@ def row_of(kernel, shared):
     row.update({"fp32_mufu": kinds["FP32"] + kinds["MUFU"], "int": kinds["INT"], "ctrl": kinds["CTRL"]})
     if tensor:
         hmma = sum(map(sass.tensor_work, trip))
+        row["ldsm"] = kinds["LDSM"]
         after = flow.instructions(flow.after(way))
         row.update({"hmma": hmma, "per_hmma": len(trip) / hmma, "ldsm_per_hmma": kinds["LDSM"] / hmma,
                     "copied": sum(sass.bytes_of(i, ("LDGSTS",)) for i in trip), "after_loop": len(after),
                     "loop_spills": sum(sass.base(i) in ("LDL", "STL") for i in trip)})
         if "attention" not in kernel.name:
-            row["outputs"] = sass.sums_of(trip)
+            least = flow.instructions(flow.least_trip(way))  # of blocks that sum no rows of A for a bias
+            ldsm = sum(sass.kind(i) == "LDSM" for i in least)
+            row["plain"] = {"instructions": len(least), "hmma": sum(map(sass.tensor_work, least)), "ldsm": ldsm}
+            row["outputs"] = sass.sums_of(least)
             row["epilogue"] = len(after) * 64 / row["outputs"]
     else:
         loaded, stored = (sum(sass.bytes_of(i, ops) for i in trip) for ops in (("LDG", "LDGSTS"), ("STG",)))

@@ -1,13 +1,16 @@
 // The launches of one training step, or of all that is timed, recorded and not guessed (recorder.h).
 //
 //   cmake -S . -B build -DORRERY_TESTS=ON && cmake --build build --target gpu_launches
-//   build/gpu_launches FILE BATCH [heads=12] [attention=softmax] [vocabulary=50257]    a step of gpt2-124m
+//   build/gpu_launches FILE BATCH [heads=12] [attention=softmax] [vocabulary=50257] [multiprocessors=132]
+//                                                                                      a step of gpt2-124m
 //   build/gpu_launches FILE figures                                                    what tests/gpu.sh times
 //
 // FILE: lines of phase (forward, backward, optimizer), operation, launch, blocks, threads, times, bytes of shared
 // memory that the launch asked for, kernel, and what a product or attention is given to do:
-//   product M N K BATCH PIECES ALIGNED BYTES    pieces of k; 1 if the rows of both operands begin at 16 bytes; bytes of
-//                                               operands and of what it adds to and writes, without an epilogue's own
+//   product M N K BATCH PIECES ALIGNED BYTES DOWN ACROSS SUMS
+//                                     pieces of k; 1 if the rows of both operands begin at 16 bytes; bytes of operands
+//                                     and of what it adds to and writes, without an epilogue's own; tiles down and
+//                                     across C; 1 if those of its first columns sum A's rows
 //   pieces M N BATCH PIECES           are added up
 //   attention BATCH HEADS QUERIES KEYS SIZE     and "full" where nothing hides later keys
 // Copies and memsets that are queued have bytes for blocks and no kernel.  Before those of a figure stands a line of
@@ -36,8 +39,10 @@ models::GptSettings settings_of(int count, char** arguments) {
       settings.attention = parse_spec(value);
     else if (word.starts_with("vocabulary="))
       settings.vocabulary = std::stoi(value);
+    else if (word.starts_with("multiprocessors="))
+      recorder::multiprocessors = std::stoi(value);
     else
-      fail(word, ": not heads=, attention= or vocabulary=");
+      fail(word, ": not heads=, attention=, vocabulary= or multiprocessors=");
   }
   return settings;
 }
@@ -73,7 +78,8 @@ void write_columns(std::FILE* file) {
 }  // namespace
 
 int main(int count, char** arguments) try {
-  check(count >= 3, "gpu_launches FILE figures, or FILE BATCH [heads=N] [attention=NAME] [vocabulary=N]");
+  check(count >= 3,
+        "gpu_launches FILE figures, or FILE BATCH [heads=N] [attention=NAME] [vocabulary=N] [multiprocessors=N]");
   std::FILE* const file = std::fopen(arguments[1], "w");
   if (!file) return std::perror(arguments[1]), 1;
   if (arguments[2] == std::string("figures")) {

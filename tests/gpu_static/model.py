@@ -12,7 +12,7 @@ is an error.  A kernel's bound is the longest of four times: its instructions on
 shared memory, its products on the tensor cores, its bytes from and to memory.  What it likely takes is the longest of
 these at the shares that kernels of its kind are assumed to reach, and a launch.
 """
-import argparse, collections, json, math, pathlib, re, sys
+import argparse, collections, heapq, json, math, pathlib, re, sys
 
 from names import shortened
 
@@ -44,8 +44,7 @@ launch_time = 2e-6     # seconds between two kernels that the stream does not hi
 # ---- what is assumed of ours
 before_loop = 640  # instructions of a warp before a product's loop and around it
 loss_reads = 1.92  # of the logits, forward: a part comes from the L2 the second time
-tile_rows = 128    # of a product's tile, for how often A is read:
-band_tiles = 16    # so many tiles go down the rows of C, then the next column of them
+band_tiles = 16    # of a product, so many go down the rows of C, then the next column of them
 large = 64         # blocks from which on a launch moves memory that must be known
 
 # ---- gpt2-124m
@@ -128,6 +127,30 @@ def passes(sizes):
     ]
 
 
+# What a block does, and how much of it: a warp's instructions, wavefronts of shared memory, products.
+Work = collections.namedtuple("Work", "instructions wavefronts flops", defaults=(0, 0, 0))
+
+
+def in_first_column(block, down, across):
+    """Whether a block makes a tile of C's first columns, of so many tiles of C: BlockTile in cuda/matmul/matmul.cuh."""
+    of_matrix = block % (down * across)
+    first = of_matrix // (band_tiles * across) * band_tiles
+    return of_matrix - first * across < min(band_tiles, down - first)
+
+
+def busiest_of(works, blocks, multiprocessors):
+    """Of the multiprocessor that is done last, where each takes the next block as soon as it has done with one."""
+    def busiest(of_blocks):
+        if len(of_blocks) == 1:
+            return of_blocks[0] * math.ceil(blocks / multiprocessors)
+        busy = [0] * multiprocessors
+        for work in of_blocks:
+            heapq.heapreplace(busy, busy[0] + work)
+        return max(busy)
+
+    return Work(*map(busiest, zip(*works)))
+
+
 class Step:
     """others: the bytes that a launch moves of which nothing else is known; without it such a launch is an error."""
 
@@ -154,37 +177,45 @@ class Step:
                                 f"launches")
         return row
 
-    def add(self, launch, name, flops, bytes_, instructions, smem, tensor, issue_share, per_hmma=0):
+    def add(self, launch, name, flops, bytes_, works, issue_share, per_hmma=0):
+        """works: of each block, in the order in which they begin, or of one if all do the same."""
         card = self.card
-        full = math.ceil(launch.blocks / card.multiprocessors) / (launch.blocks / card.multiprocessors)
-        issue = instructions / (card.multiprocessors * issue_slots * card.clock) * full
-        shared = smem / (card.multiprocessors * card.clock) * full
+        busiest = busiest_of(works, launch.blocks, card.multiprocessors)
+        issue = busiest.instructions / (issue_slots * card.clock)
+        shared = busiest.wavefronts / card.clock
+        tensor = busiest.flops / (card.peak * card.tensor / card.multiprocessors)
         memory = bytes_ / (card.bandwidth * memory_share)
-        bound = max(issue, shared, tensor * full, memory)
-        likely = max(issue / issue_share, shared / smem_share, tensor * full / tensor_share, memory)
+        bound = max(issue, shared, tensor, memory)
+        likely = max(issue / issue_share, shared / smem_share, tensor / tensor_share, memory)
         self.rows.append({"name": name, "n": launch.times, "flops": flops, "bytes": bytes_, "per_hmma": per_hmma,
                           "issue": issue, "smem": shared, "memory": memory, "bound": bound,
                           "likely": likely + launch_time})
 
-    def add_product(self, launch, m, n, k, batch, pieces, aligned, bytes_):
+    def add_product(self, launch, m, n, k, batch, pieces, aligned, bytes_, down, across, sums_rows):
         row = self.counted(launch)
         if not row or "outputs" not in row:
             return
         warps, area, elements = launch.threads / 32, row["outputs"] * launch.threads, m * n * batch
-        depth = row["hmma"] * 2048 * warps / area
-        trips = math.ceil(k / pieces / depth)
-        warp = before_loop + trips * row["instructions"] * (1 if aligned else odd_gemm) + row["after_loop"]
-        wavefronts = trips * (warps * row["hmma"] * row["ldsm_per_hmma"] * 4 + launch.threads * row["copied"] / 128)
+        trips = math.ceil(k / pieces / (row["plain"]["hmma"] * 2048 * warps / area))
+
+        def work_of(trip):
+            warp = before_loop + trips * trip["instructions"] * (1 if aligned else odd_gemm) + row["after_loop"]
+            wavefronts = trips * (warps * trip["ldsm"] * 4 + launch.threads * row["copied"] / 128)
+            return Work(warps * warp, wavefronts, trips * warps * trip["hmma"] * 2 * 2048)
+
+        works = [work_of(row["plain"])]
+        if sums_rows:  # in the tiles of the first columns
+            works = [work_of(row if in_first_column(block, down, across) else row["plain"])
+                     for block in range(launch.blocks)]
         bytes_ += (pieces - 1) * elements * 4
         bytes_ += elements * 2 * (2 if "ActivatedBackward" in launch.kernel else "Activated" in launch.kernel)
         of_a = m * k * batch * 2
         if of_a > self.card.l2:  # read anew for each column of tiles that runs at a time
-            running = max(1, 2 * self.card.multiprocessors // min(band_tiles, math.ceil(m / tile_rows)))
-            bytes_ += of_a * (math.ceil(math.ceil(n / (area / tile_rows)) / running) - 1)
+            running = max(1, 2 * self.card.multiprocessors // min(band_tiles, down))
+            bytes_ += of_a * (math.ceil(across / running) - 1)
         flops = 2 * elements * k
         form = re.sub(r"^\w+<(.*)>$", r"\1", launch.kernel)
-        self.add(launch, f"{launch.phase} {launch.operation} {m}x{n}x{k} {form}", flops, bytes_,
-                 launch.blocks * warps * warp, launch.blocks * wavefronts, flops / (self.card.peak * self.card.tensor),
+        self.add(launch, f"{launch.phase} {launch.operation} {m}x{n}x{k} {form}", flops, bytes_, works,
                  gemm_issue if aligned else odd_gemm_issue, row["per_hmma"])
 
     def add_attention(self, launch, batch, of_heads, queries, keys, size, full):
@@ -202,18 +233,17 @@ class Step:
         wavefronts = trips * warps * row["hmma"] * row["ldsm_per_hmma"] * 4
         flops = products * batch * of_heads * queries * keys * size * (2 if full else 1)
         array = batch * of_heads * queries * size * 2
-        self.add(launch, f"{launch.phase} {launch.name}", flops, arrays * array, launch.blocks * warps * warp,
-                 launch.blocks * wavefronts, flops / (self.card.peak * self.card.tensor), attention_issue,
-                 row["per_hmma"])
+        self.add(launch, f"{launch.phase} {launch.name}", flops, arrays * array,
+                 [Work(warps * warp, wavefronts, flops / launch.blocks)], attention_issue, row["per_hmma"])
 
     def add_pass(self, launch):
         if not launch.kernel:  # a copy or a memset, whose blocks are bytes
             bytes_ = launch.blocks * (1 if launch.name == "memset" else 2)
-            return self.add(launch._replace(blocks=1), f"{launch.phase} {launch.name}", 0, bytes_, 0, 0, 0, row_issue)
+            return self.add(launch._replace(blocks=1), f"{launch.phase} {launch.name}", 0, bytes_, [Work()], row_issue)
         if launch.work and launch.work[0] == "pieces":
             m, n, batch, pieces = map(int, launch.work[1:])
             bytes_ = (pieces + 1) * m * n * batch * 4
-            return self.add(launch, f"{launch.phase} {launch.operation} {launch.name}", 0, bytes_, 0, 0, 0, row_issue)
+            return self.add(launch, f"{launch.phase} {launch.operation} {launch.name}", 0, bytes_, [Work()], row_issue)
         text = f"{launch.phase} {launch.operation} {launch.name} {launch.kernel}"
         bytes_ = moved = instructions = 0
         if launch.blocks >= large:
@@ -225,7 +255,8 @@ class Step:
             row = moved and self.counted(launch)
             if row:
                 instructions = moved / 16 / 32 * row["per_16_bytes"]
-        self.add(launch, f"{launch.phase} {launch.operation} {launch.name}", 0, bytes_, instructions, 0, 0, row_issue)
+        self.add(launch, f"{launch.phase} {launch.operation} {launch.name}", 0, bytes_,
+                 [Work(instructions / launch.blocks)], row_issue)
 
     def total(self, key):
         return sum(r[key] * r["n"] for r in self.rows)

@@ -35,6 +35,7 @@ struct Entries {  // what was noted, and how often, in the order of the first
 inline bool active = false;  // whether anything is noted
 inline Entries entries;
 inline std::string phase = "forward";          // "backward" while gradients are computed, "optimizer" from then on
+inline int multiprocessors = 132;              // of the card that the library sees: an H100's or H200's
 inline std::function<void()> at_synchronize;   // called when the host waits for all that it has queued
 size_t peak_memory();                          // bytes that the library has asked for at a time
 

@@ -446,6 +446,12 @@ class Kernel:
         """The blocks of one trip, with inner loops as often as they run."""
         return self.path(loop.header, loop.body, loop.latches, loop)
 
+    def least_trip(self, way):
+        """The way through the same loop that leaves out what HMMA not every trip executes."""
+        loop = next(l for l in self.loops if l.header == way[0])
+        weights = {a: (-work, copied, instructions) for a, (work, copied, instructions) in self.weights.items()}
+        return self.path(loop.header, loop.body, loop.latches, loop, weights)
+
     def after(self, way):
         """The path from the loop's end to the kernel's that stores the most with the fewest instructions."""
         body = next(l.body for l in self.loops if l.header == way[0])

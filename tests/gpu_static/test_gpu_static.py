@@ -164,6 +164,20 @@ class Paths(unittest.TestCase):
         self.assertEqual(self.trip(text).count("HMMA.16816.F32.BF16"), 2)
         self.assertEqual([i.opcode for i in kernel(text).code].count("CALL.REL.NOINC"), 1)
 
+    def test_hmma_that_not_every_trip_executes(self):
+        flow = kernel("""
+            loop:
+            LDC R1, c[0x0][0x210]
+            HMMA.16816.F32.BF16 R4, R8, R12, R4
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `on
+            HMMA.16816.F32.BF16 R16, R8, R12, R16
+            on:
+            @P2 BRA `loop
+            EXIT""")
+        way = flow.main_loop(sass.tensor_work)
+        self.assertEqual([len(flow.instructions(w)) for w in (way, flow.least_trip(way))], [6, 5])
+
     def test_after_the_loop(self):
         flow = kernel("""
             loop:
@@ -205,8 +219,9 @@ class Counting(unittest.TestCase):
 
 class Model(unittest.TestCase):
     card = model.cards["h100"]
-    product = {"kernel": "tensor_core_kernel<bf16, AddBias<bf16>>", "arch": "sm_90", "per_hmma": 7.5, "hmma": 32,
-               "instructions": 240, "ldsm_per_hmma": 0.375, "copied": 64, "outputs": 64, "after_loop": 2000}
+    product = {"kernel": "tensor_core_kernel<bf16, AddBias<bf16>>", "arch": "sm_90", "per_hmma": 7.5, "hmma": 33,
+               "instructions": 250, "ldsm": 13, "copied": 64, "outputs": 64, "after_loop": 2000,
+               "plain": {"instructions": 240, "hmma": 32, "ldsm": 12}}
     forward = {"kernel": "tensor_core_attention_forward_kernel<SoftmaxWeights, 64>", "arch": "sm_90", "per_hmma": 10,
                "hmma": 128, "instructions": 1280, "ldsm_per_hmma": 0.3, "copied": 0, "after_loop": 1000}
 
@@ -216,17 +231,36 @@ class Model(unittest.TestCase):
 
     def test_a_product_follows_from_its_record_and_its_count(self):
         launch = ("forward", "linear", "matmul", 384, 256, 12, 61440, self.product["kernel"],
-                  "product 8192 768 768 1 1 1 26345472".split())
+                  "product 8192 768 768 1 1 1 26345472 64 6 0".split())
         row = self.step(launch).rows[0]
         warp = 640 + 768 / 32 * 240 + 2000  # 128 x 128 by 8 warps: 32 HMMA are a depth of 32
         self.assertAlmostEqual(row["issue"], 3 * 132 * 8 * warp / (132 * 4 * 1.755e9), 9)  # three rounds of blocks
         self.assertAlmostEqual(row["smem"], 3 * 24 * (8 * 12 * 4 + 128) / 1.755e9, 9)
         self.assertEqual((row["n"], row["flops"], row["bytes"]), (12, 2 * 8192 * 768 * 768, 26345472))
-        pieces = (*launch[:8], "product 8192 768 768 1 2 0 26345472".split())
+        pieces = (*launch[:8], "product 8192 768 768 1 2 0 26345472 64 3 0".split())
         odd = self.step(pieces).rows[0]  # half of k a block, rows that begin anywhere
         warp = 640 + 384 / 32 * 240 * model.odd_gemm + 2000
         self.assertAlmostEqual(odd["issue"], 3 * 132 * 8 * warp / (132 * 4 * 1.755e9), 9)
         self.assertEqual(odd["bytes"], 26345472 + 8192 * 768 * 4)
+
+    def test_tiles_of_the_first_columns_sum_rows_of_a(self):
+        launch = ("backward", "linear", "matmul", 12, 256, 1, 61440, self.product["kernel"],
+                  "product 256 768 768 1 1 1 9 2 6 1".split())
+        plain = self.step((*launch[:8], [*launch[8][:-1], "0"])).rows[0]
+        row = self.step(launch).rows[0]  # one round: a block that sums decides
+        self.assertAlmostEqual(row["issue"] - plain["issue"], 8 * 24 * 10 / (4 * 1.755e9), 12)
+        self.assertAlmostEqual(row["smem"] - plain["smem"], 24 * 8 * 1 * 4 / 1.755e9, 12)
+        self.assertAlmostEqual(row["bound"], max(row["issue"], row["smem"], 24 * 8 * 33 * 4096 * 132 / 989e12 / 0.62))
+
+    def test_blocks_of_the_first_columns(self):
+        first = [b for b in range(2 * 19 * 3) if model.in_first_column(b, 19, 3)]  # bands of 16 tiles and of 3
+        self.assertEqual(first, [*range(16), 48, 49, 50, *range(57, 73), 105, 106, 107])
+
+    def test_a_multiprocessor_takes_the_next_block_when_it_is_free(self):
+        works = [model.Work(5, 1, 1), model.Work(1, 1, 1), model.Work(1, 1, 1), model.Work(3, 1, 1)]
+        self.assertEqual(model.busiest_of(works, 4, 2), (5, 2, 2))
+        self.assertEqual(model.busiest_of(works[::-1], 4, 2), (7, 2, 2))
+        self.assertEqual(model.busiest_of(works[:1], 5, 2), (15, 3, 3))  # all alike, in three rounds
 
     def test_attention_follows_from_its_record_and_its_count(self):
         launch = ("forward", "attend", "attention: tensor core forward", 768, 128, 12, 55296, self.forward["kernel"],
@@ -239,7 +273,7 @@ class Model(unittest.TestCase):
 
     def test_what_is_not_counted_or_not_known_is_an_error(self):
         product = ("forward", "linear", "matmul", 384, 256, 12, 0, "tensor_core_kernel<other>",
-                   "product 8 8 8 1 1 1 9".split())
+                   "product 8 8 8 1 1 1 9 1 1 0".split())
         self.assertRaisesRegex(model.Failure, "has not counted tensor_core_kernel<other>", self.step, product)
         row = ("forward", "mystery", "rows", 64, 256, 1, 0, "rows_kernel<New>", [])
         self.assertRaisesRegex(model.Failure, "memory is moved by forward mystery rows", self.step, row)
@@ -257,6 +291,11 @@ class Model(unittest.TestCase):
             head = [l for l in products if "50257" in l.work[1:4]]  # 2 m n k each: forward, dx and dW
             self.assertEqual(sum(l.times * 2 * math.prod(map(int, l.work[1:4])) for l in head),
                              6 * batch * 1024 * 768 * 50257)
+            for l in products:
+                m, n, _, of_batch, pieces, *_, down, across, _ = map(int, l.work[1:])
+                self.assertEqual(l.blocks, down * across * pieces * of_batch)
+                rounds = math.ceil(l.blocks / self.card.multiprocessors)
+                self.assertGreater(l.blocks, 0.8 * rounds * self.card.multiprocessors, l.work)  # are busy
             attention = [l for l in launches if l.work[:1] == ["attention"] and "tensor core" in l.name]
             self.assertEqual(sum(l.times for l in attention), 36)
 
@@ -319,8 +358,8 @@ class Figures(unittest.TestCase):
         figure, card = self.by_name["bf16", "gemm/4096x4096x4096"], model.cards["h100"]
         kernel = next(l.kernel for l in figure.launches if l.name == "matmul")
         count = {**Model.product, "kernel": kernel}
-        fast, _ = figures.expected(figure, card, {kernel: {**count, "instructions": 100}})
-        slow, _ = figures.expected(figure, card, {kernel: {**count, "instructions": 400}})
+        of_trip = [{**count, "plain": {**count["plain"], "instructions": n}} for n in (100, 400)]
+        fast, slow = (figures.expected(figure, card, {kernel: row})[0] for row in of_trip)
         self.assertGreater(fast, 2 * 4096 ** 3 / card.peak)
         self.assertGreater(slow, fast)
 

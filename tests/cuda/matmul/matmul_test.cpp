@@ -191,6 +191,21 @@ TEST_CASE("products on a card: wide tiles of tensor cores, and more tiles down t
   }
 }
 
+// 64 matrices of one such tile take fewer rounds than 128 of the half.
+TEST_CASE("products on a card: tiles of 256 x 192 on tensor cores") {
+  if (no_card() || thread_sanitizer) return;
+  for (int form = 0; form < 4; ++form) {
+    Form f{.m = 250, .n = 190, .k = 40, .batch = 64, .accumulate = form % 2 == 0, .bias = true, .residual = form > 1};
+    f.transpose_a = form & 1, f.transpose_b = form & 2;
+    check_form<bf16>(f);
+    check_form<bf16, float>(f);
+    f.n = 183, f.k = 73, f.offset = 1;
+    check_form<bf16>(f);
+    f.residual = false, f.columns = {65, 0, 20, 98};
+    check_form<bf16>(f);
+  }
+}
+
 TEST_CASE("products on a card: accumulation, bias and residual, in that order") {
   if (no_card()) return;
   for (int form = 0; form < 8; ++form)
@@ -284,7 +299,9 @@ TEST_CASE("products on a card: the sums of A's rows, beside gradients of weights
     check_sums({.m = 69, .n = 71, .k = 50, .gap = 3, .offset = 1});  // rows that are not aligned
     check_sums({.m = 200, .n = 36, .k = 1024});                      // k in pieces
     check_sums({.m = 3, .n = 5, .k = 0});
-    if (!thread_sanitizer) check_sums({.m = 128 * 128 - 9, .n = 136, .k = 40});  // wide tiles
+    if (thread_sanitizer) continue;
+    check_sums({.m = 128 * 128 - 9, .n = 200, .k = 40});  // wide tiles
+    check_sums({.m = 128 * 128 - 9, .n = 136, .k = 72});  // tiles of 256 x 192
   }
 }
 
@@ -333,6 +350,23 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
   check_rounding<bf16>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1. / 256);
   check_rounding<bf16>({.m = 32, .n = 40, .k = 2000, .transpose_a = true}, 1. / 256);
   check_rounding<bf16, float>({.m = 32, .n = 40, .k = 2000, .transpose_a = true, .row_sums = true}, 1e-4);
+}
+
+// One matrix has tiles of 128 columns, and of many equal ones wide tiles are made, or those of 256 x 192.  Which of the
+// two depends on the card.
+TEST_CASE("products on a card: the bits of tensor cores do not depend on the tile") {
+  if (no_card() || thread_sanitizer) return;
+  for (const int64_t n : {190, 200}) {
+    const auto irregular_product = [&](int64_t batch) {
+      const Form f{.m = 250, .n = n, .k = 104, .batch = batch, .transpose_b = true, .share_a = true, .share_b = true};
+      Data<bf16, float> data(f);
+      data.a = irregular<bf16>(f.m * f.k), data.b = irregular<bf16>(f.k * f.n);
+      return on_card(f, data)[0];
+    };
+    const Numbers one = irregular_product(1), many = irregular_product(64);
+    for (size_t first = 0; first < many.size(); first += one.size())
+      CHECK(std::equal(one.begin(), one.end(), many.begin() + static_cast<int64_t>(first)));
+  }
 }
 
 // Whole numbers of so many bits that they take 2 or 3 parts, on one side; 0 and 1 on the other.  Every product of parts
@@ -387,7 +421,8 @@ bool all_right() {
 bool all_right_on_tensor_cores() {
   return right<bf16>({.m = 70, .n = 66, .k = 200}) && right<bf16>({.m = 136, .n = 72, .k = 136, .transpose_b = true}) &&
          right<bf16>({.m = 24, .n = 40, .k = 1024, .transpose_a = true}) &&
-         right<bf16>({.m = 128, .n = 136, .k = 168, .batch = 128, .share_b = true});
+         right<bf16>({.m = 128, .n = 136, .k = 168, .batch = 128, .share_b = true}) &&
+         right<bf16>({.m = 256, .n = 136, .k = 168, .batch = 64, .share_b = true});
 }
 bool all_right_in_parts() {
   return right<float>({.m = 70, .n = 66, .k = 40, .bf16_parts = 3}) &&
