@@ -4,13 +4,13 @@
 //
 // Arithmetic is that of float, and so are the functions that are not worth another form.  The others rest on two
 // instructions of a card, in whose place a CPU has a polynomial and a division:
-//   exp2_approximate(x)          2^x with a relative error of 2^-22 at most, on a CPU 2^-18.3; 0 below the normal numbers
-//   reciprocal_approximate(x)    1 / x with a relative error of 2^-23 at most; on a card 0 below the normal numbers
+//   exp2_approximate(x)        2^x with a relative error of 2^-22 at most, on a CPU 2^-18.3; 0 below the normal numbers
+//   reciprocal_approximate(x)  1 / x with a relative error of 2^-23 at most; on a card 0 below the normal numbers
 //
 // sigmoid(x) = 1 / (1 + exp(-x)), also where the exponential overflows.  With e = exp(-|x|), which cannot, sigmoid(|x|)
 // = 1 / (1 + e) and sigmoid(-|x|) = e / (1 + e).  tanh and erf are x P(x^2) / Q(x^2), fitted up to 5.9 and 3.15, where
-// they are 1 but for 2^-16 and 2^-17, with relative errors of 2^-17.2 and 2^-19.2.  Of the normal distribution the lower
-// tail is computed, in which one factor is fitted: with a = |x|
+// they are 1 but for 2^-16 and 2^-17, with relative errors of 2^-17.2 and 2^-19.2.  Of the normal distribution the
+// lower tail is computed, in which one factor is fitted: with a = |x|
 //   P(N < -a) = exp(-a^2 / 2) t S(t),   t = 1 / (1 + 0.31 a)
 // because exp(a^2 / 2) P(N < -a) falls from 1/2 like 1 / a.  S has degree 5 and a relative error of 2^-17.7 for
 // a <= 13.3, beyond which the tail is no normal number.  The density has the same exponential, which a compiler that
@@ -94,8 +94,7 @@ HOST_DEVICE inline float exp2_instruction(float x) {
   return y;
 }
 #else
-// 2^n 2^r with n the integer below x, so that 2^n is as large as a float if 2^x is; from -126 on, and up to where 2^n is
-// infinity.
+// 2^n 2^r with n the integer below x, so that 2^n is a float wherever 2^x is; for x from -126 to where 2^n is infinity.
 inline float exp2_between(float x) {
   constexpr float to_whole = Format<float>::to_whole + 127;
   const float shifted = x - 0.5f + to_whole, r = x - (shifted - to_whole);
@@ -157,7 +156,8 @@ HOST_DEVICE inline Coarse tanh(Coarse x) {
       [](float z) { return detail::polynomial(z, 1, 0.4483061728, 0.01768259096, 5.705975287e-05); });
 }
 HOST_DEVICE inline SigmoidAndRest<Coarse> sigmoid_and_rest(Coarse x) {
-  const float e = exp2_downwards(-1.442695041f * abs(x.value)), large = reciprocal_approximate(1 + e), small = e * large;
+  const float e = exp2_downwards(-1.442695041f * abs(x.value));
+  const float large = reciprocal_approximate(1 + e), small = e * large;
   return {x.value < 0 ? small : large, x.value < 0 ? large : small};
 }
 HOST_DEVICE inline Coarse sigmoid(Coarse x) { return reciprocal_approximate(1 + exp(-x).value); }

@@ -59,8 +59,8 @@ typedef uint16_t Halves __attribute__((vector_size(32)));
   const __m512bh all = _mm512_cvtne2ps_pbh(high, low);
   const __mmask32 zeros = _mm512_testn_epi16_mask(reinterpret_cast<__m512i>(all), _mm512_set1_epi16(0x7fff));
   const auto rightly = [&] {
-    const __mmask32 lower = _mm512_cmp_ps_mask(low, zero, _CMP_EQ_OQ), upper = _mm512_cmp_ps_mask(high, zero, _CMP_EQ_OQ);
-    return lower | upper << 16;
+    const __mmask32 lower = _mm512_cmp_ps_mask(low, zero, _CMP_EQ_OQ);
+    return lower | static_cast<__mmask32>(_mm512_cmp_ps_mask(high, zero, _CMP_EQ_OQ)) << 16;
   };
   if (zeros == 0 || zeros == rightly()) {
     std::memcpy(static_cast<void*>(to), &all, sizeof all);

@@ -14,19 +14,14 @@
 namespace orrery::nn {
 namespace detail {
 
-// F(u), and F'(u), from F(u) if the formula knows how: it is there already.  What follows is rounded to T, or summed over
-// many elements.
-template <class A>
-struct ValueAndSlope {
-  A value, slope;
-};
+// F(u) and F'(u), from F(u) if the formula knows how; for what is rounded to T, or summed over many elements.
 template <class T, class F, class A>
-HOST_DEVICE ValueAndSlope<A> value_and_slope(const F& f, A at) {
+HOST_DEVICE Values<A, 2> value_and_slope(const F& f, A at) {
   const BeforeRounding<T> u = at, value = f.value(u);
   if constexpr (requires { f.derivative_from_output(value); })
-    return {number(value), number(f.derivative_from_output(value))};
+    return {{number(value), number(f.derivative_from_output(value))}};
   else
-    return {number(value), number(f.derivative(u))};
+    return {{number(value), number(f.derivative(u))}};
 }
 
 template <class F, class T>
@@ -36,14 +31,12 @@ struct Normalize {
   Out<T> y;
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
+    using A = Arithmetic<T>;
     const F formula = f;
-    const Arithmetic<T> a = alpha[0], s = shift[0];
-    const In<T> in = x.at(r * row.n), w = weight, b = bias;
+    const A a = alpha[0], s = shift[0];
+    const auto value = [&](A u) { return number(formula.value(BeforeRounding<T>(u))); };
     const Out<T> out = y.at(r * row.n);
-    const auto value = [&](Arithmetic<T> x_i, Arithmetic<T> w_i, Arithmetic<T> b_i) {
-      return number(formula.value(BeforeRounding<T>(a * x_i + s))) * w_i + b_i;
-    };
-    row.map(out, value, in, w, b);
+    row.map(out, [&](A x_i, A w_i, A b_i) { return value(a * x_i + s) * w_i + b_i; }, x.at(r * row.n), weight, bias);
   }
 };
 
@@ -57,12 +50,9 @@ struct NormalizeInputGradient {  // dx alone, where no parameter is learned
     using A = Arithmetic<T>;
     const F formula = f;
     const A a = alpha[0], s = shift[0];
-    const In<T> in = x.at(r * row.n), g = dy.at(r * row.n), w = weight;
-    const Out<T> out = dx.at(r * row.n);
-    const auto gradient = [&](A x_i, A g_i, A w_i) {
-      return a * g_i * w_i * value_and_slope<T>(formula, a * x_i + s).slope;
-    };
-    row.map(out, gradient, in, g, w);
+    const auto slope = [&](A u) { return value_and_slope<T>(formula, u)[1]; };
+    const auto gradient = [&](A x_i, A g_i, A w_i) { return a * g_i * w_i * slope(a * x_i + s); };
+    row.map(dx.at(r * row.n), gradient, x.at(r * row.n), dy.at(r * row.n), weight);
   }
 };
 
@@ -75,10 +65,10 @@ struct NormalizeGradients {  // writes dx; returns what the element adds to dwei
   HOST_DEVICE Values<Arithmetic<T>, 4> operator()(int64_t i, int64_t r) const {
     using A = Arithmetic<T>;
     const A a = alpha[0], in = x[i], g = dy[i];
-    const auto [value, slope] = value_and_slope<T>(f, a * in + shift[0]);
-    const A du = g * weight[i - r * channels] * slope;
+    const Values<A, 2> v = value_and_slope<T>(f, a * in + shift[0]);
+    const A du = g * weight[i - r * channels] * v[1];
     dx[i] = a * du;
-    return {{g * value, g, du * in, du}};
+    return {{g * v[0], g, du * in, du}};
   }
 };
 
