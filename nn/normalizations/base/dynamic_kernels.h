@@ -14,7 +14,7 @@
 namespace orrery::nn {
 namespace detail {
 
-// F(u) and F'(u), from F(u) if the formula knows how; for what is rounded to T, or summed over many elements.
+// F(u) and F'(u), from F(u) if the formula knows how; for what is rounded to T next.
 template <class T, class F, class A>
 HOST_DEVICE Values<A, 2> value_and_slope(const F& f, A at) {
   const BeforeRounding<T> u = at, value = f.value(u);
@@ -65,7 +65,7 @@ struct NormalizeGradients {  // writes dx; returns what the element adds to dwei
   HOST_DEVICE Values<Arithmetic<T>, 4> operator()(int64_t i, int64_t r) const {
     using A = Arithmetic<T>;
     const A a = alpha[0], in = x[i], g = dy[i];
-    const Values<A, 2> v = value_and_slope<T>(f, a * in + shift[0]);
+    const Values<A, 2> v = value_and_slope<A>(f, a * in + shift[0]);  // sums are not rounded to T
     const A du = g * weight[i - r * channels] * v[1];
     dx[i] = a * du;
     return {{g * v[0], g, du * in, du}};
