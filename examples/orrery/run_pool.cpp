@@ -77,11 +77,13 @@ class Pool {
     threads_ = std::max<size_t>(1, cores / at_once);
     bool stopped = false;
     while (!running_.empty() || (!waiting_.empty() && !stopped)) {
-      if (!stopped && events_.stop && events_.stop()) {
+    const auto end = [&] { return events_.stop && events_.stop(); };
+      if (!stopped && end()) {
         stopped = true;
         for (const auto& [process, run] : running_) ::kill(process, SIGTERM);
       }
-      for (size_t tries = waiting_.size(); !stopped && tries > 0 && running_.size() < at_once; --tries) begin_next();
+      // One that has an outcome may show that the others are not wanted, before the next one is begun.
+      for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
       collect();
       if (events_.moment) events_.moment(running_.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));

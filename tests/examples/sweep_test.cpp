@@ -193,6 +193,21 @@ TEST_CASE("sweep: the figure that is compared, and one that its runs do not have
   CHECK(read_file(folder / "sweep/table.csv") == before);
 }
 
+TEST_CASE("sweep: a metric that the runs lack is told after the first of them, and no other is trained") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed={1..4}", "--metric=acuracy", "--jobs=1"});
+  for (const bool trained_before : {false, true}) {
+    CAPTURE(trained_before);
+    const Outcome outcome = run_orrery(words);
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.err, "a validation of these runs tells no 'acuracy', which --metric names"));
+    CHECK(contains(outcome.out, "1 of 4"));
+    CHECK(!contains(outcome.out, "2 of 4"));
+    CHECK(written_runs(folder / "pool").size() == 1);
+    CHECK(!fs::exists(folder / "sweep/table.csv"));
+  }
+}
+
 TEST_CASE("sweep: data that are not there fail their row alone, and what was read decides which run it is") {
   const Folder folder;
   folder.write("text.txt", tiny_text());
