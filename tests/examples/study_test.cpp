@@ -398,3 +398,4 @@ TEST_CASE("study: what says too little, or contradicts itself, is refused with a
   CHECK(contains(fails({folder / "nowhere.toml"}), "nowhere.toml: No such file"));
   CHECK(contains(fails({"--smok"}), "study: unknown key 'smok'; did you mean 'smoke'?"));
 }
+  CHECK(contains(fails({"a.toml", "--judge=no"}), "study: --judge=no only lists what has been judged, with --all="));

@@ -291,4 +291,5 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   CHECK(contains(refusal({"--attntion={softmax,rela}"}), "did you mean 'attention'?"));
   CHECK(contains(refusal({"--against=7", "--seed={1,2}"}), "sweep: no row is called '7'; there are all"));
   CHECK(contains(refusal({"--resume={yes,no}"}), "sweep: --resume={yes,no} is no setting of a sweep"));
+  CHECK(contains(refusal({"--threads=2"}), "sweep: --threads=2 is no setting of a sweep: the runs side by side, of "));
 }
