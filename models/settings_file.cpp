@@ -29,7 +29,7 @@ std::string in_quotes(const std::string& value) {
   return quoted;
 }
 
-const std::string first_line = "# The settings of a run, written by orrery when it began.\n";
+const std::string first_line = "# The settings of a run, written by orrery when it began.\n", needs = "# They need ";
 
 // Without quotes only if reading gives the same text again.
 std::string as_toml(const std::string& value) {
@@ -60,9 +60,9 @@ bool can_be_read(const std::string& quoted) {
     return false;
   }
 }
-std::string as_comment(const std::string& key, const std::string& value) {
+std::string for_bash(const std::string& value) {
   static constexpr char digits[] = "0123456789ABCDEF";
-  std::string shell = "$'";  // as bash reads it
+  std::string shell = "$'";
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte >= 0x7F || c == '\'' || c == '\\') {
@@ -71,7 +71,11 @@ std::string as_comment(const std::string& key, const std::string& value) {
       shell.push_back(c);
     }
   }
-  return "# " + key + " is not UTF-8, as this file must be; give it on the command line: --" + key + "=" + shell + "'";
+  return shell + "'";
+}
+std::string as_comment(const std::string& key, const std::string& value) {
+  return "# " + key + " is not UTF-8, as this file must be; give it on the command line: --" + key + "=" +
+         for_bash(value);
 }
 
 }  // namespace
@@ -91,8 +95,10 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
   }
 }
 
-void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings) {
+void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,
+                         std::span<const std::string> plugins) {
   std::string toml = first_line;
+  for (const std::string& plugin : plugins) toml += needs + plugin_word(plugin) + "\n";
   for (const auto& [key, value] : settings) {
     const std::string written = as_toml(value);
     const bool plain = std::none_of(written.begin(), written.end(), [](char c) { return (c & 0x80) != 0; });
@@ -106,6 +112,24 @@ bool is_written_settings_file(const std::string& path) {
   std::string begin(first_line.size(), '\0');
   const size_t bytes = FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin)));
   return bytes == begin.size() && begin == first_line;
+}
+
+std::vector<std::string> plugins_of_settings_file(const std::string& path) {
+  if (!file_exists(path) || !is_written_settings_file(path)) return {};
+  const std::string text = read_file(path, largest_toml);
+  std::vector<std::string> words;
+  for (size_t at = first_line.size(), end; text.compare(at, needs.size(), needs) == 0; at = end + 1) {
+    end = std::min(text.find('\n', at), text.size() - 1);
+    words.push_back(text.substr(at + needs.size(), end - at - needs.size()));
+  }
+  return words;
+}
+
+std::string plugin_word(const std::string& plugin) {
+  const bool plain = std::all_of(plugin.begin(), plugin.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '+' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_';
+  });
+  return "--plugin=" + (plain ? plugin : for_bash(plugin));
 }
 
 }  // namespace orrery::models

@@ -28,8 +28,13 @@ std::vector<std::pair<std::string, std::string>> read_settings_file(const std::s
 // which read_settings_file tells in a sentence.
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
-// What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it.
-void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings);
+// What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it,
+// and a comment names each of the plug-ins, files that the settings are none without.
+void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,
+                         std::span<const std::string> plugins = {});
 bool is_written_settings_file(const std::string& path);
+// The words --plugin=FILE.so, as a shell takes them, that such a file names; none if there is no such file.
+std::vector<std::string> plugins_of_settings_file(const std::string& path);
+std::string plugin_word(const std::string& plugin);
 
 }  // namespace orrery::models

@@ -22,6 +22,7 @@
 #include "engine/base/version.h"
 #include "examples/orrery/child.h"
 #include "models/settings_file.h"
+#include "models/study/plugins.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {
@@ -76,12 +77,14 @@ class Pool {
                                     std::max<size_t>(1, waiting_.size()));
     threads_ = std::max<size_t>(1, cores / at_once);
     bool stopped = false;
+    const auto end = [&] { return events_.stop && events_.stop(); };
     while (!running_.empty() || (!waiting_.empty() && !stopped)) {
-      if (!stopped && events_.stop && events_.stop()) {
+      if (!stopped && end()) {
         stopped = true;
         for (const auto& [process, run] : running_) ::kill(process, SIGTERM);
       }
-      for (size_t tries = waiting_.size(); !stopped && tries > 0 && running_.size() < at_once; --tries) begin_next();
+      // One that has an outcome may show that the others are not wanted, before the next one is begun.
+      for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
       collect();
       if (events_.moment) events_.moment(running_.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -118,7 +121,7 @@ class Pool {
     settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
     settings.resume = models::holds_checkpoints(folder);
     const std::string file = path(run.key, ".toml"), log = path(run.key, ".log");
-    models::write_settings_file(file, list_settings(settings));
+    models::write_settings_file(file, list_settings(settings), models::plugins_of(settings));
     return begin_child("sweep", {"train", "--config=" + file}, log, claim.descriptor());
   }
 

@@ -48,8 +48,11 @@ struct Sweep {
   RunRows all;  // a row is a combination of all varied settings but the seed
 };
 
-// What is said about resuming: every run begins at its beginning, or goes on by itself.
-void check_is_no_resume(const std::string& key, const std::string& value) {
+// What a sweep decides by itself: every run begins at its beginning, or goes on from where it was, with its share of
+// the cores.
+void check_may_be_set(const std::string& key, const std::string& value) {
+  check(key != "threads", "sweep: --threads=", value,
+        " is no setting of a sweep: the runs side by side, of which --jobs says how many, share the cores");
   const bool of_resume = key == "resume" || key == "from_previous" || key == "other_text";
   check(!of_resume || value == "no" || value == "false", "sweep: --", key, "=", value,
         " is no setting of a sweep: the same command goes on with one that was interrupted");
@@ -75,7 +78,7 @@ Sweep read_sweep(const Arguments& arguments) {
         "' is not of the form --key=value; a file of settings comes first, or with --config");
   Assignments given;
   for (const auto& [key, value] : parsed.assignments) {
-    check_is_no_resume(key, value);
+    check_may_be_set(key, value);
     if (find_setting(own, key))
       set_setting(std::span<const Setting>(own), "sweep", key, value);
     else

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <memory>
 
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
@@ -13,6 +14,7 @@
 #include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
+#include "models/study/plugins.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 
@@ -86,7 +88,11 @@ std::string train_help(const Arguments& given) {
 }
 
 int train(const Arguments& arguments) {
-  models::Trainer trainer(read_train_settings("train", arguments));
+  const models::TrainSettings given = read_train_settings("train", arguments);
+  const auto make = [&] { return std::make_unique<models::Trainer>(given); };
+  const auto made = given.resume ? models::with_plugins_told(given.out, make) : make();
+  models::Trainer& trainer = *made;
+  trainer.name_plugins(models::plugins_of(given));
   const models::TrainSettings& settings = trainer.settings();
   const models::Task& task = trainer.task();
   print_settings(settings);

@@ -7,6 +7,7 @@
 #include "models/data/tokenizer.h"
 #include "models/json.h"
 #include "models/language_model.h"
+#include "models/study/plugins.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
@@ -36,9 +37,12 @@ void check_described(const std::string& command, const models::TrainSettings& de
 
 Trained read_checkpoint(const std::string& command, const std::string& checkpoint) {
   models::CheckpointState state = models::read_state(checkpoint);
-  Trained trained{models::make_settings(state.settings), std::move(state.tokenizer), nullptr, state.version};
-  check_described(command, trained.settings, checkpoint + "/weights.safetensors");
-  trained.model = models::make_model(trained.settings);
+  Trained trained{models::TrainSettings(), std::move(state.tokenizer), nullptr, state.version};
+  models::with_plugins_told(checkpoint + "/..", [&] {
+    trained.settings = models::make_settings(state.settings);
+    check_described(command, trained.settings, checkpoint + "/weights.safetensors");
+    trained.model = models::make_model(trained.settings);
+  });
   models::load_weights(checkpoint, *trained.model);
   // What is learned without a text has none: its tokens are read and written as they are.
   const auto* const writes = dynamic_cast<const models::LanguageModel*>(trained.model.get());

@@ -15,6 +15,7 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
 #include "models/settings_file.h"
+#include "models/study/plugins.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_files.h"
 #include "models/training/run_folder.h"
@@ -212,6 +213,8 @@ int verify_resume(const Arguments& arguments) {
   check(words.size() == 1, "verify_resume: ", words.size(),
         " runs are given; give one, as in orrery verify_resume runs/mine");
   models::check_is_run("verify_resume", words[0]);
+  const std::string lacking = models::plugins_lacking(words[0]);  // all of it must be there to train on
+  check(lacking.empty(), "verify_resume: ", words[0], ": ", lacking);
   try {
     Verification verification(words[0], s);
     verification.train();

@@ -12,6 +12,7 @@ namespace orrery::models {
 namespace {
 
 constexpr size_t piece = size_t{1} << 18;
+constexpr std::string_view packed_ending = ".gz";
 constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's own wrapping nor none
 
 }  // namespace
@@ -142,9 +143,14 @@ std::string read_data_file(const std::string& path, uint64_t limit) {
 
 std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names) {
   for (const std::string& name : names)
-    for (const char* ending : {"", ".gz"})
-      if (const std::string path = folder + "/" + name + ending; file_exists(path)) return path;
+    for (const std::string_view ending : {std::string_view(), packed_ending})
+      if (const std::string path = text(folder, "/", name, ending); file_exists(path)) return path;
   return "";
+}
+
+bool ends_with_or_packed(std::string_view path, std::string_view ending) {
+  if (path.ends_with(packed_ending)) path.remove_suffix(packed_ending.size());
+  return path.ends_with(ending);
 }
 
 }  // namespace orrery::models

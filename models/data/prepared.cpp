@@ -24,8 +24,8 @@ constexpr const char* format = "orrery tokens 1";
 constexpr uint64_t largest_description = uint64_t{256} << 20;  // bytes: it holds a vocabulary
 
 SortedJson read_description(const std::string& path) {
-  const std::string file = path + description_name;
-  SortedJson json = parse_large_json(read_file(file, largest_description), file);
+  const std::string file = found_file(path, description_name);
+  SortedJson json = parse_large_json(read_data_file(file, largest_description), file);
   const auto is = [&](const char* key, auto wanted) { return json.contains(key) && wanted(json[key]); };
   check(json.is_object() && is("format", [](const SortedJson& j) { return j == format; }) &&
             is("tokenizer", [](const SortedJson& j) { return j.is_object(); }) &&
@@ -72,11 +72,11 @@ REGISTER_DATA_FORMAT(prepared, {"prepared",
 
 bool is_prepared(const std::string& path) {
   if (folder_exists(path)) return !found_file(path, train_name).empty();
-  return (path.ends_with(".bin") || path.ends_with(".bin.gz")) && file_exists(path);
+  return ends_with_or_packed(path, ".bin") && file_exists(path);
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
-  if (!folder_exists(path) || !is_prepared(path) || !file_exists(path + description_name)) return nullptr;
+  if (!folder_exists(path) || !is_prepared(path) || found_file(path, description_name).empty()) return nullptr;
   return restore_tokenizer(read_description(path)["tokenizer"].dump());
 }
 
@@ -85,7 +85,8 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   const bool folder = folder_exists(path);
   const std::string train = folder ? found_file(path, train_name) : path,
                     validation = folder ? found_file(path, validation_name) : "";
-  const SortedJson description = folder && file_exists(path + description_name) ? read_description(path) : SortedJson();
+  const bool described = folder && !found_file(path, description_name).empty();
+  const SortedJson description = described ? read_description(path) : SortedJson();
   check(description.is_null() || !validation.empty() || !description["files"].contains(validation_name + 1),
         "tokens: ", path, validation_name, " is missing, of which ", path, description_name,
         " tells; prepare the text again");

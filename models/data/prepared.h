@@ -2,7 +2,7 @@
 //   DIR/train.bin, DIR/val.bin   tokens (models/data/token_sequence.h)
 //   DIR/tokens.json              the tokenizer and what the files must hold; without it, a tokenizer must be given
 // A single .bin file is read, too: all of its tokens, to be divided like a text's.  Each may be packed by gzip since,
-// as .bin.gz; then memory holds its tokens.
+// as .bin.gz, whose tokens memory then holds, and as tokens.json.gz.
 #pragma once
 
 #include <functional>

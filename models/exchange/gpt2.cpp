@@ -5,7 +5,6 @@
 // model.safetensors and its model_args as config.json: n_layer, n_head, n_embd, block_size, vocab_size, bias.
 #include <algorithm>
 
-#include "engine/base/files.h"
 #include "models/exchange/base/hugging_face.h"
 
 namespace orrery::models {
@@ -81,7 +80,7 @@ ImportedModel read(const std::string& folder) {
 }
 
 bool reads_nanogpt(const std::string& path) {
-  if (!folder_exists(path) || !file_exists(path + "/config.json")) return false;
+  if (!has_config(path)) return false;
   const HuggingFaceConfig config(path);
   return !config.has("model_type") && config.has("n_head") && config.has("block_size");
 }

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "engine/base/files.h"
+#include "models/data/gzip.h"
 #include "models/exchange/base/exchange.h"
 #include "models/gpt.h"
 
@@ -144,8 +145,8 @@ ImportedModel read(const std::string& path) {
                      .places = places_of(h),
                      .tensors = read_tensors(file, h, path)};
   from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
-  const std::string beside = (std::filesystem::path(path).parent_path() / "tokenizer.bin").string();
-  if (file_exists(beside)) from.tokenizer_path = beside;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  from.tokenizer_path = find_data_file(folder.empty() ? "." : folder, {"tokenizer.bin"});
   return from;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "engine/base/files.h"
+#include "models/data/gzip.h"
 #include "models/json.h"
 #include "models/training/run_folder.h"
 
@@ -38,7 +39,7 @@ struct Index {
   std::map<std::string, std::string> file_of;
 };
 Index read_index(const std::string& path) {
-  const SortedJson json = parse_large_json(read_file(path, largest_json), path);
+  const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   check(json.is_object() && map != json.end() && map->is_object(), path, ": it has no object 'weight_map'");
   Index index;
@@ -84,12 +85,12 @@ bool each_number(const StoredTensor& x, const F& f) {
 
 std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder) {
   std::vector<StoredTensor> all;
-  const std::string single = folder + "/" + single_name, index_path = folder + "/" + index_name;
+  const std::string single = folder + "/" + single_name, index_path = find_data_file(folder, {index_name});
   if (file_exists(single)) {
     append(all, single);
     return all;
   }
-  check(file_exists(index_path), "read: ", folder, " holds neither ", single_name, " nor ", index_name);
+  check(!index_path.empty(), "read: ", folder, " holds neither ", single_name, " nor ", index_name);
   const Index index = read_index(index_path);
   std::set<std::string> seen;
   for (const std::string& file : index.files) {

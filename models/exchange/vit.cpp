@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "engine/base/files.h"
+#include "models/data/gzip.h"
 #include "models/data/images.h"
 #include "models/exchange/base/hugging_face.h"
 #include "models/vit.h"
@@ -69,10 +70,10 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
 
 // (pixel / 255 - mean) / std, a number for each channel; preprocessor_config.json may be absent, then as pixels are.
 void set_pixel_scale(const std::string& folder, int64_t channels, ImportedModel& to) {
-  const std::string path = folder + "/" + pixels_file;
+  const std::string path = find_data_file(folder, {pixels_file});
   std::vector<double> mean(static_cast<size_t>(channels), 0), std(static_cast<size_t>(channels), 1);
-  if (file_exists(path)) {
-    const Json json = parse_json(read_file(path, largest_json), path);
+  if (!path.empty()) {
+    const Json json = parse_json(read_data_file(path, largest_json), path);
     check(json.is_object(), path, ": it is no object {...}");
     const auto numbers = [&](const char* key, std::vector<double>& into) {
       check(json.contains(key) && json[key].is_array() && json[key].size() == into.size(), path, ": '", key,

@@ -5,7 +5,9 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/plugin.h"
+#include "engine/base/registry.h"
 #include "models/figures/base/figure.h"
+#include "models/settings_file.h"
 #include "models/study/catalogue.h"
 
 namespace orrery::models {
@@ -35,6 +37,9 @@ bool has_word(const std::string& text, const std::string& word) {
   }
   return false;
 }
+
+// Of a word --plugin=...: wherever it was copied or made again, a plug-in that is loaded is not what is lacking.
+std::string file_name(const std::string& word) { return word.substr(word.find_last_of("/=") + 1); }
 
 }  // namespace
 
@@ -70,6 +75,22 @@ bool stands_on(const TrainSettings& settings, const Plugin& plugin) {
   };
   return std::any_of(plugin.names.begin(), plugin.names.end(), counts) ||
          std::any_of(plugin.aliases.begin(), plugin.aliases.end(), named);
+}
+
+std::vector<std::string> plugins_of(const TrainSettings& settings) {
+  std::vector<std::string> all;
+  for (const Plugin& plugin : noted_plugins())
+    if (stands_on(settings, plugin)) all.push_back(plugin.path);
+  return all;
+}
+
+std::string plugins_lacking(const std::string& run) {
+  std::vector<std::string> lacking = plugins_of_settings_file(run + "/settings.toml");
+  std::erase_if(lacking, [](const std::string& word) {
+    return std::any_of(plugins().begin(), plugins().end(),
+                       [&](const Plugin& plugin) { return file_name(plugin_word(plugin.path)) == file_name(word); });
+  });
+  return lacking.empty() ? "" : "the run was trained with a plug-in: give " + join(lacking, " ");
 }
 
 }  // namespace orrery::models

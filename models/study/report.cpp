@@ -8,6 +8,7 @@
 
 #include "engine/base/wording.h"
 #include "models/data/base64.h"
+#include "models/study/plugins.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
 #include "models/training/memory_plan.h"
@@ -68,7 +69,8 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
   if (!speeds.empty()) item(unit + " per second", grouped(std::llround(median_of(speeds))), "the median of all steps");
   if (run.settings) {
     constexpr int64_t beyond = int64_t{1} << 50;
-    if (const auto parameters = count_parameters(*run.settings, beyond))
+    const auto count = [&] { return count_parameters(*run.settings, beyond); };
+    if (const auto parameters = with_plugins_told(run.folder, count))
       item("parameters", grouped(*parameters), run.settings->model);
   }
   sections.push_back(report_section("Overview", "figures", run.name, "", {{"items", items}}));

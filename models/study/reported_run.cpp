@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/base/files.h"
+#include "models/study/plugins.h"
 #include "models/study/run_files.h"
 #include "models/training/run_folder.h"
 
@@ -20,7 +21,8 @@ void read_checkpoint(ReportedRun& run) {
                   if (run.best.empty()) run.best = newest;
                   run.state = read_state(newest);
                   run.version_note = version_note(run.folder, run.state->version);
-                  run.settings = resolved(make_settings(run.state->settings));
+                  run.settings =
+                      with_plugins_told(run.folder, [&] { return resolved(make_settings(run.state->settings)); });
                   return true;
                 });
   } catch (const Error& error) {
@@ -47,7 +49,7 @@ ReportedRun read_reported_run(const std::string& folder) {
   if (file_exists(folder + "/metrics.jsonl")) run.log = read_run_log(folder);
   read_checkpoint(run);
   if (const std::string file = folder + "/settings.toml"; !run.settings && file_exists(file)) try {
-      run.settings = resolved(settings_in_file(file));
+      run.settings = with_plugins_told(folder, [&] { return resolved(settings_in_file(file)); });
     } catch (const Error& error) {
       run.notes.push_back(error.what());
     }

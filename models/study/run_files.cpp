@@ -2,6 +2,7 @@
 
 #include "engine/base/version.h"
 #include "models/settings_file.h"
+#include "models/study/plugins.h"
 #include "models/training/metrics.h"
 #include "models/training/run_folder.h"
 
@@ -39,7 +40,8 @@ TrainSettings settings_in_file(const std::string& path) {
 }
 
 TrainSettings settings_of_run(const std::string& run_folder) {
-  if (has_settings(run_folder)) return settings_in_file(run_folder + "/settings.toml");
+  if (has_settings(run_folder))
+    return with_plugins_told(run_folder, [&] { return settings_in_file(run_folder + "/settings.toml"); });
   return read_newest([&] { return checkpoint_at(run_folder); },
                      [](const std::string& checkpoint) { return make_settings(read_state(checkpoint).settings); });
 }

@@ -42,6 +42,8 @@ class Trainer {
   // at work, a model that does not fit into memory.
   explicit Trainer(const TrainSettings& settings);
 
+  // Files without which the settings are none: settings.toml is to name them.
+  void name_plugins(std::vector<std::string> paths) { plugins_ = std::move(paths); }
   TrainingResult run(const TrainingEvents& events = {});
 
   // The next step, or a validation, under a guard, which tells `each` of every operation: what was not finite, if
@@ -85,6 +87,7 @@ class Trainer {
   [[noreturn]] void fail_found(const Finding& finding);
 
   TrainSettings settings_;
+  std::vector<std::string> plugins_;
   std::unique_ptr<RunFolder> folder_;  // from the constructor to the end of the run: nobody else writes there
   Device device_ = Device::cpu;
   std::unique_ptr<Task> task_;

@@ -193,6 +193,21 @@ TEST_CASE("sweep: the figure that is compared, and one that its runs do not have
   CHECK(read_file(folder / "sweep/table.csv") == before);
 }
 
+TEST_CASE("sweep: a metric that the runs lack is told after the first of them, and no other is trained") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed={1..4}", "--metric=acuracy", "--jobs=1"});
+  for (const bool trained_before : {false, true}) {
+    CAPTURE(trained_before);
+    const Outcome outcome = run_orrery(words);
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.err, "a validation of these runs tells no 'acuracy', which --metric names"));
+    CHECK(contains(outcome.out, "1 of 4"));
+    CHECK(!contains(outcome.out, "2 of 4"));
+    CHECK(written_runs(folder / "pool").size() == 1);
+    CHECK(!fs::exists(folder / "sweep/table.csv"));
+  }
+}
+
 TEST_CASE("sweep: data that are not there fail their row alone, and what was read decides which run it is") {
   const Folder folder;
   folder.write("text.txt", tiny_text());
@@ -276,4 +291,5 @@ TEST_CASE("sweep: what makes no sense is refused before anything is trained") {
   CHECK(contains(refusal({"--attntion={softmax,rela}"}), "did you mean 'attention'?"));
   CHECK(contains(refusal({"--against=7", "--seed={1,2}"}), "sweep: no row is called '7'; there are all"));
   CHECK(contains(refusal({"--resume={yes,no}"}), "sweep: --resume={yes,no} is no setting of a sweep"));
+  CHECK(contains(refusal({"--threads=2"}), "sweep: --threads=2 is no setting of a sweep: the runs side by side, of "));
 }

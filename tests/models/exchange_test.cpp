@@ -179,6 +179,32 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
   CHECK(holds(error_of([&] { scaled(own + R"("rescale_factor": 1.0})"); }), "'rescale_factor' must be 1 / 255"));
 }
 
+TEST_CASE("exchange: whatever lies beside the weights may be packed") {
+  const Folder folder;
+  const auto pack = [](const std::string& file) { REQUIRE(std::system(("gzip '" + file + "'").c_str()) == 0); };
+  const auto same = [&](const std::string& name, std::initializer_list<const char*> files) {
+    CAPTURE(name);
+    const std::string from = changed(folder, name, [](nlohmann::json&) {});
+    const ImportReport before = imported(from, folder / (name + "_plain"));
+    for (const char* file : files) pack(from + "/" + file);
+    const ImportReport after = imported(from, folder / (name + "_packed"));
+    CHECK(after.format == before.format);
+    CHECK(*after.largest_difference == *before.largest_difference);
+  };
+  same("gpt2", {"config.json"});
+  same("llama", {"config.json", "model.safetensors.index.json"});
+  const std::string vit = changed(folder, "vit", [](nlohmann::json&) {});
+  write_file_atomically(vit + "/preprocessor_config.json",
+                        R"({"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4]})");
+  for (const char* file : {"/config.json", "/preprocessor_config.json"}) pack(vit + file);
+  imported(vit, folder / "vit_run");
+  const TrainSettings settings = read_run(folder / "vit_run").settings;
+  CHECK(setting_of<std::vector<double>>(settings.task_settings, "pixel_mean") == std::vector<double>{0.4, 0.5, 0.6});
+  const std::string unknown = changed(folder, "gpt2", [](nlohmann::json& config) { config["model_type"] = "bert"; });
+  pack(unknown + "/config.json");
+  CHECK(holds(error_of([&] { imported(unknown, folder / "refused"); }), "its config.json says model_type bert"));
+}
+
 TEST_CASE("exchange: what an older transformers wrote is read as well") {
   const Folder folder;
   const std::string older = changed(folder, "llama_tied", [](nlohmann::json& config) {

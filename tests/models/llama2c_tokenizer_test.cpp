@@ -96,6 +96,8 @@ TEST_CASE("llama2c's tokenizer: the tokens are those of run.c's algorithm, and t
     CHECK(tokenizer->decode(tokenizer->encode(text)) == text);
   }
   CHECK(restore_tokenizer(tokenizer->save())->encode("hello") == tokenizer->encode("hello"));
+  REQUIRE(std::system(("gzip '" + (folder / "tokenizer.bin") + "'").c_str()) == 0);
+  CHECK(make_tokenizer(folder / "tokenizer.bin.gz", "")->save() == tokenizer->save());
 }
 
 TEST_CASE("llama2c's tokenizer: a file that is damaged is refused") {

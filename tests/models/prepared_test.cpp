@@ -181,6 +181,11 @@ TEST_CASE("prepared: files of tokens that gzip has packed are read as what is in
   CHECK(packed.train().to_vector() == train);
   CHECK(packed.validation().to_vector() == validation);
   CHECK(packed.fingerprint() == plain.fingerprint());
+  REQUIRE(std::system(("gzip '" + out + "/tokens.json'").c_str()) == 0);
+  REQUIRE(tokenizer_of_prepared(out) != nullptr);
+  CHECK(tokenizer_of_prepared(out)->save() == tokenizer->save());
+  write(out + "/val.bin", bytes_of({1, 2}));  // comes before val.bin.gz, and is not what tokens.json.gz tells of
+  CHECK(error_of([&] { read_prepared(out, 65536); }).find("val.bin is not the file that") != std::string::npos);
   const std::string one = folder / "a.bin", begins_as_gzip = bytes_of({0x8b1f, 1, 2});
   write(one, begins_as_gzip);
   CHECK(read_prepared(one, 65536).train.to_vector() == std::vector<int32_t>{0x8b1f, 1, 2});

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
@@ -41,6 +43,13 @@ TEST_CASE("sentence piece: the tokens and the text are those of the Python packa
     CHECK(tokenizer->decode(tokens) == one["decoded"].get<std::string>());
   }
   CHECK(make_tokenizer(golden, "")->save() == tokenizer->save());  // the folder's one model
+  const Folder folder;
+  std::filesystem::copy_file(golden + "/small.model", folder / "small.model");
+  REQUIRE(std::system(("gzip --keep '" + (folder / "small.model") + "'").c_str()) == 0);
+  CHECK(make_tokenizer(folder / "", "")->save() == tokenizer->save());  // both are one model
+  std::filesystem::remove(folder / "small.model");
+  CHECK(make_tokenizer(folder / "", "")->save() == tokenizer->save());
+  CHECK(make_tokenizer(folder / "small.model.gz", "")->save() == tokenizer->save());
 }
 
 TEST_CASE("sentence piece: pieces are learned from a text, the same each time") {

@@ -171,5 +171,20 @@ TEST_CASE("what is written reads back as the same settings") {
         "steps = 5\nrate = 0.001\nbias = false\nout = \"x\"\n\"loss.weight\" = 2\n");
 }
 
+TEST_CASE("a written settings file names the plug-ins that it needs, as a shell takes them") {
+  Run run;
+  const File file;
+  write_settings_file(file.path(), list_settings(run), std::vector<std::string>{"a/b-1.so", "it's \n\xff.so"});
+  CHECK(plugins_of_settings_file(file.path()) ==
+        std::vector<std::string>{"--plugin=a/b-1.so", "--plugin=$'it\\x27s \\x0A\\xFF.so'"});
+  CHECK(is_written_settings_file(file.path()));
+  CHECK(file.read() == list_settings(run));
+  write_settings_file(file.path(), Pairs());
+  CHECK(plugins_of_settings_file(file.path()).empty());
+  write_file_atomically(file.path(), "# They need --plugin=a.so\n");  // written by nobody
+  CHECK(plugins_of_settings_file(file.path()).empty());
+  CHECK(plugins_of_settings_file(file.path() + ".absent").empty());
+}
+
 }  // namespace
 }  // namespace orrery::models

@@ -17,7 +17,7 @@ std::vector<std::string> files_called(const std::string& folder, const std::stri
   std::vector<std::string> found;
   for (const std::string& path : files_in(folder)) {
     const std::string name = std::filesystem::path(path).filename().string();
-    if (name.starts_with(begin) && (name.ends_with(".bin") || name.ends_with(".bin.gz"))) found.push_back(path);
+    if (name.starts_with(begin) && ends_with_or_packed(name, ".bin")) found.push_back(path);
   }
   return found;
 }

@@ -182,7 +182,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
 }
 
 bool is_tokenizer_json(const std::string& path) {
-  return (path.ends_with(".json") || path.ends_with(".json.gz")) && !folder_exists(path);
+  return ends_with_or_packed(path, ".json") && !folder_exists(path);
 }
 
 std::unique_ptr<Tokenizer> read(const std::string& path) {

@@ -2,6 +2,7 @@
 // https://github.com/karpathy/llama2.c.  Little-endian: the longest piece's bytes (i32), then for each piece its score
 // (f32), its bytes (i32) and those bytes, with a space where SentencePiece has U+2581, and the tokens 1 and 2 as
 // "\n<s>\n" and "\n</s>\n".  It becomes a SentencePiece model that merges pairs, and is one from then on.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/base64.h"
+#include "models/data/gzip.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/tokenizer.h"
 #include "models/json.h"
@@ -30,22 +32,20 @@ bool is_byte(std::string_view piece) {  // <0x0A>
 }
 
 std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
-  FileReader file(path);
-  check(file.size() <= largest_file, "tokenizer: ", path, " has ", file.size(), " bytes, more than the ", largest_file,
-        " that are read");
-  uint64_t left = file.size();
+  const std::string whole = read_data_file(path, largest_file);
+  std::string_view left = whole;
   const auto take = [&](auto& into) {
     const auto bytes = std::as_writable_bytes(std::span(into));
-    check(bytes.size() <= left, "tokenizer: ", path, " is damaged: it ends within a piece");
-    file.read(bytes);
-    left -= bytes.size();
+    check(bytes.size() <= left.size(), "tokenizer: ", path, " is damaged: it ends within a piece");
+    std::copy_n(std::as_bytes(std::span(left)).begin(), bytes.size(), bytes.begin());
+    left.remove_prefix(bytes.size());
   };
   std::array<int32_t, 1> longest{};
   take(longest);
   check(longest[0] >= 1 && longest[0] <= longest_piece, "tokenizer: ", path,
         " is damaged, or no tokenizer of llama2.c: its longest piece would have ", longest[0], " bytes");
   std::vector<SentencePieceEntry> all;
-  while (left > 0) {
+  while (!left.empty()) {
     std::array<float, 1> score{};
     std::array<int32_t, 1> bytes{};
     take(score), take(bytes);
@@ -67,7 +67,7 @@ std::unique_ptr<Tokenizer> read(const std::string& path) {
       Json{{"name", "sentence_piece"}, {"model", base64(sentence_piece_model(pieces_in(path)))}}.dump());
 }
 
-bool reads(const std::string& path) { return path.ends_with(".bin") && !folder_exists(path); }
+bool reads(const std::string& path) { return ends_with_or_packed(path, ".bin") && !folder_exists(path); }
 
 REGISTER_TOKENIZER(llama2c, {.name = "llama2c",
                              .description = "the pieces of llama2.c's tokenizer.bin: --tokenizer=FILE",

@@ -12,6 +12,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/base64.h"
+#include "models/data/gzip.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/json.h"
 
@@ -125,21 +126,23 @@ class Lines final : public sentencepiece::SentenceIterator {  // of a text, with
   std::string line_;
 };
 
-std::string the_model_in(const std::string& folder) {  // its one file .model; empty: there is none, or more
+// Its one file .model, packed or not; empty: there is none, or more.
+std::string the_model_in(const std::string& folder) {
   std::string found;
   for (const std::string& path : files_in(folder)) {
-    if (!path.ends_with(".model")) continue;
+    if (!ends_with_or_packed(path, ".model")) continue;
+    if (!found.empty() && path == found + ".gz") continue;  // the same one, which comes behind it
     if (!found.empty()) return {};
     found = path;
   }
   return found;
 }
 bool reads(const std::string& path) {
-  return folder_exists(path) ? !the_model_in(path).empty() : path.ends_with(".model");
+  return folder_exists(path) ? !the_model_in(path).empty() : ends_with_or_packed(path, ".model");
 }
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   const std::string file = folder_exists(path) ? the_model_in(path) : path;
-  return std::make_unique<SentencePiece>(read_file(file, largest_model), "tokenizer: " + file);
+  return std::make_unique<SentencePiece>(read_data_file(file, largest_model), "tokenizer: " + file);
 }
 std::unique_ptr<Tokenizer> restore(const std::string& json) {
   const std::string text = text_member(parse_json(json, unreadable_tokenizer), "model", unreadable_tokenizer);

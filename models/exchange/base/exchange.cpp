@@ -8,6 +8,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
 #include "engine/ops/ops.h"
+#include "models/data/gzip.h"
 #include "models/data/images.h"
 #include "models/image_model.h"
 #include "models/json.h"
@@ -36,11 +37,10 @@ const ExchangeFormat& format_of(const std::string& path) {
     all.push_back(&format);
   }
   check(file_exists(path), "import: there is nothing at ", path);
-  const std::string config = path + "/config.json";
   std::string kind;
-  if (folder_exists(path) && file_exists(config))
+  if (const std::string config = find_data_file(path, {"config.json"}); !config.empty())
     kind = "; its config.json says model_type " +
-           text_member(parse_json(read_file(config, largest_json), config), "model_type", config);
+           text_member(parse_json(read_data_file(config, largest_json), config), "model_type", config);
   fail("import: ", path, " is in no format that is read here", kind, "; there are ", listed(all));
 }
 

@@ -4,12 +4,15 @@
 
 #include "engine/base/files.h"
 #include "engine/base/version.h"
+#include "models/data/gzip.h"
 #include "models/exchange/base/tokenizer_json.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::models {
 namespace {
+
+constexpr const char* config_name = "config.json";
 
 // Theirs and ours.  What is exported gets the first of several names.
 constexpr std::pair<const char*, const char*> activations[] = {
@@ -43,8 +46,9 @@ bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
 
 }  // namespace
 
-HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : path_(folder + "/config.json") {
-  json_ = parse_json(read_file(path_, largest_json), path_);
+HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : path_(find_data_file(folder, {config_name})) {
+  check(!path_.empty(), "read: ", folder, " has no ", config_name);
+  json_ = parse_json(read_data_file(path_, largest_json), path_);
   check(json_.is_object(), path_, ": it is no object {...}");
 }
 const Json* HuggingFaceConfig::find(const std::string& key) const {
@@ -93,10 +97,11 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
   fail(path_, ": '", key, "': \"", name, "\" is not supported; there are ", join(all));
 }
 
+bool has_config(const std::string& folder) { return !find_data_file(folder, {config_name}).empty(); }
 bool has_model_type(const std::string& folder, const std::string& model_type) {
-  const std::string path = folder + "/config.json";
-  if (!folder_exists(folder) || !file_exists(path)) return false;
-  const Json json = parse_json(read_file(path, largest_json), path);
+  if (!has_config(folder)) return false;
+  const std::string path = find_data_file(folder, {config_name});
+  const Json json = parse_json(read_data_file(path, largest_json), path);
   return json.is_object() && json.contains("model_type") && json["model_type"] == model_type;
 }
 
@@ -136,7 +141,7 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
   config["torch_dtype"] = "float32";  // transformers 4
   config["orrery_version"] = build().version;
   write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
-  write_file_atomically(folder + "/config.json", config.dump(2) + "\n");
+  write_file_atomically(folder + "/" + config_name, config.dump(2) + "\n");
 }
 
 std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run) {

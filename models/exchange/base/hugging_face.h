@@ -43,6 +43,7 @@ class HuggingFaceConfig {
   Json json_;
 };
 
+bool has_config(const std::string& folder);  // whether it is a folder with a config.json, packed or not
 // Whether it is a folder whose config.json has that model_type.
 bool has_model_type(const std::string& folder, const std::string& model_type);
 
