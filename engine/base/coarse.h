@@ -4,7 +4,7 @@
 //
 // Arithmetic is that of float, and so are the functions that are not worth another form.  The others rest on two
 // instructions of a card, in whose place a CPU has a polynomial and a division:
-//   exp2_approximate(x)        2^x with a relative error of 2^-22 at most, on a CPU 2^-18.3; 0 below the normal numbers
+//   exp2_approximate(x)        2^x with an error of 2^-22 at most, on a CPU 2^-18.3; 0 below 2^-126, on a CPU there too
 //   reciprocal_approximate(x)  1 / x with a relative error of 2^-23 at most; on a card 0 below the normal numbers
 //
 // sigmoid(x) = 1 / (1 + exp(-x)), also where the exponential overflows.  With e = exp(-|x|), which cannot, sigmoid(|x|)
