@@ -7,10 +7,10 @@
 //   exp2_approximate(x)        2^x with an error of 2^-22 at most, on a CPU 2^-18.3; 0 below 2^-126, on a CPU there too
 //   reciprocal_approximate(x)  1 / x with a relative error of 2^-23 at most; on a card 0 below the normal numbers
 //
-// sigmoid(x) = 1 / (1 + exp(-x)), also where the exponential overflows.  With e = exp(-|x|), which cannot, sigmoid(|x|)
-// = 1 / (1 + e) and sigmoid(-|x|) = e / (1 + e).  tanh and erf are x P(x^2) / Q(x^2), fitted up to 5.9 and 3.15, where
-// they are 1 but for 2^-16 and 2^-17, with relative errors of 2^-17.2 and 2^-19.2.  Of the normal distribution the
-// lower tail is computed, in which one factor is fitted: with a = |x|
+// With e = exp(-|x|), which cannot overflow, sigmoid(|x|) = 1 / (1 + e) and sigmoid(-|x|) = e / (1 + e); a compiler
+// that needs sigmoid(x) and the rest of it computes them once.  tanh and erf are x P(x^2) / Q(x^2), fitted up to 5.9
+// and 3.15, where they are 1 but for 2^-16 and 2^-17, within 2^-17.2 and 2^-19.2.  Of the normal distribution the lower
+// tail is computed, in which one factor is fitted: with a = |x|
 //   P(N < -a) = exp(-a^2 / 2) t S(t),   t = 1 / (1 + 0.31 a)
 // because exp(a^2 / 2) P(N < -a) falls from 1/2 like 1 / a.  S has degree 5 and a relative error of 2^-17.7 for
 // a <= 13.3, beyond which the tail is no normal number.  The density has the same exponential, which a compiler that
@@ -160,7 +160,7 @@ HOST_DEVICE inline SigmoidAndRest<Coarse> sigmoid_and_rest(Coarse x) {
   const float large = reciprocal_approximate(1 + e), small = e * large;
   return {x.value < 0 ? small : large, x.value < 0 ? large : small};
 }
-HOST_DEVICE inline Coarse sigmoid(Coarse x) { return reciprocal_approximate(1 + exp(-x).value); }
+HOST_DEVICE inline Coarse sigmoid(Coarse x) { return sigmoid_and_rest(x).sigmoid; }
 HOST_DEVICE inline Coarse softplus(Coarse x) { return softplus(x.value); }
 HOST_DEVICE inline Coarse erf(Coarse x) {
   return detail::odd_quotient(
