@@ -18,7 +18,7 @@
 //
 // The error: exponents, of up to 88, are products that were rounded twice and have a rounded constant, so that their
 // exponentials are wrong by 88 (2 + 1/2) 2^-24 < 2^-16.  S, the polynomial of a CPU and the rest add less than 2^-16.4:
-// 2^-15.2 together.  Results below 2^-126 are 0.  tests/engine/base/coarse_test.cpp holds every function to that.
+// 2^-15.2 together.  Results below 2^-126 may be 0.  tests/engine/base/coarse_test.cpp holds every function to that.
 #pragma once
 
 #include <cmath>
