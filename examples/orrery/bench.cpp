@@ -39,17 +39,19 @@ struct BenchSettings {
 
 struct Group {
   std::string name, content;
-  std::vector<BenchCase> (*cases)();
+  std::vector<BenchCase> (*cases)(Device);
 };
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
-      {"gemm", "matrix products", gemm_cases},
-      {"rows", "operations on the rows of a 4096 x 1024 matrix, forward and with backward", row_cases},
-      {"attention", "fused attention, forward and backward", attention_cases},
+      {"gemm", "matrix products", [](Device) { return gemm_cases(); }},
+      {"rows", "operations on the rows of a 4096 x 1024 matrix, forward and with backward",
+       [](Device) { return row_cases(); }},
+      {"attention", "fused attention, forward and backward", [](Device) { return attention_cases(); }},
       {"scaling", "attentions as layers at growing lengths, and ReLU's backward where half of the keys have no weight",
-       scaling_cases},
+       [](Device) { return scaling_cases(); }},
       {"train", "whole training steps: forward, backward, clipping, AdamW", train_cases},
-      {"generate", "a text that goes on token by token, with what it has read kept", generate_cases},
+      {"generate", "a text that goes on token by token, with what it has read kept",
+       [](Device) { return generate_cases(); }},
   };
   return all;
 }
@@ -117,7 +119,7 @@ int bench(const Arguments& arguments) {
   set_product_precision(s.precision == "high" ? ProductPrecision::high : ProductPrecision::highest);
   std::vector<BenchCase> cases;
   for (const std::string& word : words)
-    for (BenchCase& c : group_at(word).cases())
+    for (BenchCase& c : group_at(word).cases(device))
       if (c.name.find(s.only) != std::string::npos && (c.on_device || device == Device::cpu))
         cases.push_back(std::move(c));
   // In JSON no case is no line: compare.py may ask for one that only PyTorch has.

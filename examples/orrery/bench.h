@@ -46,7 +46,8 @@ std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();
 std::vector<BenchCase> attention_cases();
 std::vector<BenchCase> scaling_cases();  // of ours alone
-std::vector<BenchCase> train_cases();
+// Larger batches and longer texts on a GPU, which a CPU's sizes would leave idle.
+std::vector<BenchCase> train_cases(Device device);
 std::vector<BenchCase> generate_cases();
 
 }  // namespace orrery::program

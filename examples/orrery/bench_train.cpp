@@ -45,10 +45,12 @@ BenchFigure train_steps(nn::Module& model, std::vector<Tensor> batch, const Batc
   return {time, {{"parameters", std::to_string(nn::count_parameters(model))}}};
 }
 
-BenchCase gpt_case(const std::string& preset, int64_t vocabulary, int64_t context, int64_t batch) {
+// `what`: of the case's name, after the preset's.
+BenchCase gpt_case(const std::string& preset, int64_t vocabulary, int64_t context, int64_t batch,
+                   const std::string& what = "") {
   auto settings = models::presets().at(preset).settings.as<models::GptSettings>();
   settings.vocabulary = vocabulary, settings.context = context, settings.bias = false;
-  return {"train/" + preset, static_cast<double>(batch * context), "tokens/s", true, [=](const BenchRun& run) {
+  return {"train/" + preset + what, static_cast<double>(batch * context), "tokens/s", true, [=](const BenchRun& run) {
             models::Gpt model(settings);
             const Shape shape{batch, context};
             return train_steps(
@@ -106,11 +108,19 @@ BenchCase translation_case(int64_t batch, int64_t tokens) {
 
 }  // namespace
 
-std::vector<BenchCase> train_cases() {
-  return {gpt_case("gpt-char-small", 65, 64, 12),  gpt_case("gpt-char-medium", 65, 256, 4),
-          gpt_case("gpt2-124m", 50304, 256, 2),    vit_case("vit-s16", 224, 3, 1000, 8),
-          vit_case("vit-fashion", 28, 1, 10, 128), resnet_case("resnet8", 32, 3, 10, 128),
-          translation_case(96, 16)};
+std::vector<BenchCase> train_cases(Device device) {
+  const bool cpu = device == Device::cpu;
+  std::vector<BenchCase> cases = {
+      gpt_case("gpt-char-small", 65, 64, 12),
+      gpt_case("gpt-char-medium", 65, 256, cpu ? 4 : 64),
+      gpt_case("gpt2-124m", 50304, cpu ? 256 : 1024, cpu ? 2 : 32),
+      vit_case("vit-s16", 224, 3, 1000, cpu ? 8 : 256),
+      vit_case("vit-fashion", 28, 1, 10, 128),
+      resnet_case("resnet8", 32, 3, 10, 128),
+      translation_case(96, 16),
+  };
+  if (!cpu) cases.push_back(gpt_case("gpt2-124m", 50304, 1024, 8, "/batch8"));
+  return cases;
 }
 
 // One text that goes on token by token after a prompt.  The weights are read once a token: bytes x tokens/s is what of

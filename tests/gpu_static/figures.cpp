@@ -52,7 +52,7 @@ void record_figures(std::FILE* file) {
   for (const auto& [dtype, cases] :
        {std::pair(Dtype::f32, program::gemm_cases()), {Dtype::f32, program::row_cases()},
         {Dtype::f32, program::attention_cases()}, {Dtype::bf16, program::gemm_cases()},
-        {Dtype::bf16, program::attention_cases()}, {Dtype::bf16, program::train_cases()}})
+        {Dtype::bf16, program::attention_cases()}, {Dtype::bf16, program::train_cases(Device::cuda)}})
     for (const BenchCase& figure : cases)
       if (!figure.name.starts_with("train/") || figure.name.starts_with("train/gpt")) record(figure, dtype, file);
 }
