@@ -133,8 +133,9 @@ stage_build() {
   if [ -n "$emulated" ]; then
     cmake -S . -B "$BUILD" -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON
   else
-    cmake -S . -B "$BUILD" -DORRERY_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architecture" \
-      -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON
+    code=$architecture
+    [ "$code" != 90 ] || code=90a  # with the instructions of warp groups
+    cmake -S . -B "$BUILD" -DORRERY_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$code" -DORRERY_TESTS=ON -DORRERY_EXAMPLES=ON
   fi && make_target "${program##*/}"
 }
 stage_build_tests() { make_target cuda_tests; }

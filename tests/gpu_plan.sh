@@ -59,7 +59,7 @@ expect "a run" 0 "^--- machine: ok" "^--- build: ok" "^--- parity: ok" "^--- rac
   "^--- repeat: ok" "^--- gradcheck: left out: .*--device" "^--- counts: left out: there is no .*python" \
   "^12 passed, 0 failed, 4 left out"
 expect_in_report() { grep -q -e "$1" "$fake/build/report.txt" || { echo "no '$1' in the report"; problems=1; }; }
-expect_in_report "CMAKE_CUDA_ARCHITECTURES=90"
+expect_in_report "CMAKE_CUDA_ARCHITECTURES=90a"
 expect_in_report "difference 1e-05"
 expect_in_report "precision medium"
 # What compute-sanitizer watches are tests that a card runs, which those of the emulation are not.

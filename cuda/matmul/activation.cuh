@@ -8,7 +8,7 @@
 
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/parts.cuh"
-#include "cuda/matmul/tensor_core_tiles.cuh"
+#include "cuda/matmul/tensor_core_kernels.cuh"
 #include "engine/base/coarse.h"
 
 namespace orrery::cuda {

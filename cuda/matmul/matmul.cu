@@ -5,7 +5,7 @@
 
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/parts.cuh"
-#include "cuda/matmul/tensor_core_tiles.cuh"
+#include "cuda/matmul/tensor_core_kernels.cuh"
 
 namespace orrery::cuda {
 namespace {

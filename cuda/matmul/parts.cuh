@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(matmul_threads, 1)
     if (k + Tile::depth < tile.k1) fetch(k + Tile::depth);
     multiply_parts<AAlongK, BAlongK, Parts>(shared.stage[stage], row, column, lane, sum);
   }
-  store_sums<16>(plan, tile, sum, row, column, lane, epilogue);
+  store_sums<16, 16, 0, 4>(plan, tile, sum, row, column, lane, epilogue);
 }
 
 template <int Parts>

@@ -12,8 +12,11 @@
 // bytes and go to memory as they are: a quad fills 32 bytes.
 //
 // What an epilogue reads of columns is loaded once, and what it reads of elements for a row at a time, before the first
-// of them is needed.
+// of them is needed.  What most products do, whose rows are aligned and who do not accumulate, is compiled for itself:
+// without a branch between them, the rows of a warp are stored at the same time, and one waits for no other's shuffles.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/tensor_core.cuh"
@@ -116,72 +119,83 @@ struct QuadColumns {
   }
 };
 
-// The warp's 64 rows and 8 N columns of C, from (row, column) of the tile on, sixteens of columns `Apart` from each
-// other.
-template <int Apart, class T, class Result, int N, class Epilogue>
-__device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile, const float (&sum)[4][N][4],
-                           int row, int column, int lane, const Epilogue& epilogue) {
+// The warp's rows of C, from (row, column) of the tile on, sixteens of them `RowsApart` and sixteens of columns `Apart`
+// from each other.  Of `sum`, products First to First + N - 1 of each row are stored.
+template <int Apart, int RowsApart, int First, int N, class T, class Result, int Sixteens, int All, class Epilogue>
+__device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile,
+                           const float (&sum)[Sixteens][All][4], int row, int column, int lane,
+                           const Epilogue& epilogue) {
   using Columns = QuadColumns<Apart>;
   constexpr int groups = N / 4, next = 2 * Apart;  // of 32 columns
   const Matmul<T, Result>& p = plan.product;
   Result* const c = tile.c(p);
   const int64_t columns = p.c[tile.part].columns, first = tile.column + column;
   const int columns_left = tile.columns_left - column;
-  float of_column[N][2] = {};
-  if (epilogue.of_column) {
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const int place = Columns::of_product(j) + lane % 4 * 2, left = columns_left - place;
-      const Result* const from = epilogue.of_column + tile.first_column + first + place;
-      Vector<Result, 2> both = {};
-      if (plan.vectors_c && left > 0) {
-        both = *reinterpret_cast<const Vector<Result, 2>*>(from);
-      } else {
-        if (left > 0) both.value[0] = from[0];
-        if (left > 1) both.value[1] = from[1];
-      }
-      of_column[j][0] = static_cast<float>(both.value[0]), of_column[j][1] = static_cast<float>(both.value[1]);
-    }
-  }
   const int rows_left = tile.rows_left - row - lane / 4, lane_column = Columns::template lane_column<Result>(lane);
   const int64_t first_element = (tile.batch * p.m + tile.row + row + lane / 4) * columns + first + lane_column;
+  // Of type bool, or known to the compiler.
+  const auto store_rows = [&](auto vectors, auto accumulates, auto has_element) {
+    float of_column[N][2] = {};
+    if (epilogue.of_column) {
 #pragma unroll
-  for (int eight = 0; eight < 8; ++eight) {  // rows of products, of which a quad has one
-    const int left = eight * 8 < rows_left ? columns_left - lane_column : 0;
-    const int64_t element = first_element + eight * (8 * columns);
-    Columns sums[groups], of_element[groups] = {};
+      for (int j = 0; j < N; ++j) {
+        const int place = Columns::of_product(j) + lane % 4 * 2, left = columns_left - place;
+        const Result* const from = epilogue.of_column + tile.first_column + first + place;
+        Vector<Result, 2> both = {};
+        if (vectors) {
+          if (left > 0) both = *reinterpret_cast<const Vector<Result, 2>*>(from);
+        } else {
+          if (left > 0) both.value[0] = from[0];
+          if (left > 1) both.value[1] = from[1];
+        }
+        of_column[j][0] = static_cast<float>(both.value[0]), of_column[j][1] = static_cast<float>(both.value[1]);
+      }
+    }
 #pragma unroll
-    for (int g = 0; g < groups; ++g)
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) sums[g].value[j][e] = sum[eight / 2][g * 4 + j][eight % 2 * 2 + e];
-    if (p.accumulate)
-#pragma unroll
-      for (int g = 0; g < groups; ++g) sums[g].add(c + element + g * next, left - g * next, plan.vectors_c, lane);
-    if (!AddsElement<Epilogue> && epilogue.of_element)
+    for (int eight = 0; eight < 2 * Sixteens; ++eight) {  // rows of products, of which a quad has one
+      const int down = eight / 2 * RowsApart + eight % 2 * 8;
+      const int left = down < rows_left ? columns_left - lane_column : 0;
+      const int64_t element = first_element + down * columns;
+      Columns sums[groups], of_element[groups] = {};
 #pragma unroll
       for (int g = 0; g < groups; ++g)
-        of_element[g].load(epilogue.of_element + element + g * next, left - g * next, plan.vectors_c, lane);
 #pragma unroll
-    for (int g = 0; g < groups; ++g) {
-      Columns kept, second;
+        for (int j = 0; j < 4; ++j)
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
+          for (int e = 0; e < 2; ++e) sums[g].value[j][e] = sum[eight / 2][First + g * 4 + j][eight % 2 * 2 + e];
+      if (accumulates)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const auto done =
-              finished(epilogue, sums[g].value[j][e], of_column[g * 4 + j][e], of_element[g].value[j][e]);
-          kept.value[j][e] = done[0], second.value[j][e] = done[1];
-        }
-      if constexpr (AddsElement<Epilogue>)
-        if (epilogue.of_element)
-          kept.add(epilogue.of_element + element + g * next, left - g * next, plan.vectors_c, lane);
-      kept.store(c + element + g * next, left - g * next, plan.vectors_c, lane);
-      if constexpr (FillsSecond<Epilogue>)
-        second.store(epilogue.second + element + g * next, left - g * next, plan.vectors_c, lane);
+        for (int g = 0; g < groups; ++g) sums[g].add(c + element + g * next, left - g * next, vectors, lane);
+      if (!AddsElement<Epilogue> && has_element)
+#pragma unroll
+        for (int g = 0; g < groups; ++g)
+          of_element[g].load(epilogue.of_element + element + g * next, left - g * next, vectors, lane);
+#pragma unroll
+      for (int g = 0; g < groups; ++g) {
+        Columns kept, second;
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const auto done =
+                finished(epilogue, sums[g].value[j][e], of_column[g * 4 + j][e], of_element[g].value[j][e]);
+            kept.value[j][e] = done[0], second.value[j][e] = done[1];
+          }
+        if constexpr (AddsElement<Epilogue>)
+          if (has_element) kept.add(epilogue.of_element + element + g * next, left - g * next, vectors, lane);
+        kept.store(c + element + g * next, left - g * next, vectors, lane);
+        if constexpr (FillsSecond<Epilogue>)
+          second.store(epilogue.second + element + g * next, left - g * next, vectors, lane);
+      }
     }
-  }
+  };
+  const bool has_element = epilogue.of_element;
+  if (plan.vectors_c && !p.accumulate && has_element)
+    store_rows(std::true_type(), std::false_type(), std::true_type());
+  else if (plan.vectors_c && !p.accumulate)
+    store_rows(std::true_type(), std::false_type(), std::false_type());
+  else
+    store_rows(plan.vectors_c, p.accumulate, has_element);
 }
 
 }  // namespace orrery::cuda

@@ -1,5 +1,8 @@
 // C = A B for bf16 on tensor cores, with sums in f32.
 //
+// Two ways lead there, by what the card has; which, is decided when a kernel is compiled.  This one is for all cards;
+// where warp groups multiply (cuda/matmul/warp_group_tiles.cuh), tiles, copies and what is done with sums are the same.
+//
 // A block makes a tile of C of 128 rows and 256 columns, or 128 columns where there would be few blocks.  A warp makes
 // 64 x 64 of it: 4 x 8 products of 16 x 8, whose sums it holds in registers.  It walks along k in steps of 32, each two
 // products of depth 16.  Or the tile is of 256 x 192, and a warp makes 64 x 96: all registers that there are, and fewer
@@ -37,6 +40,11 @@ struct TensorCoreStep {
   static __device__ int offset(int row, int column_chunk) {
     return row * row_bytes + (column_chunk ^ (AlongK ? row / 2 % 4 : row % 8)) * chunk_bytes;
   }
+  static constexpr int depth = tensor_core_depth;
+  static __host__ __device__ constexpr int place(int row, int column_chunk) {
+    return AlongK ? row : column_chunk * chunk;
+  }
+  static __host__ __device__ constexpr int k(int row, int column_chunk) { return AlongK ? column_chunk * chunk : row; }
 };
 
 template <int Columns, bool AAlongK, bool BAlongK>
@@ -58,10 +66,10 @@ struct WarpPlace {
   const int row = thread / 32 / Tile::warps_across * Tile::warp_rows, column = thread / 32 % Tile::warps_across * 16;
 };
 
-// A thread's share of the copies of an operand, from step to step.
-template <int Places, bool AlongK, int Threads>
+// A thread's share of the copies of an operand, from step to step.  Step says where chunk (row, column_chunk) of a
+// step's shared memory lies, and what it holds: 8 elements from place and k on, along one of them.
+template <class Step, bool AlongK, int Threads>
 class StepCopies {
-  using Step = TensorCoreStep<Places, AlongK>;
   // Threads that stand side by side along a row: one for each chunk, or where these are no divisor eight, who go on to
   // the next eight.
   static constexpr int across = Threads % Step::chunks == 0 ? Step::chunks : 8, beside = Step::chunks / across;
@@ -73,38 +81,43 @@ class StepCopies {
   // `data` points at the first element of the first step; `places` are those before the edge.
   __device__ StepCopies(const bf16* data, int64_t stride, int places)
       : offset_(Step::offset(row(), chunk())), stride_(static_cast<int>(stride)),
-        from_(data + row() * stride + chunk() * Step::chunk) {
+        from_(data + element(Step::place(row(), chunk()), Step::k(row(), chunk()), stride)) {
     for (int i = 0; i < copies; ++i)
-      if (AlongK ? row() + row_of(i) < places : (chunk() + chunk_of(i)) * Step::chunk < places) present_ |= 1u << i;
+      if (Step::place(row(), chunk()) + place_of(i) < places) present_ |= 1u << i;
   }
   // Starts those of the next step, of which `depth` of k lies before the end.
   __device__ void start(unsigned char* step, int depth) {
-    if (depth >= tensor_core_depth) {
+    if (depth >= Step::depth) {
 #pragma unroll
       for (int i = 0; i < copies; ++i) copy(step, i, present_ >> i & 1 ? Step::chunk_bytes : 0, stride_);
     } else {
       // Computed here, and not kept in registers until then.
-      const int stride = in_register(stride_), first = AlongK ? chunk() * Step::chunk : row();
+      const int stride = in_register(stride_), first = Step::k(row(), chunk());
 #pragma unroll 1
       for (int i = 0; i < copies; ++i) {
-        const int left = depth - first - (AlongK ? 0 : row_of(i));
+        const int left = depth - first - k_of(i);
         const int valid = left <= 0 ? 0 : AlongK && left < Step::chunk ? left * 2 : Step::chunk_bytes;
         copy(step, i, present_ >> i & 1 ? valid : 0, stride);
       }
     }
-    from_ += AlongK ? tensor_core_depth : int64_t{tensor_core_depth} * stride_;
+    from_ += element(0, Step::depth, stride_);
   }
 
  private:
   __device__ void copy(unsigned char* step, int i, int valid, int64_t stride) const {
     cp_async<16>(step + offset_ + row_of(i) * Step::row_bytes + chunk_of(i) * Step::chunk_bytes,
-                 from_ + stride * row_of(i) + chunk_of(i) * Step::chunk, valid);
+                 from_ + element(place_of(i), k_of(i), stride), valid);
+  }
+  static __device__ int64_t element(int place, int k, int64_t stride) {
+    return AlongK ? place * stride + k : k * stride + place;
   }
   static __device__ int row() { return in_register(static_cast<int>(threadIdx.x)) / across; }
   static __device__ int chunk() { return in_register(static_cast<int>(threadIdx.x)) % across; }
   // From a thread's first copy to copy i
   static __device__ int row_of(int i) { return i / beside * rows_at_once; }
   static __device__ int chunk_of(int i) { return i % beside * across; }
+  static __device__ int place_of(int i) { return Step::place(row_of(i), chunk_of(i)); }
+  static __device__ int k_of(int i) { return Step::k(row_of(i), chunk_of(i)); }
   int offset_, stride_;
   const bf16* from_;
   unsigned present_ = 0;
@@ -174,15 +187,13 @@ class RowSums {
 };
 
 template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
-__global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::threads, Columns == 128 ? 2 : 1)
-    tensor_core_kernel(const __grid_constant__ MatmulPlan<bf16, Result> plan,
-                       const __grid_constant__ Epilogue epilogue) {
+__device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
   using Tile = TensorCoreTile<Columns, AAlongK, BAlongK>;
   Tile& shared = shared_memory<Tile>();
   const Matmul<bf16, Result>& p = plan.product;
   const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns>(plan, blockIdx.x);
-  StepCopies<Tile::rows, AAlongK, Tile::threads> copies_of_a(tile.a, p.a.row_stride, tile.rows_left);
-  StepCopies<Tile::columns, BAlongK, Tile::threads> copies_of_b(tile.b, p.b.row_stride, tile.columns_left);
+  StepCopies<typename Tile::A, AAlongK, Tile::threads> copies_of_a(tile.a, p.a.row_stride, tile.rows_left);
+  StepCopies<typename Tile::B, BAlongK, Tile::threads> copies_of_b(tile.b, p.b.row_stride, tile.columns_left);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
   const auto fetch = [&](int stage, int left) {
     if (left > 0) {
@@ -229,71 +240,7 @@ __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::thr
   if constexpr (may_sum_rows)
     if (sums_rows)
       row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, place.lane);
-  store_sums<Tile::apart>(plan, tile, sum, place.row, place.column, place.lane, epilogue);
-}
-
-// Of tiles of 128 x 256, which a card takes in rounds of as many as it has multiprocessors, and the last round lasts as
-// long as a full one.  In the time that a block needs for one number of k:
-//   rounds (k / pieces + 192)    192: a block begins, and the sums of a round go to memory
-//   + 3 tiles (pieces + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the card
-//   + 128                        its launch
-// Rounds are counted for 132 multiprocessors whatever the card has, for the bits depend on the cut.
-inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
-  constexpr int64_t at_once = 132, most_rounds = 4, beginning = 192, of_sums = 3, of_launch = 128;
-  int64_t best = 1, least = k + beginning;
-  if (tiles >= at_once) return 1;
-  for (int64_t pieces = 2; pieces <= std::min(most_rounds * at_once / tiles, k / shortest_piece); ++pieces) {
-    const int64_t rounds = matmul_tiles(tiles * pieces, at_once);
-    const int64_t time = rounds * (k / pieces + beginning) + of_sums * tiles * (pieces + 1) + of_launch;
-    if (time < least) best = pieces, least = time;
-  }
-  return best;
-}
-
-template <int Columns>
-struct TensorCoreKernels {
-  static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
-  // Whether tiles are of 192 columns depends on the card, so no bits may.
-  static int64_t pieces(int64_t tiles, int64_t k) requires(Columns != 192) {
-    return Columns == 256 ? pieces_in_least_time(tiles, k) : pieces_that_fill(tiles, k);
-  }
-  template <class Result, class Epilogue>
-  static void launch(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
-    const AlignedOperands aligned(plan);
-    if constexpr (OfOneForm<Epilogue>)
-      return launch_form<true, Epilogue::b_transposed>(aligned.plan(), epilogue);
-    else
-      launch_any(aligned.plan(), epilogue);
-  }
-
- private:
-  template <bool AAlongK, bool BAlongK, class Result, class Epilogue>
-  static void launch_form(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
-    using Tile = TensorCoreTile<Columns, AAlongK, BAlongK>;
-    cuda::launch({"matmul", blocks_of(plan), Tile::threads, sizeof(Tile)},
-                 tensor_core_kernel<Columns, AAlongK, BAlongK, Result, Epilogue>, plan, epilogue);
-  }
-  template <class Result, class Epilogue>
-  static void launch_any(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
-    const bool a = !plan.product.a.transposed, b = plan.product.b.transposed;  // along k
-    if (a && b) return launch_form<true, true>(plan, epilogue);
-    if (a) return launch_form<true, false>(plan, epilogue);
-    if (b) return launch_form<false, true>(plan, epilogue);
-    launch_form<false, false>(plan, epilogue);
-  }
-};
-
-// Columns of the tiles that a card is done with first.  Wide ones read each element of A less often from the level-2
-// cache, narrow ones keep more of the card busy.  A tile of 256 x 192 takes 3/2 of the time of one of 128 x 256, and
-// may leave fewer multiprocessors idle in the last round.  The order of a sum, and so its bits, is the same in all.
-template <class Result>
-int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
-  constexpr int64_t blocks = 128, piece = 512;
-  const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
-  if (wide * std::max<int64_t>(1, p.k / piece) < blocks || p.n <= 128) return 128;
-  const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;
-  const bool in_pieces = pieces_in_least_time(wide, p.k) > 1;
-  return !in_pieces && 3 * matmul_tiles(large, multiprocessors) < 2 * matmul_tiles(wide, multiprocessors) ? 192 : 256;
+  store_sums<Tile::apart, 16, 0, 2 * sixteens>(plan, tile, sum, place.row, place.column, place.lane, epilogue);
 }
 
 }  // namespace orrery::cuda

@@ -1,11 +1,18 @@
 # Which cards nvcc compiles for.
 
-# orrery_default_architectures(variable): the card that is there; without one, one of each generation.  Code for 80 runs
-# on 86 and 89 as well, PTX of 90 on 100 and 103; what comes later than 120 takes the PTX of that.
+# orrery_default_architectures(variable): the cards that are there; without one, one of each generation.  Code for 80
+# runs on 86 and 89 as well, that for 90a on 9.0 alone, PTX of 90 on 100 and 103; what comes later than 120 takes the PTX
+# of that.  90a and not 90: it has the instructions of warp groups (cuda/matmul/warp_group.cuh).
 function(orrery_default_architectures variable)
-  execute_process(COMMAND nvidia-smi --list-gpus OUTPUT_VARIABLE cards ERROR_QUIET RESULT_VARIABLE result)
-  if(cards MATCHES "^GPU ")
-    set(${variable} native PARENT_SCOPE)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE cards ERROR_QUIET RESULT_VARIABLE result)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]+" cards "${cards}")
+  if(cards)
+    list(REMOVE_DUPLICATES cards)
+    list(TRANSFORM cards REPLACE "\\." "")
+    list(TRANSFORM cards REPLACE "^90$" "90a")
+    list(TRANSFORM cards APPEND "-real")
+    set(${variable} ${cards} PARENT_SCOPE)
     return()
   endif()
   set(compiler nvcc)
@@ -15,7 +22,7 @@ function(orrery_default_architectures variable)
     endif()
   endforeach()
   execute_process(COMMAND ${compiler} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET RESULT_VARIABLE result)
-  set(architectures 80-real 90 120)
+  set(architectures 80-real 90a-real 90-virtual 120)
   if(known AND NOT known MATCHES "compute_120")  # nvcc before 12.8
     list(REMOVE_ITEM architectures 120)
   endif()

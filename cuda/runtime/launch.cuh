@@ -60,7 +60,7 @@ struct SharedGap {
 template <class T>
 __device__ T& shared_memory() {
 #if defined(__CUDACC__)
-  extern __shared__ __align__(128) unsigned char block_shared_memory[];
+  extern __shared__ __align__(1024) unsigned char block_shared_memory[];
   return *reinterpret_cast<T*>(block_shared_memory);
 #else
   T& shared = *static_cast<T*>(cuda_on_cpu::shared_memory(sizeof(T)));

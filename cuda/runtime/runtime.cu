@@ -75,8 +75,14 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
 thread_local std::shared_ptr<Pool> pool_of_graph;
 thread_local cudaStream_t stream_of_graph = nullptr;
 
-// Compiled for the same cards as all kernels.
-__global__ void __launch_bounds__(32) nothing_kernel() {}
+// Compiled for the same cards as all kernels.  Of its code for a card the runtime tells the bound: which code that is.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr int bound_of_nothing = 128;
+#else
+constexpr int bound_of_nothing = 32;
+#endif
+__global__ void __launch_bounds__(bound_of_nothing) nothing_kernel() {}
+cudaError_t find_code(cudaFuncAttributes* attributes) { return cudaFuncGetAttributes(attributes, nothing_kernel); }
 
 Card find_card() {
   int device = 0;
@@ -85,7 +91,7 @@ Card find_card() {
   check(cudaGetDeviceProperties(&found, device), "start");
   int kilohertz = 0;
   check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device), "start");
-  const Card card = {found.name,
+  Card card = {found.name,
                      found.major,
                      found.minor,
                      found.multiProcessorCount,
@@ -93,6 +99,9 @@ Card find_card() {
                      static_cast<int64_t>(found.sharedMemPerBlockOptin),
                      kilohertz * 1e3};
   check_supported(card);
+  cudaFuncAttributes attributes;
+  check(find_code(&attributes), "start");
+  card.warp_groups = attributes.maxThreadsPerBlock > 32;
   return card;
 }
 
@@ -137,7 +146,7 @@ namespace {
 // Whether the program holds code for the card in use: what is asked for one kernel is true of all.
 bool holds_code() {
   cudaFuncAttributes attributes;
-  const cudaError_t result = cudaFuncGetAttributes(&attributes, nothing_kernel);
+  const cudaError_t result = find_code(&attributes);
   if (result == cudaSuccess) return true;
   cudaGetLastError();  // forgotten, or the next call would report it
   if (result != cudaErrorNoKernelImageForDevice && result != cudaErrorInvalidDeviceFunction &&
@@ -153,7 +162,9 @@ void check_supported(const Card& card) {
     throw Error("start: the GPU " + card.name + " has compute capability " + capability +
                 "; the kernels need 8.0 or later; use --device=cpu");
   if (holds_code()) return;
-  const std::string architecture = std::to_string(card.major) + std::to_string(card.minor);
+  const bool has_warp_groups = card.major == 9 && card.minor == 0;
+  const std::string architecture =
+      std::to_string(card.major) + std::to_string(card.minor) + (has_warp_groups ? "a" : "");
   throw Error("start: this program holds no code for the GPU " + card.name + " of compute capability " + capability +
               "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
               ".  For this card:  cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +

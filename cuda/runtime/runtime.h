@@ -28,6 +28,7 @@ struct Card {
   int64_t memory;         // bytes
   int64_t shared_memory;  // bytes that a block can ask for
   double clock = 0;       // of the multiprocessors, in Hz, the highest; 0: it does not say
+  bool warp_groups = false;  // runs code for 90a: cuda/matmul/warp_group.cuh
 };
 // The card in use.  An Error if there is none, if it is older than the kernels need (compute capability 8.0), or if the
 // program was compiled for other ones.

@@ -53,7 +53,7 @@ class SharedMemory {
     if (!data_ || bytes != bytes_) {
       if (data_) allow(data_.get() + bytes_, guard);
       void* memory = nullptr;
-      if (posix_memalign(&memory, 128, bytes + guard)) throw std::bad_alloc();
+      if (posix_memalign(&memory, 1024, bytes + guard)) throw std::bad_alloc();
       data_.reset(static_cast<unsigned char*>(memory));
       bytes_ = bytes;
       for (size_t i = 0; i < guard; ++i) data_.get()[bytes_ + i] = guard_byte(i);
@@ -67,6 +67,7 @@ class SharedMemory {
            std::to_string(bytes_));
     return data_.get();
   }
+  size_t bytes() const { return bytes_; }
   bool holds(const void* data, size_t bytes) const {
     const auto first = reinterpret_cast<uintptr_t>(data), begin = reinterpret_cast<uintptr_t>(data_.get());
     return first >= begin && first + bytes <= begin + bytes_;
@@ -113,6 +114,13 @@ struct Warp {
   void* argument[32];
   Meeting meeting[32];  // by the lowest lane of the mask
 };
+struct WarpGroup {  // and its threads that have arrived at a step of their products
+  unsigned arrived = 0;
+  GroupStep step = GroupStep::start;
+  Site site;
+  void* argument[threads_of_group];
+  GroupProducts products;
+};
 struct CudaThread {
   Fiber fiber;
   dim3 index;
@@ -130,6 +138,7 @@ class Worker {  // an OS thread that runs one block at a time
   void run_block(const Launch& launch, int64_t index);
   void barrier(Site site);
   void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
+  void meet_group(GroupStep step, void* argument, Site site);
   void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
   void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
@@ -163,6 +172,7 @@ class Worker {  // an OS thread that runs one block at a time
   CudaThread main_;
   std::vector<std::unique_ptr<CudaThread>> threads_;
   std::vector<Warp> warps_;
+  std::vector<WarpGroup> groups_;
   SharedMemory shared_;
   BankCounter banks_;
   SectorCounter sectors_;
@@ -171,6 +181,7 @@ class Worker {  // an OS thread that runs one block at a time
   int current_ = nobody, live_ = 0, waiting_ = 0;
   unsigned ready_warps_ = 0, phase_ = 0;
   uint32_t random_ = 1;
+  bool visible_ = true, visible_here_ = true;  // all copies at the last barrier, and at that which threads wait at
   Site barrier_site_;
   char start_ = 0, end_ = 0, barrier_clock_[2] = {};
   std::exception_ptr error_;
@@ -200,6 +211,9 @@ void Worker::prepare_warps(int count) {
     for (Meeting& meeting : warps_[w].meeting) meeting.arrived = 0;
   }
   ready_warps_ = full_warp >> (32 - warps_.size());
+  groups_.resize(static_cast<size_t>(count) / threads_of_group);
+  for (WarpGroup& group : groups_) group.arrived = 0, group.products.forget();
+  visible_ = visible_here_ = true;
 }
 
 void Worker::run_block(const Launch& launch, int64_t index) {
@@ -223,6 +237,8 @@ void Worker::run_block(const Launch& launch, int64_t index) {
     }
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
+  for (const WarpGroup& group : groups_)
+    if (group.products.in_flight()) stop("a warp group leaves its kernel before its products are done");
   if (counts_banks_) banks_.end_block(), sectors_.end_block();
   shared_.check();
 }
@@ -266,6 +282,7 @@ void Worker::barrier(Site site) {
   else if (barrier_site_ != site)
     stop("__syncthreads: a block waits at two places: " + text(barrier_site_) + " and " + text(site));
   char* const clock = &barrier_clock_[phase_ & 1];
+  visible_here_ = visible_here_ && copies().visible();
   release(clock);
   threads_[static_cast<size_t>(current_)]->waits_at = site;
   if (++waiting_ == live_) open_barrier();
@@ -274,6 +291,7 @@ void Worker::barrier(Site site) {
 }
 void Worker::open_barrier() {
   waiting_ = 0, ++phase_;
+  visible_ = std::exchange(visible_here_, true);
   for (size_t w = 0; w < warps_.size(); ++w) {
     warps_[w].ready = warps_[w].live;
     if (warps_[w].live) ready_warps_ |= 1u << w;
@@ -307,6 +325,29 @@ void Worker::close(unsigned w, Meeting& meeting) {
   warps_[w].ready |= meeting.arrived;
   ready_warps_ |= 1u << w;
   meeting.arrived = 0, ++meeting.generation;
+}
+
+void Worker::meet_group(GroupStep step, void* argument, Site site) {
+  const auto thread = static_cast<unsigned>(current_), first_warp = thread / threads_of_group * 4;
+  if (thread / threads_of_group >= groups_.size())
+    stop("a product of a warp group in a block that has no 128 threads for it, at " + text(site));
+  WarpGroup& group = groups_[thread / threads_of_group];
+  if (group.arrived == 0) group.step = step, group.site = site;
+  if (group.step != step || group.site != site)
+    stop("parts of a warp group are at two places: " + text(group.site) + " and " + text(site));
+  if (step == GroupStep::start && !visible_)
+    stop("a product of a warp group reads copies that no shared_written() has shown it before the barrier, at " +
+         text(site));
+  group.argument[thread % threads_of_group] = argument;
+  threads_[thread]->waits_at = site;
+  if (++group.arrived == threads_of_group) {
+    group.arrived = 0;
+    if (step == GroupStep::start) group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes());
+    if (step == GroupStep::commit) group.products.commit();
+    if (step == GroupStep::wait) group.products.wait(*static_cast<const int*>(argument));
+    for (unsigned w = first_warp; w < first_warp + 4; ++w) warps_[w].ready = full_warp, ready_warps_ |= 1u << w;
+  }
+  yield();
 }
 
 unsigned Worker::choose(unsigned mask) {
@@ -381,6 +422,11 @@ void note_access(const void* data, size_t bytes, const void* instruction) {
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }
+void group_operation(GroupStep step, void* argument, Site site) { worker->meet_group(step, argument, site); }
+unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(static_cast<const unsigned char*>(p) -
+                               static_cast<const unsigned char*>(worker->shared_memory(0)));
+}
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site) {
   worker->meet(mask, operation, argument, false, site);
 }

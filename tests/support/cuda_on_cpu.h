@@ -17,6 +17,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/support/group_products.h"
+
 struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
@@ -126,6 +128,12 @@ struct LoadMatrix {  // ldmatrix of 8 x 8 matrices of 16-bit elements
 };
 void load_matrix(void* const* lane, unsigned mask);
 
+// A step of a warp group's products: the last of its 128 threads to arrive does it for all.  All come to one place.
+void group_operation(GroupStep step, void* argument, Site site);
+unsigned shared_address(const void* p);  // bytes from the beginning of the block's shared memory
+// D + the products of a row and a column 16 long, whose elements are `stride` apart, as cards add.
+float truncated_sum(float sum, const float* a, const float* b, int stride);
+
 // The row that this lane hands to ldmatrix must be 16 aligned bytes of shared memory.
 void check_matrix_row(const void* row, Site site);
 
@@ -147,12 +155,16 @@ class Copies {
       if (copy.group < landed) {
         std::memset(copy.to, 0, copy.bytes);
         if (copy.valid) std::memcpy(copy.to, copy.from, copy.valid);
+        visible_ = false;
       } else {
         started_[kept++] = copy;
       }
     started_.resize(kept);
   }
-  void forget() { started_.clear(), committed_ = 0; }
+  void forget() { started_.clear(), committed_ = 0, visible_ = true; }
+  // Whether products of warp groups see what has arrived: what threads write goes another way than what these read.
+  bool visible() const { return visible_; }
+  void make_visible() { visible_ = true; }
 
  private:
   struct Copy {
@@ -165,6 +177,7 @@ class Copies {
 
   std::vector<Copy> started_;
   int committed_ = 0;
+  bool visible_ = true;
 };
 Copies& copies();  // of the CUDA thread whose turn it is
 

@@ -36,12 +36,12 @@ static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000
 static int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7ff) - 1023; }
 static double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 static float flushed(float x) { return std::bit_cast<uint32_t>(x) & 0x7f800000u ? x : 0.f; }
-static float truncated_sum(float sum, const float (&a)[16], const float (*b)[8], int column) {
+float truncated_sum(float sum, const float* a, const float* b, int stride) {
   constexpr int together = 8, bits = 24, lowest = -126, not_finite = 1024;
   for (int first = 0; first < 16; first += together) {
     double addend[together + 1] = {flushed(sum)};
     for (int k = 0; k < together; ++k)
-      addend[k + 1] = double{flushed(a[first + k])} * double{flushed(b[first + k][column])};
+      addend[k + 1] = double{flushed(a[first + k])} * double{flushed(b[(first + k) * stride])};
     int exponent = lowest;
     for (const double x : addend) exponent = std::max(exponent, exponent_of(x));
     if (exponent == not_finite) {
@@ -75,7 +75,7 @@ void mma(void* const* lane, unsigned) {
   }
   for (int row = 0; row < 16; ++row) {
     if (options.truncating) {
-      for (int column = 0; column < 8; ++column) D[row][column] = truncated_sum(D[row][column], A[row], B, column);
+      for (int column = 0; column < 8; ++column) D[row][column] = truncated_sum(D[row][column], A[row], &B[0][column], 8);
       continue;
     }
     for (int k = 0; k < 16; ++k)

@@ -431,7 +431,12 @@ bool all_right_in_parts() {
 TEST_CASE("every barrier of the products is needed") {
   if (thread_sanitizer) return;
   check_that_every_barrier_is_needed("cuda/matmul/matmul.cuh", all_right);
-  check_that_every_barrier_is_needed("cuda/matmul/tensor_core_tiles.cuh", all_right_on_tensor_cores);
+  for (const bool groups : {true, false}) {
+    cuda_on_cpu::options.architecture = groups ? 90 : 80;
+    check_that_every_barrier_is_needed(groups ? "cuda/matmul/warp_group_tiles.cuh" : "cuda/matmul/tensor_core_tiles.cuh",
+                                       all_right_on_tensor_cores);
+  }
+  cuda_on_cpu::options = {};
   check_that_every_barrier_is_needed("cuda/matmul/parts.cuh", all_right_in_parts);
 }
 TEST_CASE("a wait for copies that is too lax shows in the product") {
@@ -439,7 +444,10 @@ TEST_CASE("a wait for copies that is too lax shows in the product") {
   cuda_on_cpu::options.lax_waits = true;
   CHECK_FALSE(right<float>({.m = 64, .n = 64, .k = 64}));
   CHECK_FALSE(right<double>({.m = 5, .n = 5, .k = 5}));
-  CHECK_FALSE(right<bf16>({.m = 64, .n = 64, .k = 128}));
+  for (const int architecture : {80, 90}) {
+    cuda_on_cpu::options.architecture = architecture;
+    CHECK_FALSE(right_in_every_order([] { return right<bf16>({.m = 64, .n = 64, .k = 128}); }));
+  }
   cuda_on_cpu::options = {};
 }
 #endif

@@ -7,11 +7,12 @@
 #if defined(EMULATE_CUDA)
 
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cuda/matmul/tensor_core.cuh"
+#include "cuda/matmul/warp_group.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "engine/tensor/staging.h"
 #include "tests/cuda/kernel_testing.h"
@@ -70,6 +71,62 @@ TEST_CASE("faults: parts of a warp call mma or ldmatrix at two places, or some l
       CHECK(contains(message, " and "));
     }
     CHECK(contains(multiply(0, 30), "mma or ldmatrix without all 32 lanes of a warp, at "));
+  });
+}
+
+// ---- products of warp groups
+
+struct Operands {
+  alignas(1024) unsigned char a[64 * 128];
+  alignas(1024) unsigned char b[8 * 128];
+};
+enum class GroupFault { none, not_shown, parted, other_operands, too_early, overwritten, left_behind };
+// d (64, 8) += a product of ones, 16 deep
+__global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float* out, GroupFault fault) {
+  Operands& shared = cuda::shared_memory<Operands>();
+  const unsigned thread = threadIdx.x;
+  const auto fill = [&] {
+    for (unsigned chunk = thread; chunk < sizeof(Operands) / 16; chunk += 128)
+      cuda::cp_async<16>(shared.a + 16 * chunk, words);
+    cuda::cp_async_commit();
+    cuda::cp_async_wait<0>();
+  };
+  fill();
+  if (fault != GroupFault::not_shown) cuda::shared_written();
+  __syncthreads();
+  const unsigned other = fault == GroupFault::other_operands && thread >= 64 ? 1024 : 0;
+  const auto a = cuda::SharedOperand::at(cuda::shared_address(shared.a) + other, 64 * 128);
+  const auto b = cuda::SharedOperand::at(cuda::shared_address(shared.b), 64 * 128);
+  float d[1][4] = {};
+  if (fault == GroupFault::parted && thread < 64)
+    cuda::group_product<false, false>(d, a, b);
+  else
+    cuda::group_product<false, false>(d, a, b);
+  cuda::group_products_commit();
+  if (fault == GroupFault::left_behind) return;
+  if (fault == GroupFault::overwritten) std::memset(shared.a + thread * 64, 0, 64);
+  if (fault == GroupFault::too_early) out[thread] = d[0][0];
+  cuda::group_products_wait<0>();
+  if (fault != GroupFault::too_early) out[thread] = d[0][0];
+}
+TEST_CASE("faults: products of warp groups that are not all at one place, not waited for, or read what is not there") {
+  DeviceArray<uint32_t> words(Device::cuda, std::vector<uint32_t>(4, ones));
+  DeviceArray<float> out(Device::cuda, 128);
+  const auto run = [&](GroupFault fault) {
+    return error_of([&] {
+      cuda::launch({"group", 1, 128, sizeof(Operands)}, group_kernel, words.input(), out.data(), fault);
+    });
+  };
+  in_every_order([&] {
+    CHECK(run(GroupFault::none) == "no error");
+    CHECK(out.read()[70] == 16);
+    CHECK(contains(run(GroupFault::not_shown), "reads copies that no shared_written() has shown it before the barrier"));
+    CHECK(contains(run(GroupFault::parted), "parts of a warp group are at two places: "));
+    CHECK(contains(run(GroupFault::other_operands), "product of a warp group: its threads name different operands"));
+    CHECK(contains(run(GroupFault::left_behind), "a warp group leaves its kernel before its products are done"));
+    CHECK(run(GroupFault::too_early) == "no error");
+    CHECK(std::isnan(out.read()[70]));
+    CHECK(contains(run(GroupFault::overwritten), "an operand was not there at its start, or was written to before"));
   });
 }
 

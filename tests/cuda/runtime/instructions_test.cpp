@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "cuda/matmul/tensor_core.cuh"
+#include "cuda/matmul/warp_group.cuh"
 #include "engine/base/coarse.h"
 #include "tests/cuda/kernel_testing.h"
 
@@ -134,6 +135,89 @@ TEST_CASE("ldmatrix: element (r, c) of a matrix arrives in lane 4 r + c / 2, of 
           CHECK(got[(4 * r + c / 2) * 16 + m * 2 + c % 2] == expected);
           CHECK(got[(4 * c + r / 2) * 16 + 8 + m * 2 + r % 2] == expected);
         }
+  });
+}
+
+// ---- products of warp groups
+
+struct Lines {  // of 64 of k
+  alignas(1024) unsigned char a[64 * 128];
+  alignas(1024) unsigned char b[256 * 128];
+};
+// Where element (place, k) lies, as cuda/matmul/warp_group.cuh describes it.
+HOST_DEVICE int place_in_lines(bool along_k, int place, int k) {
+  const int line = along_k ? place : place / 64 * 64 + k, element = along_k ? k : place % 64;
+  return line * 128 + ((element / 8) ^ (line % 8)) * 16 + element % 8 * 2;
+}
+// d += a b for a (64, 64), b (64, N), both stored [place][k], and d (64, N); in four products.
+template <bool ATransposed, bool BTransposed, int Eights>
+__global__ void __launch_bounds__(128) group_product_kernel(const bf16* a, const bf16* b, float* d) {
+  constexpr int columns = Eights * 8, places_apart = 64 * 128;
+  Lines& shared = cuda::shared_memory<Lines>();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  for (int i = thread; i < 64 * 64; i += 128)
+    *reinterpret_cast<bf16*>(shared.a + place_in_lines(!ATransposed, i / 64, i % 64)) = a[i];
+  for (int i = thread; i < columns * 64; i += 128)
+    *reinterpret_cast<bf16*>(shared.b + place_in_lines(!BTransposed, i / 64, i % 64)) = b[i];
+  cuda::shared_written();
+  __syncthreads();
+  const auto place = [&](int j, int v) {
+    return (thread / 32 * 16 + v / 2 * 8 + lane / 4) * columns + j * 8 + lane % 4 * 2 + v % 2;
+  };
+  float sum[Eights][4];
+  for (int j = 0; j < Eights; ++j)
+    for (int v = 0; v < 4; ++v) sum[j][v] = d[place(j, v)];
+  cuda::group_products_begin();
+  for (unsigned sixteen = 0; sixteen < 4; ++sixteen) {
+    const unsigned of_a = sixteen * (ATransposed ? 16 * 128 : 32), of_b = sixteen * (BTransposed ? 16 * 128 : 32);
+    cuda::group_product<ATransposed, BTransposed>(
+        sum, cuda::SharedOperand::at(cuda::shared_address(shared.a) + of_a, places_apart),
+        cuda::SharedOperand::at(cuda::shared_address(shared.b) + of_b, places_apart));
+  }
+  cuda::group_products_commit();
+  cuda::group_products_wait<0>();
+  for (int j = 0; j < Eights; ++j)
+    for (int v = 0; v < 4; ++v) d[place(j, v)] = sum[j][v];
+}
+template <bool ATransposed, bool BTransposed, int Eights>
+void check_group_product() {
+  constexpr size_t columns = Eights * 8;
+  CAPTURE(ATransposed);
+  CAPTURE(BTransposed);
+  CAPTURE(columns);
+  const std::vector<bf16> a = whole_numbers<bf16>(64 * 64, 1), b = whole_numbers<bf16>(int64_t{64} * columns, 2);
+  const std::vector<float> d = whole_numbers<float>(int64_t{64} * columns, 3);
+  DeviceArray<bf16> on_a(Device::cuda, a), on_b(Device::cuda, b);
+  DeviceArray<float> on_d(Device::cuda, d);
+  cuda::launch({"group product", 1, 128, sizeof(Lines)}, group_product_kernel<ATransposed, BTransposed, Eights>,
+               on_a.input(), on_b.input(), on_d.data());
+  const std::vector<double> got = on_d.read();
+  REQUIRE(got.size() == d.size());
+  int wrong = 0;
+  for (size_t m = 0; m < 64; ++m)
+    for (size_t n = 0; n < columns; ++n) {
+      float sum = d[m * columns + n];
+      for (size_t k = 0; k < 64; ++k) sum += static_cast<float>(a[m * 64 + k]) * static_cast<float>(b[n * 64 + k]);
+      wrong += got[m * columns + n] != sum;
+    }
+  CHECK(wrong == 0);
+}
+template <int Eights>
+void check_group_products() {
+  check_group_product<false, false, Eights>();
+  check_group_product<true, false, Eights>();
+  if constexpr (Eights > 1) {
+    check_group_product<false, true, Eights>();
+    check_group_product<true, true, Eights>();
+  }
+}
+TEST_CASE("products of warp groups: operands along k and along the places, and every number of columns") {
+  if (no_card() || !cuda::warp_groups()) return;
+  in_every_order([] {
+    check_group_products<1>();
+    check_group_products<16>();
+    check_group_products<24>();
+    check_group_products<32>();
   });
 }
 

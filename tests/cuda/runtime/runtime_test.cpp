@@ -239,6 +239,9 @@ TEST_CASE("a program without code for the card says for which it was built, and 
   const std::string start = error_of([] {
     cuda::check_supported({"GeForce RTX 3090", 8, 6, 82, 24000000000, 101376});
   });
+  const std::string start_of_hopper = error_of([] {
+    cuda::check_supported({"H100", 9, 0, 132, 80000000000, 232448});
+  });
   void* const data = cuda::allocate(16);
   const std::string launch = error_of([&] {
     cuda::launch({"write", 1, 4}, write_kernel<float>, static_cast<float*>(data), 7.0f);
@@ -249,6 +252,7 @@ TEST_CASE("a program without code for the card says for which it was built, and 
         "start: this program holds no code for the GPU GeForce RTX 3090 of compute capability 8.6; it was built with "
         "CMAKE_CUDA_ARCHITECTURES=none.  For this card:  cmake -S . -B build -DORRERY_CUDA=ON "
         "-DCMAKE_CUDA_ARCHITECTURES=86 && cmake --build build --parallel;  --device=cpu needs none");
+  CHECK(contains(start_of_hopper, "-DCMAKE_CUDA_ARCHITECTURES=90a && "));
   CHECK(contains(launch, "write: cudaErrorNoKernelImageForDevice"));
 }
 

@@ -1,0 +1,84 @@
+// Products of bf16 on tensor cores: the kernel, how k is cut, and which tiles a product is made of.
+#pragma once
+
+#include "cuda/matmul/tensor_core_tiles.cuh"
+#include "cuda/matmul/warp_group_tiles.cuh"
+
+namespace orrery::cuda {
+
+template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
+__global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::threads, Columns == 128 ? 2 : 1)
+    tensor_core_kernel(const __grid_constant__ MatmulPlan<bf16, Result> plan,
+                       const __grid_constant__ Epilogue epilogue) {
+  if (warp_groups())
+    multiply_by_groups<Columns, AAlongK, BAlongK>(plan, epilogue);
+  else
+    multiply_by_warps<Columns, AAlongK, BAlongK>(plan, epilogue);
+}
+
+// Of tiles of 128 x 256, which a card takes in rounds of as many as it has multiprocessors, and the last round lasts as
+// long as a full one.  In the time that a block needs for one number of k:
+//   rounds (k / pieces + 192)    192: a block begins, and the sums of a round go to memory
+//   + 3 tiles (pieces + 1)       the second kernel reads sums and writes C, and so shares the bandwidth of the card
+//   + 128                        its launch
+// Rounds are counted for 132 multiprocessors whatever the card has, for the bits depend on the cut.
+inline int64_t pieces_in_least_time(int64_t tiles, int64_t k) {
+  constexpr int64_t at_once = 132, most_rounds = 4, beginning = 192, of_sums = 3, of_launch = 128;
+  int64_t best = 1, least = k + beginning;
+  if (tiles >= at_once) return 1;
+  for (int64_t pieces = 2; pieces <= std::min(most_rounds * at_once / tiles, k / shortest_piece); ++pieces) {
+    const int64_t rounds = matmul_tiles(tiles * pieces, at_once);
+    const int64_t time = rounds * (k / pieces + beginning) + of_sums * tiles * (pieces + 1) + of_launch;
+    if (time < least) best = pieces, least = time;
+  }
+  return best;
+}
+
+template <int Columns>
+struct TensorCoreKernels {
+  static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
+  // Whether tiles are of 192 columns depends on the card, so no bits may.
+  static int64_t pieces(int64_t tiles, int64_t k) requires(Columns != 192) {
+    return Columns == 256 ? pieces_in_least_time(tiles, k) : pieces_that_fill(tiles, k);
+  }
+  template <class Result, class Epilogue>
+  static void launch(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+    const AlignedOperands aligned(plan);
+    if constexpr (OfOneForm<Epilogue>)
+      return launch_form<true, Epilogue::b_transposed>(aligned.plan(), epilogue);
+    else
+      launch_any(aligned.plan(), epilogue);
+  }
+
+ private:
+  template <bool AAlongK, bool BAlongK, class Result, class Epilogue>
+  static void launch_form(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+    using Tile = TensorCoreTile<Columns, AAlongK, BAlongK>;
+    const size_t shared = warp_groups() ? sizeof(WarpGroupTile<Columns>) : sizeof(Tile);
+    cuda::launch({"matmul", blocks_of(plan), Tile::threads, shared},
+                 tensor_core_kernel<Columns, AAlongK, BAlongK, Result, Epilogue>, plan, epilogue);
+  }
+  template <class Result, class Epilogue>
+  static void launch_any(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+    const bool a = !plan.product.a.transposed, b = plan.product.b.transposed;  // along k
+    if (a && b) return launch_form<true, true>(plan, epilogue);
+    if (a) return launch_form<true, false>(plan, epilogue);
+    if (b) return launch_form<false, true>(plan, epilogue);
+    launch_form<false, false>(plan, epilogue);
+  }
+};
+
+// Columns of the tiles that a card is done with first.  Wide ones read each element of A less often from the level-2
+// cache, narrow ones keep more of the card busy.  A tile of 256 x 192 takes 3/2 of the time of one of 128 x 256, and
+// may leave fewer multiprocessors idle in the last round.  The order of a sum, and so its bits, is the same in all.
+template <class Result>
+int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
+  constexpr int64_t blocks = 128, piece = 512;
+  const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
+  if (wide * std::max<int64_t>(1, p.k / piece) < blocks || p.n <= 128) return 128;
+  const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;
+  const bool in_pieces = pieces_in_least_time(wide, p.k) > 1;
+  return !in_pieces && 3 * matmul_tiles(large, multiprocessors) < 2 * matmul_tiles(wide, multiprocessors) ? 192 : 256;
+}
+
+}  // namespace orrery::cuda

@@ -1,0 +1,154 @@
+// Products of warp groups: instructions of compute capability 9.0 that multiply matrices in shared memory, for the
+// tensor cores of a whole multiprocessor at once.  nvcc has them for the architecture 90a alone, and code for it runs
+// on no other card; warp_groups() tells whether they are there.  Under the emulation the same functions do what the PTX
+// manual says of wgmma.
+//
+// A warp group is 128 threads, four warps from a multiple of four on, which call these together:
+//   group_product<ATransposed, BTransposed>(d, a, b)
+//                                      starts d += a b for A (64, 16) and B (16, N) of bf16, N = 8, 128, 192 or 256.
+//                                      Warp w holds rows 16 w to 16 w + 15 of D, column by column of 8:
+//                                      d[j] as mma_m16n8k16's d for columns 8 j to 8 j + 7
+//   group_products_begin()             before the first, and where d was touched by other instructions since
+//   group_products_commit()            makes a group of what was started since the last commit
+//   group_products_wait<N>()           returns when at most N groups, the youngest, are not done.  Until then their d
+//                                      must not be looked at, and what they read must not be written to
+//   shared_written()                   between a thread's writes to shared memory, once cp_async_wait or they
+//                                      themselves have returned, and the barrier before products read them
+//
+// Operands lie in lines of 128 bytes, which are eight chunks of 16 bytes; chunk c of line l stands in place c ^ l % 8 of
+// its line, so that what is read at once lies in different banks.  Eight lines begin at a multiple of 1,024 bytes.
+//   along k              a line is 64 of k for one place (row of A, column of B): line = place
+//   along the places     a line is 64 places for one number of k: line = k, and `places_apart` bytes lie between those
+//                        of 64 places and of the next 64
+// SharedOperand says where 16 of k begin: in the same lines at a chunk for each 8, or 16 lines farther.
+#pragma once
+
+#include "cuda/matmul/tensor_core.cuh"
+#include "cuda/runtime/launch.cuh"
+
+namespace orrery::cuda {
+
+inline constexpr int group_threads = 128, group_rows = 64, group_line = 128;
+
+// The numbers by which an instruction finds an operand: PTX ISA, "Matrix-descriptor format" of wgmma.
+struct SharedOperand {
+  uint64_t bits;
+  // `first`: of its first line, or of 16 of k within it
+  static __device__ SharedOperand at(unsigned first, int places_apart) {
+    constexpr uint64_t eight_lines = 8 * group_line, lines_of_128_bytes = 1;
+    return {uint64_t{(first & 0x3ffffu) >> 4} | static_cast<uint64_t>(places_apart >> 4) << 16 |
+            eight_lines >> 4 << 32 | lines_of_128_bytes << 62};
+  }
+};
+
+#if defined(__CUDACC__)
+
+// On the host: whether the card in use runs this program's code for 90a.  In a kernel: whether this is that code.
+__host__ __device__ inline bool warp_groups() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  return true;
+#elif defined(__CUDA_ARCH__)
+  return false;
+#else
+  return card().warp_groups;
+#endif
+}
+
+// 32 registers in the text of an instruction, and the accumulators that stand for them.
+#define ORRERY_REGISTERS_0 \
+  "%0,%1,%2,%3,%4,%5,%6,%7," \
+  "%8,%9,%10,%11,%12,%13,%14,%15," \
+  "%16,%17,%18,%19,%20,%21,%22,%23," \
+  "%24,%25,%26,%27,%28,%29,%30,%31"
+#define ORRERY_REGISTERS_1 \
+  "%32,%33,%34,%35,%36,%37,%38,%39," \
+  "%40,%41,%42,%43,%44,%45,%46,%47," \
+  "%48,%49,%50,%51,%52,%53,%54,%55," \
+  "%56,%57,%58,%59,%60,%61,%62,%63"
+#define ORRERY_REGISTERS_2 \
+  "%64,%65,%66,%67,%68,%69,%70,%71," \
+  "%72,%73,%74,%75,%76,%77,%78,%79," \
+  "%80,%81,%82,%83,%84,%85,%86,%87," \
+  "%88,%89,%90,%91,%92,%93,%94,%95"
+#define ORRERY_REGISTERS_3 \
+  "%96,%97,%98,%99,%100,%101,%102,%103," \
+  "%104,%105,%106,%107,%108,%109,%110,%111," \
+  "%112,%113,%114,%115,%116,%117,%118,%119," \
+  "%120,%121,%122,%123,%124,%125,%126,%127"
+#define ORRERY_EIGHT(d, j)                                                                                       \
+  "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3]), "+f"(d[j + 1][0]), "+f"(d[j + 1][1]), "+f"(d[j + 1][2]), \
+      "+f"(d[j + 1][3])
+#define ORRERY_32(d, j) \
+  ORRERY_EIGHT(d, j), ORRERY_EIGHT(d, j + 2), ORRERY_EIGHT(d, j + 4), ORRERY_EIGHT(d, j + 6)
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define ORRERY_WGMMA(...) asm volatile(__VA_ARGS__)
+#else
+#define ORRERY_WGMMA(...)  // for the code of other cards, which never comes here
+#endif
+
+template <bool ATransposed, bool BTransposed, int Eights>
+__device__ void group_product(float (&d)[Eights][4], SharedOperand a, SharedOperand b) {
+  static_assert(Eights == 1 || Eights == 16 || Eights == 24 || Eights == 32);
+  if constexpr (Eights == 1)
+    ORRERY_WGMMA(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, %6, %7;"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+        : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+  else if constexpr (Eights == 16)
+    ORRERY_WGMMA("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
+                 "}, %64, %65, 1, 1, 1, %66, %67;"
+                 : ORRERY_32(d, 0), ORRERY_32(d, 8)
+                 : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+  else if constexpr (Eights == 24)
+    ORRERY_WGMMA("wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
+                 "," ORRERY_REGISTERS_2 "}, %96, %97, 1, 1, 1, %98, %99;"
+                 : ORRERY_32(d, 0), ORRERY_32(d, 8), ORRERY_32(d, 16)
+                 : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+  else
+    ORRERY_WGMMA("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
+                 "," ORRERY_REGISTERS_2 "," ORRERY_REGISTERS_3 "}, %128, %129, 1, 1, 1, %130, %131;"
+                 : ORRERY_32(d, 0), ORRERY_32(d, 8), ORRERY_32(d, 16), ORRERY_32(d, 24)
+                 : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+}
+__device__ inline void group_products_begin() { ORRERY_WGMMA("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void group_products_commit() { ORRERY_WGMMA("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int InFlight>
+__device__ void group_products_wait() {
+  ORRERY_WGMMA("wgmma.wait_group.sync.aligned %0;" ::"n"(InFlight) : "memory");
+}
+__device__ inline void shared_written() { ORRERY_WGMMA("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+#undef ORRERY_WGMMA
+#undef ORRERY_32
+#undef ORRERY_EIGHT
+#undef ORRERY_REGISTERS_0
+#undef ORRERY_REGISTERS_1
+#undef ORRERY_REGISTERS_2
+#undef ORRERY_REGISTERS_3
+
+#else
+
+inline bool warp_groups() { return cuda_on_cpu::options.architecture == 90; }
+
+inline unsigned shared_address(const void* p) { return cuda_on_cpu::shared_address(p); }
+
+template <bool ATransposed, bool BTransposed, int Eights>
+void group_product(float (&d)[Eights][4], SharedOperand a, SharedOperand b, Site site = Site::current()) {
+  cuda_on_cpu::GroupProduct mine{&d[0][0], Eights * 8, a.bits, b.bits, ATransposed, BTransposed};
+  cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::start, &mine, site);
+}
+inline void group_products_begin() {}
+inline void group_products_commit(Site site = Site::current()) {
+  cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::commit, nullptr, site);
+}
+template <int InFlight>
+void group_products_wait(Site site = Site::current()) {
+  int in_flight = InFlight;
+  cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::wait, &in_flight, site);
+}
+inline void shared_written() { cuda_on_cpu::copies().make_visible(); }
+
+#endif
+
+}  // namespace orrery::cuda

@@ -1,0 +1,139 @@
+// C = A B for bf16 by warp groups (cuda/matmul/warp_group.cuh), with sums in f32: tiles as in tensor_core_tiles.cuh.
+//
+// A warp group makes blocks of 64 rows of its tile, over all of its columns, and takes turns with the other group: of
+// 128 x 256 each makes one, of 256 x 192 two; the one group of 128 x 128 two.  It walks along k in steps of 64, each
+// four products of depth 16, which read both operands where cp.async has put them.
+//
+// Products of a step are started, and those of the step before are waited for: so the tensor cores always have work.
+// What they have read is filled again after the next barrier, when all groups have waited for it.  Four steps are thus
+// in shared memory, three of the small tile, of which two blocks share a multiprocessor: one is multiplied, one may
+// still be, and the others arrive.
+#pragma once
+
+#include <utility>
+
+#include "cuda/matmul/matmul.cuh"
+#include "cuda/matmul/store.cuh"
+#include "cuda/matmul/tensor_core_tiles.cuh"
+#include "cuda/matmul/warp_group.cuh"
+
+namespace orrery::cuda {
+
+// One step of an operand with so many places, in lines.  Offsets are in bytes.
+template <int Places, bool AlongK>
+struct WarpGroupStep {
+  static constexpr int depth = 64, chunk = 8, chunk_bytes = 16, chunks = group_line / chunk_bytes;
+  static constexpr int rows = Places, row_bytes = group_line, bytes = rows * row_bytes;
+  static __device__ int offset(int line, int column_chunk) {
+    return line * row_bytes + (column_chunk ^ line % 8) * chunk_bytes;
+  }
+  static __host__ __device__ constexpr int place(int line, int column_chunk) {
+    return AlongK ? line : line / depth * group_rows + column_chunk * chunk;
+  }
+  static __host__ __device__ constexpr int k(int line, int column_chunk) {
+    return AlongK ? column_chunk * chunk : line % depth;
+  }
+  // 16 of k for 64 places and those behind them
+  static constexpr int places_bytes = 64 * group_line;
+  static __device__ SharedOperand operand(unsigned step, int sixty_four_places, int sixteen_of_k) {
+    const int along_k = AlongK ? 16 * 2 : 16 * group_line;
+    return SharedOperand::at(step + static_cast<unsigned>(sixty_four_places * places_bytes + sixteen_of_k * along_k),
+                             places_bytes);
+  }
+};
+
+template <int Columns>
+struct WarpGroupTile {
+  static constexpr int rows = tile_rows<Columns>, columns = Columns, stages = Columns == 128 ? 3 : 4;
+  static constexpr int threads = TensorCoreTile<Columns, true, true>::threads, groups = threads / group_threads;
+  static constexpr int blocks = rows / group_rows / groups;  // of 64 rows, of a group
+  alignas(1024) unsigned char a[stages][rows * group_line];
+  alignas(1024) unsigned char b[stages][columns * group_line];
+  alignas(1024) uint32_t ones[8 * group_line / 4];  // in bf16, for the sums of A's rows
+};
+
+template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
+__device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+  using Tile = WarpGroupTile<Columns>;
+  using A = WarpGroupStep<Tile::rows, AAlongK>;
+  using B = WarpGroupStep<Tile::columns, BAlongK>;
+  constexpr int depth_of_step = A::depth;
+  Tile& shared = shared_memory<Tile>();
+  const Matmul<bf16, Result>& p = plan.product;
+  const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns>(plan, blockIdx.x);
+  StepCopies<A, AAlongK, Tile::threads> copies_of_a(tile.a, p.a.row_stride, tile.rows_left);
+  StepCopies<B, BAlongK, Tile::threads> copies_of_b(tile.b, p.b.row_stride, tile.columns_left);
+  const int depth = static_cast<int>(tile.k1 - tile.k0);
+  const auto fetch = [&](int stage, int left) {
+    if (left > 0) {
+      copies_of_a.start(shared.a[stage], left);
+      copies_of_b.start(shared.b[stage], left);
+    }
+    cp_async_commit();  // an empty group too: waits count groups
+  };
+
+  constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
+  const bool sums_rows = may_sum_rows && p.row_sums && tile.part == 0 && tile.column == 0;
+  if (may_sum_rows && sums_rows)
+    for (int i = static_cast<int>(threadIdx.x); i < 8 * group_line / 4; i += Tile::threads)
+      shared.ones[i] = 0x3f803f80u;
+  for (int s = 0; s < Tile::stages - 2; ++s) fetch(s, depth - s * depth_of_step);
+
+  // The same in all threads of a warp, which the compiler cannot know of threadIdx.
+  const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads, 0);
+  const unsigned a = shared_address(shared.a), b = shared_address(shared.b);
+  float sum[Tile::blocks][Columns / 8][4] = {}, row_sum[Tile::blocks][1][4] = {};
+  int stage = 0, next = Tile::stages - 2;
+#pragma unroll 1
+  for (int left = depth; left > 0; left -= depth_of_step) {
+    cp_async_wait<Tile::stages - 3>();
+    shared_written();
+    __syncthreads();  // this step has arrived from all threads, and all are done with the last step but one
+    group_products_begin();
+#pragma unroll
+    for (int sixteen = 0; sixteen < depth_of_step / 16; ++sixteen) {
+      const SharedOperand of_b = B::operand(b + static_cast<unsigned>(stage * B::bytes), 0, sixteen);
+#pragma unroll
+      for (int i = 0; i < Tile::blocks; ++i)
+        group_product<!AAlongK, !BAlongK>(
+            sum[i], A::operand(a + static_cast<unsigned>(stage * A::bytes), i * Tile::groups + group, sixteen), of_b);
+    }
+    if constexpr (may_sum_rows)
+      if (sums_rows) {
+        group_products_begin();
+#pragma unroll
+        for (int sixteen = 0; sixteen < depth_of_step / 16; ++sixteen)
+#pragma unroll
+          for (int i = 0; i < Tile::blocks; ++i)
+            group_product<!AAlongK, false>(
+                row_sum[i], A::operand(a + static_cast<unsigned>(stage * A::bytes), i * Tile::groups + group, sixteen),
+                SharedOperand::at(shared_address(shared.ones), A::places_bytes));
+      }
+    group_products_commit();
+    fetch(next, left - (Tile::stages - 2) * depth_of_step);
+    group_products_wait<1>();
+    stage = stage == Tile::stages - 1 ? 0 : stage + 1;
+    next = next == Tile::stages - 1 ? 0 : next + 1;
+  }
+  group_products_wait<0>();
+
+  // Found once more, so that no register holds it along the loop.
+  const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
+  const int row = thread / group_threads * group_rows + thread / 32 % 4 * 16;
+  constexpr int apart = Tile::groups * group_rows;  // rows from a group's block to its next
+  if constexpr (may_sum_rows)
+    if (sums_rows && lane % 4 == 0)  // all columns of such a product are equal
+#pragma unroll
+      for (int n = 0; n < 2 * Tile::blocks; ++n) {
+        const int r = row + n / 2 * apart + n % 2 * 8 + lane / 4;
+        float* const to = p.row_sums + tile.piece * p.m + tile.row + r;
+        if (r < tile.rows_left) *to = row_sum[n / 2][0][n % 2 * 2] + (p.accumulate_row_sums ? *to : 0);
+      }
+  // 64 columns at a time: for more, registers would not hold what the epilogue reads.
+  const auto store = [&]<int... Part>(std::integer_sequence<int, Part...>) {
+    (store_sums<16, apart, Part * 8, 8>(plan, tile, sum, row, Part * 64, lane, epilogue), ...);
+  };
+  store(std::make_integer_sequence<int, Columns / 64>());
+}
+
+}  // namespace orrery::cuda
