@@ -6,11 +6,12 @@
 Prints ours, torch.compile as modelled, and the ratio.  COUNTS: what `count.py --build ... --step --json` printed.
 --kernels: a row for each kernel.  --launches: what gpu_launches wrote, for one batch; default: launches/bN.tsv.
 
-Nothing here was measured on a card.  What is launched, on how many blocks and for what sizes, was recorded; what a warp
-executes was counted.  A kernel that was recorded and not counted, or that moves memory of which nothing is known here,
-is an error.  A kernel's bound is the longest of four times: its instructions on the issue slots, its traffic with
-shared memory, its products on the tensor cores, its bytes from and to memory.  What it likely takes is the longest of
-these at the shares that kernels of its kind are assumed to reach, and a launch.
+What is launched, on how many blocks and for what sizes, was recorded; what a warp executes was counted.  Measured on a
+card are two numbers, of products by warp groups (README.md says how far the model is from a card).  A kernel that was
+recorded and not counted, or that moves memory of which nothing is known here, is an error.  A kernel's bound is the
+longest of four times: its instructions on the issue slots, its traffic with shared memory, its products on the tensor
+cores, its bytes from and to memory.  What it likely takes is the longest of these at the shares that kernels of its
+kind are assumed to reach, and a launch.
 """
 import argparse, collections, heapq, json, math, pathlib, re, sys
 
@@ -18,15 +19,17 @@ from names import shortened
 
 here = pathlib.Path(__file__).resolve().parent
 
-# ---- the cards (dense bf16; tensor: the share of its peak that mma.sync reaches: H100 arXiv:2402.13499)
+# ---- the cards (dense bf16; tensor: the share of its peak that mma.sync reaches: H100 arXiv:2402.13499; groups:
+# whether its products are those of warp groups, whose tiles are the same)
 Card = collections.namedtuple("Card", "name multiprocessors clock bandwidth peak tensor l2 peer_gemm peer_attention "
-                              "arch lanes calls_itself")  # lanes: f32 operations a clock of a multiprocessor
+                              "arch lanes calls_itself groups")  # lanes: f32 operations a clock of a multiprocessor
 cards = {
-    "h100": Card("H100 SXM", 132, 1.755e9, 3.35e12, 989e12, 0.62, 30e6, 600e12, 220e12, "sm_90", 128, "H100 80GB HBM3"),
+    "h100": Card("H100 SXM", 132, 1.755e9, 3.35e12, 989e12, 0.62, 30e6, 600e12, 220e12, "sm_90", 128, "H100 80GB HBM3",
+                 True),
     "h200": Card("H200 SXM", 132, 1.755e9, 4.8e12, 989e12, 0.62, 30e6, 600e12, 220e12,  # an H100 with other memory
-                 "sm_90", 128, "H200$"),
+                 "sm_90", 128, "H200$", True),
     "a100": Card("A100 SXM 80 GB", 108, 1.41e9, 2.04e12, 312e12, 1.0, 24e6, 220e12, 110e12,  # the peer's: assumed
-                 "sm_80", 64, "A100-SXM4-80GB"),
+                 "sm_80", 64, "A100-SXM4-80GB", False),
 }
 issue_slots = 4  # instructions a clock of a multiprocessor; 128 bytes a clock from and to its shared memory
 
@@ -34,6 +37,8 @@ issue_slots = 4  # instructions a clock of a multiprocessor; 128 bytes a clock f
 memory_share = 0.9     # of the bandwidth, by all kernels; in bounds too
 smem_share = 0.85
 tensor_share = 0.92    # of what mma.sync reaches
+group_share = 0.87     # of the peak, by products of warp groups while they go along k: measured on an H200
+tile_time = 4e-6       # seconds of one of their tiles before and after that: measured there
 gemm_issue = 0.7       # of the issue slots
 odd_gemm_issue = 0.35  # in products whose rows do not begin at 16 bytes: eight dependent loads of 2 bytes a chunk,
 odd_gemm = 1.76        # and as many times the instructions of the path that was counted
@@ -177,16 +182,22 @@ class Step:
                                 f"launches")
         return row
 
-    def add(self, launch, name, flops, bytes_, works, issue_share, per_hmma=0):
-        """works: of each block, in the order in which they begin, or of one if all do the same."""
+    def add(self, launch, name, flops, bytes_, works, issue_share, per_hmma=0, groups=False):
+        """works: of each block, in the order in which they begin, or of one if all do the same.  groups: whether warp
+        groups multiply, of whose instructions and traffic with shared memory none is in the way."""
         card = self.card
         busiest = busiest_of(works, launch.blocks, card.multiprocessors)
         issue = busiest.instructions / (issue_slots * card.clock)
         shared = busiest.wavefronts / card.clock
-        tensor = busiest.flops / (card.peak * card.tensor / card.multiprocessors)
+        tensor = busiest.flops / (card.peak * (1 if groups else card.tensor) / card.multiprocessors)
         memory = bytes_ / (card.bandwidth * memory_share)
+        if groups:
+            issue = shared = 0
         bound = max(issue, shared, tensor, memory)
-        likely = max(issue / issue_share, shared / smem_share, tensor / tensor_share, memory)
+        share = group_share if groups else tensor_share
+        likely = max(issue / issue_share, shared / smem_share, tensor / share, memory)
+        if groups:
+            likely += math.ceil(launch.blocks / card.multiprocessors) * tile_time
         self.rows.append({"name": name, "n": launch.times, "flops": flops, "bytes": bytes_, "per_hmma": per_hmma,
                           "issue": issue, "smem": shared, "memory": memory, "bound": bound,
                           "likely": likely + launch_time})
@@ -216,7 +227,7 @@ class Step:
         flops = 2 * elements * k
         form = re.sub(r"^\w+<(.*)>$", r"\1", launch.kernel)
         self.add(launch, f"{launch.phase} {launch.operation} {m}x{n}x{k} {form}", flops, bytes_, works,
-                 gemm_issue if aligned else odd_gemm_issue, row["per_hmma"])
+                 gemm_issue if aligned else odd_gemm_issue, row["per_hmma"], self.card.groups)
 
     def add_attention(self, launch, batch, of_heads, queries, keys, size, full):
         row = self.counted(launch)

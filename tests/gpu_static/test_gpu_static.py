@@ -218,7 +218,7 @@ class Counting(unittest.TestCase):
 
 
 class Model(unittest.TestCase):
-    card = model.cards["h100"]
+    card = model.cards["h100"]._replace(groups=False)
     product = {"kernel": "tensor_core_kernel<bf16, AddBias<bf16>>", "arch": "sm_90", "per_hmma": 7.5, "hmma": 33,
                "instructions": 250, "ldsm": 13, "copied": 64, "outputs": 64, "after_loop": 2000,
                "plain": {"instructions": 240, "hmma": 32, "ldsm": 12}}
@@ -242,6 +242,16 @@ class Model(unittest.TestCase):
         warp = 640 + 384 / 32 * 240 * model.odd_gemm + 2000
         self.assertAlmostEqual(odd["issue"], 3 * 132 * 8 * warp / (132 * 4 * 1.755e9), 9)
         self.assertEqual(odd["bytes"], 26345472 + 8192 * 768 * 4)
+
+    def test_warp_groups_take_the_peak_of_the_card_and_a_time_for_each_round_of_tiles(self):
+        launch = ("forward", "linear", "matmul", 384, 256, 12, 61440, self.product["kernel"],
+                  "product 8192 768 768 1 1 1 26345472 64 6 0".split())
+        groups = self.card._replace(groups=True)
+        row = model.Step(groups, model.Sizes(8 * 1024, 768, 50257, 124.44e6), [model.Launch(*launch)],
+                         model.counts_of([self.product], groups)).rows[0]
+        products = 3 * 24 * 8 * 32 * 4096 * 132 / 989e12  # three rounds
+        self.assertAlmostEqual(row["bound"], products, 9)
+        self.assertAlmostEqual(row["likely"], products / model.group_share + 3 * model.tile_time + model.launch_time, 9)
 
     def test_tiles_of_the_first_columns_sum_rows_of_a(self):
         launch = ("backward", "linear", "matmul", 12, 256, 1, 61440, self.product["kernel"],
@@ -355,7 +365,7 @@ class Figures(unittest.TestCase):
             figures.expected(self.by_name["bf16", "gemm/2048x2048x2048"], card, {})
 
     def test_a_product_of_bf16_takes_what_its_kernel_was_counted_for(self):
-        figure, card = self.by_name["bf16", "gemm/4096x4096x4096"], model.cards["h100"]
+        figure, card = self.by_name["bf16", "gemm/4096x4096x4096"], Model.card
         kernel = next(l.kernel for l in figure.launches if l.name == "matmul")
         count = {**Model.product, "kernel": kernel}
         of_trip = [{**count, "plain": {**count["plain"], "instructions": n}} for n in (100, 400)]
