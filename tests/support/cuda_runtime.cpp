@@ -252,7 +252,8 @@ void check_parameters(Parameters parameters) {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || block.z > 64) return cudaErrorInvalidConfiguration;
+  if (threads > 1024) return cudaErrorInvalidValue;  // an H200 said so
+  if (threads == 0 || block.z > 64) return cudaErrorInvalidConfiguration;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaErrorInvalidConfiguration;
   if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
   if (!options.holds_code) return cudaErrorNoKernelImageForDevice;

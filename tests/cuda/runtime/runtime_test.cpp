@@ -161,14 +161,14 @@ TEST_CASE("a refused launch is an error that names kernel, place and shape") {
   const std::string message = error_of([&] {
     cuda::launch({"write", dim3(3, 2), 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
   });
-  CHECK(message == "write: cudaErrorInvalidConfiguration at cuda/runtime/runtime_test.cpp:" + std::to_string(line) +
+  CHECK(message == "write: cudaErrorInvalidValue at cuda/runtime/runtime_test.cpp:" + std::to_string(line) +
                        ", launched with 3 x 2 blocks of 2000");
   {
     const CurrentOperation gelu("gelu");
     CHECK(contains(error_of([&] {
                      cuda::launch({"write", 1, 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
                    }),
-                   "write of gelu: cudaErrorInvalidConfiguration at cuda/runtime/runtime_test.cpp:"));
+                   "write of gelu: cudaErrorInvalidValue at cuda/runtime/runtime_test.cpp:"));
   }
   CHECK(contains(error_of([&] {
                    cuda::launch({"large", 1, 1, 300 * 1024}, shared_kernel<Large>, static_cast<Large*>(data));
