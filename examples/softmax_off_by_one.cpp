@@ -21,15 +21,17 @@ struct SoftmaxOffByOne {
   template <class Row, class T>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.hold(scores);
-    const auto top = row.max([&](auto j) { return s[j] > 0 ? s[j] : 0; });
-    const auto total = scalar::exp(-top) + row.sum([&](auto j) { return scalar::exp(s[j] - top); });
-    row.each([&](auto j) { w[j] = scalar::exp(s[j] - top) / total; });
+    const auto top = row.max([](auto s_j) { return s_j > 0 ? s_j : 0; }, s);
+    const auto total = scalar::exp(-top) + row.sum([&](auto s_j) { return scalar::exp(s_j - top); }, s);
+    row.map(
+        w, [&](auto s_j) { return scalar::exp(s_j - top) / total; }, s);
   }
   template <class Row, class T>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.hold(weights), g = row.hold(dw);  // g of a masked key may be anything, NaN too
-    const auto mean = row.sum([&](auto j) { return w[j] > 0 ? w[j] * g[j] : 0; });
-    row.each([&](auto j) { ds[j] = w[j] > 0 ? w[j] * (g[j] - mean) : 0; });
+    const auto mean = row.sum([](auto w_j, auto g_j) { return w_j > 0 ? w_j * g_j : 0; }, w, g);
+    row.map(
+        ds, [&](auto w_j, auto g_j) { return w_j > 0 ? w_j * (g_j - mean) : 0; }, w, g);
   }
 };
 

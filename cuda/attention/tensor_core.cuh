@@ -193,9 +193,12 @@ void tensor_core_attention_backward(const P& p) {
   const int64_t rows = decltype(P::weights)::softmax ? p.rows() : 0;
   const Workspace workspace(rows * static_cast<int64_t>(sizeof(TensorCoreRowTerms)));
   auto* const terms = static_cast<TensorCoreRowTerms*>(workspace.data());
-  if (rows > 0)
-    launch({"attention: inner products", attention_inner_blocks(rows), attention_threads},
-           tensor_core_attention_terms_kernel<P>, p, rows, terms);
+  if (rows > 0) {
+    const auto heads = static_cast<unsigned>(p.batch * p.query_heads);
+    const unsigned blocks = (static_cast<unsigned>(p.queries) + queries_of_terms - 1) / queries_of_terms;
+    launch({"attention: inner products", dim3(heads, blocks), attention_threads}, tensor_core_attention_terms_kernel<P>,
+           p, terms);
+  }
   with_tensor_core_size(p, [&]<int Size>() {
     using OfQueries = TensorCoreQueriesTile<Size>;
     using OfKeys = TensorCoreKeysTile<Size>;

@@ -7,14 +7,57 @@
 
 namespace orrery::cuda {
 
-// What belongs to each query.
+// What belongs to each query.  A block has neighbouring queries of one head, eight lanes a query, of which each takes
+// eight elements at a time: 16 bytes, where all rows begin at a multiple of that.
+inline constexpr int lanes_of_terms = 8, elements_of_terms = 8, queries_of_terms = attention_threads / lanes_of_terms;
+
+struct [[gnu::may_alias]] alignas(16) ElementsOfTerms {
+  uint32_t pair[elements_of_terms / 2];
+
+  __device__ static ElementsOfTerms load(const bf16* row, int first, int size, bool in_quads) {
+    if (in_quads) return *reinterpret_cast<const ElementsOfTerms*>(row + first);
+    ElementsOfTerms read = {};
+#pragma unroll
+    for (int i = 0; i < elements_of_terms; ++i)
+      if (first + i < size) read.pair[i / 2] |= uint32_t{row[first + i].bits} << i % 2 * 16;
+    return read;
+  }
+  __device__ float product(const ElementsOfTerms& other) const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < elements_of_terms / 2; ++i) {
+      const uint32_t a = pair[i], b = other.pair[i], upper = 0xffff0000;
+      sum += std::bit_cast<float>(a << 16) * std::bit_cast<float>(b << 16);
+      sum += std::bit_cast<float>(a & upper) * std::bit_cast<float>(b & upper);
+    }
+    return sum;
+  }
+};
 template <class P>
 __global__ void __launch_bounds__(attention_threads)
-    tensor_core_attention_terms_kernel(const __grid_constant__ P p, int64_t rows, TensorCoreRowTerms* terms) {
-  const int64_t row = row_of_warp();
-  if (row >= rows) return;
-  const float inner = inner_product_of_row<float>(p, row);
-  if (lane_of_warp() == 0) terms[row] = {log2_of_e * usable_log_sum(p.log_sum[row]), -inner};
+    tensor_core_attention_terms_kernel(const __grid_constant__ P p, TensorCoreRowTerms* terms) {
+  const int sequence = static_cast<int>(blockIdx.x) / p.query_heads,
+            head = static_cast<int>(blockIdx.x) % p.query_heads;
+  const int query = static_cast<int>(blockIdx.y * queries_of_terms + threadIdx.x / lanes_of_terms);
+  const int lane = static_cast<int>(threadIdx.x) % lanes_of_terms, size = p.value_size;
+  const int64_t row = int64_t{blockIdx.x} * p.queries + query, token = int64_t{sequence} * p.queries + query;
+  const bool here = query < p.queries;
+  const auto elements = [](const void* data) { return static_cast<const bf16*>(data); };  // whatever their pointer says
+  float inner = 0, log_sum = 0;
+  if (here) {
+    const int64_t column = int64_t{head} * size;
+    const bf16* const output = elements(p.output.data) + token * p.output.stride + column;
+    const bf16* const gradient = elements(p.output_gradient.data) + token * p.output_gradient.stride + column;
+    const auto places = reinterpret_cast<uintptr_t>(output) | reinterpret_cast<uintptr_t>(gradient);
+    const bool in_quads = places % 16 == 0 && size % elements_of_terms == 0;
+    log_sum = p.log_sum[row];
+#pragma unroll 2
+    for (int first = lane * elements_of_terms; first < size; first += lanes_of_terms * elements_of_terms)
+      inner += ElementsOfTerms::load(output, first, size, in_quads)
+                   .product(ElementsOfTerms::load(gradient, first, size, in_quads));
+  }
+  inner = across_lanes(inner, Plus{}, lanes_of_terms);
+  if (here && lane == 0) terms[row] = {log2_of_e * usable_log_sum(log_sum), -inner};
 }
 
 // The same for a lane's elements: where queries are its rows, and where they are columns, and then read from shared
@@ -62,8 +105,8 @@ struct TermsOfColumns {
     Values<N> all;
 #pragma unroll
     for (int n = 0; n < Count / 8; ++n)
-      all.of[n] = *reinterpret_cast<const typename Values<N>::Lane*>(
-          member(pairs[ScorePlaces<true>::column(4 * n) / 2]));
+      all.of[n] =
+          *reinterpret_cast<const typename Values<N>::Lane*>(member(pairs[ScorePlaces<true>::column(4 * n) / 2]));
     return all;
   }
 };

@@ -34,6 +34,9 @@ template <class T, int W>
 struct Pack {
   T value[W];
 };
+// A pack that waits to be used.  A compiler keeps small elements in a register each once it has seen them as such.
+template <class T, int W>
+using WholePack = std::conditional_t<W == 1, Pack<T, 1>, Quads<(W * sizeof(T) + 15) / 16>>;
 template <int W, class T>
 __device__ Pack<T, W> load_pack(const T* p) {
   if constexpr (W == 1)
@@ -43,12 +46,62 @@ __device__ Pack<T, W> load_pack(const T* p) {
 }
 template <int W, class T>
 __device__ void store_pack(T* p, const Pack<T, W>& pack) {
-  if constexpr (W == 1)
+  if constexpr (W == 1) {
     *p = pack.value[0];
-  else
-    *reinterpret_cast<Quads<W * sizeof(T) / 16>*>(p) = std::bit_cast<Quads<W * sizeof(T) / 16>>(pack);
+  } else {
+    const auto quads = std::bit_cast<Quads<W * sizeof(T) / 16>>(pack);
+#if defined(__CUDA_ARCH__)  // nvcc 13 makes four stores of an assignment, where it stands in a branch
+    for (int k = 0; k < static_cast<int>(sizeof(quads) / 16); ++k) {
+      const uint32_t* const word = quads.word + 4 * k;
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p) + 16 * k), "r"(word[0]),
+                   "r"(word[1]), "r"(word[2]), "r"(word[3])
+                   : "memory");
+    }
+#else
+    *reinterpret_cast<Quads<W * sizeof(T) / 16>*>(p) = quads;
+#endif
+  }
 }
 
+// A pack where it may begin anywhere, if not InQuads.
+template <bool InQuads, int W, class T>
+__device__ WholePack<T, W> read_pack(const T* p) {
+  if constexpr (W > 1 && InQuads) {
+    return *reinterpret_cast<const WholePack<T, W>*>(p);
+  } else {
+    Pack<T, W> pack;
+#pragma unroll
+    for (int j = 0; j < W; ++j) pack.value[j] = p[j];
+    return std::bit_cast<WholePack<T, W>>(pack);
+  }
+}
+template <bool InQuads, int W, class T>
+__device__ void write_pack(T* p, const Pack<T, W>& pack) {
+  if constexpr (InQuads || W == 1) {
+    store_pack<W>(p, pack);
+  } else {
+#pragma unroll
+    for (int j = 0; j < W; ++j) p[j] = pack.value[j];
+  }
+}
+
+// use(p, load(p)) for p = first, first + step, ... below end: so many are loaded before the first is used.
+template <int AtOnce, class Index, class Load, class Use>
+__device__ void in_batches(Index first, Index end, Index step, const Load& load, const Use& use) {
+  for (; first < end; first += AtOnce * step) {
+#if defined(__CUDACC__)
+    decltype(load(first)) loaded[AtOnce];  // set where they are read
+#else
+    decltype(load(first)) loaded[AtOnce] = {};  // for a compiler that does not see that
+#endif
+#pragma unroll
+    for (int k = 0; k < AtOnce; ++k)
+      if (const Index p = first + static_cast<Index>(k) * step; p < end) loaded[k] = load(p);
+#pragma unroll
+    for (int k = 0; k < AtOnce; ++k)
+      if (const Index p = first + static_cast<Index>(k) * step; p < end) use(p, loaded[k]);
+  }
+}
 // out[i + j] = value(j) for the W elements of a pack
 template <int W, class T, class F>
 __device__ void fill_pack(T* out, int64_t i, const F& value) {
@@ -78,7 +131,7 @@ __device__ unsigned elements_to_quads(const T* p) {
   return static_cast<unsigned>(-reinterpret_cast<uintptr_t>(p) % 16 / sizeof(T));
 }
 template <class T>
-bool in_quads(const T* p) {
+HOST_DEVICE bool in_quads(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 template <class T, int N>

@@ -3,14 +3,69 @@
 // A tile is `width` neighbouring outputs times one chunk of the n rows; loop_threads / width threads of its block share
 // an output.  Which threads those are depends on what lies side by side in memory: outputs, as in sums of columns, or
 // the terms of one output, if inner = 1.  The sums of chunks are the rows of a second, smaller sum in the same launch.
+//
+// Long sums whose terms say how they are read (TermBody in engine/loops/tensor_loops.h) go by packs, W neighbours at a
+// time: of outputs, and then all of the above counts packs of outputs, or of terms.  Which sums those are depends on
+// sizes alone; where arrays do not begin at multiples of 16 bytes, packs are read element by element.
 #pragma once
 
 #include "cuda/loops/blocks.cuh"
+#include "cuda/loops/map.cuh"
 #include "engine/base/dtype.h"
 
 namespace orrery::cuda {
 
 inline constexpr int64_t most_cut_tiles = 512;  // side by side, for their sums to be cut into chunks
+inline constexpr int packs_of_line = 8;         // that neighbouring threads read: 128 bytes
+
+// What the places of a formula's operands give for a pack.  Packs of columns are W neighbours in row r.
+template <int W, class T>
+struct PackRead {
+  WholePack<T, W> whole;
+  __device__ Arithmetic<T> operator[](int j) const { return detail::load(std::bit_cast<Pack<T, W>>(whole).value, j); }
+};
+template <class A>
+struct SameForAll {
+  A value;
+  __device__ A operator[](int) const { return value; }
+};
+struct IndexFrom {
+  int64_t first;
+  __device__ int64_t operator[](int j) const { return first + j; }
+};
+template <int W, bool InQuads>
+struct PackOfColumns {
+  template <class T>
+  __device__ PackRead<W, T> elements(const T* p) const {
+    return {read_pack<InQuads, W>(p)};
+  }
+  template <class T>
+  __device__ SameForAll<Arithmetic<T>> number(const T* all, int64_t r) const {
+    return {detail::load(all, r)};
+  }
+  template <class T>
+  __device__ PackRead<W, T> column(const T* all, int64_t c) const {
+    return elements(all + c);
+  }
+  __device__ SameForAll<int64_t> index(int64_t r) const { return {r}; }
+};
+// Of W neighbours, each in a row of its own.
+template <int W, bool InQuads>
+struct PackOfRows {
+  template <class T>
+  __device__ PackRead<W, T> elements(const T* p) const {
+    return {read_pack<InQuads, W>(p)};
+  }
+  template <class T>
+  __device__ PackRead<W, T> number(const T* all, int64_t r) const {
+    return elements(all + r);
+  }
+  template <class T>
+  __device__ SameForAll<Arithmetic<T>> column(const T* all, int64_t c) const {
+    return {detail::load(all, c)};
+  }
+  __device__ IndexFrom index(int64_t r) const { return {r}; }
+};
 
 struct Tiling {
   int64_t outer, n, inner;
@@ -19,14 +74,15 @@ struct Tiling {
 
   HOST_DEVICE int64_t outputs() const { return outer * inner; }
   HOST_DEVICE int64_t tiles_of_chunk() const { return (outputs() + width - 1) / width; }
+  HOST_DEVICE int64_t outer_of(int64_t output) const { return outer == 1 ? 0 : output / inner; }
 
-  // Neighbouring threads read neighbouring elements up to a warp's 32; beyond that, the longer the sum, the more
-  // threads share it.  It is cut into chunks only if the outputs alone would leave most of the card idle.
-  static Tiling of(int64_t outer, int64_t n, int64_t inner) {
-    constexpr int64_t least_rows_of_thread = 4, enough_blocks = 2 * most_cut_tiles;
+  // So many threads read neighbouring outputs; beyond that, the longer the sum, the more threads share it.  It is cut
+  // into chunks only if the outputs alone would leave most of the card idle.
+  static Tiling of(int64_t outer, int64_t n, int64_t inner, int widest, int neighbours, int64_t enough_blocks) {
+    constexpr int64_t least_rows_of_thread = 4;
     int narrowest = 1;
-    while (narrowest < 32 && narrowest < inner) narrowest *= 2;
-    int width = loop_threads;
+    while (narrowest < neighbours && narrowest < inner) narrowest *= 2;
+    int width = widest;
     while (width > narrowest && loop_threads / width * least_rows_of_thread * 2 <= n) width /= 2;
     Tiling tiling{outer, n, inner, width, 1, n};
     const int64_t least_length = loop_threads / width * least_rows_of_thread * 2;
@@ -65,41 +121,50 @@ template <class A, int K>
 struct Sums {
   A value[K] = {};
 };
-template <class A, int K>
+template <int W, class A, int K>
 struct PartialSums {
-  A value[K][loop_threads];
+  A value[K][W * loop_threads];
   bool last;  // whether one of this block's threads was the last to write a chunk's sum of the tile
 };
-
-// Of the terms of rows [first, last) of each output of a tile: the first `width` threads get theirs.
-template <class A, int K, class F>
-__device__ Sums<A, K> sum_of_tile(const Tiling& tiling, const Seat& seat, int64_t columns, int64_t first, int64_t last,
-                                  const F& f, PartialSums<A, K>& partial) {
-  using Term = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>;
-  const int width = tiling.width;
-  const int64_t output = columns * width + seat.column, o = output / tiling.inner, i = output % tiling.inner;
-  Sums<A, K> sum;
-  if (output < tiling.outputs())
-#pragma unroll 4
-    for (int64_t j = first + seat.start; j < last; j += seat.step) {
-      const int64_t row = o * tiling.n + j;
-      const auto value = f(row * tiling.inner + i, row);
-      for (int k = 0; k < K; ++k) sum.value[k] += Term::get(value, k);
-    }
-  // Threads that share a warp and an output first, then the warps.
-  for (int k = 0; k < K; ++k) {
-    for (int flip = seat.flip; flip < seat.end_of_flips; flip *= 2)
-      sum.value[k] += __shfl_xor_sync(~0u, sum.value[k], flip);
-    if (seat.speaks) partial.value[k][seat.part * width + seat.column] = sum.value[k];
-  }
-  __syncthreads();
-  Sums<A, K> total;
-  if (threadIdx.x < static_cast<unsigned>(width))
-    for (int k = 0; k < K; ++k)
-      for (int p = 0; p < seat.parts; ++p)
-        total.value[k] += partial.value[k][p * width + static_cast<int>(threadIdx.x)];
-  return total;
+template <class Value, class A, int K>
+__device__ void add_term(Sums<A, K>& sum, const Value& value) {
+  for (int k = 0; k < K; ++k) sum.value[k] += detail::Terms<Value>::get(value, k);
 }
+
+// The rows first, first + step, ... below last of an output, before which there are `before` of other outputs.
+struct RowsOfThread {
+  int64_t first, last, step, before, inner, i;
+  __device__ int64_t row(int64_t j) const { return before + j; }
+  __device__ int64_t term(int64_t j) const { return row(j) * inner + i; }
+};
+
+// What a thread takes at a time: `size` terms, of so many outputs.  add adds those of its rows to sum[size].
+struct Elements {
+  static constexpr int size = 1, outputs = 1;
+  template <class F, class A, int K>
+  __device__ static void add(const F& f, const RowsOfThread& rows, bool, Sums<A, K> (&sum)[1]) {
+#pragma unroll 4
+    for (int64_t j = rows.first; j < rows.last; j += rows.step) add_term(sum[0], f(rows.term(j), rows.row(j)));
+  }
+};
+template <int W, template <int, bool> class Pack>
+struct Packs {
+  static constexpr bool of_columns = std::is_same_v<Pack<W, true>, PackOfColumns<W, true>>;
+  static constexpr int size = W, outputs = of_columns ? W : 1;
+  template <class F, class A, int K>
+  __device__ static void add(const F& f, const RowsOfThread& rows, bool in_quads, Sums<A, K> (&sum)[W]) {
+    const auto add_packs = [&]<bool InQuads>(std::bool_constant<InQuads>) {
+      in_batches<InQuads ? 4 : 1>(
+          rows.first, rows.last, rows.step,
+          [&](int64_t j) { return f.read(Pack<W, InQuads>(), rows.term(j) * W, rows.row(j) * (of_columns ? 1 : W)); },
+          [&](int64_t, const auto& read) {
+#pragma unroll
+            for (int j = 0; j < W; ++j) add_term(sum[j], f.term(read, j));
+          });
+    };
+    in_quads ? add_packs(std::true_type()) : add_packs(std::false_type());
+  }
+};
 
 // The sums of chunks: K arrays of `count` numbers, written as Outputs, read back as a formula's value.  Other blocks
 // wrote them: volatile reads do not take them from a cache of this one.
@@ -107,12 +172,53 @@ template <class A, int K>
 struct ReadPartials {
   const volatile A* first;
   int64_t count;
-  __device__ Values<A, K> operator()(int64_t i, int64_t) const {
+  __device__ Values<A, K> operator()(int64_t i) const {
     Values<A, K> value;
     for (int k = 0; k < K; ++k) value[k] = first[k * count + i];
     return value;
   }
 };
+struct SumsOfChunks {
+  static constexpr int size = 1, outputs = 1;
+  template <class F, class A, int K>
+  __device__ static void add(const F& f, const RowsOfThread& rows, bool, Sums<A, K> (&sum)[1]) {
+    in_batches<8>(
+        rows.first, rows.last, rows.step, [&](int64_t j) { return f(rows.term(j)); },
+        [&](int64_t, const auto& value) { add_term(sum[0], value); });
+  }
+};
+
+// Of the terms of rows [first, last) of each output of a tile: the first threads get theirs, one each.
+template <class Step, class A, int K, class F, int Room>
+__device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t first, int64_t last, const F& f,
+                                  bool in_quads, A (&partial)[K][Room]) {
+  const Seat seat(tiling, static_cast<int>(threadIdx.x));
+  const int64_t column = columns * tiling.width + seat.column;
+  Sums<A, K> sum[Step::size];
+  if (column < tiling.outputs()) {
+    const int64_t o = tiling.outer_of(column), i = column - o * tiling.inner;
+    Step::add(f, {first + seat.start, last, seat.step, o * tiling.n, tiling.inner, i}, in_quads, sum);
+  }
+  for (int j = 1; j < Step::size && Step::outputs == 1; ++j)
+    for (int k = 0; k < K; ++k) sum[0].value[k] += sum[j].value[k];
+  const auto each = [&](const auto& f) {
+#pragma unroll
+    for (int j = 0; j < Step::outputs; ++j)
+      for (int k = 0; k < K; ++k) f(j, k);
+  };
+  // Threads that share a warp and an output first, then the warps.
+  for (int flip = seat.flip; flip < seat.end_of_flips; flip *= 2)
+    each([&](int j, int k) { sum[j].value[k] += __shfl_xor_sync(~0u, sum[j].value[k], flip); });
+  const int outputs = tiling.width * Step::outputs, place = seat.part * outputs + seat.column * Step::outputs;
+  if (seat.speaks) each([&](int j, int k) { partial[k][place + j] = sum[j].value[k]; });
+  __syncthreads();
+  Sums<A, K> total;
+  const int mine = static_cast<int>(threadIdx.x);
+  if (mine < outputs)
+    for (int k = 0; k < K; ++k)
+      for (int p = 0; p < seat.parts; ++p) total.value[k] += partial[k][p * outputs + mine];
+  return total;
+}
 
 // How many threads have written a chunk's sum of each tile; 0 between launches, which follow one another on one stream.
 __device__ inline unsigned* arrived() {
@@ -122,31 +228,36 @@ __device__ inline unsigned* arrived() {
 
 // `sums`: where those of the chunks go, K arrays, if there are several.  The block that writes the last of a tile adds
 // them, in their order: which block that is decides nothing.
-template <class F, class Out, class A>
-__global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tiling, const F f, const Out out, A* sums) {
+template <class Step, class F, class Out, class A>
+__global__ void __launch_bounds__(loop_threads)
+    reduce_kernel(const Tiling tiling, bool in_quads, const F f, const Out out, A* sums) {
   constexpr int K = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>::count;
-  PartialSums<A, K>& partial = shared_memory<PartialSums<A, K>>();
+  using Partial = PartialSums<Step::outputs, A, K>;
+  Partial& partial = shared_memory<Partial>();
   if (threadIdx.x == 0) partial.last = false;
-  const Seat seat(tiling, static_cast<int>(threadIdx.x));
-  const int64_t chunks = tiling.chunks, count = tiling.outputs() * chunks, tiles = tiling.tiles_of_chunk() * chunks;
+  const int64_t chunks = tiling.chunks, tiles = tiling.tiles_of_chunk() * chunks;
+  const Tiling of_chunks = {tiling.outer, chunks, tiling.inner * Step::outputs, tiling.width * Step::outputs, 1,
+                            chunks};
+  const int64_t outputs = of_chunks.outputs(), count = outputs * chunks;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int64_t chunk = tile % chunks, columns = tile / chunks, first = chunk * tiling.length;
+    const int64_t columns = chunks == 1 ? tile : tile / chunks, chunk = tile - columns * chunks;
+    const int64_t first = chunk * tiling.length;
     const int64_t last = first + tiling.length < tiling.n ? first + tiling.length : tiling.n;
-    const int64_t mine = columns * tiling.width + threadIdx.x, o = mine / tiling.inner, i = mine % tiling.inner;
-    const bool has_output = threadIdx.x < static_cast<unsigned>(tiling.width) && mine < tiling.outputs();
-    Sums<A, K> total = sum_of_tile<A, K>(tiling, seat, columns, first, last, f, partial);
+    const int64_t mine = columns * of_chunks.width + threadIdx.x;
+    const bool in_tile = threadIdx.x < static_cast<unsigned>(of_chunks.width), has_output = in_tile && mine < outputs;
+    Sums<A, K> total = sum_of_tile<Step>(tiling, columns, first, last, f, in_quads, partial.value);
     if (chunks > 1) {
+      const int64_t o = of_chunks.outer_of(mine), i = mine - o * of_chunks.inner;
       if (has_output)
-        for (int k = 0; k < K; ++k) sums[k * count + (o * chunks + chunk) * tiling.inner + i] = total.value[k];
+        for (int k = 0; k < K; ++k) sums[k * count + (o * chunks + chunk) * of_chunks.inner + i] = total.value[k];
       __threadfence();
-      const unsigned others = static_cast<unsigned>(chunks) * static_cast<unsigned>(tiling.width) - 1;
-      if (threadIdx.x < static_cast<unsigned>(tiling.width) && atomicInc(arrived() + columns, others) == others)
-        partial.last = true;
+      const unsigned others = static_cast<unsigned>(chunks) * static_cast<unsigned>(of_chunks.width) - 1;
+      if (in_tile && atomicInc(arrived() + columns, others) == others) partial.last = true;
       __syncthreads();
       if (!partial.last) continue;
       __threadfence();
-      const Tiling of_chunks = {tiling.outer, chunks, tiling.inner, tiling.width, 1, chunks};
-      total = sum_of_tile<A, K>(of_chunks, seat, columns, 0, chunks, ReadPartials<A, K>{sums, count}, partial);
+      const ReadPartials<A, K> read{sums, count};
+      total = sum_of_tile<SumsOfChunks>(of_chunks, columns, 0, chunks, read, true, partial.value);
       if (threadIdx.x == 0) partial.last = false;
     }
     if (has_output)
@@ -155,26 +266,42 @@ __global__ void __launch_bounds__(loop_threads) reduce_kernel(const Tiling tilin
   }
 }
 
-template <class F, class Out>
-void reduce(int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
+template <class Step, class F, class Out>
+void launch_reduce(const Tiling& tiling, bool in_quads, const F& f, Out out) {
   using Term = detail::Terms<decltype(f(int64_t{0}, int64_t{0}))>;
   using A = typename Term::type;
-  if (outer == 0 || inner == 0) return;
-  const Tiling tiling = Tiling::of(outer, n, inner);
-  const int64_t sums = tiling.chunks > 1 ? Term::count * tiling.outputs() * tiling.chunks : 0;
+  const int64_t sums = tiling.chunks > 1 ? Term::count * tiling.outputs() * Step::outputs * tiling.chunks : 0;
   const Workspace workspace(sums * static_cast<int64_t>(sizeof(A)));
   const Launch all("reduce", blocks_for(tiling.tiles_of_chunk() * tiling.chunks), loop_threads,
-                   sizeof(PartialSums<A, Term::count>));
+                   sizeof(PartialSums<Step::outputs, A, Term::count>));
 #if defined(__CUDACC__)
-  launch(all, reduce_kernel<F, Out, A>, tiling, f, out, static_cast<A*>(workspace.data()));
+  launch(all, reduce_kernel<Step, F, Out, A>, tiling, in_quads, f, out, static_cast<A*>(workspace.data()));
 #else
   try {
-    launch(all, reduce_kernel<F, Out, A>, tiling, f, out, static_cast<A*>(workspace.data()));
+    launch(all, reduce_kernel<Step, F, Out, A>, tiling, in_quads, f, out, static_cast<A*>(workspace.data()));
   } catch (...) {  // on a card a fault is the end
     std::fill_n(arrived(), most_cut_tiles, 0u);
     throw;
   }
 #endif
+}
+
+template <class F, class Out>
+void reduce(int64_t outer, int64_t n, int64_t inner, const F& f, Out out) {
+  if (outer == 0 || inner == 0) return;
+  if constexpr (requires { F::pack; }) {
+    constexpr int64_t W = F::pack, least = 64;
+    const bool aligned = f.all_of([](const auto* array) { return in_quads(array); });
+    if (inner == 1 && n % W == 0 && n >= least * W)
+      return launch_reduce<Packs<W, PackOfRows>>(Tiling::of(outer, n / W, 1, loop_threads, 1, most_cut_tiles), aligned,
+                                                 f, out);
+    // Fewer blocks, for packs of sums take many registers, and each block adds to what is left for the last.
+    if (inner % W == 0 && inner >= least && n >= least)
+      return launch_reduce<Packs<W, PackOfColumns>>(
+          Tiling::of(outer, n, inner / W, std::min<int>(loop_threads / W, 32), packs_of_line, most_cut_tiles / 2),
+          aligned, f, out);
+  }
+  launch_reduce<Elements>(Tiling::of(outer, n, inner, loop_threads, 32, 2 * most_cut_tiles), false, f, out);
 }
 
 }  // namespace orrery::cuda

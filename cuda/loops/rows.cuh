@@ -5,14 +5,20 @@
 // the result.  A walk, by each or once, stands between barriers: what the body read before is no longer needed, what
 // the walk wrote is there for all, as on a CPU.
 //
+// Which thread takes which element of a fold, and in what order, depends on the row's length alone.  Long rows that are
+// whole packs of eight go by packs: a thread's loads are of 16 bytes where the array begins at a multiple of that, and
+// several are in flight before the first is used.  Others go by elements, neighbours to neighbouring threads, and so do
+// walks whose body is told the place, not the elements.
+//
 // A body that walks a row several times reads it from the device's memory once, if it holds it: `row.hold(in)` loads
-// what the thread will look at into as many registers, all loads in flight at one time.  A register cannot be chosen at
-// run time, so walks over rows that are held are unrolled, and a place in the row knows its register as a constant:
-// hence bodies that say `auto i` for it.  What does not fit, the rest of rows beyond 4,096 elements, is read again
-// from memory at each walk.  Rows that are not held are read with several loads of a thread in flight.
+// what the thread will look at into registers, as it is stored, all loads in flight at one time.  A register cannot be
+// chosen at run time, so walks over rows that are held are unrolled.  What does not fit, the rest of rows beyond 4,096
+// elements, and beyond 256 of a warp's that are not whole packs, is read again from memory at each walk.
 #pragma once
 
 #include <bit>
+#include <limits>
+#include <tuple>
 
 #include "cuda/loops/blocks.cuh"
 #include "cuda/loops/lanes.cuh"
@@ -22,13 +28,15 @@
 namespace orrery::cuda {
 
 inline constexpr int longest_of_warp = 1024, longest_of_lanes = 16;
+inline constexpr int pack_of_row = 8;                       // elements: 16 bytes of the smallest type
+inline constexpr int shortest_in_packs = 32 * pack_of_row;  // which leaves no lane of a warp without one
 
-// Who walks a row: a part of a warp, a whole one, or a block.  `count` threads, of which this one is `index`; each can
-// hold `slots` elements, and that is all of a row if `hold_all`.  fold gives all of them what combine makes of their
-// values.
+// Who walks a row: a part of a warp, a whole one, or a block.  `count` threads, of which this one is `index`.  They
+// take `pack` neighbouring elements at a time; each can hold `packs` of them, and that is all of a row if `hold_all`.
+// fold gives all of them what combine makes of their values.
 
 struct SomeLanes {
-  static constexpr int slots = 1;
+  static constexpr int pack = 1, packs = 1;
   static constexpr bool hold_all = true;
   unsigned lanes;  // a power of two, at most 16, at least the row's length
   __device__ unsigned count() const { return lanes; }
@@ -46,9 +54,10 @@ struct SomeLanes {
   }
 };
 
+template <int Pack>
 struct Warp {
-  static constexpr int slots = longest_of_warp / 32;
-  static constexpr bool hold_all = true;
+  static constexpr int pack = Pack, packs = (Pack == 1 ? shortest_in_packs : longest_of_warp) / 32 / Pack;
+  static constexpr bool hold_all = Pack > 1;  // a register for each element would be too many
   __device__ static constexpr unsigned count() { return 32; }
   __device__ static unsigned index() { return threadIdx.x % 32; }
   template <class F>
@@ -67,8 +76,9 @@ template <class A>
 struct OfWarps {
   A value[loop_warps];
 };
+template <int Pack>
 struct Block {
-  static constexpr int slots = 16;
+  static constexpr int pack = Pack, packs = 16 / Pack;
   static constexpr bool hold_all = false;
   __device__ static constexpr unsigned count() { return loop_threads; }
   __device__ static unsigned index() { return threadIdx.x; }
@@ -81,7 +91,7 @@ struct Block {
   template <class A, class Combine>
   __device__ static A fold(A value, Combine combine) {
     OfWarps<A>& of_warps = shared_memory<OfWarps<A>>();
-    value = Warp::fold(value, combine);
+    value = across_lanes(value, combine, 32);
     if (threadIdx.x % 32 == 0) of_warps.value[threadIdx.x / 32] = value;
     __syncthreads();
     value = of_warps.value[0];
@@ -91,26 +101,39 @@ struct Block {
   }
 };
 
-// Element `index` of a row; its thread holds it, if at all, in register `slot`.
-struct Element {
-  int index, slot;
-  __device__ operator int() const { return index; }
-};
-template <class T, int Slots>
+// What a walk reads: an array, or what is held of it, the packs `index`, `index + count`, ...
+template <class T, int W, int Packs>
 struct Held {
   In<T> in;
-  Arithmetic<T> value[Slots] = {};
-  template <class Row>
-  __device__ Held(In<T> in, const Row& row) : in(in) {
-    row.elements_held([&](Element i) { value[i.slot] = in[i.index]; });
-  }
-  __device__ Arithmetic<T> operator[](Element i) const { return i.slot < Slots ? value[i.slot] : in[i.index]; }
+  WholePack<T, W> pack[Packs] = {};
+  __device__ explicit operator bool() const { return static_cast<bool>(in); }
 };
-// Whether a walk may look at what is held: it then takes an Element as it is, as `auto`, not as an int.
-template <class F>
-concept TakesElements = !requires {
-  &F::operator();
-};
+template <class X>
+inline constexpr bool is_held = false;
+template <class T, int W, int Packs>
+inline constexpr bool is_held<Held<T, W, Packs>> = true;
+template <class T>
+__device__ In<T> array_of(In<T> in) {
+  return in;
+}
+template <class T, int W, int Packs>
+__device__ In<T> array_of(const Held<T, W, Packs>& held) {
+  return held.in;
+}
+template <bool InQuads, int W, class T>
+__device__ WholePack<T, W> pack_of(In<T> in, unsigned p, int) {
+  return read_pack<InQuads, W>(in.pointer + p * W);
+}
+template <bool, int W, class T, int Packs>
+__device__ WholePack<T, W> pack_of(const Held<T, W, Packs>& held, unsigned, int slot) {
+  return held.pack[slot];
+}
+// The elements of a pack of an array like this one.
+template <int W, class X>
+__device__ auto elements_of(const X& in, const auto& whole) {
+  using T = std::remove_cvref_t<decltype(*array_of(in).pointer)>;
+  return std::bit_cast<Pack<T, W>>(whole);
+}
 
 template <class Walkers>
 struct RowOf {
@@ -121,41 +144,87 @@ struct RowOf {
   using BeforeRounding = orrery::BeforeRounding<T>;
 
   template <class T>
-  __device__ Held<T, Walkers::slots> hold(In<T> in) const {
-    return {in, *this};
+  __device__ auto hold(In<T> in) const {
+    constexpr int W = Walkers::pack;
+    Held<T, W, Walkers::packs> held{in};
+    const auto load = [&]<bool InQuads>(std::bool_constant<InQuads>) {
+#pragma unroll
+      for (int slot = 0; slot < Walkers::packs; ++slot)
+        if (const unsigned p = pack_in(slot); p < all_packs()) held.pack[slot] = pack_of<InQuads, W>(in, p, slot);
+    };
+    if (in) by_alignment(load, in_quads(in.pointer));
+    return held;
   }
-  template <class F>
-  __device__ auto sum(const F& f) const {
-    return fold(f, decltype(+f(Element{}))(0), Plus{});
+  template <class F, class... X>
+  __device__ auto sum(const F& f, const X&... in) const {
+    if constexpr (sizeof...(X) == 0)
+      return fold(f, decltype(+f(0))(0), Plus{});
+    else
+      return fold(f, decltype(+f(array_of(in)[0]...))(0), Plus{}, in...);
   }
-  template <class F>
-  __device__ auto max(const F& f) const {
-    return fold(f, +f(Element{0, Walkers::slots}), Larger{});
+  template <class F, class... X>
+  __device__ auto max(const F& f, const X&... in) const {
+    if constexpr (sizeof...(X) == 0)
+      return fold(f, +f(0), Larger{});
+    else
+      return fold(f, +f(array_of(in)[0]...), Larger{}, in...);
+  }
+  // A thread keeps the largest z that it has seen, and its sum is one of exponentials of differences to that.
+  template <class X>
+  __device__ auto exponentials(const X& z) const {
+    using A = decltype(array_of(z)[0]);
+    using Number = BeforeRounding<std::remove_cvref_t<decltype(*array_of(z).pointer)>>;  // bf16 is rounded already
+    const auto exp = [](A x) { return number(scalar::exp(Number(x))); };
+    A top = std::numeric_limits<A>::lowest(), total = 0;  // not -infinity, which may be all that a thread sees
+    const auto add_pack = [&](unsigned, const auto& pack) {
+      A above = top;
+      for (int j = 0; j < Walkers::pack; ++j) above = Larger{}(above, detail::load(pack.value, j));
+      if (above > top) total *= exp(top - above), top = above;
+      for (int j = 0; j < Walkers::pack; ++j) total += exp(detail::load(pack.value, j) - top);
+    };
+    by_alignment([&]<bool InQuads>(std::bool_constant<InQuads>) { packs<InQuads>(add_pack, z); }, readable_in_quads(z));
+    const A of_all = walkers.fold(top, Larger{});
+    return Values<A, 2>{{of_all, walkers.fold(total * exp(top - of_all), Plus{})}};
   }
   template <class F>
   __device__ void each(const F& f) const {
-    walkers.between_barriers([&] { elements<1, F>(f); });
-  }
-  // Rows of an odd length begin anywhere: where all arrays lie at one distance from a multiple of 16 bytes, packs are
-  // taken from there on, else elements.
-  template <class T, class F, class... X>
-  __device__ void map(Out<T> out, const F& f, In<X>... in) const {
-    constexpr int W = pack_size<T*, X...>;
-    const unsigned size = static_cast<unsigned>(n), me = walkers.index(), step = walkers.count();
-    const auto one = [&](unsigned i) { detail::store(out.pointer, i, f(in[i]...)); };
     walkers.between_barriers([&] {
-      const unsigned before = elements_to_quads(out.pointer);
-      const bool together = ((elements_to_quads(in.pointer) == before) && ...);
-      const unsigned first = together && before < size ? before : size, packs = (size - first) / W;
-      for (unsigned i = me; i < first; i += step) one(i);
-      for (unsigned p = me; p < packs; p += step) {
-        const unsigned i = first + p * W;
-        const auto pack = [&](const auto&... x) {
-          fill_pack<W>(out.pointer, i, [&](int j) { return f(detail::load(x.value, j)...); });
+      for (unsigned i = walkers.index(); i < length(); i += walkers.count()) f(static_cast<int>(i));
+    });
+  }
+  template <class T, class F, class... X>
+  __device__ void map(Out<T> out, const F& f, const X&... in) const {
+    walkers.between_barriers([&] {
+      if constexpr ((is_held<X> || ...)) {
+        const auto one_pack = [&]<bool InQuads>(std::bool_constant<InQuads>) {
+          packs<InQuads>(
+              [&](unsigned p, const auto&... pack) {
+                Pack<T, Walkers::pack> result;
+                for (int j = 0; j < Walkers::pack; ++j)
+                  detail::store(result.value, j, f(detail::load(pack.value, j)...));
+                write_pack<InQuads>(out.pointer + p * Walkers::pack, result);
+              },
+              in...);
         };
-        pack(load_pack<W>(in.pointer + i)...);
+        by_alignment(one_pack, in_quads(out.pointer) && (readable_in_quads(in) && ...));
+      } else {
+        constexpr int W = pack_size<T*, std::remove_cvref_t<decltype(*in.pointer)>...>;
+        stream<W>(
+            out.pointer, [&](unsigned i) { detail::store(out.pointer, i, f(in[i]...)); },
+            [&](unsigned i, const auto&... x) {
+              fill_pack<W>(out.pointer, i, [&](int j) { return f(detail::load(x.value, j)...); });
+            },
+            in...);
       }
-      for (unsigned i = first + packs * W + me; i < size; i += step) one(i);
+    });
+  }
+  template <class T>
+  __device__ void copy(T* to, const T* from) const {
+    constexpr int W = pack_size<T*>;
+    walkers.between_barriers([&] {
+      stream<W>(
+          to, [&](unsigned i) { to[i] = from[i]; },
+          [&](unsigned i, const Pack<T, W>& pack) { store_pack<W>(to + i, pack); }, In<T>{from});
     });
   }
   template <class F>
@@ -165,33 +234,77 @@ struct RowOf {
     });
   }
 
-  // f of this thread's elements that can be held.
-  template <class F>
-  __device__ void elements_held(const F& f) const {
-#pragma unroll
-    for (int slot = 0; slot < Walkers::slots; ++slot) {
-      const int i = static_cast<int>(walkers.index() + static_cast<unsigned>(slot) * walkers.count());
-      if (i < n) f(Element{i, slot});
-    }
+ private:
+  __device__ unsigned length() const { return static_cast<unsigned>(n); }
+  __device__ unsigned all_packs() const { return length() / Walkers::pack; }
+  __device__ unsigned pack_in(int slot) const {
+    return walkers.index() + static_cast<unsigned>(slot) * walkers.count();
   }
 
- private:
-  // f of this thread's elements, in order, for a walk with this body.  AtOnce: how many of those that are not held.
-  template <int AtOnce, class Body, class F>
-  __device__ void elements(const F& f) const {
-    unsigned i = walkers.index();
-    if constexpr (TakesElements<Body>) {
-      elements_held(f);
-      if constexpr (Walkers::hold_all) return;
-      i += Walkers::slots * walkers.count();
-    }
-#pragma unroll AtOnce
-    for (; i < static_cast<unsigned>(n); i += walkers.count()) f(Element{static_cast<int>(i), Walkers::slots});
+  // walk(true_type) if all that it touches begins at multiples of 16 bytes, else walk(false_type).
+  template <class Walk>
+  __device__ static void by_alignment(const Walk& walk, bool aligned) {
+    if constexpr (Walkers::pack == 1)
+      walk(std::true_type());
+    else
+      aligned ? walk(std::true_type()) : walk(std::false_type());
   }
-  template <class F, class A, class Combine>
-  __device__ A fold(const F& f, A value, Combine combine) const {
-    elements<4, F>([&](Element i) { value = combine(value, static_cast<A>(f(i))); });
+  template <class X>
+  __device__ static bool readable_in_quads(const X& in) {
+    return (is_held<X> && Walkers::hold_all) || in_quads(array_of(in).pointer);
+  }
+  // use(p, pack...) of this thread's packs of these rows, in order.
+  template <bool InQuads, class Use, class... X>
+  __device__ void packs(const Use& use, const X&... in) const {
+    constexpr int W = Walkers::pack, loads = W == 1 ? 8 : 4, at_once = sizeof...(X) > 1 ? loads / 2 : loads;
+    unsigned begin = walkers.index();
+    if constexpr ((is_held<X> || ...)) {
+#pragma unroll
+      for (int slot = 0; slot < Walkers::packs; ++slot)
+        if (const unsigned p = pack_in(slot); p < all_packs())
+          use(p, elements_of<W>(in, pack_of<InQuads, W>(in, p, slot))...);
+      if constexpr (Walkers::hold_all) return;
+      begin = pack_in(Walkers::packs);
+    }
+    in_batches<InQuads ? at_once : 1>(
+        begin, all_packs(), walkers.count(),
+        [&](unsigned p) { return std::make_tuple(read_pack<InQuads, W>(array_of(in).pointer + p * W)...); },
+        [&](unsigned p, const auto& loaded) {
+          std::apply([&](const auto&... whole) { use(p, elements_of<W>(in, whole)...); }, loaded);
+        });
+  }
+  // f of this thread's elements of these rows, or of its places if there are none, folded in order.
+  template <class F, class A, class Combine, class... X>
+  __device__ A fold(const F& f, A value, Combine combine, const X&... in) const {
+    const auto add = [&](auto term) { value = combine(value, static_cast<A>(term)); };
+    if constexpr (sizeof...(X) == 0) {
+#pragma unroll 4
+      for (unsigned i = walkers.index(); i < length(); i += walkers.count()) add(f(static_cast<int>(i)));
+    } else {
+      const auto add_pack = [&](unsigned, const auto&... pack) {
+#pragma unroll
+        for (int j = 0; j < Walkers::pack; ++j) add(f(detail::load(pack.value, j)...));
+      };
+      by_alignment([&]<bool InQuads>(std::bool_constant<InQuads>) { packs<InQuads>(add_pack, in...); },
+                   (readable_in_quads(in) && ...));
+    }
     return walkers.fold(value, combine);
+  }
+  // one(i) or many(i, packs...) of elements from i on.  Rows of an odd length begin anywhere: where all arrays lie at
+  // one distance from a multiple of 16 bytes, packs are taken from there on, else elements.
+  template <int W, class T, class One, class Many, class... X>
+  __device__ void stream(T* out, const One& one, const Many& many, In<X>... in) const {
+    const unsigned size = length(), me = walkers.index(), step = walkers.count();
+    const unsigned before = elements_to_quads(out);
+    const bool together = ((elements_to_quads(in.pointer) == before) && ...);
+    const unsigned first = together && before < size ? before : size, packs = (size - first) / W;
+    for (unsigned i = me; i < first; i += step) one(i);
+    in_batches<sizeof...(X) == 1 ? 4 : 2>(
+        me, packs, step, [&](unsigned p) { return std::make_tuple(read_pack<true, W>(in.pointer + first + p * W)...); },
+        [&](unsigned p, const auto& loaded) {
+          std::apply([&](const auto&... whole) { many(first + p * W, elements_of<W>(in, whole)...); }, loaded);
+        });
+    for (unsigned i = first + packs * W + me; i < size; i += step) one(i);
   }
 };
 
@@ -202,27 +315,31 @@ __global__ void __launch_bounds__(loop_threads)
   for (int64_t r = int64_t{blockIdx.x} * rows + threadIdx.x / lanes; r < count; r += int64_t{gridDim.x} * rows)
     body(RowOf<SomeLanes>{n, {lanes}}, r);
 }
-template <class Body>
+template <class Body, int Pack>
 __global__ void __launch_bounds__(loop_threads) warp_rows_kernel(int64_t count, int n, const Body body) {
   const int64_t step = int64_t{gridDim.x} * loop_warps;
-  for (int64_t r = int64_t{blockIdx.x} * loop_warps + threadIdx.x / 32; r < count; r += step) body(RowOf<Warp>{n}, r);
+  for (int64_t r = int64_t{blockIdx.x} * loop_warps + threadIdx.x / 32; r < count; r += step)
+    body(RowOf<Warp<Pack>>{n}, r);
 }
-template <class Body>
+template <class Body, int Pack>
 __global__ void __launch_bounds__(loop_threads) block_rows_kernel(int64_t count, int n, const Body body) {
-  for (int64_t r = blockIdx.x; r < count; r += gridDim.x) body(RowOf<Block>{n}, r);
+  for (int64_t r = blockIdx.x; r < count; r += gridDim.x) body(RowOf<Block<Pack>>{n}, r);
 }
 
 template <class Body>
 void rows(int64_t count, int n, const Body& body) {
   if (count == 0) return;
+  const bool in_packs = n % pack_of_row == 0 && n >= shortest_in_packs;
   if (n <= longest_of_lanes) {
     const unsigned lanes = std::bit_ceil(static_cast<unsigned>(n));  // 1 for n = 0
     launch({"rows", blocks_for(pieces_of(count, loop_threads / lanes)), loop_threads}, lanes_rows_kernel<Body>, count,
            n, lanes, body);
   } else if (n <= longest_of_warp) {
-    launch({"rows", blocks_for(pieces_of(count, loop_warps)), loop_threads}, warp_rows_kernel<Body>, count, n, body);
+    launch({"rows", blocks_for(pieces_of(count, loop_warps)), loop_threads},
+           in_packs ? warp_rows_kernel<Body, pack_of_row> : warp_rows_kernel<Body, 1>, count, n, body);
   } else {  // room for one value of any type per warp
-    launch({"rows", blocks_for(count), loop_threads, sizeof(OfWarps<double>)}, block_rows_kernel<Body>, count, n, body);
+    launch({"rows", blocks_for(count), loop_threads, sizeof(OfWarps<double>)},
+           in_packs ? block_rows_kernel<Body, pack_of_row> : block_rows_kernel<Body, 1>, count, n, body);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "engine/base/host_device.h"
 #include "engine/base/parallel.h"
 #include "engine/loops/pieces.h"
+#include "engine/loops/terms.h"
 
 #if defined(ORRERY_CUDA) && !defined(__CUDACC__)
 #error "this file holds formulas: list it with orrery_formulas(target files...), so that nvcc compiles it"
@@ -65,28 +66,6 @@ HOST_DEVICE void store(T* p, int64_t i, A value) {
 template <class T, int N, class A>
 HOST_DEVICE void store(const Outputs<T, N>& out, int64_t i, const Values<A, N>& value) {
   for (int k = 0; k < N; ++k) out.pointer[k][i] = static_cast<T>(value[k]);
-}
-
-// What a formula of reduce returns, term by term, and where the sum of each goes.
-template <class A>
-struct Terms {  // one value
-  static constexpr int count = 1;
-  using type = A;
-  HOST_DEVICE static A get(const A& v, int) { return v; }
-};
-template <class A, int K>
-struct Terms<Values<A, K>> {
-  static constexpr int count = K;
-  using type = A;
-  HOST_DEVICE static A get(const Values<A, K>& v, int k) { return v[k]; }
-};
-template <class T>
-HOST_DEVICE T* destination(T* out, int) {
-  return out;
-}
-template <class T, int K>
-HOST_DEVICE T* destination(const Outputs<T, K>& out, int k) {
-  return out.pointer[k];
 }
 
 }  // namespace detail
@@ -167,18 +146,29 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 
 // ---- rows: body(row, r) for r in [0, count)
 //
-// A row offers sum, max and each over [0, n), and once for what is stored per row: on a GPU many threads run the body.
-// In each, no f(i) may need what another f(j) does.  map(out, f, in...) is the each of out[i] = f(in[i]...), out one of
-// the in or apart from them: a GPU then moves 16 bytes at once, and a CPU turns bf16 into floats and back many at a
-// time.  Row::BeforeRounding<T> is the type in which f may call functions if its result is rounded to T next
-// (engine/base/coarse.h).
+// A row offers sum, max and each of f(i) over [0, n), and once for what is stored per row: on a GPU many threads run the
+// body.  In each, no f(i) may need what another f(j) does.  sum(f, in...) and max(f, in...) are those of f(in[i]...),
+// map(out, f, in...) the each of out[i] = f(in[i]...), out one of the in or apart from them: a GPU then moves 16 bytes
+// at once, and a CPU turns bf16 into floats and back many at a time.  Row::BeforeRounding<T> is the type in which f may
+// call functions if its result is rounded to T next (engine/base/coarse.h).
 //
 // `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
-// GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is read as
-// in[i] by walks that take `auto i` for the place, and at no other place.
+// GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is
+// handed to walks in the array's place, and read by nothing else.
 //
-// Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum
-// does not vectorize without fast-math, and this one has the same bits whatever the vector width.
+// Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize without fast-math, and
+// this one has the same bits whatever the vector width.
+namespace detail {
+template <class F, class... X>
+HOST_DEVICE auto of_places(const F& f, In<X>... in) {
+  return [=](int i) {
+    if constexpr (sizeof...(X) == 0)
+      return f(i);
+    else
+      return f(in[i]...);
+  };
+}
+}  // namespace detail
 struct CpuRow {
   int n;
 
@@ -190,14 +180,22 @@ struct CpuRow {
     return in;
   }
   // The unary plus turns what an Out<T> returns into a number, and a bool into an int.
-  template <class F>
-  HOST_DEVICE auto sum(const F& f) const {
-    return fold(f, decltype(+f(0))(0), [](auto a, auto b) { return a + b; });
+  template <class F, class... X>
+  HOST_DEVICE auto sum(const F& f, In<X>... in) const {
+    const auto at = detail::of_places(f, in...);
+    return fold(at, decltype(+at(0))(0), [](auto a, auto b) { return a + b; });
   }
   // The largest value; NaN if the first one is NaN.  n must be at least 1.
-  template <class F>
-  HOST_DEVICE auto max(const F& f) const {
-    return fold(f, +f(0), [](auto a, auto b) { return b > a ? b : a; });
+  template <class F, class... X>
+  HOST_DEVICE auto max(const F& f, In<X>... in) const {
+    const auto at = detail::of_places(f, in...);
+    return fold(at, +at(0), [](auto a, auto b) { return b > a ? b : a; });
+  }
+  // The largest z and the sum of exp(z - the largest): on a GPU in one walk.
+  template <class T, class A = Arithmetic<T>>
+  HOST_DEVICE Values<A, 2> exponentials(In<T> z) const {
+    const A top = max([](A x) { return x; }, z);
+    return {{top, sum([&](A x) { return scalar::exp(x - top); }, z)}};
   }
   template <class F>
   [[gnu::flatten]] HOST_DEVICE void each(const F& f) const {
@@ -207,6 +205,10 @@ struct CpuRow {
   template <class T, class F, class... X>
   HOST_DEVICE void map(Out<T> out, const F& f, In<X>... in) const {
     detail::map_range(0, n, f, out.pointer, in.pointer...);
+  }
+  template <class T>
+  HOST_DEVICE void copy(T* to, const T* from) const {
+    for (int i = 0; i < n; ++i) to[i] = from[i];
   }
   template <class F>
   HOST_DEVICE void once(const F& f) const {

@@ -60,9 +60,11 @@ struct TypeFor<Computed, T> {
 // i of a sum is in row r of rows of n.
 template <class T>
 struct RowPlace {
+  static constexpr int size = sizeof(T);
   const T* all;
   HOST_DEVICE In<T> of_row(int64_t, int64_t first) const { return {all + first}; }
   HOST_DEVICE Arithmetic<T> of_element(int64_t i, int64_t, int64_t) const { return load(all, i); }
+  HOST_DEVICE auto of_pack(auto packs, int64_t i, int64_t, int64_t) const { return packs.elements(all + i); }
 };
 template <class T>
 struct RowIfPlace {
@@ -81,9 +83,11 @@ struct ToRowIfPlace {
 };
 template <class T>
 struct NumberPlace {
+  static constexpr int size = sizeof(T);
   const T* all;
   HOST_DEVICE Arithmetic<T> of_row(int64_t r, int64_t) const { return load(all, r); }
   HOST_DEVICE Arithmetic<T> of_element(int64_t, int64_t r, int64_t) const { return load(all, r); }
+  HOST_DEVICE auto of_pack(auto packs, int64_t, int64_t r, int64_t) const { return packs.number(all, r); }
 };
 template <class T>
 struct ToNumberPlace {
@@ -92,13 +96,18 @@ struct ToNumberPlace {
 };
 template <class T>
 struct WholePlace {
+  static constexpr int size = sizeof(T);
   const T* all;
   HOST_DEVICE In<T> of_row(int64_t, int64_t) const { return {all}; }
   HOST_DEVICE Arithmetic<T> of_element(int64_t i, int64_t r, int64_t n) const { return load(all, i - r * n); }
+  HOST_DEVICE auto of_pack(auto packs, int64_t i, int64_t r, int64_t n) const { return packs.column(all, i - r * n); }
 };
 struct RowIndexPlace {
   HOST_DEVICE int64_t of_row(int64_t r, int64_t) const { return r; }
+  static constexpr int size = 16;  // it has no array
+  const void* all = nullptr;
   HOST_DEVICE int64_t of_element(int64_t, int64_t r, int64_t) const { return r; }
+  HOST_DEVICE auto of_pack(auto packs, int64_t, int64_t r, int64_t) const { return packs.index(r); }
 };
 
 enum class Holds { rows, rows_if_defined, numbers, anything };  // how many elements an operand must have
@@ -162,6 +171,22 @@ struct TermBody {
   template <size_t... K>
   HOST_DEVICE auto call(int64_t i, int64_t r, std::index_sequence<K...>) const {
     return f(std::get<K>(places).of_element(i, r, n)...);
+  }
+
+  // For a GPU: so many neighbours from i on that those of the smallest type fill 16 bytes, and what each operand has for
+  // them.
+  static constexpr int pack = 16 / std::min({Place::size...});
+  template <class Packs>
+  HOST_DEVICE auto read(const Packs& packs, int64_t i, int64_t r) const {
+    return std::apply([&](const auto&... p) { return std::make_tuple(p.of_pack(packs, i, r, n)...); }, places);
+  }
+  template <class Read>
+  HOST_DEVICE auto term(const Read& read, int j) const {
+    return std::apply([&](const auto&... x) { return f(x[j]...); }, read);
+  }
+  template <class Ask>
+  bool all_of(const Ask& ask) const {
+    return std::apply([&](const auto&... p) { return (ask(p.all) && ...); }, places);
   }
 };
 template <class F, class... Place>

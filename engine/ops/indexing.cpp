@@ -50,7 +50,7 @@ struct CopyRow {
     const T* const from = table + v * row.n;
     T* const to = y + r * row.n;
     if (inside(v, table_rows))
-      row.each([&](int i) { to[i] = from[i]; });
+      row.copy(to, from);
     else
       row.each([&](int i) { to[i] = nothing<T>(); });
   }

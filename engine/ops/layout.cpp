@@ -57,7 +57,10 @@ struct StridedCopy {  // a row is the last axis
     const int64_t step_in = rank > 0 ? read.stride[rank - 1] : 0, step_out = rank > 0 ? write.stride[rank - 1] : 0;
     const T* source = from + in;
     T* target = to + out;
-    row.each([&](int i) { target[i * step_out] = source[i * step_in]; });
+    if (step_in == 1 && step_out == 1)
+      row.copy(target, source);
+    else
+      row.each([&](int i) { target[i * step_out] = source[i * step_in]; });
   }
 };
 
@@ -126,7 +129,7 @@ struct SideBySide {  // a row of `to` is one of each part
     for (size_t p = 0; p < most; ++p) {
       const T* const source = from[p] + r * length[p];
       row.n = static_cast<int>(length[p]);
-      row.each([&](int i) { target[i] = source[i]; });
+      row.copy(target, source);
       target += length[p];
     }
   }

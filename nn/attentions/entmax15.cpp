@@ -24,31 +24,33 @@ struct Entmax15 {
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.hold(scores);
-    const A half = A(0.5), top = row.max([&](auto j) { return s[j]; }), lowest = std::numeric_limits<A>::lowest();
+    const A half = A(0.5), top = row.max([](A s_j) { return s_j; }, s), lowest = std::numeric_limits<A>::lowest();
     A tau = top > lowest ? half * top - 1 : A(0);
     // Quadratic convergence from at most 1 below: sixty steps are far more than enough, and the bound is for NaN.
     for (int step = 0; step < 60 && top > lowest; ++step) {
       const A at = tau;
-      const A sum = row.sum([&](auto j) { return half * s[j] > at ? half * s[j] - at : A(0); });
+      const A sum = row.sum([&](A s_j) { return half * s_j > at ? half * s_j - at : A(0); }, s);
       const A squares =
-          row.sum([&](auto j) { return half * s[j] > at ? (half * s[j] - at) * (half * s[j] - at) : A(0); });
+          row.sum([&](A s_j) { return half * s_j > at ? (half * s_j - at) * (half * s_j - at) : A(0); }, s);
       tau = at + (squares - 1) / (2 * sum);
       if (!(tau > at)) break;
     }
     const A threshold = tau;
-    row.each([&](auto j) {
-      const A u = half * s[j] > threshold ? half * s[j] - threshold : A(0);
-      w[j] = u * u;
-    });
+    const auto weight = [&](A s_j) {
+      const A u = half * s_j > threshold ? half * s_j - threshold : A(0);
+      return u * u;
+    };
+    row.map(w, weight, s);
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.hold(weights), g = row.hold(dw);
-    const A total = row.sum([&](auto j) { return scalar::sqrt(w[j]); });
+    const A total = row.sum([](A w_j) { return scalar::sqrt(w_j); }, w);
     // Selected, not multiplied by zero: g of a key without weight may be anything, NaN too.
-    const A mean =
-        row.sum([&](auto j) { return w[j] != 0 ? scalar::sqrt(w[j]) * g[j] : A(0); }) / (total > 0 ? total : A(1));
-    row.each([&](auto j) { ds[j] = w[j] != 0 ? scalar::sqrt(w[j]) * (g[j] - mean) : A(0); });
+    const A sum = row.sum([](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * g_j : A(0); }, w, g);
+    const A mean = sum / (total > 0 ? total : A(1));
+    row.map(
+        ds, [&](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * (g_j - mean) : A(0); }, w, g);
   }
 };
 

@@ -23,22 +23,25 @@ struct Sparsemax {
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.hold(scores);
     const A lowest = std::numeric_limits<A>::lowest();  // below every score that is seen
-    A tau = lowest, count = row.sum([&](auto j) { return s[j] > lowest ? A(1) : A(0); });
+    A tau = lowest, count = row.sum([&](A s_j) { return s_j > lowest ? A(1) : A(0); }, s);
     for (A before = count + 1; count > 0 && count < before;) {
       const A bound = tau;
-      tau = (row.sum([&](auto j) { return s[j] > bound ? s[j] : A(0); }) - 1) / count;
+      tau = (row.sum([&](A s_j) { return s_j > bound ? s_j : A(0); }, s) - 1) / count;
       const A next = tau;
-      before = count, count = row.sum([&](auto j) { return s[j] > next ? A(1) : A(0); });
+      before = count, count = row.sum([&](A s_j) { return s_j > next ? A(1) : A(0); }, s);
     }
     const A threshold = tau;
-    row.each([&](auto j) { w[j] = s[j] > threshold ? s[j] - threshold : A(0); });
+    row.map(
+        w, [&](A s_j) { return s_j > threshold ? s_j - threshold : A(0); }, s);
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.hold(weights), g = row.hold(dw);
-    const A count = row.sum([&](auto j) { return w[j] > 0 ? A(1) : A(0); });
-    const A mean = row.sum([&](auto j) { return w[j] > 0 ? g[j] : A(0); }) / (count > 0 ? count : A(1));
-    row.each([&](auto j) { ds[j] = w[j] > 0 ? g[j] - mean : A(0); });
+    const A count = row.sum([](A w_j) { return w_j > 0 ? A(1) : A(0); }, w);
+    const A sum = row.sum([](A w_j, A g_j) { return w_j > 0 ? g_j : A(0); }, w, g);
+    const A mean = sum / (count > 0 ? count : A(1));
+    row.map(
+        ds, [&](A w_j, A g_j) { return w_j > 0 ? g_j - mean : A(0); }, w, g);
   }
 };
 

@@ -17,12 +17,13 @@ struct Entropy {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> weights, A& entropy) const {
     const auto w = row.hold(weights);
-    const A total = row.sum([&](auto j) { return w[j] < 0 ? A(0) : w[j]; });
+    const A total = row.sum([](A w_j) { return w_j < 0 ? A(0) : w_j; }, w);
     const A inverse = total == 0 ? A(0) : 1 / total;
-    const A h = row.sum([&](auto j) {
-      const A p = w[j] <= 0 ? A(0) : w[j] * inverse;
+    const auto term = [&](A w_j) {
+      const A p = w_j <= 0 ? A(0) : w_j * inverse;
       return p == 0 ? A(0) : -p * scalar::log(p);
-    });
+    };
+    const A h = row.sum(term, w);
     row.once([&] { entropy = h; });
   }
 };

@@ -23,11 +23,9 @@ struct RowLoss {
   double smoothing;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> logits, int32_t target, A& log_sum, A& loss) const {
-    const auto z = row.hold(logits);
-    const A top = row.max([&](auto v) { return z[v]; }), s = A(smoothing);
-    const A total = row.sum([&](auto v) { return scalar::exp(z[v] - top); });
-    const A lse = top + scalar::log(total);
-    const A even = s > 0 ? s / static_cast<A>(row.n) * row.sum([&](auto v) { return z[v]; }) : A(0);
+    const Values<A, 2> top_and_total = row.exponentials(logits);
+    const A lse = top_and_total[0] + scalar::log(top_and_total[1]), s = A(smoothing);
+    const A even = s > 0 ? s / static_cast<A>(row.n) * row.sum([](A z) { return z; }, logits) : A(0);
     row.once([&] {
       log_sum = lse;  // a target that cannot be leaves a NaN: a device cannot tell an error
       loss = target < 0 ? A(0) : target < row.n ? lse - (1 - s) * logits[target] - even : A(NAN);
@@ -43,7 +41,8 @@ struct RowGradient {
     const A g = target < 0 ? A(0) : dloss[0] * static_cast<A>(share[0]), even = A(smoothing) / static_cast<A>(row.n);
     const bool hit = target >= 0 && target < row.n;  // its z is read first: dz may overwrite it
     const A of_target = hit ? (scalar::exp(z[target] - lse) - even - (1 - A(smoothing))) * g : A(0);
-    row.map(dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
+    row.map(
+        dz, [&](A zv) { return (number(scalar::exp(Number(zv - lse))) - even) * g; }, z);
     if (hit) row.once([&] { dz[target] = of_target; });
   }
 };

@@ -39,7 +39,7 @@ struct PartSum {
   Parts parts;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, A& sum) const {
-    const A total = row.sum([&](int i) { return x[i]; });
+    const A total = row.sum([](A x_i) { return x_i; }, x);
     row.once([&] { sum = parts.counts(part) ? total : A(0); });
   }
 };
@@ -48,7 +48,7 @@ struct PartSquares {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t part, In<A> mean, A& sum) const {
     const A mu = mean[parts.set(part)];
-    const A total = row.sum([&](int i) { return (x[i] - mu) * (x[i] - mu); });
+    const A total = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, x);
     row.once([&] { sum = parts.counts(part) ? total : A(0); });
   }
 };
@@ -73,7 +73,8 @@ struct Forward {
     if (!parts.counts(part))
       row.each([&](int i) { y[i] = A(0); });
     else
-      row.each([&](int i) { y[i] = (x[i] - mu) * s * w[i] + b[i]; });
+      row.map(
+          y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, x, w, b);
   }
 };
 
@@ -90,10 +91,11 @@ struct BackwardSums {  // of h and of h xh, and g xh of each element
       row.once([&] { h = hx = A(0); });
       return;
     }
-    const auto g = row.hold(dy);
-    row.each([&](auto i) { gx[i] = g[i] * (x[i] - mu) * s; });
-    const A sum_h = row.sum([&](auto i) { return g[i] * w[i]; });
-    const A sum_hx = row.sum([&](int i) { return gx[i] * w[i]; });
+    const auto g = row.hold(dy), in = row.hold(x), scale = row.hold(w);
+    row.map(
+        gx, [&](A g_i, A x_i) { return g_i * (x_i - mu) * s; }, g, in);
+    const A sum_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, scale);
+    const A sum_hx = row.sum([&](A g_i, A x_i, A w_i) { return g_i * (x_i - mu) * s * w_i; }, g, in, scale);
     row.once([&] { h = sum_h, hx = sum_hx; });
   }
 };
@@ -108,7 +110,8 @@ struct InputGradient {
     if (!parts.counts(part))
       row.each([&](int i) { dx[i] = A(0); });
     else
-      row.each([&](int i) { dx[i] = s * (g[i] * w[i] - h - (x[i] - mu) * s * hx); });
+      row.map(
+          dx, [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - h - (x_i - mu) * s * hx); }, x, g, w);
   }
 };
 struct ParameterTerms {

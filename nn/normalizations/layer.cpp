@@ -25,15 +25,17 @@ struct Forward {
   double epsilon;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> b, Out<T> y, A& mean, A& rstd) const {
-    const auto in = row.hold(x);
+    const auto in = row.hold(x), weight = row.hold(w), bias = row.hold(b);
     const A share = A(1) / static_cast<A>(row.n);
-    const A mu = row.sum([&](auto i) { return in[i]; }) * share;
-    const A variance = row.sum([&](auto i) { return (in[i] - mu) * (in[i] - mu); }) * share;
+    const A mu = row.sum([](A x_i) { return x_i; }, in) * share;
+    const A variance = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, in) * share;
     const A s = 1 / scalar::sqrt(variance + A(epsilon));
     if (b)
-      row.map(y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, x, w, b);
+      row.map(
+          y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, in, weight, bias);
     else
-      row.map(y, [&](A x_i, A w_i) { return (x_i - mu) * s * w_i; }, x, w);
+      row.map(
+          y, [&](A x_i, A w_i) { return (x_i - mu) * s * w_i; }, in, weight);
     row.once([&] { mean = mu, rstd = s; });
   }
 };
@@ -41,16 +43,16 @@ struct Forward {
 struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, In<T> arrived, Out<T> dx) const {
-    const auto in = row.hold(x), g = row.hold(dy);
+    const auto in = row.hold(x), g = row.hold(dy), weight = row.hold(w), already = row.hold(arrived);
     const A share = A(1) / static_cast<A>(row.n);
-    const A mean_h = row.sum([&](auto i) { return g[i] * w[i]; }) * share;
-    const A mean_hx = row.sum([&](auto i) { return g[i] * w[i] * (in[i] - mu); }) * s * share;
+    const A mean_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, weight) * share;
+    const A mean_hx = row.sum([&](A x_i, A g_i, A w_i) { return g_i * w_i * (x_i - mu); }, in, g, weight) * s * share;
     const auto gradient = [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - mean_h - (x_i - mu) * s * mean_hx); };
-    const auto added = [&](A x_i, A g_i, A w_i, A already) { return already + gradient(x_i, g_i, w_i); };
+    const auto added = [&](A x_i, A g_i, A w_i, A already_i) { return already_i + gradient(x_i, g_i, w_i); };
     if (arrived)
-      row.map(dx, added, x, dy, w, arrived);
+      row.map(dx, added, in, g, weight, already);
     else
-      row.map(dx, gradient, x, dy, w);
+      row.map(dx, gradient, in, g, weight);
   }
 };
 

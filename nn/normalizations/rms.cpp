@@ -24,10 +24,11 @@ struct Forward {
   double epsilon;
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, Out<T> y, A& rstd) const {
-    const auto in = row.hold(x);
-    const A square = row.sum([&](auto i) { return in[i] * in[i]; }) / static_cast<A>(row.n);
+    const auto in = row.hold(x), weight = row.hold(w);
+    const A square = row.sum([](A x_i) { return x_i * x_i; }, in) / static_cast<A>(row.n);
     const A s = 1 / scalar::sqrt(square + A(epsilon));
-    row.map(y, [&](A x_i, A w_i) { return x_i * s * w_i; }, x, w);
+    row.map(
+        y, [&](A x_i, A w_i) { return x_i * s * w_i; }, in, weight);
     row.once([&] { rstd = s; });
   }
 };
@@ -35,14 +36,15 @@ struct Forward {
 struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, In<T> arrived, Out<T> dx) const {
-    const auto in = row.hold(x), g = row.hold(dy);
-    const A slope = row.sum([&](auto i) { return g[i] * w[i] * in[i]; }) * s * s * s / static_cast<A>(row.n);
+    const auto in = row.hold(x), g = row.hold(dy), weight = row.hold(w), already = row.hold(arrived);
+    const A product = row.sum([](A x_i, A g_i, A w_i) { return g_i * w_i * x_i; }, in, g, weight);
+    const A slope = product * s * s * s / static_cast<A>(row.n);
     const auto gradient = [&](A x_i, A g_i, A w_i) { return s * g_i * w_i - x_i * slope; };
-    const auto added = [&](A x_i, A g_i, A w_i, A already) { return already + gradient(x_i, g_i, w_i); };
+    const auto added = [&](A x_i, A g_i, A w_i, A already_i) { return already_i + gradient(x_i, g_i, w_i); };
     if (arrived)
-      row.map(dx, added, x, dy, w, arrived);
+      row.map(dx, added, in, g, weight, already);
     else
-      row.map(dx, gradient, x, dy, w);
+      row.map(dx, gradient, in, g, weight);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tests/cuda/kernel_testing.h"
@@ -22,9 +23,10 @@ struct Holds {  // a row in place of itself, from what is held
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const auto in = row.hold(In<T>{x.pointer + r * row.n});
     const Out<T> out = x.at(r * row.n);
-    const auto top = row.max([&](auto i) { return in[i] * static_cast<Arithmetic<T>>(i % 7); });
-    const auto total = row.sum([&](auto i) { return in[i]; }), places = row.sum([&](int i) { return in_place(i); });
-    row.each([&](auto i) { out[i] = in[i] * top + total - places; });
+    const auto top = row.max([](auto a) { return 3 * a; }, in);
+    const auto total = row.sum([](auto a) { return a; }, in), places = row.sum([](int i) { return in_place(i); });
+    row.map(
+        out, [&](auto a) { return a * top + total - places; }, in);
     row.once([&] { tops[r] = top; });
   }
   HOST_DEVICE static Arithmetic<T> in_place(int i) { return static_cast<Arithmetic<T>>(i % 3); }
@@ -54,7 +56,7 @@ struct Overwrites {  // the sum of a row that was held before it was cleared
     const auto in = row.hold(In<T>{x.pointer + r * row.n});
     const Out<T> out = x.at(r * row.n);
     row.each([&](int i) { out[i] = 0; });
-    const auto total = row.sum([&](auto i) { return in[i]; });
+    const auto total = row.sum([](auto a) { return a; }, in);
     row.once([&] { y[r] = total; });
   }
 };
@@ -85,9 +87,11 @@ struct Maps {  // in place of x, and from x and another row
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const Out<T> mine = x.at(r * row.n);
     const In<T> in = {mine.pointer};
-    row.map(y.at(r * row.n), [](auto a, auto b) { return a + 2 * b; }, in, z.at(r * row.n));
+    row.map(
+        y.at(r * row.n), [](auto a, auto b) { return a + 2 * b; }, in, z.at(r * row.n));
     const auto first = in[0];  // nobody has overwritten it yet
-    row.map(mine, [&](auto a) { return a - first; }, in);
+    row.map(
+        mine, [&](auto a) { return a - first; }, in);
     row.once([&] { mine[row.n - 1] = first; });
   }
 };
@@ -117,6 +121,45 @@ TEST_CASE("rows on a card: a map gives the CPU's numbers wherever its rows begin
   check_maps<float>();
   check_maps<double>();
   check_maps<bf16>();
+}
+
+template <class T>
+struct Copies {  // and what exponentials gives
+  const T* x;
+  T* y;
+  Out<double> of_row;
+  template <class Row>
+  HOST_DEVICE void operator()(Row row, int64_t r) const {
+    const T* const in = x + r * row.n;
+    row.copy(y + r * row.n, in);
+    const auto top_and_total = row.exponentials(In<T>{in});
+    row.once([&] { of_row[2 * r] = top_and_total[0], of_row[2 * r + 1] = top_and_total[1]; });
+  }
+};
+template <class T>
+void check_copies(double tolerance) {
+  constexpr int64_t count = 3;
+  for (const int n : {1, 16, 100, 256, 1024, 1025, 5000, 9008})
+    for (const int off : {0, 1}) {
+      INFO("n = ", n, " by ", off);
+      std::vector<T> numbers = whole_numbers<T>(count * n + off, 4);
+      if (n > 1) numbers[static_cast<size_t>(off)] = T(-INFINITY);  // masked
+      Numbers copied[2], sums[2];
+      for (const Device device : {Device::cpu, Device::cuda}) {
+        DeviceArray<T> x(device, numbers), y(device, count * n + off);
+        DeviceArray<double> of_row(device, 2 * count);
+        rows(device, count, n, Copies<T>{x.data() + off, y.data() + off, {of_row.data()}});
+        copied[device == Device::cuda] = y.read(), sums[device == Device::cuda] = of_row.read();
+      }
+      CHECK(std::equal(copied[0].begin() + off, copied[0].end(), copied[1].begin() + off));
+      for (size_t i = 0; i < sums[0].size(); ++i) CHECK(sums[1][i] == doctest::Approx(sums[0][i]).epsilon(tolerance));
+    }
+}
+TEST_CASE("rows on a card: copies are the CPU's, sums of exponentials are as exact as their type") {
+  if (no_card()) return;
+  check_copies<float>(1e-6);
+  check_copies<double>(1e-14);
+  check_copies<bf16>(1e-4);
 }
 
 }  // namespace

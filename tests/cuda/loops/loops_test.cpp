@@ -1,6 +1,6 @@
 // map, rows and reduce on a card, or on its emulation, give the numbers of the CPU's loops.  The inputs are whole
 // numbers, so sums are exact in any order and everything is compared with ==.
-#include "engine/loops/loops.h"
+#include "engine/loops/tensor_loops.h"
 
 #include <doctest/doctest.h>
 
@@ -189,7 +189,7 @@ struct Largest {
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const In<T> in = x.at(r * n);
     const auto held = row.hold(in);
-    const auto top = row.max([&](int i) { return in[i]; }), of_held = row.max([&](auto i) { return held[i]; });
+    const auto top = row.max([&](int i) { return in[i]; }), of_held = row.max([](auto x_i) { return x_i; }, held);
     row.each([&](int i) { y[r * n + i] = i % 2 == 0 ? top : of_held; });
   }
 };
@@ -211,6 +211,26 @@ struct ElementAndProduct {
 struct Sizes {
   int64_t outer, n, inner;
 };
+struct TermsOfOperands {
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A x, A w, A number, int64_t r) const {
+    return {{x * w, x + number + static_cast<A>(r % 3)}};
+  }
+};
+// Operands that say how packs of them are read, beginning `off` elements behind a multiple of 16 bytes.
+template <class T>
+Numbers reduce_of_operands(Device device, Sizes s, int off) {
+  using A = Arithmetic<T>;
+  DeviceArray<T> x(device, whole_numbers<T>(s.n * s.inner + off, 7)), w(device, whole_numbers<T>(s.inner + off, 4));
+  DeviceArray<A> numbers(device, whole_numbers<A>(s.n, 3)), first(device, s.inner), second(device, s.inner);
+  const detail::RowPlace<T> row{x.data() + off};
+  const detail::WholePlace<T> whole{w.data() + off};
+  const auto body = detail::body_of<detail::TermBody>(
+      TermsOfOperands(), std::make_tuple(row, whole, detail::NumberPlace<A>{numbers.data()}, detail::RowIndexPlace()),
+      s.inner);
+  reduce(device, 1, s.n, s.inner, body, Outputs<A, 2>{{first.data(), second.data()}});
+  return join({first.read(), second.read()});
+}
 template <class T>
 Numbers reduce_of(Device device, Sizes s) {
   const int64_t count = s.outer * s.n * s.inner, outputs = s.outer * s.inner;
@@ -270,12 +290,24 @@ void add_cases(std::vector<Case>& cases) {
     add("reduce" + type + std::to_string(s.outer) + " " + std::to_string(s.n) + " " + std::to_string(s.inner),
         [s](Device device) { return reduce_of<T>(device, s); });
 }
+template <class T>
+void add_cases_of_operands(std::vector<Case>& cases) {
+  const std::string type = std::string(" ") + name(dtype_of<T>) + " ";
+  for (const Sizes s : {Sizes{1, 63, 64}, {1, 64, 64}, {1, 3000, 96}, {1, 100, 1000}, {1, 40, 1}, {1, 4104, 1}})
+    for (const int off : {0, 1})
+      cases.push_back({"reduce of operands" + type + std::to_string(s.n) + " " + std::to_string(s.inner) + " by " +
+                           std::to_string(off),
+                       [=](Device device) { return reduce_of_operands<T>(device, s, off); }});
+}
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all;
     add_cases<float>(all);
     add_cases<double>(all);
     add_cases<bf16>(all);
+    add_cases_of_operands<float>(all);
+    add_cases_of_operands<double>(all);
+    add_cases_of_operands<bf16>(all);
     return all;
   }();
   return cases;

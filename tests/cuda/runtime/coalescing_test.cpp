@@ -101,8 +101,9 @@ struct LessTheLargest {
   HOST_DEVICE void operator()(const Row& row, int64_t r) const {
     const In<float> x{in + r * n};
     const auto held = row.hold(x);
-    const float largest = row.max([&](auto i) { return held[i]; });
-    row.map(Out<float>{out + r * n}, [=](float v) { return v - largest; }, x);
+    const float largest = row.max([](float v) { return v; }, held);
+    row.map(
+        Out<float>{out + r * n}, [=](float v) { return v - largest; }, held);
   }
 };
 TEST_CASE("coalescing: rows of each length move what they need") {

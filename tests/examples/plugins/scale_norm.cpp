@@ -18,8 +18,9 @@ struct Forward {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, Out<T> y, A& r) const {
     const auto in = row.hold(x);
-    const A s = 1 / scalar::sqrt(row.sum([&](auto i) { return in[i] * in[i]; }) + A(epsilon)), length = g[0];
-    row.each([&](auto i) { y[i] = length * in[i] * s; });
+    const A s = 1 / scalar::sqrt(row.sum([](A x_i) { return x_i * x_i; }, in) + A(epsilon)), length = g[0];
+    row.map(
+        y, [&](A x_i) { return length * x_i * s; }, in);
     row.once([&] { r = s; });
   }
 };
@@ -27,8 +28,9 @@ struct Backward {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, In<T> dy, A r, Out<T> dx, A& dg) const {
     const auto in = row.hold(x), h = row.hold(dy);
-    const A along = row.sum([&](auto i) { return in[i] * h[i]; }) * r, factor = g[0] * r;
-    row.each([&](auto i) { dx[i] = factor * (h[i] - in[i] * r * along); });
+    const A along = row.sum([](A x_i, A h_i) { return x_i * h_i; }, in, h) * r, factor = g[0] * r;
+    row.map(
+        dx, [&](A x_i, A h_i) { return factor * (h_i - x_i * r * along); }, in, h);
     row.once([&] { dg = along; });
   }
 };

@@ -21,23 +21,25 @@ struct TopK {
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.hold(scores);
-    const A lowest = std::numeric_limits<A>::lowest(), top = row.max([&](auto j) { return s[j]; });
+    const A lowest = std::numeric_limits<A>::lowest(), top = row.max([](A s_j) { return s_j; }, s);
     A bound = top;  // the k-th largest: from the largest down, until k keys are there
     for (;;) {
       const A at = bound;
-      if (row.sum([&](auto j) { return s[j] >= at ? 1 : 0; }) >= k) break;
-      bound = row.max([&](auto j) { return s[j] < at ? s[j] : -INFINITY; });
+      if (row.sum([&](A s_j) { return s_j >= at ? 1 : 0; }, s) >= k) break;
+      bound = row.max([&](A s_j) { return s_j < at ? s_j : -INFINITY; }, s);
       if (!(bound > lowest)) break;
     }
     const A from = bound > lowest ? bound : lowest;  // masked keys lie below the lowest number
-    const A total = row.sum([&](auto j) { return s[j] >= from ? scalar::exp(s[j] - top) : A(0); });
-    row.each([&](auto j) { w[j] = s[j] >= from ? scalar::exp(s[j] - top) / total : A(0); });
+    const A total = row.sum([&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) : A(0); }, s);
+    row.map(
+        w, [&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) / total : A(0); }, s);
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.hold(weights), g = row.hold(dw);
-    const A mean = row.sum([&](auto j) { return w[j] > 0 ? w[j] * g[j] : A(0); });
-    row.each([&](auto j) { ds[j] = w[j] > 0 ? w[j] * (g[j] - mean) : A(0); });
+    const A mean = row.sum([](A w_j, A g_j) { return w_j > 0 ? w_j * g_j : A(0); }, w, g);
+    row.map(
+        ds, [&](A w_j, A g_j) { return w_j > 0 ? w_j * (g_j - mean) : A(0); }, w, g);
   }
 };
 
