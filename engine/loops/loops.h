@@ -146,15 +146,15 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 
 // ---- rows: body(row, r) for r in [0, count)
 //
-// A row offers sum, max and each of f(i) over [0, n), and once for what is stored per row: on a GPU many threads run the
-// body.  In each, no f(i) may need what another f(j) does.  sum(f, in...) and max(f, in...) are those of f(in[i]...),
-// map(out, f, in...) the each of out[i] = f(in[i]...), out one of the in or apart from them: a GPU then moves 16 bytes
-// at once, and a CPU turns bf16 into floats and back many at a time.  Row::BeforeRounding<T> is the type in which f may
-// call functions if its result is rounded to T next (engine/base/coarse.h).
+// A row offers sum, max and each of f(i) over [0, n), and once for what is stored per row: on a GPU many threads run
+// the body.  In each, no f(i) may need what another f(j) does.  sum(f, in...) and max(f, in...) take f(in[i]...), and
+// map(out, f, in...) is the each of out[i] = f(in[i]...), out one of the in or apart from them: a GPU then moves 16
+// bytes at once, and a CPU turns bf16 into floats and back many at a time.  Row::BeforeRounding<T> is the type in which
+// f may call functions if its result is rounded to T next (engine/base/coarse.h).
 //
 // `in = row.hold(array)` is for a body that walks the array several times and does not write it before the last walk: a
-// GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is
-// handed to walks in the array's place, and read by nothing else.
+// GPU then holds it in registers (cuda/loops/rows.cuh), a CPU has it in its nearest cache anyway.  It is handed to
+// these walks in the array's place, and read by nothing else.
 //
 // Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize without fast-math, and
 // this one has the same bits whatever the vector width.

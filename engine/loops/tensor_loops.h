@@ -173,8 +173,8 @@ struct TermBody {
     return f(std::get<K>(places).of_element(i, r, n)...);
   }
 
-  // For a GPU: so many neighbours from i on that those of the smallest type fill 16 bytes, and what each operand has for
-  // them.
+  // For a GPU: so many neighbours from i on that those of the smallest type fill 16 bytes, and what each operand has
+  // for them.
   static constexpr int pack = 16 / std::min({Place::size...});
   template <class Packs>
   HOST_DEVICE auto read(const Packs& packs, int64_t i, int64_t r) const {
