@@ -11,6 +11,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "engine/base/dtype.h"
 
 namespace orrery::cuda {
@@ -26,6 +28,11 @@ concept OfOneForm = requires {
 template <class Epilogue>
 concept AddsElement = requires {
   Epilogue::adds_element;
+};
+// Not a constant, which is null.
+template <class Epilogue>
+concept ReadsElements = !requires {
+  typename std::bool_constant<(Epilogue::of_element == nullptr)>;
 };
 template <class T>
 struct Plain {

@@ -120,8 +120,9 @@ struct QuadColumns {
 };
 
 // The warp's rows of C, from (row, column) of the tile on, sixteens of them `RowsApart` and sixteens of columns `Apart`
-// from each other.  Of `sum`, products First to First + N - 1 of each row are stored.
-template <int Apart, int RowsApart, int First, int N, class T, class Result, int Sixteens, int All, class Epilogue>
+// from each other.  Of `sum`, products First to First + N - 1 of each row are stored.  RegistersLeft: enough for
+// many rows at the same time.
+template <int Apart, int RowsApart, int First, int N, bool RegistersLeft = true, class T, class Result, int Sixteens, int All, class Epilogue>
 __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile,
                            const float (&sum)[Sixteens][All][4], int row, int column, int lane,
                            const Epilogue& epilogue) {
@@ -189,13 +190,15 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
       }
     }
   };
-  const bool has_element = epilogue.of_element;
-  if (plan.vectors_c && !p.accumulate && has_element)
-    store_rows(std::true_type(), std::false_type(), std::true_type());
-  else if (plan.vectors_c && !p.accumulate)
-    store_rows(std::true_type(), std::false_type(), std::false_type());
-  else
+  const bool has_element = epilogue.of_element, general = !RegistersLeft || !plan.vectors_c || p.accumulate;
+  if (general)
     store_rows(plan.vectors_c, p.accumulate, has_element);
+  else if constexpr (!AddsElement<Epilogue>)  // they have elements, all of them or none
+    store_rows(std::true_type(), std::false_type(), std::bool_constant<ReadsElements<Epilogue>>());
+  else if (has_element)
+    store_rows(std::true_type(), std::false_type(), std::true_type());
+  else
+    store_rows(std::true_type(), std::false_type(), std::false_type());
 }
 
 }  // namespace orrery::cuda

@@ -240,7 +240,8 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   if constexpr (may_sum_rows)
     if (sums_rows)
       row_sums.store(p.row_sums + tile.piece * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, place.lane);
-  store_sums<Tile::apart, 16, 0, 2 * sixteens>(plan, tile, sum, place.row, place.column, place.lane, epilogue);
+  store_sums<Tile::apart, 16, 0, 2 * sixteens, Columns != 192>(plan, tile, sum, place.row, place.column, place.lane,
+                                                               epilogue);
 }
 
 }  // namespace orrery::cuda

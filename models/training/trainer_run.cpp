@@ -126,6 +126,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   };
   if (s.profile) start_profile();
   while (step_ < s.steps && !result.stopped) {
+    if (tells_figures_of(step_ + 1)) report_until(0);  // figures wait for the device: no part of the step before
     try {
       queue_step();
     } catch (const NotFiniteFound& problem) {
