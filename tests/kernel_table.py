@@ -17,6 +17,7 @@ import collections, re, subprocess, sys
 must_not_spill = re.compile(r"matmul|tensor_core|add_pieces|attention")
 formula_kernels = re.compile(r"^(map|broadcast|lanes_rows|warp_rows|block_rows|reduce)_kernel")
 most_shared = 99 * 1024  # of a consumer card
+most_of_groups = 227 * 1024
 arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
 everything = "--all" in sys.argv[1:]
 if not arguments:
@@ -136,9 +137,14 @@ for (name, architecture), group in groups.items():
 bad = [k for k in kernels if k.spilled and must_not_spill.search(k.name)]
 for k in bad:
     print(f"spills {k.spilled} bytes: {k.architecture} {k.name}")
-large = [k for k in kernels if k.shared is not None and k.shared > most_shared]
+def limit(kernel):
+    """Warp groups ask for all that the one card has that runs them; what others are asked for, cuda_tests_86 sees."""
+    return most_of_groups if kernel.name.startswith("tensor_core_kernel<") else most_shared
+
+
+large = [k for k in kernels if k.shared is not None and k.shared > limit(k)]
 for k in large:
-    print(f"asks for {k.shared} bytes of shared memory, more than {most_shared}: {k.name}")
+    print(f"asks for {k.shared} bytes of shared memory, more than {limit(k)}: {k.name}")
 known = [k.shared for k in kernels if k.shared is not None]
 print(f"{len(kernels)} kernels; shared memory of at most {max(known, default=0)} bytes, known of {len(known)}; "
       f"{sum(1 for k in kernels if k.spilled)} spill, {len(bad)} of these are products or attention")
