@@ -7,7 +7,7 @@ Prints ours, torch.compile as modelled, and the ratio.  COUNTS: what `count.py -
 --kernels: a row for each kernel.  --launches: what gpu_launches wrote, for one batch; default: launches/bN.tsv.
 
 What is launched, on how many blocks and for what sizes, was recorded; what a warp executes was counted.  Measured on a
-card are two numbers, of products by warp groups (README.md says how far the model is from a card).  A kernel that was
+card are three numbers, of products by warp groups and of attention (README.md says how far the model is from a card).  A kernel that was
 recorded and not counted, or that moves memory of which nothing is known here, is an error.  A kernel's bound is the
 longest of four times: its instructions on the issue slots, its traffic with shared memory, its products on the tensor
 cores, its bytes from and to memory.  What it likely takes is the longest of these at the shares that kernels of its
@@ -42,7 +42,7 @@ tile_time = 4e-6       # seconds of one of their tiles before and after that: me
 gemm_issue = 0.7       # of the issue slots
 odd_gemm_issue = 0.35  # in products whose rows do not begin at 16 bytes: eight dependent loads of 2 bytes a chunk,
 odd_gemm = 1.76        # and as many times the instructions of the path that was counted
-attention_issue = 0.5  # two warps a scheduler, the latency of LDSM shows
+attention_issue = 0.26  # two warps a scheduler, the latency of LDSM shows: measured on an H200
 row_issue = 0.6
 launch_time = 2e-6     # seconds between two kernels that the stream does not hide
 
