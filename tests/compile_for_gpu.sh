@@ -1,8 +1,9 @@
 #!/bin/sh
 # sh tests/compile_for_gpu.sh [--all]: nvcc on every file that it compiles in a CUDA build; a warning is an error.
 # Translates each file to PTX without optimizing it, so that every formula is seen within minutes, and compiles products
-# and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills (kernel_table.py), which
-# fails if one of these spills.  With --all every kernel is compiled whole and is in the table: an hour on two cores.
+# and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills (kernel_table.py),
+# which fails if one of these spills.  With --all every kernel is compiled whole and is in the table: an hour on two
+# cores.
 # Shared memory is known to the emulated kernels: ORRERY_SHARED_MEMORY=FILE, written by
 #   ORRERY_SHARED_MEMORY=FILE build/cuda_tests
 # The last line reads "N passed, N failed" and counts files.

@@ -27,13 +27,14 @@
 
 #include "cuda/matmul/epilogue.cuh"
 #include "cuda/matmul/matmul.h"
+#include "cuda/matmul/pieces.cuh"
 #include "cuda/matmul/tensor_core.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "engine/base/dtype.h"
 
 namespace orrery::cuda {
 
-inline constexpr int matmul_threads = 256, matmul_depth = 16;
+inline constexpr int matmul_depth = 16;
 
 template <class T, int Side>
 struct MatmulTile {
@@ -140,11 +141,6 @@ __device__ void fetch_step(typename MatmulTile<T, Side>::Steps& tile, const T* d
   }
 }
 
-template <class T, int N>
-struct alignas(sizeof(T) * N) Vector {  // 8 or 16 bytes in one access
-  T value[N];
-};
-
 // sum += the outer products of one step, at this thread's rows and columns.
 template <class T, int Side, int N>
 __device__ void multiply_step(const typename MatmulTile<T, Side>::Steps& a,
@@ -241,60 +237,6 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
       store_row<T, vector>(plan, c, (tile.batch * p.m + r) * columns + at, &sum[i][g * vector], columns - at,
                            tile.first_column + at, epilogue);
     }
-  }
-}
-
-// N neighbours of a row of C from element i of the product on, of the sums of all pieces, in order.
-template <int N, class T, class Result, class Epilogue>
-__device__ void add_pieces_at(const Matmul<T, Result>& p, const Arithmetic<T>* sums, int64_t pieces, int64_t elements,
-                              int64_t i, const Epilogue& epilogue) {
-  Arithmetic<T> sum[N] = {};
-#pragma unroll 4
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const auto part = *reinterpret_cast<const Vector<Arithmetic<T>, N>*>(sums + piece * elements + i);
-#pragma unroll
-    for (int e = 0; e < N; ++e) sum[e] += part.value[e];
-  }
-  // A card divides 32 bits several times faster than 64.
-  const bool few = elements <= int64_t{0x7fffffff};
-  const int64_t row = few ? static_cast<uint32_t>(i) / static_cast<uint32_t>(p.n) : i / p.n;
-  int64_t column = i - row * p.n;
-  int part = 0;
-  for (; column >= p.c[part].columns; ++part) column -= p.c[part].columns;
-  const int64_t place = row * p.c[part].columns + column;
-  Vector<Result, N>* const to = reinterpret_cast<Vector<Result, N>*>(p.c[part].data + place);
-  Vector<Result, N> c, second;
-  if (p.accumulate) c = *to;
-#pragma unroll
-  for (int e = 0; e < N; ++e) {
-    const auto done =
-        finish<Result>(epilogue, p.accumulate ? static_cast<Arithmetic<T>>(c.value[e]) + sum[e] : sum[e],
-                       i - row * p.n + e, place + e);
-    c.value[e] = done.kept, second.value[e] = done.second;
-  }
-  *to = c;
-  if constexpr (FillsSecond<Epilogue>) *reinterpret_cast<Vector<Result, N>*>(epilogue.second + place) = second;
-}
-
-// C from the sums of the pieces of k, and the sums of A's rows, which lie behind those of C.  vectors: C's rows and what
-// the epilogue reads and writes begin at multiples of 16 bytes.
-template <class T, class Result, class Epilogue>
-__global__ void __launch_bounds__(matmul_threads)
-    add_pieces_kernel(const __grid_constant__ Matmul<T, Result> p, const Arithmetic<T>* sums, int64_t pieces,
-                      bool vectors, const Epilogue epilogue) {
-  constexpr int vector = 16 / sizeof(Arithmetic<T>);
-  const int64_t elements = p.batch * p.m * p.n, step = int64_t{gridDim.x} * matmul_threads;
-  const int64_t first = int64_t{blockIdx.x} * matmul_threads + threadIdx.x;
-  if (vectors)
-    for (int64_t i = first * vector; i < elements; i += step * vector)
-      add_pieces_at<vector>(p, sums, pieces, elements, i, epilogue);
-  else
-    for (int64_t i = first; i < elements; i += step) add_pieces_at<1>(p, sums, pieces, elements, i, epilogue);
-  if (!p.row_sums) return;
-  for (int64_t i = first; i < p.m; i += step) {
-    Arithmetic<T> sum = p.accumulate_row_sums ? p.row_sums[i] : 0;
-    for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[pieces * elements + piece * p.m + i];
-    p.row_sums[i] = sum;
   }
 }
 

@@ -122,7 +122,8 @@ struct QuadColumns {
 // The warp's rows of C, from (row, column) of the tile on, sixteens of them `RowsApart` and sixteens of columns `Apart`
 // from each other.  Of `sum`, products First to First + N - 1 of each row are stored.  RegistersLeft: enough for
 // many rows at the same time.
-template <int Apart, int RowsApart, int First, int N, bool RegistersLeft = true, class T, class Result, int Sixteens, int All, class Epilogue>
+template <int Apart, int RowsApart, int First, int N, bool RegistersLeft = true, class T, class Result, int Sixteens,
+          int All, class Epilogue>
 __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>& tile,
                            const float (&sum)[Sixteens][All][4], int row, int column, int lane,
                            const Epilogue& epilogue) {

@@ -15,8 +15,8 @@
 //   shared_written()                   between a thread's writes to shared memory, once cp_async_wait or they
 //                                      themselves have returned, and the barrier before products read them
 //
-// Operands lie in lines of 128 bytes, which are eight chunks of 16 bytes; chunk c of line l stands in place c ^ l % 8 of
-// its line, so that what is read at once lies in different banks.  Eight lines begin at a multiple of 1,024 bytes.
+// Operands lie in lines of 128 bytes, which are eight chunks of 16 bytes; chunk c of line l stands in place c ^ l % 8
+// of its line, so that what is read at once lies in different banks.  Eight lines begin at a multiple of 1,024 bytes.
 //   along k              a line is 64 of k for one place (row of A, column of B): line = place
 //   along the places     a line is 64 places for one number of k: line = k, and `places_apart` bytes lie between those
 //                        of 64 places and of the next 64

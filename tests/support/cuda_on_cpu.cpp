@@ -342,7 +342,8 @@ void Worker::meet_group(GroupStep step, void* argument, Site site) {
   threads_[thread]->waits_at = site;
   if (++group.arrived == threads_of_group) {
     group.arrived = 0;
-    if (step == GroupStep::start) group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes());
+    if (step == GroupStep::start)
+      group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes());
     if (step == GroupStep::commit) group.products.commit();
     if (step == GroupStep::wait) group.products.wait(*static_cast<const int*>(argument));
     for (unsigned w = first_warp; w < first_warp + 4; ++w) warps_[w].ready = full_warp, ready_warps_ |= 1u << w;

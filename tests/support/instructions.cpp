@@ -75,7 +75,8 @@ void mma(void* const* lane, unsigned) {
   }
   for (int row = 0; row < 16; ++row) {
     if (options.truncating) {
-      for (int column = 0; column < 8; ++column) D[row][column] = truncated_sum(D[row][column], A[row], &B[0][column], 8);
+      for (int column = 0; column < 8; ++column)
+        D[row][column] = truncated_sum(D[row][column], A[row], &B[0][column], 8);
       continue;
     }
     for (int k = 0; k < 16; ++k)

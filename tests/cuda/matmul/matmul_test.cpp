@@ -433,8 +433,8 @@ TEST_CASE("every barrier of the products is needed") {
   check_that_every_barrier_is_needed("cuda/matmul/matmul.cuh", all_right);
   for (const bool groups : {true, false}) {
     cuda_on_cpu::options.architecture = groups ? 90 : 80;
-    check_that_every_barrier_is_needed(groups ? "cuda/matmul/warp_group_tiles.cuh" : "cuda/matmul/tensor_core_tiles.cuh",
-                                       all_right_on_tensor_cores);
+    const char* const path = groups ? "cuda/matmul/warp_group_tiles.cuh" : "cuda/matmul/tensor_core_tiles.cuh";
+    check_that_every_barrier_is_needed(path, all_right_on_tensor_cores);
   }
   cuda_on_cpu::options = {};
   check_that_every_barrier_is_needed("cuda/matmul/parts.cuh", all_right_in_parts);
