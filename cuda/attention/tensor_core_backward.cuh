@@ -26,9 +26,8 @@ struct [[gnu::may_alias]] alignas(16) ElementsOfTerms {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < elements_of_terms / 2; ++i) {
-      const uint32_t a = pair[i], b = other.pair[i], upper = 0xffff0000;
-      sum += std::bit_cast<float>(a << 16) * std::bit_cast<float>(b << 16);
-      sum += std::bit_cast<float>(a & upper) * std::bit_cast<float>(b & upper);
+      sum += lower_of_pair(pair[i]) * lower_of_pair(other.pair[i]);
+      sum += upper_of_pair(pair[i]) * upper_of_pair(other.pair[i]);
     }
     return sum;
   }
