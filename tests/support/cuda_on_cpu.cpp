@@ -220,6 +220,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   worker = this;
   launch_ = &launch;
   counts_banks_ = counts_bank_traffic && index == 0;
+  if (counts_banks_) banks_ = {}, sectors_ = {};  // a block that ended with a fault has left its counts
   const int count = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
   prepare_threads(launch, index);
   prepare_warps(count);

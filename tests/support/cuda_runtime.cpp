@@ -262,6 +262,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body bo
   check_parameters(parameters);
   const DeviceMemory::Open memory;
   note_work(config.stream);
+  take_bank_traffic(), take_sector_traffic();  // a launch that ended with a fault has left them
   run({grid, block, config.dynamicSmemBytes, body});
   latest_bank_traffic = take_bank_traffic();
   latest_sector_traffic = take_sector_traffic();

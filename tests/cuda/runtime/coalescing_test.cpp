@@ -66,6 +66,30 @@ TEST_CASE("coalescing: loads and stores of a warp that lie apart are found") {
   CHECK(four(2).least == 32);
 }
 
+__global__ void failing_kernel(float* out, const float* in, unsigned at_block) {
+  out[threadIdx.x] = in[threadIdx.x];
+  if (blockIdx.x != at_block) return;
+  if (threadIdx.x == 0)
+    __syncthreads();
+  else
+    __syncthreads();
+}
+TEST_CASE("coalescing: a launch that ended with a fault leaves nothing to the next") {
+  constexpr int lanes = 32;
+  DeviceArray<float> out(Device::cuda, lanes), in(Device::cuda, lanes);
+  cuda_on_cpu::options.workers = 1;  // the first block is done before the second fails
+  for (const unsigned at_block : {0u, 1u}) {
+    const auto fail = [&] { cuda::launch({"failing", 2, lanes}, failing_kernel, out.data(), in.input(), at_block); };
+    const auto right = [&] { cuda::launch({"strided", 2, lanes}, strided_kernel, out.data(), in.input(), 1); };
+    const auto both = [&] {
+      CHECK(contains(error_of(fail), "a block waits at two places"));
+      right();
+    };
+    CHECK(traffic_of(both).touched == 8);
+  }
+  cuda_on_cpu::options = {};
+}
+
 struct Sum {
   HOST_DEVICE float operator()(float a, float b) const { return a + b; }
 };
