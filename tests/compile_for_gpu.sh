@@ -3,7 +3,7 @@
 # Translates each file to PTX without optimizing it, so that every formula is seen within minutes, and compiles products
 # and attention whole for sm_90 and sm_90a, for the table of registers, shared memory and spills (kernel_table.py),
 # which fails if one of these spills.  With --all every kernel is compiled whole and is in the table: an hour on two
-# cores.
+# cores.  ARCHITECTURES='80 120' does the same for other cards.
 # Shared memory is known to the emulated kernels: ORRERY_SHARED_MEMORY=FILE, written by
 #   ORRERY_SHARED_MEMORY=FILE build/cuda_tests
 # The last line reads "N passed, N failed" and counts files.
@@ -16,6 +16,17 @@ give_up() {
 }
 # The files that hold the kernels of products and of attention, each formula's like any other's.
 whole="cuda/matmul/matmul.cu cuda/attention/attention.cu nn/activations/relu.cpp nn/attentions/softmax.cpp"
+
+architectures=${ARCHITECTURES:-90 90a}
+# as KIND: the architectures as CMake lists them, virtual for PTX or real for machine code.
+as() {
+  list=
+  for architecture in $architectures; do
+    # What warp groups add is seen where it is compiled whole.
+    [ "$1" = virtual ] && [ "$architecture" != "${architecture%a}" ] || list="$list;$architecture-$1"
+  done
+  echo "${list#;}"
+}
 
 # configure FOLDER OPTIONS...
 configure() {
@@ -39,12 +50,13 @@ compiled() {
 if [ "${1:-}" = --all ]; then
   targets=orrery_core
 else
-  configure build/gpu_ptx -DCMAKE_BUILD_TYPE=None -DCMAKE_CUDA_ARCHITECTURES=90-virtual -DCMAKE_CUDA_FLAGS=-Xcicc=-O0
+  configure build/gpu_ptx -DCMAKE_BUILD_TYPE=None -DCMAKE_CUDA_FLAGS=-Xcicc=-O0 \
+    "-DCMAKE_CUDA_ARCHITECTURES=$(as virtual)"
   compiled build/gpu_ptx orrery_core
   targets=
   for file in $whole; do targets="$targets $file.o"; done
 fi
-configure build/gpu "-DCMAKE_CUDA_ARCHITECTURES=90;90a-real" -DCMAKE_CUDA_FLAGS=-Xptxas=-v
+configure build/gpu "-DCMAKE_CUDA_ARCHITECTURES=$(as real)" -DCMAKE_CUDA_FLAGS=-Xptxas=-v
 # shellcheck disable=SC2086
 compiled build/gpu $targets
 python3 tests/kernel_table.py ${ORRERY_SHARED_MEMORY:+--shared="$ORRERY_SHARED_MEMORY"} build/gpu/compile.log ||

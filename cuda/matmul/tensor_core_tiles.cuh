@@ -123,6 +123,33 @@ class StepCopies {
   unsigned present_ = 0;
 };
 
+// The copies of both operands, A and B the steps of them that a Tile in shared memory has.
+template <class Tile, class A, class B, bool AAlongK, bool BAlongK>
+class OperandCopies {
+ public:
+  template <class Result>
+  __device__ OperandCopies(const Matmul<bf16, Result>& product, const BlockTile<bf16>& tile)
+      : a_(tile.a, product.a.row_stride, tile.rows_left), b_(tile.b, product.b.row_stride, tile.columns_left) {}
+  // Starts those of the next step, of which `left` of k lies before the end.
+  __device__ void start(Tile& shared, int stage, int left) {
+    if (left > 0) {
+      a_.start(shared.a[stage], left);
+      b_.start(shared.b[stage], left);
+    }
+    cp_async_commit();  // an empty group too: waits count groups
+  }
+
+ private:
+  StepCopies<A, AAlongK, Tile::threads> a_;
+  StepCopies<B, BAlongK, Tile::threads> b_;
+};
+
+// Whether a block's tile is one of those that sum the rows of A as well.
+template <class Result>
+__device__ bool sums_rows_of(const Matmul<bf16, Result>& product, const BlockTile<bf16>& tile) {
+  return product.row_sums && tile.part == 0 && tile.column == 0;
+}
+
 // Where a lane's address for ldmatrix lies, for 16 of its warp's places and 16 of k.  A warp's sixteens are `Apart`
 // places apart.
 template <int Places, bool AlongK, bool IsA, int Apart>
@@ -192,32 +219,24 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   Tile& shared = shared_memory<Tile>();
   const Matmul<bf16, Result>& p = plan.product;
   const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns>(plan, blockIdx.x);
-  StepCopies<typename Tile::A, AAlongK, Tile::threads> copies_of_a(tile.a, p.a.row_stride, tile.rows_left);
-  StepCopies<typename Tile::B, BAlongK, Tile::threads> copies_of_b(tile.b, p.b.row_stride, tile.columns_left);
+  OperandCopies<Tile, typename Tile::A, typename Tile::B, AAlongK, BAlongK> copies(p, tile);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
-  const auto fetch = [&](int stage, int left) {
-    if (left > 0) {
-      copies_of_a.start(shared.a[stage], left);
-      copies_of_b.start(shared.b[stage], left);
-    }
-    cp_async_commit();  // an empty group too: waits count groups
-  };
 
   const auto warp = WarpPlace<Tile>();
   constexpr int sixteens = Tile::warp_columns / 16;  // of its columns
   const Fragments<Tile::rows, AAlongK, true, 16> of_a(warp.row, warp.lane);
   const Fragments<Tile::columns, BAlongK, false, Tile::apart> of_b(warp.column, warp.lane);
   constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
-  const bool sums_rows = may_sum_rows && p.row_sums && tile.part == 0 && tile.column == 0;
+  const bool sums_rows = may_sum_rows && sums_rows_of(p, tile);
   RowSums<Tile> row_sums(warp.row, warp.column / 16);
-  for (int s = 0; s < Tile::stages - 1; ++s) fetch(s, depth - s * tensor_core_depth);
+  for (int s = 0; s < Tile::stages - 1; ++s) copies.start(shared, s, depth - s * tensor_core_depth);
   float sum[4][2 * sixteens][4] = {};
   int stage = 0, next = Tile::stages - 1;
 #pragma unroll 1
   for (int left = depth; left > 0; left -= tensor_core_depth) {
     cp_async_wait<Tile::stages - 2>();
     __syncthreads();  // this step has arrived from all threads, and none reads the buffer that is filled next
-    fetch(next, left - (Tile::stages - 1) * tensor_core_depth);
+    copies.start(shared, next, left - (Tile::stages - 1) * tensor_core_depth);
     next = stage;
 #pragma unroll
     for (int half = 0; half < tensor_core_depth / 16; ++half) {

@@ -61,23 +61,15 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
   Tile& shared = shared_memory<Tile>();
   const Matmul<bf16, Result>& p = plan.product;
   const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns>(plan, blockIdx.x);
-  StepCopies<A, AAlongK, Tile::threads> copies_of_a(tile.a, p.a.row_stride, tile.rows_left);
-  StepCopies<B, BAlongK, Tile::threads> copies_of_b(tile.b, p.b.row_stride, tile.columns_left);
+  OperandCopies<Tile, A, B, AAlongK, BAlongK> copies(p, tile);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
-  const auto fetch = [&](int stage, int left) {
-    if (left > 0) {
-      copies_of_a.start(shared.a[stage], left);
-      copies_of_b.start(shared.b[stage], left);
-    }
-    cp_async_commit();  // an empty group too: waits count groups
-  };
 
   constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
-  const bool sums_rows = may_sum_rows && p.row_sums && tile.part == 0 && tile.column == 0;
+  const bool sums_rows = may_sum_rows && sums_rows_of(p, tile);
   if (may_sum_rows && sums_rows)
     for (int i = static_cast<int>(threadIdx.x); i < 8 * group_line / 4; i += Tile::threads)
       shared.ones[i] = 0x3f803f80u;
-  for (int s = 0; s < Tile::stages - 2; ++s) fetch(s, depth - s * depth_of_step);
+  for (int s = 0; s < Tile::stages - 2; ++s) copies.start(shared, s, depth - s * depth_of_step);
 
   // The same in all threads of a warp, which the compiler cannot know of threadIdx.
   const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads, 0);
@@ -110,7 +102,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
                 SharedOperand::at(shared_address(shared.ones), A::places_bytes));
       }
     group_products_commit();
-    fetch(next, left - (Tile::stages - 2) * depth_of_step);
+    copies.start(shared, next, left - (Tile::stages - 2) * depth_of_step);
     group_products_wait<1>();
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
     next = next == Tile::stages - 1 ? 0 : next + 1;

@@ -118,8 +118,8 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       "runs, fresh weights or times.  A claim is shown if every 95 % interval lies on its side of what would refute "
       "it, reversed if one lies on the other side, of zero too, else not shown; \"at this scale\" says that the test "
       "is smaller than the source's.  `orrery study FILE` repeats one.  Core minutes are those of its steps, counted "
-      "at the pace of a run's fastest tenth: what else the machine did is left out.  The last column begins the "
-      "SHA-256 of the file that was judged, by orrery " +
+      "at the pace of a run's fastest tenth: what else the machine did now and then is left out, a load that lasts is "
+      "not.  The last column begins the SHA-256 of the file that was judged, by orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
   std::copy_if(all.begin(), all.end(), std::back_inserter(main),
