@@ -92,9 +92,9 @@ TEST_CASE("study: where families take other learning rates, it is told what one 
   std::string text =
       claim_text(folder, head, "[variants.sgd]\noptimizer = \"sgd\"\nsteps = 30\n[variants.adam]\nsteps = 31\n");
   text.erase(text.find("data = "), text.find("text.txt") + 10 - text.find("data = "));
-  text.insert(text.find("layers"), "data = \"text.txt\"\n");
-  fs::create_directory(folder / "sets");  // where it lies; near the claim it would be found
-  fs::rename(folder / "text.txt", folder / "sets/text.txt");
+  text.insert(text.find("layers"), "data = \"only_in_sets.txt\"\n");
+  fs::create_directory(folder / "sets");  // where it lies; near the claim, or where the test runs, it would be found
+  fs::rename(folder / "text.txt", folder / "sets/only_in_sets.txt");
   const Outcome outcome = judge(folder, text, {"--data=" + (folder / "sets")});
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
@@ -109,7 +109,7 @@ TEST_CASE("study: where families take other learning rates, it is told what one 
   CHECK(contains(verdict["command"].get<std::string>(), "--data=FOLDER"));
   const Outcome none = judge(folder, text);
   CHECK(none.code == 1);
-  CHECK(contains(none.err, "text.txt"));
+  CHECK(contains(none.err, "only_in_sets.txt"));
 }
 
 TEST_CASE("study: a derived claim looks at the first step, before its update") {
