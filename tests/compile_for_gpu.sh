@@ -14,8 +14,8 @@ give_up() {
   echo "0 passed, 1 failed"
   exit 1
 }
-# The files that hold the kernels of products and of attention, each formula's like any other's.
-whole="cuda/matmul/matmul.cu cuda/attention/attention.cu nn/activations/relu.cpp nn/attentions/softmax.cpp"
+# The files that hold the kernels of products and of attention, by softmax and by a formula, which is like any other.
+whole="cuda/matmul/matmul.cu cuda/attention/attention.cu nn/activations/relu.cpp"
 
 architectures=${ARCHITECTURES:-90 90a}
 # as KIND: the architectures as CMake lists them, virtual for PTX or real for machine code.
