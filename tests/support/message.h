@@ -1,0 +1,105 @@
+// Checks an expected error by its kind and by the setting, the value and the way out that its message names. The prose
+// around them may change.
+//
+//   expect_error([] { make_model(7); }).names("heads").value(7).offers("8");      // an orrery::Error
+//   expect_error<NotFinite>(f).names("loss");                                     // an error of another type
+//   expect_error(run_orrery({"train", "--heads=7"})).names("heads").value(7);     // a program's exit code and stderr
+//
+// Each term is found as a whole word ("7" is not in "17", "7.5" or "v7"), after the term before it.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cctype>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/check.h"
+
+namespace orrery::testing {
+
+// Whether `text` continues a word or a number at its first character, when read in this direction.
+inline bool continues_word(char next, char after, bool number) {
+  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  return letter(next) || (number && next == '.' && std::isdigit(static_cast<unsigned char>(after)));
+}
+
+// Returns the offset of `word` in `text` as a whole word at or after `from`, or npos. An edge of `word` that is not a
+// letter, a digit or an underscore has no neighbour to fear.
+inline size_t find_word(std::string_view text, std::string_view word, size_t from = 0) {
+  const auto at = [&](size_t i) { return i < text.size() ? text[i] : '\0'; };
+  const auto is_word = [](char c) { return continues_word(c, '\0', false); };
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  for (size_t i = text.find(word, from); i != text.npos; i = text.find(word, i + 1)) {
+    const size_t end = i + word.size();
+    const bool before = i > 0 && is_word(word.front()) &&
+                        continues_word(text[i - 1], i > 1 ? text[i - 2] : '\0', is_digit(word.front()));
+    const bool after = is_word(word.back()) && continues_word(at(end), at(end + 1), is_digit(word.back()));
+    if (!before && !after) return i;
+  }
+  return text.npos;
+}
+
+// A message that an error came with.
+class ErrorMessage {
+ public:
+  explicit ErrorMessage(std::string message) : message_(std::move(message)) {}
+
+  // The setting, file, operation or place that is wrong.
+  template <class T>
+  ErrorMessage& names(const T& term) {
+    return contains("name", text(term));
+  }
+  // The value that is wrong.
+  template <class T>
+  ErrorMessage& value(const T& term) {
+    return contains("give the value", text(term));
+  }
+  // What is allowed instead, or what the user can do.
+  template <class T>
+  ErrorMessage& offers(const T& term) {
+    return contains("offer", text(term));
+  }
+
+  const std::string& message() const { return message_; }
+
+ private:
+  ErrorMessage& contains(const char* what, const std::string& term) {
+    const size_t found = find_word(message_, term, from_);
+    CHECK_MESSAGE(found != message_.npos, "the error must ", what, " '", term, "' here: ", message_.substr(from_),
+                  " (whole message: ", message_, ")");
+    if (found != message_.npos) from_ = found + term.size();
+    return *this;
+  }
+
+  std::string message_;
+  size_t from_ = 0;  // just after the last term that was found
+};
+
+// Calls f, which must throw a Kind, and returns its message.
+template <class Kind = Error, class F>
+  requires requires(const F& f) { f(); }
+ErrorMessage expect_error(const F& f) {
+  try {
+    f();
+  } catch (const Kind& error) {
+    return ErrorMessage(error.what());
+  } catch (const std::exception& error) {
+    FAIL_CHECK("an error of another type: ", error.what());
+    return ErrorMessage(error.what());
+  }
+  FAIL_CHECK("no error was thrown");
+  return ErrorMessage("no error");
+}
+
+// A program's outcome (tests/examples/program.h), which must be this exit code; returns what it wrote to stderr.
+template <class Outcome>
+  requires requires(const Outcome& outcome) { outcome.code, outcome.err; }
+ErrorMessage expect_error(const Outcome& outcome, int code = 1) {
+  CHECK_MESSAGE(outcome.code == code, "exit code ", outcome.code, " instead of ", code, "; stdout: ", outcome.out,
+                "; stderr: ", outcome.err);
+  return ErrorMessage(outcome.err);
+}
+
+}  // namespace orrery::testing
