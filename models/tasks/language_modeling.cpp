@@ -12,6 +12,18 @@ namespace {
 
 constexpr int64_t windows_at_once = 16;  // of a validation
 
+// Returns whether any token follows another one of its document.
+bool has_target(const TokenSequence& tokens, int32_t end_of_document) {
+  constexpr int64_t tokens_at_once = 1 << 16;
+  std::vector<int32_t> some;
+  for (int64_t at = 0; at + 1 < tokens.size(); at += tokens_at_once) {
+    some.resize(static_cast<size_t>(std::min(tokens_at_once, tokens.size() - 1 - at)));
+    tokens.read(at, some);
+    if (std::any_of(some.begin(), some.end(), [&](int32_t token) { return token != end_of_document; })) return true;
+  }
+  return false;
+}
+
 class LanguageModeling final : public TextTask {
  public:
   static inline const TaskInfo info{.name = "language_modeling", .description = "the next token of a text"};
@@ -39,6 +51,13 @@ class LanguageModeling final : public TextTask {
     check(end_of_document_.has_value(),
           "train: documents=yes, but the tokenizer has no token that ends a text; take "
           "one that has, such as GPT-2's");
+    const auto check_targets = [&](const TokenSequence& tokens, const char* key) {
+      check(has_target(tokens, *end_of_document_), "train: with documents=yes, ", key, " has ", tokens.size(),
+            " tokens and 0 targets, because each of its documents is one token; take a text with longer documents, or "
+            "documents=no");
+    };
+    if (options.purpose != Purpose::judge) check_targets(training(), "data");
+    check_targets(validation(), s.validation_data.empty() ? "the validation part of data" : "validation_data");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -52,6 +71,9 @@ class LanguageModeling final : public TextTask {
     if (end_of_document_) tensors.push_back(tensors[0]);
     return tensors;
   }
+  BatchCounts counts(std::span<const Tensor> batch) const override {
+    return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
+  }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
     if (batch.size() > 2) pass.document_ids = batch[2];
     return nn::cross_entropy(model(batch[0], pass), batch[1], pass.training ? label_smoothing_ : 0);
@@ -60,12 +82,13 @@ class LanguageModeling final : public TextTask {
     const SpanReport spans(model);
     const auto loss = evaluate(model, validation(), context(), windows_at_once, stop, end_of_document_);
     if (!loss) return std::nullopt;
-    Validation found{.loss = *loss, .figures = {{"bits_per_character", bits_per_character(*loss)}}};
+    Validation found{.loss = loss->mean(),
+                     .figures = {{"bits_per_character", bits_per_character(*loss, end_of_document_)}}};
     spans.add_to(found);
     if (learned_sample().size() < 2) return found;
     const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop, end_of_document_);
     if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", *learned);
+    if (learned->targets() > 0) found.figures.emplace_back("training_loss", learned->mean());
     return found;
   }
   int64_t validation_batch() const override {
