@@ -21,6 +21,15 @@ void visit_own_normalizations(V& v, Settings& s) {
     name_of_family("normalization"));
 }
 
+// The keys of a model's settings for biases of one sublayer, beside its `bias`.
+template <class V, class Settings>
+void visit_own_biases(V& v, Settings& s) {
+  v("attention_bias", s.attention_bias, "biases in attention; same: as bias; query_key: in queries and keys alone",
+    one_of({"same", "yes", "no", "query_key"}));
+  v("feed_forward_bias", s.feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
+}
+std::optional<bool> own_bias(const std::string& word);  // none: same
+
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
   int64_t key_heads = 0, head_size = 0;  // 0: as many as heads, width / heads
