@@ -37,10 +37,6 @@ std::unique_ptr<nn::Module> make_norm(const BlockOptions& o, const Spec& own, bo
 
 }  // namespace
 
-std::optional<bool> own_bias(const std::string& word) {
-  return word == "same" ? std::nullopt : std::optional(word == "yes");
-}
-
 BlockNumber::BlockNumber(const LearnableNumber& number) : fixed_(number.initial) {
   if (number.learned) parameter = nn::Parameter(Shape{1}, nn::constant(number.initial));
 }

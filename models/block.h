@@ -2,33 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "engine/base/config.h"
+#include "models/block_settings.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/dropout.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::models {
-
-// The keys of a model's settings for normalizations of one sublayer.
-template <class V, class Settings>
-void visit_own_normalizations(V& v, Settings& s) {
-  v("attention_normalization", s.attention_normalization, "that of the attention; same: normalization",
-    name_of_family("normalization"));
-  v("feed_forward_normalization", s.feed_forward_normalization, "that of the feed-forward; same: normalization",
-    name_of_family("normalization"));
-}
-
-// The keys of a model's settings for biases of one sublayer, beside its `bias`.
-template <class V, class Settings>
-void visit_own_biases(V& v, Settings& s) {
-  v("attention_bias", s.attention_bias, "biases in attention; same: as bias; query_key: in queries and keys alone",
-    one_of({"same", "yes", "no", "query_key"}));
-  v("feed_forward_bias", s.feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
-}
-std::optional<bool> own_bias(const std::string& word);  // none: same
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;

@@ -7,9 +7,9 @@
 //
 // As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
 // weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, a normalization follows
-// each residual.  Their feed-forwards have biases and their attentions none: bias=yes with attention_bias=no, as the
-// presets of their sizes have it.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the size of
-// blocks changes no logit, only how far gradients go.  Their recipe beside it:
+// each residual.  Their feed-forwards have biases and their attentions none: bias=yes with attention_bias=no, as in the
+// presets of their sizes.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the
+// size of blocks changes no logit, only how far gradients go.  Their recipe beside it:
 //   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
 #pragma once
 

@@ -12,18 +12,6 @@ namespace {
 
 constexpr int64_t windows_at_once = 16;  // of a validation
 
-// Returns whether any token follows another one of its document.
-bool has_target(const TokenSequence& tokens, int32_t end_of_document) {
-  constexpr int64_t tokens_at_once = 1 << 16;
-  std::vector<int32_t> some;
-  for (int64_t at = 0; at + 1 < tokens.size(); at += tokens_at_once) {
-    some.resize(static_cast<size_t>(std::min(tokens_at_once, tokens.size() - 1 - at)));
-    tokens.read(at, some);
-    if (std::any_of(some.begin(), some.end(), [&](int32_t token) { return token != end_of_document; })) return true;
-  }
-  return false;
-}
-
 class LanguageModeling final : public TextTask {
  public:
   static inline const TaskInfo info{.name = "language_modeling", .description = "the next token of a text"};
@@ -51,13 +39,9 @@ class LanguageModeling final : public TextTask {
     check(end_of_document_.has_value(),
           "train: documents=yes, but the tokenizer has no token that ends a text; take "
           "one that has, such as GPT-2's");
-    const auto check_targets = [&](const TokenSequence& tokens, const char* key) {
-      check(has_target(tokens, *end_of_document_), "train: with documents=yes, ", key, " has ", tokens.size(),
-            " tokens and 0 targets, because each of its documents is one token; take a text with longer documents, or "
-            "documents=no");
-    };
-    if (options.purpose != Purpose::judge) check_targets(training(), "data");
-    check_targets(validation(), s.validation_data.empty() ? "the validation part of data" : "validation_data");
+    if (options.purpose != Purpose::judge) check_documents(training(), *end_of_document_, "data");
+    check_documents(validation(), *end_of_document_,
+                    s.validation_data.empty() ? "the validation part of data" : "validation_data");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -70,9 +54,6 @@ class LanguageModeling final : public TextTask {
     std::vector<Tensor> tensors = TextTask::sample(batch, length);
     if (end_of_document_) tensors.push_back(tensors[0]);
     return tensors;
-  }
-  BatchCounts counts(std::span<const Tensor> batch) const override {
-    return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
   }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
     if (batch.size() > 2) pass.document_ids = batch[2];

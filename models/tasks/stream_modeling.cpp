@@ -40,9 +40,6 @@ class StreamModeling final : public TextTask {
     const Batch b = streams_.value().at(step, micro_batch * batch_size(), batch_size());
     return {b.inputs, b.targets};
   }
-  BatchCounts counts(std::span<const Tensor> batch) const override {
-    return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
-  }
   int64_t carried() const override { return memory_; }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);

@@ -45,6 +45,9 @@ class TextTask : public Task {
   // Reads the text, and gives the model its vocabulary.
   TextTask(const TextSettings& settings, AnySettings& model, const TaskOptions& options);
 
+  BatchCounts counts(std::span<const Tensor> batch) const override {
+    return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
+  }
   std::string kind() const override { return "text"; }
   std::string unit() const override { return "tokens"; }
   int64_t units_of_batch() const override { return batch_ * context_; }

@@ -26,10 +26,6 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
 
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
-double fraction_of(int64_t part, int64_t all) {
-  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
-}
-
 void check_settings(const TrainSettings& s) {
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
@@ -128,8 +124,8 @@ void Trainer::make_inputs() {
   steps_ = std::make_unique<StepInputsByShape>(device_, s.graph);
   if (task_->carried() > 0) carried_.resize(static_cast<size_t>(s.gradient_accumulation_steps), stream_cache());
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
-  target_fractions_ = std::make_unique<HostToDevice>(Tensor::zeros(
-      Shape{s.gradient_accumulation_steps}, parse_dtype(s.dtype) == Dtype::f64 ? Dtype::f64 : Dtype::f32, device_));
+  fractions_ = std::make_unique<StepFractions>(s.gradient_accumulation_steps,
+                                               s.dtype == "f64" ? Dtype::f64 : Dtype::f32, device_);
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
 }
@@ -157,10 +153,9 @@ void Trainer::do_step() {
     if (!carried_.empty()) pass.cache = &carried_[static_cast<size_t>(micro)];
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
     pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
-    const Tensor loss = task_->loss(*model_, batch, pass) * target_fractions_->tensor()[micro];
+    const Tensor loss = task_->loss(*model_, batch, pass) * fractions_->of_targets(micro);
     add_in_place(losses_[0], loss.detach().to(Dtype::f64));
-    with_extra_losses(loss, pass, fraction_of(counts_[static_cast<size_t>(micro)].units, step_counts_.units))
-        .backward();
+    with_extra_losses(loss, pass, fractions_->of_units(micro)).backward();
   }
   optimizer_->update(losses_[0]);
   nn::after_step(*model_);
@@ -168,16 +163,12 @@ void Trainer::do_step() {
 
 void Trainer::send_batches() {
   std::vector<std::vector<Tensor>> batches;
-  counts_.clear(), step_counts_ = {};
+  std::vector<BatchCounts> counts;
   for (int64_t micro = 0; micro < settings_.gradient_accumulation_steps; ++micro) {
     batches.push_back(task_->batch(settings_.overfit_one_batch ? 0 : step_, micro));
-    counts_.push_back(task_->counts(batches.back()));
-    step_counts_.targets += counts_.back().targets, step_counts_.units += counts_.back().units;
+    counts.push_back(task_->counts(batches.back()));
   }
-  std::vector<double> fractions;
-  for (const BatchCounts& each : counts_) fractions.push_back(fraction_of(each.targets, step_counts_.targets));
-  const Tensor& to = target_fractions_->tensor();
-  target_fractions_->send(Tensor::from(to.shape(), fractions, to.dtype()));
+  fractions_->send(counts);
   inputs_ = &steps_->send(batches);
 }
 
@@ -221,7 +212,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();
   if (tells_figures) look(figures, wanted_figures_, *parameters_);
   in_flight_.push_back(
-      {step_, learning_rate, began, outcome, losses, step_counts_, inputs_->flops, std::move(figures)});
+      {step_, learning_rate, began, outcome, losses, fractions_->step(), inputs_->flops, std::move(figures)});
 }
 
 void Trainer::report(Audience& audience) {

@@ -103,9 +103,7 @@ class Trainer {
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;                    // of this step
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
-  std::vector<BatchCounts> counts_;                 // of the micro-batches of this step
-  BatchCounts step_counts_;                         // and their sum
-  std::unique_ptr<HostToDevice> target_fractions_;  // of this step's targets, those of each micro-batch
+  std::unique_ptr<StepFractions> fractions_;        // of this step
   std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams
   Tensor losses_;                                   // means over the step: the task's, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;

@@ -1,5 +1,5 @@
-// The numbers of a step are means over all that its micro-batches have, however unequal these are; a micro-batch, a step
-// or a part of a validation without a target adds nothing.
+// The numbers of a step are means over all that its micro-batches have, however unequal these are.  A micro-batch, a
+// step or a part of a validation without a target adds nothing.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -28,8 +28,8 @@ double relative_error(const Tensor& found, const Tensor& exact) {
   return std::sqrt(difference / size);
 }
 
-// Checks each result of a function of f32 tensors against its result in f64, of the same numbers: by its own bound, or by
-// one for all.
+// Checks each result of a function of f32 tensors against its result in f64, of the same numbers: by its own bound, or
+// by one for all.
 using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 void check_rounding(const std::vector<double>& bounds, const std::vector<Tensor>& given, const Function& f) {
   std::vector<Tensor> wide;
