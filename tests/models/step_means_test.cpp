@@ -205,7 +205,9 @@ TEST_CASE("means: data without any target are refused before the first step") {
   write(run.folder / "ends.txt", ends);
   write(run.folder / "words.txt", text);
   expect_error([&] {
-    run.train(with(packed, {{"data", run.folder / "ends.txt"}, {"validation_data", run.folder / "words.txt"}}));
+    run.train(with(packed, {{"data", run.folder / "ends.txt"},
+                            {"validation_data", run.folder / "words.txt"},
+                            {"tokenizer", ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text"}}));
   })
       .names("documents")
       .names("data")
