@@ -109,6 +109,7 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
   const auto token = [&](std::optional<int32_t> own) { return own ? *own : static_cast<int32_t>(marks.vocabulary++); };
   marks.begin = token(tokenizer.begin());
   marks.end = token(tokenizer.end());
+  marks.never = numbers_without_token(tokenizer, tokenizer.size());
   return marks;
 }
 
