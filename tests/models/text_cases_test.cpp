@@ -1,4 +1,4 @@
-// Texts and tokenizers that went wrong once: the inputs are in tests/cases, whose README.md says where values come from.
+// Texts and tokenizers that went wrong once; the README.md of tests/cases says which programs gave the values.
 #include <doctest/doctest.h>
 #include <sentencepiece_processor.h>
 

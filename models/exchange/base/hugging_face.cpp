@@ -42,8 +42,8 @@ std::string shortened(const Json& value) {
 
 GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
 
-// Whether a tokenizer.json puts a token before a text: {"single": [{"SpecialToken": ...}, {"Sequence": ...}], ...}, alone
-// or among others.
+// Whether a tokenizer.json puts a token before a text: {"single": [{"SpecialToken": ...}, {"Sequence": ...}], ...},
+// alone or among others.
 bool begins_with_token(const SortedJson& processor) {
   if (!processor.is_object()) return false;
   if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
