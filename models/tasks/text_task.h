@@ -55,6 +55,7 @@ class TextTask : public Task {
   int64_t held_out() const override { return validation().size(); }
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
+  std::vector<std::string> warnings() const override { return tokenizer_->notes(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
