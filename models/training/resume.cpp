@@ -29,6 +29,7 @@ void check_same_run(const TrainSettings& now, const CheckpointState& before, con
           "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
   };
   check_same("task", then.task, now.task);
+  if (then.optimizer.name != now.optimizer.name) check_same("optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then), ours = resolved(now);
   const std::vector<Setting> before_model = its.model_settings.members(), model = ours.model_settings.members();
   check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
