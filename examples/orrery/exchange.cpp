@@ -50,8 +50,7 @@ std::string only_word(const char* command, const std::vector<std::string>& words
 std::string import_help(const Arguments&) {
   ImportSettings settings;
   return "orrery import PATH --key=value, where PATH is a folder or a file of another program:\n" +
-         describe(settings_of(settings)) + formats_text() +
-         "\nExample: orrery import gpt2 --out=runs/gpt2";
+         describe(settings_of(settings)) + formats_text() + "\nExample: orrery import gpt2 --out=runs/gpt2";
 }
 
 int import_weights(const Arguments& arguments) {
@@ -65,6 +64,7 @@ int import_weights(const Arguments& arguments) {
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
   for (const auto& [name, why] : report.left) std::cout << "left: " << name << ": " << why << '\n';
+  for (const std::string& note : report.notes) std::cout << "note: " << note << '\n';
   std::cout << "format: " << report.format
             << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer)
             << (report.tokenizer_note.empty() ? "" : " (" + report.tokenizer_note + ")") << '\n'
