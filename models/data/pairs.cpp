@@ -8,6 +8,7 @@
 #include "engine/base/wording.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
+#include "models/data/unicode.h"
 
 namespace orrery::models {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 std::vector<std::string> lines_of(const std::string& path) {
   const std::string bytes = read_data_file(path);
   check(!bytes.empty(), "pairs: ", path, " is empty");
+  check_utf8(bytes, "pairs: " + path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < bytes.size();) {
     const size_t end = std::min(bytes.find('\n', at), bytes.size());
