@@ -46,14 +46,8 @@ void check_labels(const Images& images, const std::vector<std::string>& classes,
 
 // A run stores the names as JSON, which has no other bytes.
 void check_names(const std::vector<std::string>& classes, const std::string& folder) {
-  for (const std::string& name : classes) {
-    std::optional<Character> next;
-    for (size_t at = 0; at < name.size(); at += next->bytes) {
-      next = character_if_any(name, at);
-      check(next.has_value(), "images: ", folder, ": the name of the class '", name, "' is not UTF-8 at byte ", at,
-            "; rename it");
-    }
-  }
+  for (const std::string& name : classes)
+    check_utf8(name, text("images: ", folder, ": the name of the class '", name, "'"), "rename it");
 }
 
 Images chosen(const Images& from, const std::vector<int64_t>& which) {
