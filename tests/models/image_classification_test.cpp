@@ -261,6 +261,7 @@ TEST_CASE("image classification: the learned images of a validation come evenly 
 TEST_CASE("image classification: a run keeps its own order of classes, which was that of text for numbers") {
   const Folder folder;
   const std::vector<std::string> as_text = {"0", "1", "10", "2"}, as_numbers = {"0", "1", "2", "10"};
+  std::filesystem::create_directory(folder / "numbers");
   for (const std::string& name : as_text)
     std::filesystem::copy(scraps + "/shapes/train/rings", folder / ("numbers/" + name),
                           std::filesystem::copy_options::recursive);

@@ -16,7 +16,7 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 // Sets those settings that the class has.
 std::unique_ptr<nn::Module> small_model(const ModelClass& of, const Assignments& more) {
   const Assignments small = {{"layers", "2"},      {"heads", "2"},    {"width", "32"},
-                             {"context", "32"},    {"memory", "32"},  {"vocabulary", "64"},
+                             {"context", "32"},    {"memory", "256"}, {"vocabulary", "64"},
                              {"image_size", "16"}, {"channels", "3"}, {"classes", "24"}};
   AnySettings settings = of.settings;
   for (const Assignments* const some : {&small, &more})

@@ -105,7 +105,7 @@ TEST_CASE("vision exchange: what theirs does with pictures and is not done here 
                                     [&](nlohmann::json& pixels) { pixels.update(more); }));
   };
   using Json = nlohmann::json;
-  CHECK(has_note(noted({}), {"whole pictures", "middle square", "16"}));
+  CHECK(has_note(noted(nlohmann::json::object()), {"whole pictures", "middle square", "16"}));
   CHECK(noted({{"size", {{"shortest_edge", 16}}}}).notes.empty());
   CHECK(noted({{"size", {{"shortest_edge", 16}}}, {"do_center_crop", true}, {"crop_size", 16}}).notes.empty());
   const Json cropped = {
