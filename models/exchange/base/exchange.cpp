@@ -37,6 +37,7 @@ const ExchangeFormat& format_of(const std::string& path) {
     all.push_back(&format);
   }
   check(file_exists(path), "import: there is nothing at ", path);
+  refuse_pickles(path);
   std::string kind;
   if (const std::string config = find_data_file(path, {"config.json"}); !config.empty())
     kind = "; its config.json says model_type " +
@@ -215,8 +216,8 @@ const ExchangeFormat& format_for(const TrainSettings& run, const std::string& na
   if (!name.empty()) {
     const ExchangeFormat& format = exchange_formats().at(name);
     check(format.write != nullptr, "export: ", name, " is read only; there are ", listed(writers));
-    check(format.model == model, "export: ", name, " says models of the class ", format.model, ", and model=",
-          run.model, " is of the class ", model);
+    check(format.model == model, "export: ", name, " says models of the class ", format.model,
+          ", and model=", run.model, " is of the class ", model);
     if (!has_position(format)) refuse_setting(name, run, "position");
     return format;
   }
@@ -269,7 +270,8 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   ImportReport report{.format = format.name,
                       .tokenizer = images ? "" : found.tokenizer->name(),
                       .classes = static_cast<int64_t>(from.classes.size()),
-                      .notes = found.notes};
+                      .notes = from.notes};
+  report.notes.insert(report.notes.end(), found.notes.begin(), found.notes.end());
   const auto model = make_model(run);
   copy_into(*model, placed_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);
