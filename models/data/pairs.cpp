@@ -204,11 +204,4 @@ std::vector<const Pair*> PairBatches::pairs_at(int64_t number) const {
   return chosen;
 }
 
-PairBatches::Tokens PairBatches::tokens_at(int64_t number) const {
-  Tokens tokens;
-  for (const Pair* const pair : pairs_at(number))
-    tokens.sources += length(pair->source), tokens.targets += length(pair->target);
-  return tokens;
-}
-
 }  // namespace orrery::models

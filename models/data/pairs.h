@@ -65,10 +65,6 @@ class PairBatches {
   PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed);
   int64_t of_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
   PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0 through all epochs
-  struct Tokens {
-    int64_t sources = 0, targets = 0;
-  };
-  Tokens tokens_at(int64_t number) const;
   int64_t all_tokens() const { return all_tokens_; }  // of an epoch, sources and targets
   // The most rows times the longest row of any batch: what a batch needs at most.
   int64_t most_places() const { return most_places_; }
