@@ -2,10 +2,11 @@
 // 4 w channels, of which the second and the third begin by halving the picture, the mean over all pixels, a linear
 // head.
 //   block: y = F(N(C(F(N(C x)))) + S x)      C 3 x 3, N a normalization, F an activation
-// He et al. 2016, arXiv:1512.03385 (section 4.2 has 6 n + 2 layers so).  Convolutions have no biases: normalizations do.
-// S is the identity where channels and size stay. Where they change, it is by the setting `shortcut`
+// He et al. 2016, arXiv:1512.03385 (section 4.2 has 6 n + 2 layers so).  Convolutions have no biases:
+// normalizations do.  S is the identity where channels and size stay.  Where they change, the setting
+// `shortcut` is one of
 //   projection   a convolution of 1 x 1 alone, which is none of the paper's options
-//   option_b     the same with a normalization behind it, as in the authors' code; the paper's option B
+//   option_b     the same with a normalization after it, as in the authors' code: the paper's option B
 // The paper's option A, the identity with zeros for the new channels, is not here.
 #pragma once
 

@@ -26,8 +26,9 @@ class PictureTally {
   Count left_out_, turned_;
 };
 
-// Returns the Exif orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the stored picture. 1, as it is stored,
-// also where the file has none or a damaged one. Exif 2.3, CIPA DC-008; its directory is TIFF's.
+// Returns the Exif orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the stored picture.
+// A file without one, or with a damaged one, has 1: as it is stored. Exif 2.3, CIPA DC-008; its
+// directory is TIFF's.
 int exif_orientation(std::string_view bytes);
 
 }  // namespace orrery::models
