@@ -21,6 +21,8 @@ std::string sweep_help(const Arguments& given);
 int sweep(const Arguments& arguments);
 std::string study_help(const Arguments& given);
 int study(const Arguments& arguments);
+std::string runs_help(const Arguments& given);
+int runs(const Arguments& arguments);
 std::string compare_help(const Arguments& given);
 int compare(const Arguments& arguments);
 std::string metrics_help(const Arguments& given);
