@@ -8,6 +8,8 @@ namespace orrery::program {
 
 using Arguments = std::vector<std::string>;
 
+constexpr int worse_than_guessing = 3;  // exit code of a training whose model ended worse than a uniform guess
+
 struct Command {
   std::string name, arguments, summary;  // arguments: what follows the name in `Usage:`
   // What `orrery NAME --help` adds: the arguments, their defaults and meaning, which those given may decide.

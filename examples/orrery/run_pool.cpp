@@ -159,7 +159,9 @@ class Pool {
     }
   }
 
+  // One that ended worse than a uniform guess is a finished run as well, with its loss.
   Outcome judge(const PooledRun& run, int status) const {
+    const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_guessing);
     Outcome outcome;
     outcome.version = build().version;
     const std::string folder = path(run.key, "");
@@ -168,7 +170,7 @@ class Pool {
     } catch (const Error& error) {
       outcome.why = error.what();
     }
-    if (status == 0) {
+    if (finished) {
       // It has all its steps, so that resuming it would not write what its log lacks.
       if (outcome.kind == Outcome::Kind::failed) std::filesystem::remove_all(folder);
       return outcome;
