@@ -365,7 +365,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   const std::string claim = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
   const Outcome study = judge(folder, claim);
   REQUIRE(study.code == 0);
-  CHECK(contains(study.out, "pool: " + (folder / "pool") + " has 7 runs, "));  // of six, two are those of the sweeps
+  CHECK(contains(study.out, "pool: " + (folder / "pool") + " has 6 runs, "));  // three are those of the sweeps
   const auto listed = [&](const Words& more = {}) {
     const Outcome outcome = run_orrery(Words{"runs", pool} + more);
     INFO(outcome.err);
@@ -374,7 +374,7 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   };
   const std::string list = listed();
   for (const char* name : {"sweep", "other", "study"}) CHECK(contains(list, folder / name));
-  CHECK(contains(list, "7 runs, "));
+  CHECK(contains(list, "6 runs, "));
   CHECK(contains(list, "used by no sweep and no study: 0 runs"));
   CHECK(contains(listed({"--prune"}), "removed from " + (folder / "pool") + ": 0 runs"));
 
@@ -382,9 +382,9 @@ TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is
   CHECK(contains(listed(), "used by no sweep and no study: 0 runs"));
   fs::remove_all(folder / "study");
   const std::string unused = listed();
-  CHECK(contains(unused, "used by no sweep and no study: 5 runs"));
-  CHECK(runs_in(folder).size() == 7);  // listing removes nothing
-  CHECK(contains(listed({"--prune"}), ": 5 runs"));
+  CHECK(contains(unused, "used by no sweep and no study: 4 runs"));
+  CHECK(runs_in(folder).size() == 6);  // listing removes nothing
+  CHECK(contains(listed({"--prune"}), ": 4 runs"));
   CHECK(runs_in(folder).size() == 2);
   const auto times = written_runs(folder / "pool");
   CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
