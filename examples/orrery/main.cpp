@@ -24,7 +24,7 @@ const std::vector<Command>& commands() {
       {"study", "CLAIM.toml [--key=value ...] | --all=FOLDER [--key=value ...]",
        "judge a claim of a file by the runs that it names", study_help, study},
       {"runs", "[RUN ...] [--key=value ...]",
-       "list the runs that sweeps and studies share, with size and use, and remove what is not needed", runs_help, runs},
+       "list the runs that sweeps and studies share, and remove those that are not needed", runs_help, runs},
       {"compare", "RUN RUN ... [--key=value ...]",
        "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
       {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
