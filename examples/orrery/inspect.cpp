@@ -15,6 +15,7 @@
 #include "examples/orrery/text_bounds.h"
 #include "examples/orrery/view_text.h"
 #include "models/exchange/npy.h"
+#include "models/folder_lock.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
 #include "models/study/csv.h"
@@ -126,7 +127,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
     std::cout << out << ": " << counted(static_cast<int64_t>(all.size()), "tensor") << std::endl;
     return;
   }
-  make_folders(out);
+  const models::FolderLock lock(out, {"inspect"});
   for (const NamedTensor& each : all) {
     std::string file = each.name;
     std::replace(file.begin(), file.end(), '/', '.');

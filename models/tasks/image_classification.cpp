@@ -110,6 +110,7 @@ class ImageClassification final : public Task {
   int64_t units_of_batch() const override { return batch_; }
   int64_t epoch() const override { return set_.train.count(); }
   int64_t held_out() const override { return set_.validation.count(); }
+  int64_t choices() const override { return settings_.loss == "softmax" ? classes_ : 0; }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return save_classes(set_.classes); }
   Fingerprint fingerprint() const override { return set_.fingerprint(); }

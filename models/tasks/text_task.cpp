@@ -49,6 +49,7 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   if (vocabulary == 0) vocabulary = tokenizer_->size();
   check(vocabulary >= tokenizer_->size(), "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
+  vocabulary_ = vocabulary;
   TokenSequence held_out;
   if (!s.data.empty()) {
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
