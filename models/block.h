@@ -70,6 +70,8 @@ class Block final : public nn::Module {
  public:
   explicit Block(const BlockOptions& options);
   Tensor forward(const Tensor& x, nn::Pass& pass) override;
+  // What comes out if this is its last state, that of the hook `residual`.
+  Tensor after_residual(const Tensor& state, nn::Pass& pass) const;
   void visit(nn::Visitor& v) override;
 
  private:

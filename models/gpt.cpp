@@ -95,11 +95,17 @@ Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
   if (pass.cache) pass.cache->tokens = after;
   return (*norm_)(x, pass);
 }
-Tensor Gpt::head(const Tensor& x) const {
-  const Tensor& weight = settings_.tied_head ? embedding_.weight.value : head_weight_.value;
-  return hook(path(), "logits", nn::linear(x, weight, head_bias_.value));
+Tensor Gpt::before_head(const Tensor& states, nn::Pass& pass) {
+  return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
 }
-Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return head(last_of(states(tokens, pass))); }
+Head Gpt::head() const {
+  return {settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value};
+}
+Tensor Gpt::logits(const Tensor& x) const {
+  const auto [weight, bias] = head();
+  return hook(path(), "logits", nn::linear(x, weight, bias));
+}
+Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return logits(last_of(states(tokens, pass))); }
 
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);

@@ -10,6 +10,7 @@
 
 #include "models/block.h"
 #include "models/embedding_scale.h"
+#include "models/headed_model.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"
@@ -86,7 +87,7 @@ struct GptSettings {
   }
 };
 
-class Gpt final : public LanguageModel {
+class Gpt final : public LanguageModel, public HeadedModel {
  public:
   static inline const ModelInfo info{.name = "gpt",
                                      .description = "a transformer that reads to the left",
@@ -95,8 +96,10 @@ class Gpt final : public LanguageModel {
   using Settings = GptSettings;
 
   explicit Gpt(const GptSettings& settings);
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return head(states(tokens, pass)); }
+  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return logits(states(tokens, pass)); }
   Tensor next(const Tensor& tokens, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  Head head() const override;
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
@@ -104,7 +107,7 @@ class Gpt final : public LanguageModel {
 
  private:
   Tensor states(const Tensor& tokens, nn::Pass& pass);  // all but the head, (B, T, width)
-  Tensor head(const Tensor& x) const;
+  Tensor logits(const Tensor& x) const;
 
   GptSettings settings_;
   nn::Embedding embedding_;
