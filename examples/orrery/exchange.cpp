@@ -64,12 +64,14 @@ int import_weights(const Arguments& arguments) {
   Table placed({"ours", "theirs", ""}, "lll");
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
-  for (const auto& [name, why] : report.left) std::cout << "left: " << name << ": " << why << '\n';
+  for (const auto& [name, why] : report.left)
+    std::cout << "left: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
   std::cout << "format: " << report.format
-            << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer)
-            << (report.tokenizer_note.empty() ? "" : " (" + report.tokenizer_note + ")") << '\n'
-            << report.checkpoint << ": " << grouped(report.parameters) << " parameters in " << report.placed.size()
-            << " tensors, " << report.left.size() << " left\n";
+            << (report.classes > 0 ? text("; classes: ", report.classes)
+                                   : "; tokenizer: " + for_terminal(report.tokenizer))
+            << (report.tokenizer_note.empty() ? "" : " (" + for_terminal(report.tokenizer_note) + ")") << '\n'
+            << for_terminal(report.checkpoint) << ": " << grouped(report.parameters) << " parameters in "
+            << report.placed.size() << " tensors, " << report.left.size() << " left\n";
   if (report.largest_difference)
     std::cout << "largest difference of the logits: " << scientific(*report.largest_difference) << '\n';
   std::cout << std::flush;
@@ -91,8 +93,8 @@ int export_weights(const Arguments& arguments) {
   const Trained trained = read_trained("export", run);
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
-  std::cout << s.out << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as " << format
-            << std::endl;
+  std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
+            << format << std::endl;
   return 0;
 }
 

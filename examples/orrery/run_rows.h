@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "examples/orrery/run_pool.h"
+#include "models/output_file.h"
 
 namespace orrery::program {
 
@@ -43,9 +44,7 @@ struct TrainedRows {
 TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
                        const std::function<void(const PooledRun&, const models::Outcome&)>& look = {});
 
+models::OutputKind runs_csv_kind();
 std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // a line a run
-
-// The command that the words were given to, as a shell takes it.
-std::string command_text(const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace orrery::program

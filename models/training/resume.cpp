@@ -2,6 +2,8 @@
 
 #include "engine/base/check.h"
 #include "models/model.h"
+#include "models/settings_file.h"
+#include "models/shell_words.h"
 
 namespace orrery::models {
 namespace {
@@ -20,13 +22,25 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
 
 }  // namespace
 
+bool names_a_run(std::string_view value) {
+  return value != "yes" && value != "no" && value != "true" && value != "false" && value != "True" && value != "False";
+}
+
+std::string command_to_resume(const std::string& run, const std::vector<std::string>& more) {
+  std::string line = "orrery train";
+  for (const std::string& plugin : plugins_of_settings_file(run + "/settings.toml")) line += " " + plugin;
+  line += " " + quoted_for_a_shell("--resume=" + (names_a_run(run) ? run : "./" + run));
+  for (const std::string& word : more) line += " " + quoted_for_a_shell(word);
+  return line;
+}
+
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
   check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
         "; resume it with its own");
   const auto check_same = [&](const std::string& key, const std::string& its, const std::string& ours) {
     check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours,
-          "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
+          "; resume it with its own settings: ", command_to_resume(now.out));
   };
   check_same("task", then.task, now.task);
   const TrainSettings its = resolved(then), ours = resolved(now);
