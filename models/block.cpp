@@ -101,9 +101,6 @@ Tensor Block::step(const Tensor& before, Branch& branch, nn::Pass& pass) const {
   const Tensor x = hook(branch.layer->path(), "stream", before);
   return post_ ? (*branch.norm)(add(x, x, branch, pass), pass) : add(x, (*branch.norm)(x, pass), branch, pass);
 }
-Tensor Block::after_residual(const Tensor& state, nn::Pass& pass) const {
-  return post_ ? (*(feed_forward_.layer ? feed_forward_ : attention_).norm)(state, pass) : state;
-}
 Tensor Block::forward(const Tensor& x, nn::Pass& pass) {
   if (!feed_forward_.layer) return step(x, attention_, pass);
   if (!parallel_) return step(step(x, attention_, pass), feed_forward_, pass);

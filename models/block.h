@@ -2,24 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "engine/base/config.h"
+#include "models/block_settings.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/dropout.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::models {
-
-// The keys of a model's settings for normalizations of one sublayer.
-template <class V, class Settings>
-void visit_own_normalizations(V& v, Settings& s) {
-  v("attention_normalization", s.attention_normalization, "that of the attention; same: normalization",
-    name_of_family("normalization"));
-  v("feed_forward_normalization", s.feed_forward_normalization, "that of the feed-forward; same: normalization",
-    name_of_family("normalization"));
-}
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
@@ -70,8 +60,9 @@ class Block final : public nn::Module {
  public:
   explicit Block(const BlockOptions& options);
   Tensor forward(const Tensor& x, nn::Pass& pass) override;
-  // What comes out if this is its last state, that of the hook `residual`.
-  Tensor after_residual(const Tensor& state, nn::Pass& pass) const;
+  Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output, if x is the last state of the stream
+    return post_ ? (*(feed_forward_.layer ? feed_forward_ : attention_).norm)(x, pass) : x;
+  }
   void visit(nn::Visitor& v) override;
 
  private:

@@ -5,7 +5,6 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
-#include "nn/layers/linear.h"
 
 namespace orrery::models {
 namespace {
@@ -20,10 +19,6 @@ GptSettings checked(GptSettings s) {
 
 const Spec& final_normalization(const GptSettings& s) {
   return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
-}
-
-std::optional<bool> own_bias(const std::string& word) {
-  return word == "same" ? std::nullopt : std::optional(word == "yes");
 }
 
 BlockOptions block_options(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
@@ -94,16 +89,6 @@ Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens = after;
   return (*norm_)(x, pass);
-}
-Tensor Gpt::before_head(const Tensor& states, nn::Pass& pass) {
-  return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
-}
-Head Gpt::head() const {
-  return {settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value};
-}
-Tensor Gpt::logits(const Tensor& x) const {
-  const auto [weight, bias] = head();
-  return hook(path(), "logits", nn::linear(x, weight, bias));
 }
 Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return logits(last_of(states(tokens, pass))); }
 

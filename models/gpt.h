@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/autograd/hooks.h"
 #include "models/block.h"
 #include "models/embedding_scale.h"
 #include "models/headed_model.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
 #include "nn/positions/base/position.h"
 
 namespace orrery::models {
@@ -74,9 +76,7 @@ struct GptSettings {
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);
-    v("attention_bias", attention_bias, "biases in attention; same: as bias; query_key: in queries and keys alone",
-      one_of({"same", "yes", "no", "query_key"}));
-    v("feed_forward_bias", feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
+    visit_own_biases(v, *this);
     v("head_bias", head_bias, "a bias of the logits");
     v("tied_head", tied_head, "the embedding is the head's matrix too");
     v("shared_activation", shared_activation,
@@ -98,8 +98,12 @@ class Gpt final : public LanguageModel, public HeadedModel {
   explicit Gpt(const GptSettings& settings);
   Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return logits(states(tokens, pass)); }
   Tensor next(const Tensor& tokens, nn::Pass& pass) override;
-  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
-  Head head() const override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+    return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
+  }
+  Head head() const override {
+    return {settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value};
+  }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
@@ -107,7 +111,9 @@ class Gpt final : public LanguageModel, public HeadedModel {
 
  private:
   Tensor states(const Tensor& tokens, nn::Pass& pass);  // all but the head, (B, T, width)
-  Tensor logits(const Tensor& x) const;
+  Tensor logits(const Tensor& x) const {
+    return hook(path(), "logits", nn::linear(x, head().weight, head_bias_.value));
+  }
 
   GptSettings settings_;
   nn::Embedding embedding_;
