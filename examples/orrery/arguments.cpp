@@ -35,9 +35,9 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
 }
 
 std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
-                                        std::span<const Setting> settings) {
+                                        std::span<const Setting> settings, std::span<const ForeignKey> foreign) {
   const ParsedArguments parsed = parse_arguments(command, arguments, settings);
-  for (const auto& [key, value] : parsed.assignments) set_setting(settings, command, key, value);
+  for (const auto& [key, value] : parsed.assignments) set_setting(settings, command, key, value, foreign);
   return parsed.words;
 }
 

@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "engine/base/check.h"
+#include "models/shown_text.h"
 
 namespace orrery::program {
 namespace {
@@ -42,19 +43,15 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
 class Line {  // of a complaint
  public:
   void add(std::string_view text) noexcept {
-    for (const char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (size_ + 8 > bytes_.size()) return;
-      if (byte >= 0x20 && byte != 0x7F) {
-        bytes_[size_++] = c;
-        continue;
-      }
-      static constexpr char digits[] = "0123456789abcdef";
-      for (const char part : {'\\', 'x', digits[byte >> 4], digits[byte & 15]}) bytes_[size_++] = part;
+    for (size_t at = 0; at < text.size();) {
+      if (size_ + 16 > bytes_.size()) return;
+      const models::ShownCharacter next = models::shown_character(text, at);
+      for (const char c : next.text()) bytes_[size_++] = c;
+      at += next.read;
     }
   }
   std::string_view end() noexcept {
-    if (size_ + 8 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
+    if (size_ + 16 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
     bytes_[size_++] = '\n';
     return {bytes_.data(), size_};
   }

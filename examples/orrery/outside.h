@@ -7,7 +7,8 @@
 
 namespace orrery::program {
 
-// One line on the standard error, "orrery: sentence", of at most 4,000 bytes; control characters are shown as \x1b.
+// One line on the standard error, "orrery: sentence", of at most 4,000 bytes; what a terminal could not show is shown
+// as \x1b (models/shown_text.h).
 // Takes no memory, so that it can tell that there is none.
 void complain(std::string_view sentence) noexcept;
 

@@ -12,7 +12,6 @@
 #include "examples/orrery/outside.h"
 #include "examples/orrery/table.h"
 #include "models/study/csv.h"
-#include "models/study/report.h"
 
 namespace orrery::program {
 namespace {
@@ -38,8 +37,8 @@ class Screen {
       const auto& [label, seed] = rows_.named.at(run.key);
       std::string said = outcome.why;
       if (outcome.kind == Outcome::Kind::done) said = words_.said(outcome);
-      std::cout << outcomes.size() << " of " << runs_ << "  " << label << " seed=" << seed << ": " << said
-                << left(outcomes.size()) << std::endl;
+      std::cout << outcomes.size() << " of " << runs_ << "  " << for_terminal(label) << " seed=" << seed << ": "
+                << for_terminal(said) << left(outcomes.size()) << std::endl;
       return;
     }
     draw(outcomes);
@@ -114,17 +113,22 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   if (!screen.drawn()) std::cout << words.table(trained.outcomes);
   for (const auto& [key, outcome] : trained.outcomes)
     if (outcome.version != build().version)
-      std::cout << "warning: " << key << " was trained by orrery " << outcome.version << ", this is " << build().version
-                << "; --fresh trains it again\n";
+      std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << outcome.version << ", this is "
+                << build().version << "; --fresh trains it again\n";
   for (const auto& [key, outcome] : trained.outcomes)
     if (!outcome.why.empty())
-      std::cout << rows.named.at(key).first << " seed=" << rows.named.at(key).second << ": " << outcome.why << "\n";
+      std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "
+                << for_terminal(outcome.why) << "\n";
   return trained;
 }
 
 int64_t count_failed(const Outcomes& outcomes) {
   return std::count_if(outcomes.begin(), outcomes.end(),
                        [](const auto& each) { return each.second.kind == Outcome::Kind::failed; });
+}
+
+models::OutputKind runs_csv_kind() {
+  return models::marked_kind("a list of runs", "row,seed,run,outcome,step,seconds,why", "\n");
 }
 
 std::string runs_csv(const RunRows& rows, const Outcomes& outcomes) {
@@ -146,12 +150,6 @@ std::string runs_csv(const RunRows& rows, const Outcomes& outcomes) {
         fields.push_back(o.figures.contains(each) ? print_number(o.figures.at(each)) : "");
       all += models::csv_line(fields);
     }
-  return all;
-}
-
-std::string command_text(const std::string& command, const std::vector<std::string>& words) {
-  std::string all = "orrery " + command;
-  for (const std::string& word : words) all += " " + models::quoted_for_a_shell(word);
   return all;
 }
 

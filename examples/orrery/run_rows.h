@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "examples/orrery/run_pool.h"
+#include "models/output_file.h"
 
 namespace orrery::program {
 
@@ -47,12 +48,10 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
 
 int64_t count_failed(const Outcomes& outcomes);  // runs; those that diverged are not counted
 
+models::OutputKind runs_csv_kind();
 std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // a line a run
 
 // The size of a pool, for the end of a sweep or study (orrery runs).
 std::string pool_line(const std::string& pool);
-
-// The command that the words were given to, as a shell takes it.
-std::string command_text(const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace orrery::program

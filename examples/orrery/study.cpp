@@ -12,6 +12,8 @@
 #include "examples/orrery/study_runs.h"
 #include "examples/orrery/table.h"
 #include "models/folder_lock.h"
+#include "models/output_file.h"
+#include "models/shell_words.h"
 #include "models/study/csv.h"
 #include "models/study/picture.h"
 #include "models/study/statistics.h"
@@ -51,6 +53,32 @@ struct StudySettings {
     v("yes", yes, "also more than 1,000 runs");
   }
 };
+
+constexpr const char *table_header = "metric,variant,at,samples,mean,deviation,low,high\n",
+                     *samples_header = "metric,variant,swept,sample,value\n";
+
+// What a study leaves in its folder, and the lists of all verdicts (models/output_file.h).
+using Outputs = std::map<std::string, models::OutputKind>;
+const Outputs& study_outputs() {
+  static const Outputs all = {{"verdict.json", models::verdict_kind()},
+                              {"table.csv", models::marked_kind("a table of a study", table_header)},
+                              {"samples.csv", models::marked_kind("samples of a study", samples_header)},
+                              {"runs.csv", runs_csv_kind()},
+                              {"picture.svg", models::picture_kind()}};
+  return all;
+}
+const Outputs& list_outputs() {
+  static const Outputs all = {{"verdicts.csv", models::verdicts_csv_kind()},
+                              {"README.md", models::verdicts_page_kind()}};
+  return all;
+}
+void check_outputs(const std::string& folder, const Outputs& outputs) {
+  for (const auto& [name, kind] : outputs) models::check_output("study", folder + "/" + name, kind);
+}
+void write_into(const std::string& folder, const Outputs& outputs, const std::string& name,
+                const std::string& content) {
+  models::write_output("study", folder + "/" + name, outputs.at(name), content);
+}
 
 std::string shown(double x) {
   return x == 0 || (std::abs(x) >= 0.01 && std::abs(x) < 1e5) ? fixed(x, 4) : significant(x, 4);
@@ -97,7 +125,7 @@ std::string measured_text(const Claim& claim, const std::vector<models::SampleRo
 }
 
 std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& rows) {
-  std::string all = models::csv_line({"metric", "variant", "at", "samples", "mean", "deviation", "low", "high"});
+  std::string all = table_header;
   for (const models::SampleRow& row : rows) {
     const std::vector<double> samples = known(row.samples);
     std::vector<std::string> fields = {
@@ -115,7 +143,7 @@ std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& 
 
 // Every number that the verdict was computed of: of each run, before anything is taken over a sweep.
 std::string samples_csv(const Claim& claim, const models::Measurements& measured) {
-  std::string all = models::csv_line({"metric", "variant", "swept", "sample", "value"});
+  std::string all = samples_header;
   for (size_t m = 0; m < claim.metrics.size(); ++m)
     for (size_t v = 0; v < claim.variants.size(); ++v)
       for (size_t s = 0; s < claim.swept_values(); ++s)
@@ -134,9 +162,9 @@ std::string folder_of(const StudySettings& s, const std::string& file) {
 
 // The command that repeats it, wherever its data lie there.
 std::string repeating(const StudySettings& s, const std::string& file, const std::string& out) {
-  std::vector<std::string> words = {file, "--out=" + out, "--runs=" + s.runs};
+  std::vector<std::string> words = {"study", file, "--out=" + out, "--runs=" + s.runs};
   if (!s.data.empty()) words.push_back("--data=FOLDER");
-  return command_text("study", words);
+  return models::command_line(words);
 }
 
 // Throws if the folder has the verdict on another claim, or one that a smoke run would replace. A file that cannot be
@@ -161,9 +189,10 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
 // 0, 1 if a smoke run found something missing, or 128 + the signal that ended it.
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
+  check_outputs(out, study_outputs());
   const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;
   const bool timed = claim.kind == Claim::Kind::timed;
-  std::cout << claim.source << "\n\"" << claim.sentence << "\"\n"
+  std::cout << for_terminal(claim.source) << "\n\"" << for_terminal(claim.sentence) << "\"\n"
             << name(claim.kind) << ": " << claim.variants.size()
             << (claim.variants.size() == 1 ? " variant, " : " variants, ");
   if (!claim.sweep.empty()) std::cout << claim.swept_values() << " values of " << claim.sweep[0].key << ", ";
@@ -209,17 +238,21 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   if (!s.smoke) verdict.judged = judge(claim, studied.measured);
   if (!s.smoke && studied.at_common_rate) verdict.at_common_rate = judge(claim, *studied.at_common_rate);
   verdict.minutes = std::chrono::duration<double>(Clock::now() - began).count() / 60;
-  for (const models::JudgedComparison& each : verdict.judged.comparisons) std::cout << each.sentence << "\n";
+  for (const models::JudgedComparison& each : verdict.judged.comparisons)
+    std::cout << for_terminal(each.sentence) << "\n";
   if (verdict.at_common_rate) {
     std::cout << "all at the learning rate " << print_number(verdict.common_rate) << ":\n";
     for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
-      std::cout << "  " << each.sentence << "\n";
+      std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
-  write_file_atomically(out + "/table.csv", table_csv(claim, rows));
-  write_file_atomically(out + "/samples.csv", samples_csv(claim, studied.measured));
-  if (!timed) write_file_atomically(out + "/runs.csv", runs_csv(studied.rows, studied.outcomes));
+  const auto write = [&](const char* name, const std::string& content) {
+    write_into(out, study_outputs(), name, content);
+  };
+  write("table.csv", table_csv(claim, rows));
+  write("samples.csv", samples_csv(claim, studied.measured));
+  if (!timed) write("runs.csv", runs_csv(studied.rows, studied.outcomes));
   write_verdict(out + "/verdict.json", verdict);
-  write_file_atomically(out + "/picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
+  write("picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
   if (s.smoke) {
     for (const std::string& sentence : verdict.missing) std::cout << sentence << "\n";
     const bool all = verdict.missing.empty();
@@ -230,7 +263,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   std::cout << "verdict: " << verdict.word() << ", after " << fixed(verdict.minutes, 1)
             << " minutes (the steps of all its runs took " << fixed(verdict.minutes_of_runs, 1) << ")\nfiles:\n";
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
-    if (file_exists(out + "/" + written)) std::cout << "  " << out << "/" << written << "\n";
+    if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
   if (!timed && s.all.empty()) std::cout << pool_line(s.runs);
   std::cout << std::flush;
   return 0;
@@ -257,7 +290,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   for (const auto& [what, hashes] : before.read) {
     const auto found = now.find(what);
     if (found == now.end() || found->second == hashes) continue;
-    std::cout << file << ": its " << what << " has changed since it was judged\n";
+    std::cout << for_terminal(file) << ": its " << what << " has changed since it was judged\n";
     return {};
   }
   return before;
@@ -284,8 +317,8 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
 void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
   std::error_code none;
   const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
-  write_file_atomically(to + "/verdicts.csv", models::verdicts_csv(all));
-  write_file_atomically(to + "/README.md", models::verdicts_page(all, claims));
+  write_into(to, list_outputs(), "verdicts.csv", models::verdicts_csv(all));
+  write_into(to, list_outputs(), "README.md", models::verdicts_page(all, claims));
 }
 
 // 0, 1 if a claim has an error or was not judged, or 128 + the signal that ended it.
@@ -307,7 +340,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
       action();
     } catch (const Error& error) {
       code = 1, listed.error = error.what();
-      std::cout << error.what() << "\n";
+      std::cout << for_terminal(error.what()) << "\n";
     }
   };
   for (models::ListedVerdict* listed : turns)
@@ -315,12 +348,12 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   for (models::ListedVerdict* listed : turns) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
-      std::cout << file_of(*listed) << ": judged before" << (version == build().version ? "" : " by orrery " + version)
-                << "\n";
+      std::cout << for_terminal(file_of(*listed)) << ": judged before"
+                << (version == build().version ? "" : " by orrery " + for_terminal(version)) << "\n";
       continue;
     }
     if (!s.judge || code > 128) continue;
-    std::cout << file_of(*listed) << "\n";
+    std::cout << for_terminal(file_of(*listed)) << "\n";
     tried(*listed, [&] {
       StudyVerdict verdict;
       const int its = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
@@ -338,6 +371,7 @@ int judge_all(const StudySettings& s) {
   std::vector<models::ListedVerdict> all = claims_in(s.all);
   check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
+  check_outputs(to, list_outputs());
   const models::FolderLock lock(to, {"study"});
   const int code = judge_listed(s, to, all);
   list_verdicts(s, to, all);
@@ -347,7 +381,8 @@ int judge_all(const StudySettings& s) {
                each.verdict ? fixed(each.verdict->minutes_of_runs, 1) : "",
                each.verdict ? each.verdict->sentence : each.error});
   std::cout << "\n"
-            << table.print() << "files:\n  " << to << "/README.md\n  " << to << "/verdicts.csv\n"
+            << table.print() << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to)
+            << "/verdicts.csv\n"
             << (s.judge ? pool_line(s.runs) : "") << std::flush;
   return code;
 }

@@ -11,6 +11,7 @@
 #include "examples/orrery/outside.h"
 #include "examples/orrery/study_runs.h"
 #include "models/folder_lock.h"
+#include "models/study/run_files.h"
 #include "models/study/statistics.h"
 #include "models/training/trainer.h"
 
@@ -58,6 +59,10 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
   check_alone(pool);
   make_folders(pool);
   const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
+  if (folder_exists(folder))
+    for (const std::string& left : files_in(folder))
+      check(models::is_run(left), "study: ", left, " is not a run that a measurement of time left, and ", folder,
+            " would be removed; choose another --out, or remove it");
   const Removed work{folder};
   fs::remove_all(folder);
   StudiedRuns studied;

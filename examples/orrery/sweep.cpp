@@ -12,6 +12,7 @@
 #include "examples/orrery/train_settings.h"
 #include "models/folder_lock.h"
 #include "models/json.h"
+#include "models/shell_words.h"
 #include "models/study/combinations.h"
 #include "models/study/csv.h"
 #include "models/study/pool.h"
@@ -25,6 +26,19 @@ using models::Assignments;
 using models::Outcome;
 
 constexpr size_t most_without_yes = 1000;
+constexpr const char* table_header = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
+
+// What a sweep leaves in its folder (models/output_file.h).
+const std::map<std::string, models::OutputKind>& outputs() {
+  static const std::map<std::string, models::OutputKind> all = {
+      {"runs.csv", runs_csv_kind()},
+      {"table.csv", models::marked_kind("a table of a sweep", table_header)},
+      {"sweep.json", models::marked_kind("a description of a sweep", "{\n \"metric\": \"", "\n \"runs\": \"")}};
+  return all;
+}
+void write_into(const std::string& folder, const std::string& name, const std::string& content) {
+  models::write_output("sweep", folder + "/" + name, outputs().at(name), content);
+}
 
 struct SweepSettings {
   std::string out = "runs/sweep", runs = "runs/pool", against, metric = "validation_loss";
@@ -201,8 +215,7 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
 }
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
-  std::string all =
-      models::csv_line({"row", "seeds", "mean", "deviation", "difference", "low", "high", "diverged", "failed"});
+  std::string all = table_header;
   const RunRow& chosen = sweep.all.rows[reference_row(sweep)];
   for (const RunRow& row : sweep.all.rows) {
     const Summary s = summary_of(sweep, row, chosen, outcomes);
@@ -237,11 +250,11 @@ void check_replaceable(const Sweep& sweep) {
 }
 
 // What a report of the sweep asks for beside the tables.
-void write_sweep_file(const Sweep& sweep, const Arguments& arguments) {
+void write_sweep_file(const Sweep& sweep, Arguments arguments) {
+  arguments.insert(arguments.begin(), "sweep");
   const models::Json json = {
-      {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", command_text("sweep", arguments)}};
-  write_file_atomically(sweep.settings.out + "/sweep.json",
-                        json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
+      {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", models::command_line(arguments)}};
+  write_into(sweep.settings.out, "sweep.json", json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -264,6 +277,7 @@ std::string sweep_help(const Arguments&) {
 int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
   reference_row(sweep);  // a wrong one is told before any training
+  for (const auto& [name, kind] : outputs()) models::check_output("sweep", sweep.settings.out + "/" + name, kind);
   models::FolderLock lock(sweep.settings.out, {"sweep"});
   check_replaceable(sweep);
   lock.keep();  // an interrupted sweep still uses its runs
@@ -279,10 +293,11 @@ int sweep(const Arguments& arguments) {
   const PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
   const TrainedRows trained = train_rows(
       sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
-  write_file_atomically(sweep.settings.out + "/runs.csv", runs_csv(sweep.all, trained.outcomes));
-  write_file_atomically(sweep.settings.out + "/table.csv", table_csv(sweep, trained.outcomes));
+  write_into(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
+  write_into(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
   write_sweep_file(sweep, arguments);
-  std::cout << "files:\n  " << sweep.settings.out << "/table.csv\n  " << sweep.settings.out << "/runs.csv\n"
+  std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
+            << "/runs.csv\n"
             << pool_line(sweep.settings.runs) << std::flush;
   if (trained.signal != 0) {
     std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()

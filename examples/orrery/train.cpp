@@ -16,6 +16,7 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
 #include "models/study/plugins.h"
+#include "models/training/resume.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 
@@ -39,7 +40,7 @@ void print_settings(const models::TrainSettings& settings) {
   constexpr size_t columns = 100;
   std::string line = "settings:";
   for (const auto& [key, value] : list_settings(settings)) {
-    const std::string item = " " + key + "=" + value;
+    const std::string item = " " + key + "=" + for_terminal(value);
     if (line.size() + item.size() > columns) {
       std::cout << line << "\n";
       line = "         ";
@@ -87,7 +88,7 @@ void print_files(const models::TrainSettings& settings, const std::string& check
     for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
   std::cout << "files:\n";
   for (const std::string& file : files)
-    if (file_exists(file)) std::cout << "  " << file << "\n";
+    if (file_exists(file)) std::cout << "  " << for_terminal(file) << "\n";
 }
 
 }  // namespace
@@ -96,6 +97,7 @@ std::string train_help(const Arguments& given) {
   models::TrainSettings settings = known_train_settings("train", given);
   return "Arguments are --key=value; files of them (--config) count first, later keys win.  The names of nanoGPT are "
          "read too.\n"
+         "orrery train --resume=RUN goes on with a run; what is given beside it changes the run's own settings.\n"
          "  --config=FILE.toml  settings from a file, in the same words\n" +
          describe(settings_of(settings)) +
          "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing, the "
@@ -145,8 +147,8 @@ int train(const Arguments& arguments) {
   if (settings.profile) std::cout << profile_table(result.profile);
   print_files(settings, result.checkpoint);
   if (result.stopped) {
-    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume"
-              << std::endl;
+    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; this command goes on:\n"
+              << models::command_to_resume(settings.out) << std::endl;
     return 128 + signals.received();
   }
   std::cout << validation_text(result.validation_loss, result.figures) << std::endl;

@@ -15,6 +15,7 @@
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/gpt.h"
+#include "models/shell_words.h"
 #include "models/study/catalogue.h"
 #include "models/study/plugins.h"
 #include "models/training/short_run.h"
@@ -134,7 +135,7 @@ std::vector<Role> roles_of(const Name& name) {
 std::vector<std::string> check_source(const std::string& file) {
   std::vector<std::string> failed;
   for (const std::string& offence : foreign_calls(read_file(file, longest_source))) {
-    std::cout << file << ", " << offence << "\n";
+    std::cout << for_terminal(file) << ", " << offence << "\n";
     failed.push_back("standard functions in " + file);
   }
   failed.erase(std::unique(failed.begin(), failed.end()), failed.end());
@@ -221,7 +222,7 @@ int try_out(const Arguments& arguments) {
   std::cout << "compiling " << words[0] << " ..." << std::flush;
   const std::string plugin = compile(words[0], settings.out, settings.headers);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::cout << " " << fixed(took.count(), 1) << " s: " << plugin << "\n";
+  std::cout << " " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";
 
   const std::vector<Name> names = models::load_noted_plugin(plugin).names;
   check(!names.empty(), "try: '", words[0],
@@ -238,7 +239,7 @@ int try_out(const Arguments& arguments) {
   }
   if (settings.steps > 0)
     for (std::string& one : train(names, settings)) failed.push_back(std::move(one));
-  std::cout << "use it with --plugin=" << plugin << "\n";
+  std::cout << "use it with " << models::quoted_for_a_shell("--plugin=" + plugin) << "\n";
   if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
   return failed.empty() ? 0 : 1;
 }

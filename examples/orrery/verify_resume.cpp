@@ -109,8 +109,8 @@ class Verification {
     settings_.from_previous = settings_.other_text = settings_.profile = settings_.keep_best = false;
     settings_.save_optimizer = true, settings_.checkpoint_every = 0, settings_.keep_checkpoints = 2;
     models::write_settings_file(work_ / "settings.toml", list_settings(settings_));
-    std::cout << run << ", from step " << grouped(from_) << " to step " << grouped(end_) << ", interrupted after step "
-              << grouped(middle_) << "\n"
+    std::cout << for_terminal(run) << ", from step " << grouped(from_) << " to step " << grouped(end_)
+              << ", interrupted after step " << grouped(middle_) << "\n"
               << std::flush;
   }
 

@@ -92,6 +92,8 @@ bool StudyVerdict::on_border() const {
                      [](const JudgedComparison& each) { return each.on_border; });
 }
 
+OutputKind verdict_kind() { return marked_kind("a verdict of a study", "{\n \"file\": \"", "\n \"sentence\": "); }
+
 void write_verdict(const std::string& path, const StudyVerdict& v) {
   Json json = {{"file", v.file},
                {"source", v.source},
@@ -118,7 +120,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
     json["at_common_rate"] = {{"verdict", name(v.at_common_rate->verdict)},
                               {"comparisons", comparisons_of(*v.at_common_rate)}};
   json["missing"] = v.missing;
-  write_file_atomically(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_output("study", path, verdict_kind(), json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 StudyVerdict read_verdict(const std::string& path) {

@@ -89,6 +89,11 @@ class Algorithmic final : public Task {
   std::string data() const override { return "problem=" + print(settings_.problem); }
   Fingerprint fingerprint() const override { return {}; }
 
+  std::vector<Tensor> held_out_example(int64_t) const override {
+    const std::vector<Tensor> one = sequences(key_.derive("validation"), 0, 1);
+    return {one[0], one[1].reshape(Shape{problem_->length()})};
+  }
+
   int64_t bytes() const override { return 0; }
   int64_t length() const override { return problem_->length(); }
   int64_t validation_batch() const override { return std::min(sequences_at_once, settings_.validation_sequences); }

@@ -89,6 +89,15 @@ double TextTask::bits_per_character(const MeanLoss& loss, std::optional<int32_t>
   return loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) / static_cast<double>(characters_);
 }
 
+std::vector<Tensor> TextTask::held_out_example(int64_t most_tokens) const {
+  const int64_t count = std::min({most_tokens, context_, held_out()}), answered = std::min(count + 1, held_out());
+  std::vector<int32_t> tokens(static_cast<size_t>(answered));
+  validation().read(0, tokens);
+  std::vector<int32_t> answers(tokens.begin() + 1, tokens.end());
+  answers.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
+  return {Tensor::from(Shape{1, count}, tokens), Tensor::from(Shape{count}, answers)};
+}
+
 int64_t TextTask::bytes() const {
   const int64_t train = training().bytes_in_memory(), apart = validation().bytes_in_memory();
   return own_ ? train + apart : std::max(train, apart);  // one sequence, divided, or files

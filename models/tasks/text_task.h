@@ -60,6 +60,7 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   int64_t choices() const override { return vocabulary_; }
+  std::vector<Tensor> held_out_example(int64_t most_tokens) const override;  // its beginning
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override;

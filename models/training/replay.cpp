@@ -7,6 +7,7 @@
 #include "engine/base/files.h"
 #include "engine/base/version.h"
 #include "models/json.h"
+#include "models/output_file.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::models {
@@ -105,7 +106,8 @@ void write_finding(const std::string& folder, const Finding& finding) {
                      {"module", call.module},       {"tensor", call.made[call.found].name},
                      {"read", json_of(call.read)},  {"made", json_of(call.made)},
                      {"found", call.found}};
-  write_file_atomically(folder + "/" + finding_name, json.dump(2) + "\n");
+  write_output("train", folder + "/" + finding_name,
+               marked_kind("what --nan_guard=yes found", "{\n  \"format\": \"orrery "), json.dump(2) + "\n");
 }
 
 Finding read_finding(const std::string& folder) {

@@ -40,8 +40,8 @@ class RunFolder {
   // Makes the folder and locks it (folder_lock.h) for as long as this object lives.
   explicit RunFolder(const std::string& path, const LockUser& user = {}) : path_(path), lock_(path, user) {}
 
-  // Before a run begins here: an Error if settings.toml or metrics.jsonl, which it replaces, were written by no run:
-  //   train: runs/a/settings.toml was not written by a run, and this run would replace it; rename it, or ...
+  // Before a run begins here: an Error if settings.toml or metrics.jsonl, which it replaces, were written by no run
+  // (output_file.h).
   void check_free() const;
 
   // latest_checkpoint.  With from_previous, newer ones that are damaged are set aside under another name.

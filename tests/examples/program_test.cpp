@@ -10,7 +10,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/message.h"
+
 namespace fs = std::filesystem;
+using orrery::testing::expect_error;
 
 Outcome run_shell(const std::string& command) {
   const Folder folder;
@@ -145,4 +148,23 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
               "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON");
 #endif
   check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
+}
+
+TEST_CASE("program: words before a command are refused, help COMMAND is its help") {
+  expect_error(run_orrery({"foo", "train", "--data=none"})).names("foo").names("train");
+  expect_error(run_orrery({"--steps=3", "bar", "train", "--help"})).names("--steps=3 bar").names("train");
+  expect_error(run_orrery({"foo"})).names("foo").offers("train");
+  expect_error(run_orrery({"help", "trian"})).names("trian").offers("train");
+  for (const char* command : {"train", "generate", "list", "study"}) {
+    const Outcome outcome = run_orrery({"help", command});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out == run_orrery({command, "--help"}).out);
+  }
+  CHECK(run_orrery({"help", "train", "--model=vit-fashion"}).out ==
+        run_orrery({"train", "--model=vit-fashion", "--help"}).out);
+  const Outcome general = run_orrery({"help"});
+  CHECK(general.code == 0);
+  CHECK(general.out == run_orrery({"--help"}).out);
+  CHECK(general.out == run_orrery({}).out);
+  CHECK(contains(general.out, "orrery help COMMAND"));
 }

@@ -69,7 +69,7 @@ TEST_CASE("train: an interrupt finishes the step, saves and says how to go on") 
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 130);
   CHECK(contains(outcome.out, "stopped after step "));
-  CHECK(contains(outcome.out, "go on with --resume"));
+  CHECK(last_line(outcome.out) == "orrery train --resume=" + (folder / "run"));
   CHECK(!contains(outcome.out, "validation loss "));
   size_t checkpoints = 0;
   for (const auto& entry : fs::directory_iterator(folder / "run"))

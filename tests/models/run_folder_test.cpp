@@ -5,6 +5,7 @@
 
 #include "models/settings_file.h"
 #include "tests/support/gpt_settings.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -54,9 +55,7 @@ TEST_CASE("run folder: settings and metrics of somebody else are not replaced; t
     const Run run;
     const std::string file = run.out + "/" + name;
     write(file, "steps = 5\n");
-    CHECK(error_of([&] { run.train(); }) == "train: " + file +
-                                                " was not written by a run, and this run would replace "
-                                                "it; rename it, or choose another --out");
+    expect_error([&] { run.train(); }).names("train").value(file).offers("--out");
     CHECK(names_in(run.out) == std::set<std::string>{name});
     CHECK(read_file(file) == "steps = 5\n");
   }

@@ -100,6 +100,11 @@ class Task {
   // Of what else was read, by the setting that names it: validation data, a tokenizer made elsewhere.
   virtual std::map<std::string, Fingerprint> read_beside() const { return {}; }
 
+  // One example of what is held out, for looks inside: as batches of one, what the model reads, (1, T) tokens or
+  // (1, H, W, C) pixels, and (T) or (1) right answers, -1 where nothing is asked.  Of a text so many tokens at most.
+  // Empty: the task has none of this form.
+  virtual std::vector<Tensor> held_out_example(int64_t /*most_tokens*/) const { return {}; }
+
   // ---- what it costs
   virtual int64_t bytes() const = 0;             // of the data, in memory
   virtual int64_t length() const { return 1; }   // steps of a sequence; 1: what is learned has none
