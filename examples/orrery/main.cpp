@@ -143,7 +143,7 @@ int main(int count, char** words) {
     try {
       const int code = run(count, words);
       output.finish();
-      return code;
+      return end_program(code);
     } catch (...) {
       output.finish_after_error();
       throw;
@@ -151,5 +151,5 @@ int main(int count, char** words) {
   } catch (...) {
     complain_of_current_exception();
   }
-  return 1;
+  return end_program(1);
 }
