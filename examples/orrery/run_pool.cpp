@@ -18,6 +18,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/open_file.h"
 #include "engine/base/parallel.h"
 #include "engine/base/version.h"
 #include "examples/orrery/child.h"
@@ -34,7 +35,7 @@ using models::Outcome;
 // is not begun a second time.
 class Claim {
  public:
-  explicit Claim(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  explicit Claim(const std::string& path) : file_(open_unlinked(path, O_RDWR)) {
     check(file_.number() >= 0, "sweep: cannot write ", path, ": ", std::strerror(errno));
     held_ = ::flock(file_.number(), LOCK_EX | LOCK_NB) == 0;
   }

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "engine/base/open_file.h"
+
 namespace orrery::models {
 namespace {
 
@@ -57,8 +59,7 @@ void FolderLock::acquire() {
   // The run that had the lock may remove the file, and the folder, between any two of these calls: then once more.
   for (int attempt = 0; attempt < 100; ++attempt) {
     make_folders(folder_);
-    auto file = std::make_unique<Descriptor>(
-        ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+    auto file = std::make_unique<Descriptor>(open_unlinked(path_, O_RDWR));
     if (file->number() < 0 && errno == ENOENT) continue;
     check(file->number() >= 0, "train: cannot make the file ", path_, ": ", reason(), "; choose another --out");
     if (::flock(file->number(), LOCK_EX | LOCK_NB) != 0) {

@@ -12,8 +12,10 @@
 #include <sstream>
 
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
+using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
 
 namespace {
@@ -96,6 +98,22 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   const Outcome against = run_orrery(words + Words{"--against=attention=pointwise(relu, alpha=1)"});
   CHECK(std::stod(csv(folder / "sweep/table.csv")[1][4]) == doctest::Approx(-mean).epsilon(1e-9));
   CHECK(written_runs(folder / "pool") == more);
+}
+
+TEST_CASE("sweep: locks and logs of a pool do not follow symbolic links") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed=1"});
+  REQUIRE(run_orrery(words).code == 0);
+  const std::string run = csv(folder / "sweep/runs.csv")[1][2], precious = folder.write("precious", "kept");
+  for (const char* end : {".lock", ".log"}) {
+    CAPTURE(end);
+    fs::remove_all(folder / "pool");
+    fs::create_directories(folder / "pool");
+    const std::string link = folder / ("pool/" + run + end);
+    fs::create_symlink(precious, link);
+    expect_error(run_orrery(words)).names(link).value("symbolic link").offers("remove");
+    CHECK(read_file(precious) == "kept");
+  }
 }
 
 TEST_CASE("sweep: the runs are those that train makes, to the bit") {

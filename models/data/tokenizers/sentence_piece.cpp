@@ -16,8 +16,20 @@
 #include "models/data/sentence_piece_model.h"
 #include "models/json.h"
 
+// SentencePiece's protobuf prints "[libprotobuf FATAL ...]" before it throws what becomes an Error
+// here. Its switch is in no header that SentencePiece installs, and protobuf from version 22 on has
+// none: weak, so that it may be missing.
+namespace google::protobuf {
+enum LogLevel : int;
+using LogHandler = void(LogLevel, const char*, int, const std::string&);
+[[gnu::weak]] LogHandler* SetLogHandler(LogHandler* handler);
+}  // namespace google::protobuf
+
 namespace orrery::models {
 namespace {
+
+[[maybe_unused]] const bool is_silent =
+    google::protobuf::SetLogHandler != nullptr && google::protobuf::SetLogHandler(nullptr) != nullptr;
 
 constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it still fits into a checkpoint's state.json
 constexpr size_t most_at_once = size_t{1} << 30;       // of a text; the library counts in int
