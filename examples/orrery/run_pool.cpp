@@ -20,7 +20,6 @@
 #include "engine/base/files.h"
 #include "engine/base/open_file.h"
 #include "engine/base/parallel.h"
-#include "engine/base/version.h"
 #include "examples/orrery/child.h"
 #include "models/settings_file.h"
 #include "models/study/plugins.h"
@@ -146,7 +145,7 @@ class Pool {
 
   Outcome judge(const PooledRun& run, bool success, int status) const {
     Outcome outcome;
-    outcome.version = build().version;
+    outcome.version = models::program_version();
     const std::string folder = path(run.key, "");
     if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
     if (success) return outcome;

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "engine/base/files.h"
 #include "engine/base/hash.h"
-#include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/study_runs.h"
@@ -138,6 +138,13 @@ std::string repeating(const StudySettings& s, const std::string& file, const std
   return command_text("study", words);
 }
 
+// Of the programs that trained the runs.
+std::string versions_of(const Outcomes& outcomes) {
+  std::set<std::string> all;
+  for (const auto& [key, outcome] : outcomes) all.insert(outcome.version);
+  return all.empty() ? models::program_version() : join(std::vector<std::string>(all.begin(), all.end()));
+}
+
 // 0, or the signal that ended it.
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
@@ -162,7 +169,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
              .sentence = claim.sentence,
              .kind = name(claim.kind),
              .metric = print(claim.metrics[0]),
-             .version = build().version,
+             .version = versions_of(studied.outcomes),
              .figure = claim.figure,
              .smaller = claim.smaller,
              .main = claim.main,
@@ -284,8 +291,8 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
   for (models::ListedVerdict* listed : turns) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
-      std::cout << file_of(*listed) << ": judged before" << (version == build().version ? "" : " by orrery " + version)
-                << "\n";
+      std::cout << file_of(*listed) << ": judged before"
+                << (version == models::program_version() ? "" : " by orrery " + version) << "\n";
       continue;
     }
     if (!s.judge || signal != 0) continue;

@@ -92,7 +92,7 @@ void for_each_place(const Claim& claim, const F& f) {
 class Study {
  public:
   Study(const Claim& claim, const PoolOptions& options, const std::string& data)
-      : claim_(claim), options_(options), data_(data) {}
+      : claim_(claim), options_(options), data_(data), ids_(options.folder, options.fresh) {}
 
   StudiedRuns train() {
     std::vector<double> rates(claim_.variants.size(), 0);
@@ -160,7 +160,7 @@ class Study {
   std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double rate, const std::string& more) {
     const models::Variant& its = claim_.variants[variant];
     models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, rate, data_);
-    const std::string key = models::run_key(settings);
+    const std::string key = ids_.of(models::run_key(settings));
     rows.add(label_of(claim_, its, swept) + more, std::move(settings), key);
     variant_of_.try_emplace(key, its.name);
     return key;
@@ -220,6 +220,7 @@ class Study {
   const Claim& claim_;
   const PoolOptions& options_;
   const std::string& data_;
+  const models::RunIds ids_;
   std::map<std::string, std::string> variant_of_;  // of each run's key
   std::set<std::string> looked_;                   // variants
   StudiedRuns studied_;

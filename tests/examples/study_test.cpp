@@ -201,8 +201,8 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   const std::string samples = read_file(folder / "study/samples.csv"), runs = read_file(folder / "study/runs.csv");
   const size_t line = runs.find("relu,1,") + 7;
   const std::string figures = folder / "figures.csv";
-  const Outcome inspected = run_orrery(
-      {"inspect", folder / ("pool/" + runs.substr(line, 16)), "--text=abeabeab", "--look=all", "--out=" + figures});
+  const Outcome inspected = run_orrery({"inspect", folder / ("pool/" + runs.substr(line, runs.find(',', line) - line)),
+                                        "--text=abeabeab", "--look=all", "--out=" + figures});
   INFO(inspected.out, inspected.err);
   REQUIRE(inspected.code == 0);
   const std::string csv = read_file(figures), name = "causes/loss,";
