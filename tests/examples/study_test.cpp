@@ -78,7 +78,8 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
   CHECK(contains(outcome.out, "0.01"));
   const std::string runs = read_file(folder / "study/runs.csv");
   std::string first = runs.substr(runs.find('\n') + 1);
-  first = first.substr(first.find(",1,") + 3, 16);
+  first = first.substr(first.find(",1,") + 3);
+  first = first.substr(0, first.find(','));
   CHECK(
       contains(read_file(folder / ("pool/" + first + ".toml")), "\nlearning_rate = 0.01\nmin_learning_rate = 0.001\n"));
 }
