@@ -10,8 +10,8 @@
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/study_runs.h"
+#include "models/folder_lock.h"
 #include "models/study/statistics.h"
-#include "models/training/folder_lock.h"
 #include "models/training/trainer.h"
 
 namespace orrery::program {
@@ -57,7 +57,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
                        const std::string& data) {
   check_alone(pool);
   make_folders(pool);
-  const models::FolderLock alone(pool + "/timed");  // another study of time waits for the same machine
+  const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
   const Removed work{folder};
   fs::remove_all(folder);
   StudiedRuns studied;

@@ -218,6 +218,11 @@ void discard(const std::string& partial) noexcept {
 
 bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
+bool can_resume(const std::string& folder) {
+  const std::string whole = first_whole(checkpoints_in(folder), false);
+  return !whole.empty() && has_optimizer(read_state(whole));
+}
+
 std::string best_checkpoint(const std::string& folder) { return best_in(folder).path; }
 
 std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
@@ -246,8 +251,9 @@ std::string checkpoint_at(const std::string& folder) {
 void RunFolder::check_free() const {
   const auto check_file = [&](const char* name, bool (*written_by_a_run)(const std::string&)) {
     const std::string path = in(path_, name);
-    check(!is_there(path) || written_by_a_run(path), "train: ", path,
-          " was not written by a run, and this run would replace it; rename it, or choose another --out");
+    check(!is_there(path) || written_by_a_run(path), lock_.user().command, ": ", path,
+          " was not written by a run, and this run would replace it; rename it, or choose another ",
+          lock_.user().setting);
   };
   check_file(settings_name, is_written_settings_file);
   check_file(metrics_name, is_metrics_file);
