@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/open_file.h"
+
 namespace orrery::models {
 namespace {
 
@@ -51,8 +53,7 @@ FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) 
 bool FileLock::open(const LockUser& user) {
   const auto reason = [] { return std::generic_category().message(errno); };
   if (const std::string folder = fs::path(path_).parent_path().string(); !folder.empty()) make_folders(folder);
-  file_ =
-      std::make_unique<Descriptor>(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  file_ = std::make_unique<Descriptor>(open_unlinked(path_, O_RDWR));
   if (file_->number() < 0 && errno == ENOENT) return false;
   check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(), another(user, "; "));
   if (::flock(file_->number(), LOCK_EX | LOCK_NB) != 0) {

@@ -13,6 +13,8 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/open_file.h"
+#include "engine/base/proc.h"
 #include "models/study/plugins.h"
 
 namespace orrery::program {
@@ -21,7 +23,7 @@ namespace {
 constexpr const char* program_file = "/proc/self/exe";
 
 // In the child, between fork and exec: only calls that are safe there. `errors` gets the errno of a call that failed.
-[[noreturn]] void become(char* const* words, const char* log, int held, pid_t parent, int errors) {
+[[noreturn]] void become(char* const* words, int out, int held, pid_t parent, int errors) {
   const auto require = [&](bool done) {
     if (done) return;
     const int error = errno;
@@ -35,8 +37,6 @@ constexpr const char* program_file = "/proc/self/exe";
   require(::setpgid(0, 0) == 0);
   const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   require(in >= 0);
-  const int out = ::open(log, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-  require(out >= 0);
   require(::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(out, 2) >= 0);
   require(held < 0 || ::fcntl(held, F_SETFD, 0) == 0);  // it stays open
   ::execv(program_file, words);
@@ -49,6 +49,9 @@ constexpr const char* program_file = "/proc/self/exe";
 Child::Child(const std::string& command, Arguments words, const std::string& log, int held) {
   for (const models::Plugin& plugin : models::noted_plugins()) words.insert(words.begin(), "--plugin=" + plugin.path);
   words.insert(words.begin(), "orrery");
+  proc_path(command + ": starting a run", program_file);
+  const Descriptor printed(open_unlinked(log, O_WRONLY | O_TRUNC));
+  check(printed.number() >= 0, command, ": cannot write ", log, ": ", std::strerror(errno));
   std::vector<char*> raw;
   for (std::string& word : words) raw.push_back(word.data());
   raw.push_back(nullptr);
@@ -58,11 +61,11 @@ Child::Child(const std::string& command, Arguments words, const std::string& log
   Descriptor to(ends[1]);
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ == 0) become(raw.data(), log.c_str(), held, parent, to.number());
+  if (process_ == 0) become(raw.data(), printed.number(), held, parent, to.number());
   int error = process_ < 0 ? errno : 0;
   to.close();
   if (process_ > 0 && ::read(from.number(), &error, sizeof error) > 0) ::waitpid(process_, nullptr, 0);
-  check(error == 0, command, ": cannot start ", program_file, " with the log ", log, ": ", std::strerror(error));
+  check(error == 0, command, ": cannot start ", program_file, ": ", std::strerror(error));
 }
 
 Child::~Child() {

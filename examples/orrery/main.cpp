@@ -175,12 +175,12 @@ int main(int count, char** words) {
     try {
       const int code = run(count, words);
       output.finish();
-      return code;
+      return end_program(code);
     } catch (...) {
       output.finish_after_error();
       throw;
     }
   } catch (...) {
-    return exit_code_of_current_exception();
+    return end_program(exit_code_of_current_exception());
   }
 }

@@ -36,8 +36,16 @@ class CheckedOutput {
   std::streambuf* before_;
 };
 
-// While it lives, SIGINT, SIGTERM and SIGHUP ask for an end: the first of them is remembered, a second ends the program
-// at once, as each does at any other time.  A SIGHUP that nohup has turned off stays off.
+// main returns end_program(code). Every other exit or quick_exit, such as a plug-in's, becomes an
+// error message and exit code 1, so that an incomplete run never looks finished. _exit runs no
+// handlers: nothing in the process can catch it.
+int end_program(int code) noexcept;
+
+// While it lives, each signal of outside.cpp's list (SIGINT, SIGTERM, SIGHUP, SIGXCPU ...) requests
+// an end: the first one is stored, a second one ends the program at once, as each does at any other
+// time. SIGXCPU is the exception: the system repeats it every second. A signal that something else
+// has turned off (nohup's SIGHUP) or handles (a profiler's SIGPROF) stays so, except SIGINT and
+// SIGTERM.
 class StopSignals {
  public:
   StopSignals();

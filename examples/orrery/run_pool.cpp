@@ -15,7 +15,6 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
-#include "engine/base/version.h"
 #include "examples/orrery/child.h"
 #include "models/folder_lock.h"
 #include "models/settings_file.h"
@@ -163,7 +162,7 @@ class Pool {
   Outcome judge(const PooledRun& run, int status) const {
     const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_guessing);
     Outcome outcome;
-    outcome.version = build().version;
+    outcome.version = models::program_version();
     const std::string folder = path(run.key, "");
     try {
       if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));

@@ -7,7 +7,6 @@
 #include <exception>
 #include <iostream>
 
-#include "engine/base/version.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/table.h"
@@ -112,9 +111,9 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   if (!complete) trained.signal = signals.received();
   if (!screen.drawn()) std::cout << words.table(trained.outcomes);
   for (const auto& [key, outcome] : trained.outcomes)
-    if (outcome.version != build().version)
-      std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << outcome.version << ", this is "
-                << build().version << "; --fresh trains it again\n";
+    if (outcome.version != models::program_version())
+      std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << for_terminal(outcome.version)
+                << ", this is " << models::program_version() << "; --fresh trains it again\n";
   for (const auto& [key, outcome] : trained.outcomes)
     if (!outcome.why.empty())
       std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "engine/base/files.h"
 #include "engine/base/hash.h"
-#include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/study_runs.h"
@@ -167,6 +167,13 @@ std::string repeating(const StudySettings& s, const std::string& file, const std
   return models::command_line(words);
 }
 
+// Of the programs that trained the runs.
+std::string versions_of(const Outcomes& outcomes) {
+  std::set<std::string> all;
+  for (const auto& [key, outcome] : outcomes) all.insert(outcome.version);
+  return all.empty() ? models::program_version() : join(std::vector<std::string>(all.begin(), all.end()));
+}
+
 // Throws if the folder has the verdict on another claim, or one that a smoke run would replace. A file that cannot be
 // read keeps a name of its own.
 void check_replaceable(const StudySettings& s, const std::string& out, const Claim& claim) {
@@ -216,7 +223,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
              .sentence = claim.sentence,
              .kind = name(claim.kind),
              .metric = print(claim.metrics[0]),
-             .version = build().version,
+             .version = versions_of(studied.outcomes),
              .figure = claim.figure,
              .smaller = claim.smaller,
              .main = claim.main,
@@ -349,7 +356,7 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
       std::cout << for_terminal(file_of(*listed)) << ": judged before"
-                << (version == build().version ? "" : " by orrery " + for_terminal(version)) << "\n";
+                << (version == models::program_version() ? "" : " by orrery " + for_terminal(version)) << "\n";
       continue;
     }
     if (!s.judge || code > 128) continue;

@@ -100,7 +100,7 @@ void for_each_place(const Claim& claim, const F& f) {
 class Study {
  public:
   Study(const Claim& claim, const PoolOptions& options, const std::string& data, models::FolderLock& folder)
-      : claim_(claim), options_(options), data_(data), folder_(folder) {
+      : claim_(claim), options_(options), data_(data), folder_(folder), ids_(options.folder, options.fresh) {
     options_.check_files = [&claim](const std::string& folder) { check_measured(claim, folder); };
   }
 
@@ -170,7 +170,7 @@ class Study {
   std::string add(RunRows& rows, size_t variant, size_t swept, int64_t seed, double rate, const std::string& more) {
     const models::Variant& its = claim_.variants[variant];
     models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, rate, data_);
-    const std::string key = models::run_key(settings);
+    const std::string key = ids_.of(models::run_key(settings));
     rows.add(label_of(claim_, its, swept) + more, std::move(settings), key);
     variant_of_.try_emplace(key, its.name);
     return key;
@@ -234,6 +234,7 @@ class Study {
   PoolOptions options_;
   const std::string& data_;
   models::FolderLock& folder_;
+  const models::RunIds ids_;
   std::map<std::string, std::string> variant_of_;  // of each run's key
   std::set<std::string> looked_;                   // variants
   std::set<std::string> used_;                     // runs

@@ -105,6 +105,7 @@ Sweep read_sweep(const Arguments& arguments) {
   const std::vector<Assignments> combined = models::combinations(given);
   check(combined.size() <= most_without_yes || sweep.settings.yes, "sweep: these are ", combined.size(),
         " runs, more than 1,000; train them with --yes");
+  const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
   std::string unreadable;  // of the first run whose data, say, are not there
   bool any = false;
   for (const Assignments& each : combined) {
@@ -126,7 +127,7 @@ Sweep read_sweep(const Arguments& arguments) {
       key = models::key_of_unreadable(settings, error.what());
       if (unreadable.empty()) unreadable = error.what();
     }
-    sweep.all.add(label, std::move(settings), key);
+    sweep.all.add(label, std::move(settings), ids.of(key));
   }
   check(any, unreadable);
   return sweep;

@@ -1,9 +1,11 @@
 #include "models/study/pool.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <system_error>
 
 #include "engine/base/check.h"
@@ -19,14 +21,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t id_length = 16;
+constexpr size_t key_length = 16, hash_length = 12;  // runs.h
 // The files and the folder of a run. What makes it a run comes last: a removal that was interrupted can be repeated.
 constexpr const char* ends[] = {".json", "", ".log", ".toml"};
 
 std::string folder_of_uses(const std::string& pool) { return pool + "/used_by"; }
 
-bool is_id(const std::string& name) {
-  return name.size() == id_length && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+bool is_hexadecimal(std::string_view text, size_t length) {
+  return text.size() == length && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+// KEY-HASH, or the KEY alone.
+bool is_id(std::string_view name) {
+  const size_t dash = std::min(name.find('-'), name.size());
+  return is_hexadecimal(name.substr(0, dash), key_length) &&
+         (dash == name.size() || is_hexadecimal(name.substr(dash + 1), hash_length));
 }
 
 uint64_t bytes_at(const std::string& path) {
@@ -102,7 +110,7 @@ void record_use(const std::string& pool, const std::string& folder, const std::s
   const std::string user = fs::relative(folder, pool).generic_string();  // both are there
   const Json json = {{"folder", user}, {"runs", runs}};
   write_file_atomically(
-      folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, id_length) + ".json",
+      folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, key_length) + ".json",
       json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -70,7 +70,9 @@ void check_refused(const Words& words, const std::string& sentence) {
 }  // namespace
 
 TEST_CASE("outside: a signal ends training with a checkpoint, without a validation before it, and with its number") {
-  const std::pair<const char*, int> signals[] = {{"INT", 130}, {"TERM", 143}, {"HUP", 129}};
+  const std::pair<const char*, int> signals[] = {{"INT", 130},    {"TERM", 143}, {"HUP", 129}, {"XCPU", 152},
+                                                 {"USR1", 138},   {"USR2", 140}, {"PWR", 158}, {"ALRM", 142},
+                                                 {"VTALRM", 154}, {"PROF", 155}};
   for (const auto& [name, code] : signals) {
     CAPTURE(name);
     const Folder folder;
@@ -103,6 +105,21 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
   CHECK(outcome.code == 143);
   CHECK(checkpoints_in(folder / "run") == 1);
   CHECK(!contains(read_file(folder / "run/metrics.jsonl"), "validation_loss"));  // it takes many seconds
+}
+
+TEST_CASE("outside: training saves at its limit of CPU time, though the system repeats the signal") {
+  const Folder folder;
+  const Outcome limited = run_shell("ulimit -S -t 2; " + command_of(train_tiny(folder, endless)));
+  INFO(limited.out, limited.err);
+  CHECK(limited.code == 152);
+  CHECK(contains(limited.out, "stopped after step "));
+  CHECK(checkpoints_in(folder / "run") == 1);
+
+  const Folder other;
+  const Outcome repeated = after_first_step(other, train_tiny(other, endless), "kill -XCPU $pid; kill -XCPU $pid");
+  INFO(repeated.out, repeated.err);
+  CHECK(repeated.code == 152);
+  CHECK(checkpoints_in(other / "run") == 1);
 }
 
 TEST_CASE("outside: a second signal ends the program at once, and one that nohup turned off does nothing") {

@@ -79,7 +79,8 @@ TEST_CASE("study: over a sweep, with a metric of its own for a comparison, at th
   CHECK(contains(outcome.out, "0.01"));
   const std::string runs = read_file(folder / "study/runs.csv");
   std::string first = runs.substr(runs.find('\n') + 1);
-  first = first.substr(first.find(",1,") + 3, 16);
+  first = first.substr(first.find(",1,") + 3);
+  first = first.substr(0, first.find(','));
   CHECK(
       contains(read_file(folder / ("pool/" + first + ".toml")), "\nlearning_rate = 0.01\nmin_learning_rate = 0.001\n"));
 }
@@ -202,8 +203,8 @@ TEST_CASE("study: figures of looks inside, of the trained models and an example"
   const std::string samples = read_file(folder / "study/samples.csv"), runs = read_file(folder / "study/runs.csv");
   const size_t line = runs.find("relu,1,") + 7;
   const std::string figures = folder / "figures.csv";
-  const Outcome inspected = run_orrery(
-      {"inspect", folder / ("pool/" + runs.substr(line, 16)), "--text=abeabeab", "--look=all", "--out=" + figures});
+  const Outcome inspected = run_orrery({"inspect", folder / ("pool/" + runs.substr(line, runs.find(',', line) - line)),
+                                        "--text=abeabeab", "--look=all", "--out=" + figures});
   INFO(inspected.out, inspected.err);
   REQUIRE(inspected.code == 0);
   const std::string csv = read_file(figures), name = "causes/loss,";

@@ -15,6 +15,7 @@
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
+using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 
@@ -98,6 +99,73 @@ TEST_CASE("sweep: every combination, its table, and the same again without train
   const Outcome against = run_orrery(words + Words{"--against=attention=pointwise(relu, alpha=1)"});
   CHECK(std::stod(csv(folder / "sweep/table.csv")[1][4]) == doctest::Approx(-mean).epsilon(1e-9));
   CHECK(written_runs(folder / "pool") == more);
+}
+
+// Gives all files of a pool the id that a program of other sources would have given them.
+void rename_hash(const std::string& pool, const std::string& end) {
+  std::vector<fs::path> all;
+  for (const auto& entry : fs::directory_iterator(pool)) all.push_back(entry.path());
+  for (const fs::path& path : all) {
+    const std::string name = path.filename();
+    const size_t dot = std::min(name.find('.'), name.size());
+    if (name.ends_with(".json")) {
+      auto outcome = nlohmann::json::parse(read_file(path));
+      outcome["version"] = "0.0.9 (sources 0123456789ab)";
+      std::ofstream(path) << outcome.dump();
+    }
+    fs::rename(path, path.parent_path() / (name.substr(0, name.find('-')) + end + name.substr(dot)));
+  }
+}
+
+TEST_CASE("sweep: runs of other sources are listed, used, and trained again only with fresh") {
+  for (const char* end : {"-0123456789ab", ""}) {  // former programs wrote no hash
+    CAPTURE(end);
+    const Folder folder;
+    const Words words = sweep_of(folder, {"--seed={1,2}"});
+    const Outcome first = run_orrery(words);
+    REQUIRE(first.code == 0);
+    CHECK(!contains(first.out, "--fresh"));
+    const auto own = written_runs(folder / "pool");
+    REQUIRE(own.size() == 2);
+    rename_hash(folder / "pool", end);
+    const auto others = written_runs(folder / "pool");
+    CHECK(others != own);
+
+    const Outcome used = run_orrery(words);
+    CHECK(used.code == 0);
+    CHECK(written_runs(folder / "pool") == others);
+    for (const auto& [run, time] : others)
+      CHECK(contains(used.out, run + " was trained by orrery 0.0.9 (sources 0123456789ab)"));
+    CHECK(contains(used.out, "--fresh"));
+
+    const Outcome fresh = run_orrery(words + Words{"--fresh"});
+    CHECK(fresh.code == 0);
+    CHECK(!contains(fresh.out, "0.0.9"));
+    CHECK(written_runs(folder / "pool").size() == 4);
+    for (const auto& [run, time] : own) CHECK(written_runs(folder / "pool").at(run) > time);
+
+    const auto both = written_runs(folder / "pool");
+    const Outcome again = run_orrery(words);
+    CHECK(again.code == 0);
+    CHECK(!contains(again.out, "0.0.9"));
+    CHECK(written_runs(folder / "pool") == both);
+  }
+}
+
+TEST_CASE("sweep: locks and logs of a pool do not follow symbolic links") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed=1"});
+  REQUIRE(run_orrery(words).code == 0);
+  const std::string run = csv(folder / "sweep/runs.csv")[1][2], precious = folder.write("precious", "kept");
+  for (const char* end : {".lock", ".log"}) {
+    CAPTURE(end);
+    fs::remove_all(folder / "pool");
+    fs::create_directories(folder / "pool");
+    const std::string link = folder / ("pool/" + run + end);
+    fs::create_symlink(precious, link);
+    expect_error(run_orrery(words)).names(link).value("symbolic link").offers("remove");
+    CHECK(read_file(precious) == "kept");
+  }
 }
 
 TEST_CASE("sweep: the runs are those that train makes, to the bit") {

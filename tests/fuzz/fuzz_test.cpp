@@ -81,6 +81,7 @@ const std::map<std::string, std::string> no_formats = {
     {"models/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
     {"examples/orrery/bench.cpp", "parses what it has printed itself"},
     {"examples/orrery/child.cpp", "shows the last sentence that a run has printed"},
+    {"examples/orrery/compiler.cpp", "shows what a compiler has printed"},
     {"examples/orrery/run_pool.cpp", "opens files to lock them and reads none"},
     {"examples/orrery/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
 };
