@@ -94,7 +94,9 @@ commands "$subfolder/build" > "$work/commands_of_subfolder"
 grep -q tensor.cpp "$work/commands" && cmp "$work/commands" "$work/commands_of_subfolder" ||
   fail "a subfolder is compiled otherwise than by itself"
 # The last -O counts.
-for parent in -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0"; do
+echo 'add_compile_options(-O0)' > "$work/parent.cmake"
+for parent in -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0" \
+  "-DCMAKE_BUILD_TYPE= -DCMAKE_PROJECT_mine_INCLUDE=$work/parent.cmake"; do
   # shellcheck disable=SC2086
   configure_subfolder other $parent
   commands "$folder" | sed 's/.*\( -O[^ ]*\).*/\1/' | sort -u > "$work/optimization"
