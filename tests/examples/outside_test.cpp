@@ -70,8 +70,9 @@ void check_refused(const Words& words, const std::string& sentence) {
 
 TEST_CASE("outside: a signal ends training with a checkpoint, without a validation before it, and with its number") {
   const std::pair<const char*, int> signals[] = {{"INT", 130}, {"TERM", 143}, {"HUP", 129}};
-  for (const auto& [name, code] : signals) {
-    CAPTURE(name);
+  for (const auto& each : signals) {
+    const auto& [name, code] = each;
+    CAPTURE(each.first);
     const Folder folder;
     const Outcome outcome =
         after_first_step(folder, train_tiny(folder, endless), std::string("kill -") + name + " $pid");
