@@ -1,7 +1,7 @@
 #!/bin/sh
 # sh tests/package.sh BUILD: README's lines for a project of one's own, with an installed orrery, with the folder BUILD
-# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code is as fast as the
-# installed one, whatever the parent's build type.  `orrery try` then works with the installed headers.
+# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code is as fast as
+# the installed one, whatever the parent's build type.  `orrery try` then works with the installed headers.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."

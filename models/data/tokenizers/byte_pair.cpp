@@ -175,8 +175,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
   };
   for (const Json& token : list_member(json, "tokens", what))
     vocabulary.tokens.push_back(bytes_of_printable(words(token), what));
-  for (const Json& merge : list_member(json, "merges", what))
-    vocabulary.merges.push_back(merge_of(words(merge), what));
+  for (const Json& merge : list_member(json, "merges", what)) vocabulary.merges.push_back(merge_of(words(merge), what));
   for (const Json& number : list_member(json, "added", what)) {
     check(number.is_number_unsigned() && number.get<uint64_t>() < vocabulary.tokens.size(), what,
           ": an added token must be a number below ", vocabulary.tokens.size());
