@@ -22,11 +22,6 @@ bool flag_member(const Json& object, const std::string& key, const std::string& 
   check(value.is_boolean(), what, ": '", key, "' must be true or false");
   return value.get<bool>();
 }
-const Json& list_member(const Json& object, const std::string& key, const std::string& what) {
-  const Json& value = member(object, key, what);
-  check(value.is_array(), what, ": '", key, "' must be a list");
-  return value;
-}
 
 std::map<std::string, std::set<std::string>> hashes_in(const Json& json, const std::string& what) {
   check(json.is_object(), what, ": 'read' must be an object {...}");

@@ -18,11 +18,6 @@ double number_or_null(const Json& json, const char* key, const std::string& what
   const Json& value = member(json, key, what);
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : number_member(json, key, what);
 }
-const Json& list_member(const Json& json, const char* key, const std::string& what) {
-  const Json& all = member(json, key, what);
-  check(all.is_array(), what, ": '", key, "' must be a list");
-  return all;
-}
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
 }  // namespace

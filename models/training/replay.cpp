@@ -67,10 +67,8 @@ LookedAt::Value value_in(const Json& json, const std::string& what) {
   return value;
 }
 std::vector<LookedAt::Value> values_in(const Json& json, const char* key, const std::string& what) {
-  const Json& all = member(json, key, what);
-  check(all.is_array(), what, ": '", key, "' must be a list");
   std::vector<LookedAt::Value> values;
-  for (const Json& each : all) values.push_back(value_in(each, what));
+  for (const Json& each : list_member(json, key, what)) values.push_back(value_in(each, what));
   return values;
 }
 

@@ -73,8 +73,9 @@ TEST_CASE("outside: a signal ends training with a checkpoint, without a validati
   const std::pair<const char*, int> signals[] = {{"INT", 130},    {"TERM", 143}, {"HUP", 129}, {"XCPU", 152},
                                                  {"USR1", 138},   {"USR2", 140}, {"PWR", 158}, {"ALRM", 142},
                                                  {"VTALRM", 154}, {"PROF", 155}};
-  for (const auto& [name, code] : signals) {
-    CAPTURE(name);
+  for (const auto& each : signals) {
+    const auto& [name, code] = each;
+    CAPTURE(each.first);
     const Folder folder;
     const Outcome outcome =
         after_first_step(folder, train_tiny(folder, endless), std::string("kill -") + name + " $pid");

@@ -182,8 +182,9 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
                                                  {"pointwise(relu, alpha=1, length=fixed(16))", 0.5},
                                                  {"naive", 128},
                                                  {"relu_former(gamma=1.5)", 1 / 2.25}};
-  for (const auto& [spec, expected] : by_hand) {
-    CAPTURE(spec);
+  for (const auto& each : by_hand) {
+    const auto& [spec, expected] = each;
+    CAPTURE(each.first);
     const Probe::Ratio read = read_of(spec, false, shape, 1);
     CHECK(off(read.v, 1) <= 0.01);
     CHECK(off(read.predicted, expected) <= 0.02);  // v is measured
