@@ -147,7 +147,7 @@ class Pool {
     Outcome outcome;
     outcome.version = build().version;
     const std::string folder = path(run.key, "");
-    if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
+    if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::RunLog::of_run(folder));
     if (success) return outcome;
     if (outcome.kind != Outcome::Kind::diverged) outcome.kind = Outcome::Kind::failed;
     outcome.why = complaint_in(path(run.key, ".log"));

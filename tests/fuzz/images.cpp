@@ -3,6 +3,7 @@
 
 #include "models/data/gzip.h"
 #include "tests/fuzz/format.h"
+#include "tests/support/png.h"
 
 namespace {
 
@@ -59,7 +60,7 @@ REGISTER_FORMAT(classes, {.name = "classes",
                           .words = {"{\"classes\":", "[", "]", "\"\\u0000\"", "\"\\ud800\"", ",", "null", "[["}});
 
 void read_a_picture(const std::string& folder, std::string_view bytes) {
-  put(folder + "/picture.png", bytes);
+  put(folder + "/picture.png", orrery::testing::with_chunk_sums(bytes));
   for (const int64_t channels : {1, 3}) {
     const Picture picture = read_picture(folder + "/picture.png", channels);
     promise(static_cast<int64_t>(picture.pixels.size()) == picture.height * picture.width * channels,
