@@ -30,7 +30,9 @@ const Spec& final_normalization(const VitSettings& s) {
 
 Vit::Vit(const VitSettings& settings)
     : settings_(checked(settings)),
-      patches_(settings_.channels, settings_.patch, settings_.width, {}),
+      patches_(settings_.channels, settings_.patch, settings_.width,
+               {.weight = nn::initial_weights(settings_.initial_std, settings_.width)
+                              .outside(settings_.channels * settings_.patch * settings_.patch, settings_.width)}),
       position_(nn::make_position(
           settings_.position, {.context = tokens_of(settings_),
                                .width = settings_.width,
@@ -46,7 +48,10 @@ Vit::Vit(const VitSettings& settings)
                nn::initial_weights(settings_.initial_std, settings_.width).head(settings_.width, settings_.classes)}) {
   const VitSettings& s = settings_;
   head_.bias.initialization = nn::constant(s.head_bias);
-  if (has_class_token()) class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
+  if (has_class_token()) {
+    class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
+    class_token_.decay = false;  // a vector
+  }
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(
         std::make_unique<Block>(BlockOptions{.width = s.width,
@@ -81,9 +86,14 @@ Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
   if (class_token_.value) x = concatenate({broadcast_to(class_token_.value, Shape{shape[0], 1, s.width}), x}, 1);
   x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times((*position_)(x, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
-  x = (*norm_)(x, pass);
-  const Tensor read = class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{shape[0], s.width}) : mean(x, {1});
-  return hook(path(), "logits", head_(read, pass));
+  return hook(path(), "logits", head_(pooled((*norm_)(x, pass)), pass));
+}
+
+Tensor Vit::before_head(const Tensor& states, nn::Pass& pass) {
+  return pooled((*norm_)(blocks_.back()->after_residual(states, pass), pass));
+}
+Tensor Vit::pooled(const Tensor& x) const {
+  return class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{x.size(0), settings_.width}) : mean(x, {1});
 }
 
 void Vit::visit(nn::Visitor& v) {

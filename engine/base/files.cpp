@@ -13,6 +13,9 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/base/machine_memory.h"
+#include "engine/base/open_file.h"
+
 namespace orrery {
 namespace {
 
@@ -27,6 +30,17 @@ std::string reason(int error) { return std::generic_category().message(error); }
 }
 [[noreturn]] void cannot_write(const std::string& path, const std::string& why) {
   fail("write: cannot write ", path, ": ", why);
+}
+
+// A clone without git-lfs has a few lines in place of each large file.
+void check_no_pointer(const FileReader& file, const std::string& path) {
+  constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
+  constexpr uint64_t longest = 1024;  // bytes, as the specification has it
+  if (file.size() < begin.size() || file.size() > longest) return;
+  std::string found(begin.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(found)));
+  check(found != begin, "read: ", path,
+        " is a git-lfs pointer in place of the file; fetch the file with `git lfs pull`");
 }
 
 const char* kind_of(mode_t mode) {
@@ -55,6 +69,7 @@ FileReader::FileReader(const std::string& path)
   if (::fstat(file_.number(), &status) != 0) cannot_read(path, reason(errno));
   if (!S_ISREG(status.st_mode)) cannot_read(path, text(kind_of(status.st_mode), "; only regular files are read"));
   size_ = static_cast<uint64_t>(status.st_size);
+  check_no_pointer(*this, path);
 }
 
 // Calls get(bytes, how many are done), which is a system's call, until all are there or none come any more.
@@ -97,9 +112,14 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 }
 
 // O_NONBLOCK: a pipe that nobody reads from is refused at once.
-FileAppender::FileAppender(const std::string& path)
-    : path_(path),
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666)) {
+int open_unlinked(const std::string& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW, 0666);
+  if (file < 0 && errno == ELOOP)
+    cannot_write(path, "it is a symbolic link, which is not followed; remove it, or choose another folder");
+  return file;
+}
+
+FileAppender::FileAppender(const std::string& path) : path_(path), file_(open_unlinked(path, O_WRONLY | O_APPEND)) {
   if (file_.number() < 0) cannot_write(path, reason(errno));
   struct stat status = {};
   if (::fstat(file_.number(), &status) != 0) cannot_write(path, reason(errno));
@@ -108,7 +128,7 @@ FileAppender::FileAppender(const std::string& path)
 
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& write) {
   const std::string temporary = text(path, ".", ::getpid(), ".partial");
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Descriptor file(open_unlinked(temporary, O_WRONLY | O_TRUNC));
   if (file.number() < 0) cannot_write(path, reason(errno));
   try {
     FileWriter writer(file.number(), path);
@@ -130,6 +150,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 std::string read_file(const std::string& path, uint64_t limit) {
   FileReader file(path);
   check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes, more than the ", limit, " that are read");
+  check_memory("read: " + path, static_cast<double>(file.size()), "take a smaller file");
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
   if (!bytes.empty()) return bytes;

@@ -7,6 +7,7 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
 #include "models/exchange/base/exchange.h"
+#include "models/language_model.h"
 
 namespace orrery::program {
 namespace {
@@ -50,8 +51,7 @@ std::string only_word(const char* command, const std::vector<std::string>& words
 std::string import_help(const Arguments&) {
   ImportSettings settings;
   return "orrery import PATH --key=value, where PATH is a folder or a file of another program:\n" +
-         describe(settings_of(settings)) + formats_text() +
-         "\nExample: orrery import gpt2 --out=runs/gpt2";
+         describe(settings_of(settings)) + formats_text() + "\nExample: orrery import gpt2 --out=runs/gpt2";
 }
 
 int import_weights(const Arguments& arguments) {
@@ -64,12 +64,15 @@ int import_weights(const Arguments& arguments) {
   Table placed({"ours", "theirs", ""}, "lll");
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
-  for (const auto& [name, why] : report.left) std::cout << "left: " << name << ": " << why << '\n';
+  for (const auto& [name, why] : report.left)
+    std::cout << "left: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
+  for (const std::string& note : report.notes) std::cout << "note: " << for_terminal(note) << '\n';
   std::cout << "format: " << report.format
-            << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer)
-            << (report.tokenizer_note.empty() ? "" : " (" + report.tokenizer_note + ")") << '\n'
-            << report.checkpoint << ": " << grouped(report.parameters) << " parameters in " << report.placed.size()
-            << " tensors, " << report.left.size() << " left\n";
+            << (report.classes > 0 ? text("; classes: ", report.classes)
+                                   : "; tokenizer: " + for_terminal(report.tokenizer))
+            << '\n'
+            << for_terminal(report.checkpoint) << ": " << grouped(report.parameters) << " parameters in "
+            << report.placed.size() << " tensors, " << report.left.size() << " left\n";
   if (report.largest_difference)
     std::cout << "largest difference of the logits: " << scientific(*report.largest_difference) << '\n';
   std::cout << std::flush;
@@ -91,8 +94,11 @@ int export_weights(const Arguments& arguments) {
   const Trained trained = read_trained("export", run);
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
-  std::cout << s.out << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as " << format
-            << std::endl;
+  const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
+  if (writes && models::restore_tokenizer(trained.tokenizer)->name() == "numbers")
+    std::cout << "note: this run has no tokenizer but numbers, and no file of one is written\n";
+  std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
+            << format << std::endl;
   return 0;
 }
 

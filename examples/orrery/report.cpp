@@ -41,6 +41,7 @@ struct ReportSettings {
     v("sample_tokens", samples.tokens, "tokens of a text", between(1, 100'000));
     v("look", looks, "what to look at inside, with commas between, or all, or none: `orrery list looks`");
     example.visit(v);
+    samples.bounds.visit(v);
     v("seed", samples.seed, "same seed, same texts; each further text takes the next seed",
       between(-models::largest_seed, models::largest_seed));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
@@ -107,7 +108,9 @@ int report(const Arguments& arguments) {
   std::string title = s.title;
   if (title.empty())
     for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
-  write_page(s.out.empty() ? folders[0] + "/report.html" : s.out, title, sections_of(folders, s, arguments));
+  const PagePlace place{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
+  place.check_free();
+  write_page(place, title, sections_of(folders, s, arguments));
   return 0;
 }
 

@@ -10,8 +10,9 @@
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/study_runs.h"
+#include "models/folder_lock.h"
+#include "models/study/run_files.h"
 #include "models/study/statistics.h"
-#include "models/training/folder_lock.h"
 #include "models/training/trainer.h"
 
 namespace orrery::program {
@@ -57,7 +58,11 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
                        const std::string& data) {
   check_alone(pool);
   make_folders(pool);
-  const models::FolderLock alone(pool + "/timed");  // another study of time waits for the same machine
+  const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
+  if (folder_exists(folder))
+    for (const std::string& left : files_in(folder))
+      check(models::is_run(left), "study: ", left, " is not a run that a measurement of time left, and ", folder,
+            " would be removed; choose another --out, or remove it");
   const Removed work{folder};
   fs::remove_all(folder);
   StudiedRuns studied;
@@ -92,7 +97,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
       studied.minutes += median * static_cast<double>(claim.round_steps) / 60'000;
       medians.push_back(median);
       if (round < 0) continue;
-      const std::vector<models::LogRow> row = {{round, {{"milliseconds", median}}}};
+      const models::RunLog row = {{round, {{"milliseconds", median}}}};
       for (size_t m = 0; m < all.size(); ++m)
         all[m][each.variant][each.swept].emplace_back(
             models::measure(claim.metrics[m], row, claim.swept_number(each.swept)));

@@ -7,6 +7,7 @@
 #include "models/data/tokenizer.h"
 #include "models/json.h"
 #include "models/language_model.h"
+#include "models/shown_text.h"
 #include "models/study/plugins.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
@@ -53,9 +54,13 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
 
 }  // namespace
 
+void warn(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) std::cerr << "warning: " << sentence << std::endl;
+}
+
 void warn_of_version(const std::string& run, const std::string& version) {
   if (const std::string note = models::version_note(run, version); !note.empty())
-    std::cout << "warning: " << note << std::endl;
+    std::cout << "warning: " << models::for_terminal(note) << std::endl;
 }
 
 Trained read_trained(const std::string& command, const std::string& folder) {

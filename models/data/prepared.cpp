@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/text_files.h"
+#include "models/folder_lock.h"
 #include "models/json.h"
 
 namespace orrery::models {
@@ -34,17 +33,22 @@ SortedJson read_description(const std::string& path) {
   return json;
 }
 
-void check_file(const SortedJson& description, const std::string& path, const char* name, const Fingerprint& found) {
+// Whether the description has this value of a file.
+template <class T>
+bool describes(const SortedJson& description, const char* name, const char* key, const T& value) {
   const auto said = description["files"].find(name + 1);
-  const auto holds = [&](const char* key, const auto& value) { return said->contains(key) && (*said)[key] == value; };
-  check(said != description["files"].end() && said->is_object() && holds("bytes", found.bytes) &&
-            holds("sha256", found.sha256),
-        "tokens: ", path, name, " is not the file that ", path, description_name, " tells of; prepare the text again");
+  return said != description["files"].end() && said->is_object() && said->contains(key) && (*said)[key] == value;
 }
 
 // A file as it is when it is not packed.
 void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
               const SortedJson& description, const char* name) {
+  const bool packed = file.ends_with(".gz"), described = !description.is_null();
+  const auto check_described = [&](bool holds) {
+    check(holds, "tokens: ", path, name, " is not the file that ", path, description_name,
+          " tells of; prepare the text again");
+  };
+  if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
   Sha256 one;
   uint64_t bytes = 0;
   std::vector<std::byte> piece(TextFiles::piece_size);
@@ -55,12 +59,14 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
       bytes += got;
     }
   };
-  if (file.ends_with(".gz"))
+  if (packed)
     read(DataReader(file));
   else
     read(FileReader(file));  // whose first token may look like a packed file's beginning
   prepared.fingerprint.bytes += bytes;
-  if (!description.is_null()) check_file(description, path, name, {bytes, one.digits()});
+  if (described)
+    check_described(describes(description, name, "bytes", bytes) &&
+                    describes(description, name, "sha256", one.digits()));
 }
 
 REGISTER_DATA_FORMAT(prepared, {"prepared",
@@ -99,25 +105,6 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   return prepared;
 }
 
-namespace {
-
-// Is gone again, if nothing was put into it.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path) : path_(path), is_new_(!file_exists(path)) { make_folders(path); }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (is_new_) std::filesystem::remove(path_, ignored);  // an empty one
-  }
-  NewFolder(const NewFolder&) = delete;
-
- private:
-  std::string path_;
-  bool is_new_;
-};
-
-}  // namespace
-
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last) {
   const auto place = static_cast<int64_t>(std::floor(static_cast<double>(tokens.size()) * (1 - last)));
   return {tokens.part(0, place), tokens.part(place, tokens.size())};
@@ -127,17 +114,19 @@ void check_validation_fraction(double fraction) {
   check(fraction >= 0 && fraction < 1, "text: validation_fraction ", fraction, " must be at least 0 and below 1");
 }
 
-Prepared prepare(const Preparation& p, const std::function<void(double)>& progress) {
+Prepared prepare(const Preparation& p, const std::function<void(const std::string&, double)>& progress) {
   check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
   check(!p.out.empty(), "prepare: no place for the tokens; give a folder with --out=DIR");
   check_validation_fraction(p.validation_fraction);
+  const FolderLock lock(p.out, {"prepare"});
   for (const char* name : {train_name, validation_name, description_name})
     check(!file_exists(p.out + name), "prepare: ", p.out, name,
           " is there already; remove it, or choose another --out");
   const bool own = !p.validation_input.empty();
   const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input);
-  const NewFolder folder(p.out);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double share) {
+    if (progress) progress("learned", share);
+  });
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
   double done = 0;
   const auto encode = [&](const TextFiles& files) {
@@ -145,7 +134,7 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
     const auto add = [&](std::span<const int32_t> tokens) { spool.add(tokens); };
     encode_files(*tokenizer, files, add, [&](uint64_t more) {
       done += static_cast<double>(more);
-      if (progress) progress(std::min(1.0, done / bytes));  // a packed file has more than lies there
+      if (progress) progress("read", std::min(1.0, done / bytes));  // a packed file has more than lies there
     });
     return spool.sequence();
   };
@@ -171,7 +160,7 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
   if (validation.size() > 0) write_token_file(p.out + validation_name, validation, vocabulary);
   write_file_atomically(p.out + description_name, description.dump(1) + "\n");
   write_token_file(p.out + train_name, train, vocabulary);
-  return {train.size(), validation.size(), vocabulary};
+  return {train.size(), validation.size(), vocabulary, tokenizer->notes()};
 }
 
 }  // namespace orrery::models

@@ -1,28 +1,19 @@
 #include "models/data/text_files.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
+#include "engine/base/machine_memory.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/unicode.h"
 
 namespace orrery::models {
 namespace {
-
-void collect(const std::string& folder, std::vector<std::string>& files) {
-  for (std::string& path : files_in(folder)) {
-    if (std::filesystem::path(path).filename().string().starts_with(".")) continue;
-    if (folder_exists(path))
-      collect(path, files);
-    else
-      files.push_back(std::move(path));
-  }
-}
 
 REGISTER_DATA_FORMAT(text, {"text",
                             "a file in UTF-8, or a folder whose files, and those of the folders in it, are "
@@ -33,10 +24,7 @@ REGISTER_DATA_FORMAT(text, {"text",
 
 TextFiles::TextFiles(const std::string& path) : path_(path) {
   const bool folder = folder_exists(path);
-  if (folder)
-    collect(path, files_);
-  else
-    files_ = {path};
+  files_ = folder ? files_below(path) : std::vector<std::string>{path};
   check(!files_.empty(), "text: ", path, " is a folder without files");
   for (const std::string& file : files_) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " holds nothing but empty files" : " is empty");
@@ -50,6 +38,7 @@ void TextFiles::each_piece(const std::string& file, const Take& take) {
   for (size_t kept = 0;;) {
     const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(buffer).subspan(kept)));
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
+    if (before > 0) check_memory("text: " + file, 8 * piece_size, "take a shorter text");  // for what a piece becomes
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
     if (end > 0) take(here.substr(0, end), before);
     before += end, kept = here.size() - end;

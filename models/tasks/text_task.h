@@ -55,9 +55,12 @@ class TextTask : public Task {
   int64_t held_out() const override { return validation().size(); }
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
+  std::vector<std::string> warnings() const override { return tokenizer_->notes(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
+  int64_t choices() const override { return vocabulary_; }
+  std::vector<Tensor> held_out_example(int64_t most_tokens) const override;  // its beginning
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override;
@@ -81,7 +84,7 @@ class TextTask : public Task {
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
   TokenSequence training_, validation_, learned_sample_;
-  int64_t batch_, context_;
+  int64_t batch_, context_, vocabulary_;
   mutable int64_t characters_ = 0;  // of the validation's targets; 0: not counted yet
 };
 

@@ -6,6 +6,7 @@
 
 #include "engine/base/files.h"
 #include "models/data/base64.h"
+#include "models/shell_words.h"
 #include "models/study/csv.h"
 #include "models/study/report.h"
 #include "models/study/report_curves.h"
@@ -22,7 +23,7 @@ namespace {
 
 std::vector<LogRow> rows_of(const Folder& folder, const std::string& log) {
   write_file_atomically(folder / "metrics.jsonl", log);
-  return read_run_log(folder.path.string());
+  return RunLog::of_run(folder.path.string()).rows();
 }
 
 }  // namespace

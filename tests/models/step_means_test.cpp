@@ -54,8 +54,9 @@ Numbers first_step(const TrainSettings& settings) {
 }
 
 void check_means(const Numbers& numbers) {
-  for (const auto& [name, value] : numbers.expected) {
-    CAPTURE(name);
+  for (const auto& each : numbers.expected) {
+    const auto& [name, value] = each;
+    CAPTURE(each.first);
     REQUIRE(numbers.logged.contains(name));
     CHECK(numbers.logged.at(name) == doctest::Approx(value).epsilon(1e-13));
   }

@@ -36,18 +36,43 @@ constexpr std::pair<const char*, const char*> activations[] = {
     {"linear", "identity"},
 };
 
-std::string shortened(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
+GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
+
+// Whether a tokenizer.json puts a token before a text: {"single": [{"SpecialToken": ...}, {"Sequence": ...}], ...},
+// alone or among others.
+bool begins_with_token(const SortedJson& processor) {
+  if (!processor.is_object()) return false;
+  if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
+    return std::any_of(several->begin(), several->end(), begins_with_token);
+  const auto single = processor.find("single");
+  return single != processor.end() && single->is_array() && !single->empty() && single->front().is_object() &&
+         single->front().contains("SpecialToken");
 }
 
-GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
+// By tokenizer_config.json or tokenizer.json, the first of them that says it; none: neither does.
+std::optional<bool> begins_texts(const std::string& folder) {
+  const HuggingFaceConfig config(folder, "tokenizer_config.json");
+  if (config.has("add_bos_token")) return config.flag("add_bos_token", false);
+  const std::string path = find_data_file(folder, {"tokenizer.json"});
+  if (path.empty()) return std::nullopt;
+  try {
+    const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
+    return json.is_object() && json.contains("post_processor") && begins_with_token(json["post_processor"]);
+  } catch (const Error&) {  // told where the tokenizer is read, if it is
+    return std::nullopt;
+  }
+}
 
 bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
 
 }  // namespace
 
-HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : path_(find_data_file(folder, {config_name})) {
+HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : HuggingFaceConfig(folder, config_name) {
   check(!path_.empty(), "read: ", folder, " has no ", config_name);
+}
+HuggingFaceConfig::HuggingFaceConfig(const std::string& folder, const char* name)
+    : path_(find_data_file(folder, {name})), json_(Json::object()) {
+  if (path_.empty()) return;
   json_ = parse_json(read_data_file(path_, largest_json), path_);
   check(json_.is_object(), path_, ": it is no object {...}");
 }
@@ -55,19 +80,43 @@ const Json* HuggingFaceConfig::find(const std::string& key) const {
   const auto found = json_.find(key);
   return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
+std::vector<std::string> HuggingFaceConfig::true_flags() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json_.items())
+    if (value == true) keys.push_back(key);
+  return keys;
+}
 int64_t HuggingFaceConfig::whole_number(const std::string& key, std::optional<int64_t> otherwise) const {
   return !has(key) && otherwise ? *otherwise : whole_number_member(json_, key, path_);
 }
 void HuggingFaceConfig::read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
                              std::optional<int64_t> otherwise) const {
+  set(settings, ours, theirs, whole_number(theirs, otherwise));
+}
+int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const {
+  const Json* const found = find(key);
+  if (!found || !found->is_array()) return whole_number(key, otherwise);
+  check(found->size() == 2 && found->front().is_number_unsigned() && found->front() == found->back(), path_, ": '", key,
+        "': ", shortened(*found), " must be one number or two equal ones: only squares are read");
+  return found->front().get<int64_t>();
+}
+void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+                            int64_t value) const {
   Setting named = *find_setting(settings, ours);
   named.key = theirs;  // as errors call it
-  set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(whole_number(theirs, otherwise)));
+  set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(value));
 }
-std::optional<int64_t> HuggingFaceConfig::token(const std::string& key) const {
-  const Json* found = find(key);
-  if (found && found->is_array() && !found->empty()) found = &found->front();
-  return found && found->is_number_unsigned() ? std::optional(found->get<int64_t>()) : std::nullopt;
+std::vector<int64_t> HuggingFaceConfig::tokens(const std::string& key) const {
+  std::vector<int64_t> all;
+  const Json* const found = find(key);
+  const auto add = [&](const Json& one) {
+    if (one.is_number_unsigned()) all.push_back(one.get<int64_t>());
+  };
+  if (found && found->is_array())
+    for (const Json& one : *found) add(one);
+  else if (found)
+    add(*found);
+  return all;
 }
 double HuggingFaceConfig::number(const std::string& key, std::optional<double> otherwise) const {
   return !has(key) && otherwise ? *otherwise : number_member(json_, key, path_);
@@ -97,6 +146,10 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
   fail(path_, ": '", key, "': \"", name, "\" is not supported; there are ", join(all));
 }
 
+std::string shortened(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
+}
+
 bool has_config(const std::string& folder) { return !find_data_file(folder, {config_name}).empty(); }
 bool has_model_type(const std::string& folder, const std::string& model_type) {
   if (!has_config(folder)) return false;
@@ -106,11 +159,17 @@ bool has_model_type(const std::string& folder, const std::string& model_type) {
 }
 
 void read_rest(const std::string& folder, ImportedModel& to) {
-  to.tensors = stored_tensors_of_folder(folder);
+  to.tensors = stored_tensors_of_folder(folder, {"lm_head.weight"});  // where it is the embedding
   const HuggingFaceConfig config(folder);
   if (const Json* const ours = config.find("orrery_tokenizer")) to.saved_tokenizer = ours->dump();
   to.tokenizer_path = folder;
-  to.begin_token = config.token("bos_token_id"), to.end_token = config.token("eos_token_id");
+  const auto first = [](const std::vector<int64_t>& tokens) {
+    return tokens.empty() ? std::nullopt : std::optional(tokens[0]);
+  };
+  to.begin_token = first(config.tokens("bos_token_id")), to.end_token = first(config.tokens("eos_token_id"));
+  const HuggingFaceConfig generation(folder, "generation_config.json");
+  to.ends = (generation.has("eos_token_id") ? generation : config).tokens("eos_token_id");
+  to.begins_texts = begins_texts(folder);
 }
 
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
@@ -122,7 +181,9 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
   };
   const StoredTensor *const table = find(embedding), *const own = find(head);
   const bool tied = config.flag("tie_word_embeddings", otherwise);
-  check(tied || own, config.path(), ": 'tie_word_embeddings' is false, but there is no tensor '", head, "'");
+  check(tied || own, config.path(), ": 'tie_word_embeddings' ",
+        config.has("tie_word_embeddings") ? "is false" : "is absent, which counts as false for this family",
+        ", but there is no tensor '", head, "'; set it to true if the head is the embedding");
   if (!tied || !own || !table || !own->tensor || !table->tensor) return tied;
   return own->tensor.shape() == table->tensor.shape() && own->tensor.to_vector() == table->tensor.to_vector();
 }
@@ -130,10 +191,7 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer) {
   const Json saved = parse_json(tokenizer, "export: the tokenizer");
-  if (saved.at("name") == "byte_pair")
-    write_byte_pair_files(folder, saved);
-  else
-    config["orrery_tokenizer"] = saved;  // no file of theirs says it
+  if (!write_tokenizer_files(folder, saved)) config["orrery_tokenizer"] = saved;
   write_hugging_face(folder, std::move(config), tensors);
 }
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors) {
@@ -202,6 +260,7 @@ void add_marks(Json& config, const std::string& tokenizer) {
   };
   add("bos_token_id", restored->begin());
   add("eos_token_id", restored->end_of_text());
+  if (const std::vector<int32_t> ends = restored->ends(); ends.size() > 1) config["eos_token_id"] = ends;
 }
 
 }  // namespace orrery::models
