@@ -147,7 +147,8 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
     set_pixel_scale(channel_numbers(pixels, "image_mean", s.channels, to),
                     channel_numbers(pixels, "image_std", s.channels, to), to);
   else
-    set_pixel_scale({0}, {1}, to);
+    set_pixel_scale(std::vector(static_cast<size_t>(s.channels), 0.0),
+                    std::vector(static_cast<size_t>(s.channels), 1.0), to);
   note_other_steps(pixels, s.image_size, to);
 }
 
