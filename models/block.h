@@ -60,6 +60,9 @@ class Block final : public nn::Module {
  public:
   explicit Block(const BlockOptions& options);
   Tensor forward(const Tensor& x, nn::Pass& pass) override;
+  Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output, if x is the last state of the stream
+    return post_ ? (*(feed_forward_.layer ? feed_forward_ : attention_).norm)(x, pass) : x;
+  }
   void visit(nn::Visitor& v) override;
 
  private:

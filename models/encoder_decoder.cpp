@@ -1,5 +1,6 @@
 #include "models/encoder_decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/autograd/hooks.h"
@@ -99,6 +100,12 @@ Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
   return (*stack.norm)(x, pass);
 }
 
+Tensor EncoderDecoder::before_head(const Tensor& states, nn::Pass& pass) {
+  const auto last = std::find_if(decoder_.steps.rbegin(), decoder_.steps.rend(),
+                                 [](const auto& step) { return !step.second->adds_nothing(); });
+  return (*decoder_.norm)(last == decoder_.steps.rend() ? states : last->second->after_residual(states, pass), pass);
+}
+
 void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) {
   check(!pass.cache || pass.cache->tokens == 0, "encoder_decoder: a source is read before anything is written");
   nn::Cache* const cache = std::exchange(pass.cache, nullptr);
@@ -116,7 +123,7 @@ Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
         "NoGrad");
   const Tensor x = run(decoder_, targets, pass);
   if (pass.cache) pass.cache->tokens += targets.size(1);
-  return hook(path(), "logits", nn::linear(x, head_.value ? head_.value : target_embedding().weight.value));
+  return hook(path(), "logits", nn::linear(x, head().weight));
 }
 
 void EncoderDecoder::visit(nn::Visitor& v, const std::string& name, Stack& stack) {

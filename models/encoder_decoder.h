@@ -12,6 +12,7 @@
 #include "engine/base/config.h"
 #include "models/block.h"
 #include "models/embedding_scale.h"
+#include "models/headed_model.h"
 #include "models/model.h"
 #include "models/residual_step.h"
 #include "models/translation_model.h"
@@ -75,7 +76,7 @@ struct EncoderDecoderSettings {
   }
 };
 
-class EncoderDecoder final : public TranslationModel {
+class EncoderDecoder final : public TranslationModel, public HeadedModel {
  public:
   static inline const ModelInfo info{.name = "encoder_decoder",
                                      .description = "a transformer that reads one sequence and writes another",
@@ -86,6 +87,8 @@ class EncoderDecoder final : public TranslationModel {
   explicit EncoderDecoder(const EncoderDecoderSettings& settings);
   void encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) override;
   Tensor forward(const Tensor& targets, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  Head head() const override { return {head_.value ? head_.value : target_embedding().weight.value, {}}; }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;

@@ -5,7 +5,6 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
-#include "nn/layers/linear.h"
 
 namespace orrery::models {
 namespace {
@@ -91,11 +90,7 @@ Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
   if (pass.cache) pass.cache->tokens = after;
   return (*norm_)(x, pass);
 }
-Tensor Gpt::head(const Tensor& x) const {
-  const Tensor& weight = settings_.tied_head ? embedding_.weight.value : head_weight_.value;
-  return hook(path(), "logits", nn::linear(x, weight, head_bias_.value));
-}
-Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return head(last_of(states(tokens, pass))); }
+Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return logits(last_of(states(tokens, pass))); }
 
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);

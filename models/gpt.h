@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/autograd/hooks.h"
 #include "models/block.h"
 #include "models/embedding_scale.h"
+#include "models/headed_model.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
 #include "nn/positions/base/position.h"
 
 namespace orrery::models {
@@ -84,7 +87,7 @@ struct GptSettings {
   }
 };
 
-class Gpt final : public LanguageModel {
+class Gpt final : public LanguageModel, public HeadedModel {
  public:
   static inline const ModelInfo info{.name = "gpt",
                                      .description = "a transformer that reads to the left",
@@ -93,8 +96,14 @@ class Gpt final : public LanguageModel {
   using Settings = GptSettings;
 
   explicit Gpt(const GptSettings& settings);
-  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return head(states(tokens, pass)); }
+  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return logits(states(tokens, pass)); }
   Tensor next(const Tensor& tokens, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+    return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
+  }
+  Head head() const override {
+    return {settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value};
+  }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
@@ -102,7 +111,9 @@ class Gpt final : public LanguageModel {
 
  private:
   Tensor states(const Tensor& tokens, nn::Pass& pass);  // all but the head, (B, T, width)
-  Tensor head(const Tensor& x) const;
+  Tensor logits(const Tensor& x) const {
+    return hook(path(), "logits", nn::linear(x, head().weight, head_bias_.value));
+  }
 
   GptSettings settings_;
   nn::Embedding embedding_;

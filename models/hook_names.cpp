@@ -63,7 +63,10 @@ std::string theirs_in_full(const HookAlias& alias, const std::string& layer) {
   return alias.of_block ? "blocks." + layer + "." + alias.theirs : alias.theirs;
 }
 std::string ours_in_full(const HookAlias& alias, const std::string& layer) {
-  return alias.of_block ? "blocks." + layer + "." + alias.ours : alias.ours;
+  if (!alias.of_block) return alias.ours;
+  std::string digits;  // a star of theirs is a layer's number; a plain one of ours would take dots as well
+  for (const char c : layer) digits += c == '*' ? "*([0-9])" : std::string(1, c);
+  return "blocks." + digits + "." + alias.ours;
 }
 
 [[noreturn]] void fail_unknown_name(const std::string& pattern, const Words& words) {

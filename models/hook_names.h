@@ -1,7 +1,7 @@
 // TransformerLens's names of values, https://github.com/TransformerLensOrg/TransformerLens, as other names of ours
 // (engine/autograd/hooks.h), so that a study that was written for it finds the same numbers here:
 //
-//   Hooks hooks(hook_patterns({"blocks.*.attn.hook_pattern"}), observer);       // blocks.*.attention.weights
+//   Hooks hooks(hook_patterns({"blocks.*.attn.hook_pattern"}), observer);       // blocks.*([0-9]).attention.weights
 //
 //   theirs                          ours                                 shape
 //   hook_embed                      token_embedding.output               (B, T, C)
@@ -40,7 +40,8 @@
 
 namespace orrery::models {
 
-// Our name or pattern for theirs; more than one if * or ? of theirs stands for several.  What is no name of theirs
+// Our name or pattern for theirs; more than one if * or ? of theirs stands for several.  A * for the layer stands for
+// digits: blocks.*.hook_resid_pre is one value of each block.  What is no name of theirs
 // comes back as it is: Hooks::check_seen tells of those that never arise.  An Error names the nearest of a name that
 // looks like theirs (it has hook, attn, mlp, ln1, ln2 or ln_final in it) and is none.
 std::vector<std::string> our_hook_names(const std::string& pattern);

@@ -90,24 +90,29 @@ SortedJson parse_large_json(std::string_view text, std::string_view what) {
   return parse<SortedJson>(text, what);
 }
 
-const Json& member(const Json& object, const std::string& key, std::string_view what) {
+const Json& member(const Json& object, std::string_view key, std::string_view what) {
   check(object.is_object(), what, ": an object {...} should hold '", key, "'");
   const auto found = object.find(key);
   check(found != object.end(), what, ": '", key, "' is missing");
   return *found;
 }
-std::string text_member(const Json& object, const std::string& key, std::string_view what) {
+const Json& list_member(const Json& object, std::string_view key, std::string_view what) {
+  const Json& value = member(object, key, what);
+  check(value.is_array(), what, ": '", key, "' must be a list");
+  return value;
+}
+std::string text_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
   check(value.is_string(), what, ": '", key, "' must be text in quotes");
   return value.get<std::string>();
 }
-int64_t whole_number_member(const Json& object, const std::string& key, std::string_view what) {
+int64_t whole_number_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
   const bool whole = value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
   check(whole, what, ": '", key, "' must be a whole number below 2^63");
   return value.get<int64_t>();
 }
-double number_member(const Json& object, const std::string& key, std::string_view what) {
+double number_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
   check(value.is_number(), what, ": '", key, "' must be a number");
   return value.get<double>();

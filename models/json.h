@@ -25,9 +25,10 @@ using SortedJson = nlohmann::json;
 SortedJson parse_large_json(std::string_view text, std::string_view what);
 
 // A member of an object.  Errors: "run/step_000100/state.json: 'step' must be a whole number".
-const Json& member(const Json& object, const std::string& key, std::string_view what);
-std::string text_member(const Json& object, const std::string& key, std::string_view what);
-int64_t whole_number_member(const Json& object, const std::string& key, std::string_view what);
-double number_member(const Json& object, const std::string& key, std::string_view what);
+const Json& member(const Json& object, std::string_view key, std::string_view what);
+const Json& list_member(const Json& object, std::string_view key, std::string_view what);
+std::string text_member(const Json& object, std::string_view key, std::string_view what);
+int64_t whole_number_member(const Json& object, std::string_view key, std::string_view what);
+double number_member(const Json& object, std::string_view key, std::string_view what);
 
 }  // namespace orrery::models

@@ -15,6 +15,9 @@ class ResidualStep final : public nn::Module {
   // A sublayer that adds nothing leaves x as it is, without its normalization.
   ResidualStep(std::unique_ptr<nn::Module> norm, std::unique_ptr<nn::Sublayer> layer, double dropout, bool post);
   Tensor forward(const Tensor& before, nn::Pass& pass) override;
+  bool adds_nothing() const { return !layer_; }
+  // What comes out if this is its state, that of the hook `residual`.
+  Tensor after_residual(const Tensor& state, nn::Pass& pass) const { return post_ ? (*norm_)(state, pass) : state; }
   void visit(nn::Visitor& v) override;
 
  private:

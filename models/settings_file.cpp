@@ -7,6 +7,7 @@
 
 #include "engine/base/files.h"
 #include "models/settings_table.h"
+#include "models/shell_words.h"
 #include "models/toml.h"
 
 namespace orrery::models {
@@ -59,19 +60,6 @@ bool can_be_read(const std::string& quoted) {
   } catch (const toml::parse_error&) {
     return false;
   }
-}
-std::string for_bash(const std::string& value) {
-  static constexpr char digits[] = "0123456789ABCDEF";
-  std::string shell = "$'";
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7F || c == '\'' || c == '\\') {
-      shell.append("\\x").append(1, digits[byte >> 4]).append(1, digits[byte & 15]);
-    } else {
-      shell.push_back(c);
-    }
-  }
-  return shell + "'";
 }
 std::string as_comment(const std::string& key, const std::string& value) {
   return "# " + key + " is not UTF-8, as this file must be; give it on the command line: --" + key + "=" +

@@ -74,7 +74,7 @@ Tensor StreamModel::forward(const Tensor& tokens, nn::Pass& pass) {
   Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times(embedding_(tokens, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
   if (pass.cache) pass.cache->tokens += tokens.size(1);
-  return hook(path(), "logits", head_(norm_ ? (*norm_)(x, pass) : x, pass));
+  return hook(path(), "logits", head_(normalized(x, pass), pass));
 }
 
 void StreamModel::visit(nn::Visitor& v) {

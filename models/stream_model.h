@@ -18,6 +18,7 @@
 
 #include "models/block.h"
 #include "models/embedding_scale.h"
+#include "models/headed_model.h"
 #include "models/language_model.h"
 #include "models/model.h"
 #include "nn/layers/embedding.h"
@@ -73,7 +74,7 @@ struct StreamSettings {
   }
 };
 
-class StreamModel final : public LanguageModel {
+class StreamModel final : public LanguageModel, public HeadedModel {
  public:
   static inline const ModelInfo info{.name = "stream",
                                      .description = "a transformer that reads a stream on and on, block by block",
@@ -84,12 +85,18 @@ class StreamModel final : public LanguageModel {
   explicit StreamModel(const StreamSettings& settings);
   // With a cache of states (B, ...) in the pass, it goes on with B streams and may be differentiated through.
   Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+    return normalized(blocks_.back()->after_residual(states, pass), pass);
+  }
+  Head head() const override { return {head_.weight.value, head_.bias.value}; }
   int64_t context() const override { return int64_t{1} << 28; }  // spans bound what is seen, nothing else does
   int64_t vocabulary() const override { return settings_.vocabulary; }
   void visit(nn::Visitor& v) override;
   const StreamSettings& settings() const { return settings_; }
 
  private:
+  Tensor normalized(const Tensor& x, nn::Pass& pass) { return norm_ ? (*norm_)(x, pass) : x; }
+
   StreamSettings settings_;
   nn::Embedding embedding_;
   BlockNumber embedding_scale_;

@@ -86,9 +86,14 @@ Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
   if (class_token_.value) x = concatenate({broadcast_to(class_token_.value, Shape{shape[0], 1, s.width}), x}, 1);
   x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times((*position_)(x, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);
-  x = (*norm_)(x, pass);
-  const Tensor read = class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{shape[0], s.width}) : mean(x, {1});
-  return hook(path(), "logits", head_(read, pass));
+  return hook(path(), "logits", head_(pooled((*norm_)(x, pass)), pass));
+}
+
+Tensor Vit::before_head(const Tensor& states, nn::Pass& pass) {
+  return pooled((*norm_)(blocks_.back()->after_residual(states, pass), pass));
+}
+Tensor Vit::pooled(const Tensor& x) const {
+  return class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{x.size(0), settings_.width}) : mean(x, {1});
 }
 
 void Vit::visit(nn::Visitor& v) {

@@ -11,6 +11,7 @@
 
 #include "models/block.h"
 #include "models/embedding_scale.h"
+#include "models/headed_model.h"
 #include "models/image_model.h"
 #include "models/model.h"
 #include "nn/layers/linear.h"
@@ -76,7 +77,7 @@ struct VitSettings {
   }
 };
 
-class Vit final : public ImageModel {
+class Vit final : public ImageModel, public HeadedModel {
  public:
   static inline const ModelInfo info{.name = "vit",
                                      .description = "a vision transformer",
@@ -87,6 +88,8 @@ class Vit final : public ImageModel {
   explicit Vit(const VitSettings& settings);
   Tensor forward(const Tensor& pixels, nn::Pass& pass) override;
   void visit(nn::Visitor& v) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  Head head() const override { return {head_.weight.value, head_.bias.value}; }
   int64_t image_size() const override { return settings_.image_size; }
   int64_t channels() const override { return settings_.channels; }
   int64_t classes() const override { return settings_.classes; }
@@ -94,6 +97,7 @@ class Vit final : public ImageModel {
   const VitSettings& settings() const { return settings_; }
 
  private:
+  Tensor pooled(const Tensor& x) const;  // (B, T, C) -> (B, C)
   bool has_class_token() const { return settings_.pooling == "class_token"; }
 
   VitSettings settings_;

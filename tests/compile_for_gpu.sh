@@ -33,7 +33,7 @@ configure() {
   folder=$1
   shift
   mkdir -p "$folder"
-  set -- -DORRERY_CUDA=ON -DORRERY_TESTS=OFF -DORRERY_EXAMPLES=OFF "$@"
+  set -- -DORRERY_CUDA=ON -DORRERY_WERROR=ON -DORRERY_TESTS=OFF -DORRERY_EXAMPLES=OFF "$@"
   cmake -S . -B "$folder" "$@" > "$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; give_up failed; }
 }
 passed=0 failed=0

@@ -28,7 +28,6 @@ build=${BUILD:-build/address}  # the build of the tests under the same sanitizer
 if [ -n "$libfuzzer" ]; then
   build=build/libfuzzer
   options="$options -DORRERY_EMULATE_CUDA=OFF -DORRERY_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$libfuzzer"
-  options="$options -DCMAKE_CXX_FLAGS=-w"
 fi
 mkdir -p "$build"
 # shellcheck disable=SC2086

@@ -1,6 +1,7 @@
 #!/bin/sh
-# sh tests/package.sh BUILD: README's lines for a project of one's own, once with an installed orrery and once with its
-# sources as a subfolder, which takes over the objects of BUILD.  `orrery try` then works with the installed headers.
+# sh tests/package.sh BUILD: README's lines for a project of one's own, with an installed orrery, with the folder BUILD
+# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code is as fast as
+# the installed one, whatever the parent's build type.  `orrery try` then works with the installed headers.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -26,17 +27,81 @@ mkdir "$installed" "$subfolder"
 extract "project" > "$installed/CMakeLists.txt"
 extract "program" > "$installed/mine.cpp"
 grep -q main "$installed/mine.cpp" || fail "README has lost its program"
+cat >> "$installed/CMakeLists.txt" << 'END'
+add_executable(steps steps.cpp)
+target_link_libraries(steps PRIVATE orrery::core)
+END
+cat > "$installed/steps.cpp" << 'END'
+// Gradient descent by sums and products of elements; prints its CPU time in ms.
+#include <ctime>
+#include <iostream>
+#include "engine/ops/ops.h"
 
+int main() {
+  using orrery::Tensor;
+  const Tensor x = Tensor::full({100'000}, 0.5), y = Tensor::full({100'000}, 2);
+  Tensor w = Tensor::full({100'000}, 1);
+  for (int i = 0; i < 100; ++i) {
+    w = w.detach();
+    w.set_requires_grad();
+    const Tensor error = x * w - y;
+    sum(error * error).backward();
+    w = w - 0.1 * w.grad();
+  }
+  std::cout << std::clock() * 1000 / CLOCKS_PER_SEC << "\n";
+}
+END
+
+# setting FOLDER NAME: what CMake's cache there holds.
+setting() { sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt"; }
 or_show install.log cmake --install "$build" --prefix "$prefix"
-or_show configure.log cmake -S "$installed" -B "$installed/build" -DCMAKE_PREFIX_PATH="$prefix"
-or_show build.log cmake --build "$installed/build"
+# README puts BUILD into PATH, where find_package looks too; a prefix has precedence.
+PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/build" -DCMAKE_PREFIX_PATH="$prefix"
+PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/by_path"
+[ "$(setting "$installed/by_path" orrery_DIR)" = "$build" ] || fail "the package in PATH was not found"
+case $(setting "$installed/build" orrery_DIR) in
+  "$prefix"/*) ;;
+  *) fail "the package of the prefix was not taken" ;;
+esac
+for folder in build by_path; do or_show build.log cmake --build "$installed/$folder"; done
 "$installed/build/mine" > "$work/one"
+"$installed/by_path/mine" > "$work/by_path"
+cmp "$work/one" "$work/by_path" || fail "the installed library and the build folder give different results"
 
 sed "s|^find_package.*|add_subdirectory(\"$source\" orrery)|" "$installed/CMakeLists.txt" > "$subfolder/CMakeLists.txt"
-cp "$installed/mine.cpp" "$subfolder"
-setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-or_show configure.log cmake -S "$subfolder" -B "$subfolder/build" -G "Unix Makefiles" \
-  -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
+cp "$installed"/*.cpp "$subfolder"
+# configure_subfolder BUILD_FOLDER OPTIONS...: as BUILD is configured, but for the build type.
+configure_subfolder() {
+  folder=$subfolder/$1
+  shift
+  for name in CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS ORRERY_NATIVE ORRERY_WERROR; do
+    set -- "-D$name=$(setting "$build" $name)" "$@"
+  done
+  or_show configure.log cmake -S "$subfolder" -B "$folder" -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@"
+}
+# commands FOLDER: how the files of the libraries are compiled there.
+commands() {
+  sed -n '/orrery_\(core\|models\)\.dir/s/^ *"command": "\(.*\)",$/\1/p' "$1/compile_commands.json" |
+    sed 's/ -o [^ ]*//' | tr -s ' ' | sort
+}
+type=$(setting "$build" CMAKE_BUILD_TYPE)
+case $type in
+  Release) configure_subfolder build ;;
+  *) configure_subfolder build -DCMAKE_BUILD_TYPE="$type" -DORRERY_OPTIMIZE=OFF ;;
+esac
+commands "$build" > "$work/commands"
+commands "$subfolder/build" > "$work/commands_of_subfolder"
+grep -q tensor.cpp "$work/commands" && cmp "$work/commands" "$work/commands_of_subfolder" ||
+  fail "a subfolder is compiled otherwise than by itself"
+# The last -O counts.
+echo 'add_compile_options(-O0)' > "$work/parent.cmake"
+for parent in -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0" \
+  "-DCMAKE_BUILD_TYPE= -DCMAKE_PROJECT_mine_INCLUDE=$work/parent.cmake"; do
+  # shellcheck disable=SC2086
+  configure_subfolder other $parent
+  commands "$folder" | sed 's/.*\( -O[^ ]*\).*/\1/' | sort -u > "$work/optimization"
+  [ "$(cat "$work/optimization")" = " -O3" ] || fail "not optimized in a parent with $parent"
+done
 ! grep -E '^(CUDA|NATIVE|TESTS|EXAMPLES|SANITIZE|INSTALL):' "$subfolder/build/CMakeCache.txt" ||
   fail "options leak into a parent project"
 for target in orrery_core orrery_models; do
@@ -45,14 +110,18 @@ for target in orrery_core orrery_models; do
   cd "$OLDPWD"
 done
 find "$subfolder/build" -name '*.o' -exec touch {} +
-or_show build.log cmake --build "$subfolder/build" --parallel "$(nproc)" --target mine
-if [ "$(grep -c Building "$work/build.log")" != 1 ]; then
+rm "$subfolder/build/orrery/CMakeFiles/orrery_core.dir/engine/ops/arithmetic.cpp.o"
+or_show build.log cmake --build "$subfolder/build" --parallel "$(nproc)" --target mine steps
+if [ "$(grep -c Building "$work/build.log")" != 3 ]; then
   cat "$work/build.log"
-  fail "more was compiled than the project's own file"
+  fail "more was compiled than the project's own files and the arithmetic"
 fi
 "$subfolder/build/mine" > "$work/two"
 cmp "$work/one" "$work/two" || fail "the installed library and the sources give different results"
 cat "$work/one"
+time_installed=$("$installed/build/steps") time_subfolder=$("$subfolder/build/steps")
+echo "CPU time: installed $time_installed ms, as a subfolder $time_subfolder ms"
+[ "$time_subfolder" -le $((3 * time_installed + 50)) ] || fail "the subfolder's code is not optimized"
 
 try() { "$prefix/bin/orrery" try examples/03_new_activation.cpp --steps=0 --out="$work/plugins" "$@"; }
 or_show try.log try --headers="$prefix/include/orrery"

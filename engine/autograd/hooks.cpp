@@ -17,7 +17,7 @@ std::string full_name(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : text(path, ".", name);
 }
 bool fits_pattern(const std::string& pattern, const std::string& name) {
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  return ::fnmatch(pattern.c_str(), name.c_str(), FNM_EXTMATCH) == 0;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 //                 }});
 //
 // A name is the path of the module and, after a dot, what it shows.  In a pattern * stands for any characters, ? for
-// one.
+// one, *([0-9]) for digits.
 //   every module            input, output
 //   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, weights
 //                           and visible, 1 or 0 (B, H, Tq, Tk + N), with split slots slot_scores apart; read (B, T, H,

@@ -119,7 +119,7 @@ HOST_DEVICE V mask_weight(V place) {
 // dm where it reaches the span
 template <class V>
 HOST_DEVICE V span_gradient(V place, V gradient) {
-  return (place >= Lane<V>(0)) & (place <= Lane<V>(1)) ? gradient : V{};
+  return ((place >= Lane<V>(0)) & (place <= Lane<V>(1))) ? gradient : V{};
 }
 
 // ---- dropout
@@ -212,7 +212,7 @@ struct RowCounts {
     zeros += w == A(0) ? is_visible : V{};
     positive += w > A(0) ? w : V{};
     logarithms += w > A(0) ? w * log(w) : V{};
-    largest = (w > largest) & (is_visible > A(0)) ? w : largest;
+    largest = ((w > largest) & (is_visible > A(0))) ? w : largest;
   }
 };
 // H = -sum (p / P) ln (p / P) = ln P - (sum p ln p) / P

@@ -278,8 +278,8 @@ double parse_number(std::string_view what, std::string_view text) {
 
 bool parse_yes_or_no(std::string_view what, std::string_view text) {
   const std::string_view word = trimmed(text);
-  const bool yes = word == "yes" || word == "true";
-  check(yes || word == "no" || word == "false", what, ": '", shown(word), "' is neither yes nor no");
+  const bool yes = word == "yes" || word == "true" || word == "True";
+  check(yes || word == "no" || word == "false" || word == "False", what, ": '", shown(word), "' is neither yes nor no");
   return yes;
 }
 

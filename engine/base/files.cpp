@@ -13,6 +13,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/base/open_file.h"
+
 namespace orrery {
 namespace {
 
@@ -109,9 +111,14 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 }
 
 // O_NONBLOCK: a pipe that nobody reads from is refused at once.
-FileAppender::FileAppender(const std::string& path)
-    : path_(path),
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666)) {
+int open_unlinked(const std::string& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW, 0666);
+  if (file < 0 && errno == ELOOP)
+    cannot_write(path, "it is a symbolic link, which is not followed; remove it, or choose another folder");
+  return file;
+}
+
+FileAppender::FileAppender(const std::string& path) : path_(path), file_(open_unlinked(path, O_WRONLY | O_APPEND)) {
   if (file_.number() < 0) cannot_write(path, reason(errno));
   struct stat status = {};
   if (::fstat(file_.number(), &status) != 0) cannot_write(path, reason(errno));
@@ -120,7 +127,7 @@ FileAppender::FileAppender(const std::string& path)
 
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& write) {
   const std::string temporary = text(path, ".", ::getpid(), ".partial");
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Descriptor file(open_unlinked(temporary, O_WRONLY | O_TRUNC));
   if (file.number() < 0) cannot_write(path, reason(errno));
   try {
     FileWriter writer(file.number(), path);

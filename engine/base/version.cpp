@@ -1,5 +1,7 @@
 #include "engine/base/version.h"
 
+#include "engine/base/build_facts.h"
+
 namespace orrery {
 
 // Data, not code: engine/base/processor.cpp reads it before any instruction of this list has run.
@@ -51,13 +53,13 @@ const char compiled_instruction_sets[] =
 
 Build build() {
   Build result;
-  result.version = ORRERY_VERSION;
+  result.version = build_facts::version;
 #if defined(__clang__)
   result.compiler = "clang++ " + std::to_string(__clang_major__) + '.' + std::to_string(__clang_minor__);
 #else
   result.compiler = "g++ " + std::to_string(__GNUC__) + '.' + std::to_string(__GNUC_MINOR__);
 #endif
-  result.flags = ORRERY_COMPILER_FLAGS;
+  result.flags = build_facts::compiler_flags;
   result.instruction_sets = detail::compiled_instruction_sets;
   if (!result.instruction_sets.empty()) result.instruction_sets.pop_back();
 #if defined(ORRERY_CUDA)

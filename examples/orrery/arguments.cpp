@@ -1,5 +1,6 @@
 #include "examples/orrery/arguments.h"
 
+#include "engine/base/files.h"
 #include "examples/orrery/table.h"
 
 namespace orrery::program {
@@ -9,7 +10,7 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
   ParsedArguments parsed;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (!argument.starts_with("-")) {
+    if (!argument.starts_with("-") || (!argument.starts_with("--") && file_exists(argument))) {  // -x.cpp
       parsed.words.push_back(argument);
       continue;
     }
@@ -35,9 +36,9 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
 }
 
 std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
-                                        std::span<const Setting> settings) {
+                                        std::span<const Setting> settings, std::span<const ForeignKey> foreign) {
   const ParsedArguments parsed = parse_arguments(command, arguments, settings);
-  for (const auto& [key, value] : parsed.assignments) set_setting(settings, command, key, value);
+  for (const auto& [key, value] : parsed.assignments) set_setting(settings, command, key, value, foreign);
   return parsed.words;
 }
 

@@ -23,7 +23,7 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
 
 // The same, assigned at once; returns the words.
 std::vector<std::string> read_arguments(std::string_view command, std::span<const std::string> arguments,
-                                        std::span<const Setting> settings);
+                                        std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
 
 // One line for each setting: --key, its default, its meaning.
 std::string describe(std::span<const Setting> settings);

@@ -28,7 +28,7 @@ struct ClassifySettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("top", top, "so many of the likeliest classes of each picture", between(1, 1e6));
     v("skip_broken", skip_broken, "say of a picture that it cannot be decoded, and go on");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
@@ -118,12 +118,12 @@ int classify(const Arguments& arguments) {
   for (const std::string& path : pictures) {
     try {
       const auto likeliest = classifier.classify(path, s.top);
-      std::cout << path;
-      for (const auto& [name, share] : likeliest) std::cout << "  " << name << " " << fixed(share, 4);
+      std::cout << for_terminal(path);
+      for (const auto& [name, share] : likeliest) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
       std::cout << std::endl;
     } catch (const Error& error) {
       if (!s.skip_broken) fail("classify: ", error.what());
-      std::cout << "left out: " << error.what() << std::endl;
+      std::cout << "left out: " << for_terminal(error.what()) << std::endl;
     }
   }
   classifier.warn_of_turned_pictures();

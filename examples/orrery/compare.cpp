@@ -106,7 +106,8 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
           curves.back().points.emplace_back(static_cast<double>(row.step), found->second);
       longest = std::max(longest, curves.back().points.size());
     }
-    if (longest > 1) std::cout << "\n" << plot_together(name + " by step", curves);  // one number is no curve
+    if (longest > 1)
+      std::cout << "\n" << plot_together(for_terminal(name) + " by step", curves);  // one number is no curve
   }
 }
 
@@ -133,7 +134,7 @@ void print_parting(const ComparedRun& first, const ComparedRun& other) {
   std::cout << "\nnumbers of " << first.number << " and " << other.number << ": ";
   const ComparedRun& silent = first.logged ? other : first;
   if (!silent.logged) {
-    std::cout << silent.folder << " has no metrics.jsonl, they are not compared\n";
+    std::cout << for_terminal(silent.folder) << " has no metrics.jsonl, they are not compared\n";
     return;
   }
   const models::LogComparison found = models::compare_logs(first.rows, other.rows);
@@ -175,7 +176,7 @@ std::optional<Weights> weights_of(const std::string& folder) {
 void print_names(const std::string& what, const std::vector<std::string>& names) {
   if (names.empty()) return;
   std::cout << "  " << what << ":\n";
-  for (const std::string& name : names) std::cout << "    " << name << "\n";
+  for (const std::string& name : names) std::cout << "    " << for_terminal(name) << "\n";
 }
 
 void print_parameters(const ComparedRun& first, const std::optional<Weights>& a, const ComparedRun& other,
@@ -183,7 +184,7 @@ void print_parameters(const ComparedRun& first, const std::optional<Weights>& a,
   std::cout << "\nparameters of " << first.number << " and " << other.number;
   const std::optional<Weights> b = weights_of(other.folder);
   if (!a || !b) {
-    std::cout << ": " << (a ? other : first).folder << " has no checkpoint, they are not compared\n";
+    std::cout << ": " << for_terminal((a ? other : first).folder) << " has no checkpoint, they are not compared\n";
     return;
   }
   warn_of_version(other.folder, b->version);

@@ -26,7 +26,7 @@ struct EvaluateSettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("bleu", bleu, "of a model that translates: translate all that is judged and tell BLEU, which takes longest");
@@ -38,8 +38,11 @@ struct EvaluateSettings {
 // What the arguments give a key of s, the last time.
 std::optional<std::string> given(EvaluateSettings& s, const Arguments& arguments, const std::string& wanted) {
   std::optional<std::string> found;
-  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings_of(s)).assignments)
-    if (key == wanted) found = value;
+  const std::vector<Setting> settings = settings_of(s);
+  for (const auto& [key, value] : parse_arguments("evaluate", arguments, settings).assignments) {
+    const Setting* const setting = find_setting(settings, key);
+    if ((setting ? setting->key : key) == wanted) found = value;
+  }
   return found;
 }
 
@@ -119,7 +122,7 @@ int evaluate(const Arguments& arguments) {
       .bleu = s.bleu,
       .progress = [&](const std::string& done, double share) { progress->share(done, share); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
-  for (const std::string& sentence : task->warnings()) std::cout << "warning: " << sentence << "\n";
+  for (const std::string& sentence : task->warnings()) std::cout << "warning: " << for_terminal(sentence) << "\n";
   nn::move(*trained.model, device);
   const auto found = task->validate(*trained.model, {});
   progress.reset();

@@ -64,12 +64,15 @@ int import_weights(const Arguments& arguments) {
   Table placed({"ours", "theirs", ""}, "lll");
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
-  for (const auto& [name, why] : report.left) std::cout << "left: " << name << ": " << why << '\n';
-  for (const std::string& note : report.notes) std::cout << "note: " << note << '\n';
+  for (const auto& [name, why] : report.left)
+    std::cout << "left: " << for_terminal(name) << ": " << for_terminal(why) << '\n';
+  for (const std::string& note : report.notes) std::cout << "note: " << for_terminal(note) << '\n';
   std::cout << "format: " << report.format
-            << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer) << '\n'
-            << report.checkpoint << ": " << grouped(report.parameters) << " parameters in " << report.placed.size()
-            << " tensors, " << report.left.size() << " left\n";
+            << (report.classes > 0 ? text("; classes: ", report.classes)
+                                   : "; tokenizer: " + for_terminal(report.tokenizer))
+            << '\n'
+            << for_terminal(report.checkpoint) << ": " << grouped(report.parameters) << " parameters in "
+            << report.placed.size() << " tensors, " << report.left.size() << " left\n";
   if (report.largest_difference)
     std::cout << "largest difference of the logits: " << scientific(*report.largest_difference) << '\n';
   std::cout << std::flush;
@@ -94,8 +97,8 @@ int export_weights(const Arguments& arguments) {
   const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
   if (writes && models::restore_tokenizer(trained.tokenizer)->name() == "numbers")
     std::cout << "note: this run has no tokenizer but numbers, and no file of one is written\n";
-  std::cout << s.out << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as " << format
-            << std::endl;
+  std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
+            << format << std::endl;
   return 0;
 }
 

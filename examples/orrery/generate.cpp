@@ -28,10 +28,10 @@ struct GenerateSettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("prompt", prompt, "text to continue; none: the token that begins a text, or a line break where there is none");
     v("start", start, "instead of prompt, nanoGPT's form: a text, or FILE:path for the text of a file");
-    v("tokens", sampling.tokens, "tokens to add", between(0, 1e9));
+    v("tokens|max_new_tokens", sampling.tokens, "tokens to add", between(0, 1e9));
     v("temperature", sampling.temperature, "0: always the most likely token; 1: as the model says", zero_or(tiny, 1e6));
     v("top_k", sampling.top_k, "draw from the k most likely tokens only; 0: from all", between(0, 1e9));
     v("top_p", sampling.top_p, "draw from the fewest of those tokens whose probabilities add up to this; 1: from all",
@@ -41,11 +41,18 @@ struct GenerateSettings {
     v("keep", sampling.keep,
       "tokens that are kept each time the context is full, the rest being forgotten; 0: half of the context",
       between(0, 16777216));
-    v("samples", samples, "texts to write", between(1, 1e6));
+    v("samples|num_samples", samples, "texts to write", between(1, 1e6));
     bounds.visit(v);
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
+};
+
+// nanoGPT's names of settings that are no other names of ours.
+constexpr ForeignKey nanogpt_sample_keys[] = {
+    {"init_from", "--checkpoint=RUN names the model; `orrery import` makes a run of GPT-2's weights"},
+    {"dtype", "a model computes in the dtype of its checkpoint; leave it out"},
+    {"compile", "there is nothing to compile; leave it out"},
 };
 
 std::string prompt_of(const GenerateSettings& s) {
@@ -87,13 +94,14 @@ class Speed {
 
 std::string generate_help(const Arguments&) {
   GenerateSettings settings;
-  return "Arguments are --key=value:\n" + describe(settings_of(settings)) +
+  return "Arguments are --key=value; the names of nanoGPT's sample.py are read too:\n" +
+         describe(settings_of(settings)) +
          "\nExample: orrery generate --checkpoint=runs/latest --prompt=\"To be\" --tokens=300 --top_k=20";
 }
 
 int generate(const Arguments& arguments) {
   GenerateSettings s;
-  const std::vector<std::string> words = read_arguments("generate", arguments, settings_of(s));
+  const std::vector<std::string> words = read_arguments("generate", arguments, settings_of(s), nanogpt_sample_keys);
   check(words.empty(), "generate: '", words.empty() ? "" : words[0],
         "' is not of the form --key=value; did you mean --prompt?");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
@@ -112,15 +120,15 @@ int generate(const Arguments& arguments) {
   Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
-    std::cout << prompt << std::flush;
+    std::cout << for_output(prompt) << std::flush;
     models::RunningText written(*tokenizer, tokens);
     speed.begin();
     models::generate(writes, tokens, s.sampling, [&](int32_t token) {
       speed.token(read);
-      std::cout << written.add(token) << std::flush;
+      std::cout << for_output(written.add(token)) << std::flush;
       speed.go_on();
     });
-    std::cout << written.rest();
+    std::cout << for_output(written.rest());
     ++s.sampling.seed;
   }
   std::cout << std::endl;

@@ -9,12 +9,14 @@
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/given_text.h"
+#include "examples/orrery/progress.h"
 #include "examples/orrery/report_page.h"
 #include "examples/orrery/subject.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/text_bounds.h"
 #include "examples/orrery/view_text.h"
 #include "models/exchange/npy.h"
+#include "models/folder_lock.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
 #include "models/study/csv.h"
@@ -37,8 +39,8 @@ struct InspectSettings {
   void visit(V& v) {
     example.visit(v);
     v("look", looks,
-      "what to look at, with commas between, or all: " + join(models::looks().names()) + "; none: " + usual_looks +
-          ", or with --hooks and no page nothing");
+      "what to look at, with commas between, or all: " + join(models::looks().names()) + "; none: those of " +
+          usual_looks + " that the model has, or whatever it has; with --hooks and no page nothing");
     v("layer", look.layer, "of attentions or feed-forwards, in the order they act, from 0; -1: all", between(-1, 1e6));
     v("head", look.head, "of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot", look.slot, "a hidden unit or persistent slot, from 0; -1: those that stand out", between(-1, 1e9));
@@ -99,8 +101,22 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
   }
 }
 
+constexpr const char *figures_header = "figure,value\n", *written_by = "written_by";
+
+models::OutputKind figures_kind() { return models::marked_kind("a CSV file of figures", figures_header); }
+// Of one file; of a folder each of its files has its own.
+bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") || out.ends_with(".csv"); }
+models::OutputKind kind_of_file(const std::string& out) {
+  constexpr size_t length_of_header = 8;  // bytes
+  return out.ends_with(".csv")
+             ? figures_kind()
+             : models::marked_kind("a file of orrery inspect",
+                                   text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
+                                   length_of_header);
+}
+
 std::string figures_csv(const std::map<std::string, double>& figures) {
-  std::string csv = models::csv_line({"figure", "value"});
+  std::string csv = figures_header;
   for (const auto& [name, value] : figures) csv += models::csv_line({name, print_number(value)});
   return csv;
 }
@@ -112,6 +128,7 @@ void check_out(const std::string& out) {
   check(known || folder_exists(out), "inspect: --out=", out, " ends with ", ending,
         ", which is not written here; give FILE.safetensors, FILE.csv, or a folder for .npy files, whose name has no "
         "ending unless it exists");
+  if (is_one_file(out)) models::check_output("inspect", out, kind_of_file(out));
 }
 
 // Figures are tensors of one number in a safetensors file, and of a folder one table.
@@ -119,26 +136,32 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
   const std::map<std::string, double> figures = models::figures_of(views);
   check(!all.empty() || !figures.empty(),
         "inspect: nothing was seen that has numbers to write; name looks or --hooks that there are");
-  if (out.ends_with(".safetensors")) {
+  if (is_one_file(out)) {
     for (const auto& [name, value] : figures)
       all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
-    write_safetensors(out, all);
-    std::cout << out << ": " << counted(static_cast<int64_t>(all.size()), "tensor") << std::endl;
+    models::check_output("inspect", out, kind_of_file(out));
+    write_safetensors(out, all, {{written_by, "orrery inspect"}});
+    std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(all.size()), "tensor") << std::endl;
     return;
   }
-  make_folders(out);
-  for (const NamedTensor& each : all) {
+  const auto path_of = [&](const NamedTensor& each) {
     std::string file = each.name;
     std::replace(file.begin(), file.end(), '/', '.');
+    return out + "/" + file + ".npy";
+  };
+  for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
+  models::check_output("inspect", out + "/figures.csv", figures_kind());
+  const models::FolderLock lock(out, {"inspect"});
+  for (const NamedTensor& each : all) {
     const Shape& shape = each.tensor.shape();
     std::vector<int64_t> sizes;
     for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
-    models::write_npy(out + "/" + file + ".npy",
+    models::write_npy(path_of(each),
                       {each.name, each.tensor.dtype() == Dtype::f64 ? "F64" : "F32", sizes, each.tensor, {}});
   }
-  if (!figures.empty()) write_file_atomically(out + "/figures.csv", figures_csv(figures));
+  if (!figures.empty()) models::write_output("inspect", out + "/figures.csv", figures_kind(), figures_csv(figures));
   const size_t files = all.size() + (figures.empty() ? 0 : 1);
-  std::cout << out << ": " << counted(static_cast<int64_t>(files), "file") << std::endl;
+  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(files), "file") << std::endl;
 }
 
 void write_figures(const std::string& out, const std::vector<models::View>& views) {
@@ -146,8 +169,8 @@ void write_figures(const std::string& out, const std::vector<models::View>& view
   check(!figures.empty(),
         "inspect: what was seen has no figures to write; look at heads, curves, depth, memories or "
         "causes");
-  write_file_atomically(out, figures_csv(figures));
-  std::cout << out << ": " << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
+  models::write_output("inspect", out, figures_kind(), figures_csv(figures));
+  std::cout << for_terminal(out) << ": " << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
 }
 
 // The text, cut into pieces that the model reads at once.
@@ -179,9 +202,26 @@ void check_looks_use(const InspectSettings& s) {
   check_used(s.other, "other", "causes"), check_used(s.corpus, "corpus", "memories");
 }
 
-models::ExampleSettings other_of(const InspectSettings& s) {
+// What the user gives to read; else the first example of what the run has held out.
+std::unique_ptr<models::Subject> subject_for(const Trained& trained, const models::ExampleSettings& example,
+                                             const Arguments& arguments) {
+  const bool asked = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
+    return word == "--text=" || word == "--image=" || word == "--source=";  // and what is given is empty
+  });
+  if (!example.given() && !asked && example.label < 0 && example.target.empty())
+    if (auto held_out = held_out_subject("inspect", trained)) {
+      std::cout << "the example is the first one that was held out of the run's data; --text, --image or --source give "
+                   "another\n";
+      return held_out;
+    }
+  return make_subject("inspect", trained, example);
+}
+
+models::ExampleSettings other_of(const InspectSettings& s, const nn::Module& model) {
   models::ExampleSettings other = s.example;
-  (!other.image.empty() ? other.image : !other.source.empty() ? other.source : other.text) = s.other;
+  const bool images = dynamic_cast<const models::ImageModel*>(&model) != nullptr,
+             translates = dynamic_cast<const models::TranslationModel*>(&model) != nullptr;
+  (images ? other.image : translates ? other.source : other.text) = s.other;
   return other;
 }
 
@@ -193,7 +233,8 @@ std::string inspect_help(const Arguments&) {
   for (const auto& [name, look] : models::looks()) looks += "  " + name + ": " + look.description + "\n";
   return "orrery inspect RUN --key=value: what a trained model does with one example.  RUN is the folder of a run "
          "(its\n"
-         "last checkpoint) or of a checkpoint.\n" +
+         "last checkpoint) or of a checkpoint.  Without an example it is the first one that was held out of the run's "
+         "data.\n" +
          describe(settings_of(settings)) + "\nLooks:\n" + looks +
          "\nExample: orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --look=attention --layer=0 --head=0";
 }
@@ -204,20 +245,30 @@ int inspect(const Arguments& arguments) {
   check(words.size() == 1, "inspect: ", words.size(),
         " runs are given; give one, as in orrery inspect runs/latest --text=\"First Citizen:\"");
   if (!s.out.empty()) check_out(s.out);
-  if (s.looks.empty() && (s.hooks.empty() || !s.page.empty())) s.looks = usual_looks;
+  const PagePlace page{"inspect", s.page, "--page"};
+  if (!s.page.empty()) page.check_free();
+  const bool usual = s.looks.empty() && (s.hooks.empty() || !s.page.empty());
+  if (usual) s.looks = usual_looks;
   check_looks_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   Trained trained = read_trained("inspect", words[0]);
   follow("inspect", s.begin, trained);
   warn_of_version(words[0], trained.version);
-  const auto subject = make_subject("inspect", trained, s.example);
+  const auto subject = subject_for(trained, s.example, arguments);
   check_all_is_read("inspect", trained, s.example);
   std::unique_ptr<models::Subject> other;
-  if (!s.other.empty()) other = make_subject("inspect", trained, other_of(s)), s.look.other = other.get();
+  if (!s.other.empty())
+    other = make_subject("inspect", trained, other_of(s, *trained.model)), s.look.other = other.get();
   std::vector<std::unique_ptr<models::Subject>> pieces;
   if (!s.corpus.empty()) pieces = pieces_of(s.corpus, trained, *subject);
   for (const auto& piece : pieces) s.look.corpus.push_back(piece.get());
-  const std::vector<models::View> views = look_at(*subject, s.looks, s.look);
+  std::vector<models::View> views;
+  {
+    Progress progress(std::cerr);
+    s.look.progress = [&](const std::string& done, double share) { progress.share(done, share); };
+    views = look_at(*subject, s.looks, s.look);
+    if (views.empty() && usual) views = look_at(*subject, "all", s.look);
+  }
   std::vector<NamedTensor> numbers;
   if (!s.hooks.empty()) {
     numbers = watched(*subject, s.hooks);
@@ -237,7 +288,7 @@ int inspect(const Arguments& arguments) {
     add_views(sections, views);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
-    write_page(s.page, "A look inside " + words[0], std::move(sections));
+    write_page(page, "A look inside " + words[0], std::move(sections));
   }
   std::cout << std::flush;
   return 0;

@@ -23,6 +23,8 @@ const std::vector<Command>& commands() {
        "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
       {"study", "CLAIM.toml [--key=value ...] | --all=FOLDER [--key=value ...]",
        "judge a claim of a file by the runs that it names", study_help, study},
+      {"runs", "[RUN ...] [--key=value ...]",
+       "list the runs that sweeps and studies share, and remove those that are not needed", runs_help, runs},
       {"compare", "RUN RUN ... [--key=value ...]",
        "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
       {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
@@ -90,29 +92,65 @@ std::vector<std::string> without_plugins(int count, char** words) {
   return rest;
 }
 
+const std::vector<std::string>& command_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Command& command : commands()) all.push_back(command.name);
+    return all;
+  }();
+  return names;
+}
+
+bool is_command(const std::string& word) {
+  const std::vector<std::string>& names = command_names();
+  return std::find(names.begin(), names.end(), word) != names.end();
+}
+
+// The first word is a command, or help, --help or --version.
+void check_first(const std::vector<std::string>& words) {
+  if (words.empty() || is_command(words[0]) || words[0] == "-h" || words[0] == "--help" || words[0] == "--version")
+    return;
+  const auto command = std::find_if(words.begin(), words.end(), is_command);
+  check(command == words.end(), "'", join(std::vector<std::string>(words.begin(), command), " "),
+        "' stands before the command ", command == words.end() ? "" : *command, ", which must be the first word");
+  const std::string meant = nearest(words[0], command_names());
+  fail("no command '", words[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
+       join(command_names()));
+}
+
+// `help COMMAND ...` is `COMMAND ... --help`, and `help` alone is `--help`.
+std::vector<std::string> with_help(std::vector<std::string> words) {
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  words.push_back("--help");
+  return words;
+}
+
 int run(int count, char** words) {
-  std::vector<std::string> given = without_plugins(count, words);
+  std::vector<std::string> given = with_help(without_plugins(count, words));
+  check_first(given);
   std::reverse(given.begin(), given.end());  // as CLI11 wants them
   CLI::App app("A tensor engine and a library of transformer parts: train, study and extend small models.", "orrery");
   app.formatter(std::make_shared<Usage>("COMMAND [WORD ...] [--key=value ...]"));
   app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
   app.require_subcommand(0, 1);
   app.allow_extras();
-  std::vector<std::string> names;
   for (const Command& command : commands()) {
     CLI::App* const sub = app.add_subcommand(command.name, command.summary);
     sub->allow_extras();
     sub->formatter(std::make_shared<Usage>(command.name + " " + command.arguments));
     sub->get_help_ptr()->group("");  // --help is how one came to read this
     sub->footer([&command, sub] { return command.help(sub->remaining()); });
-    names.push_back(command.name);
   }
   app.footer(
-      "orrery COMMAND --help lists the arguments of a command.  Every command takes --plugin=FILE.so, which loads "
-      "what\n"
-      "orrery try has compiled.  A plug-in is code and runs with your rights: load only what you or somebody you "
-      "trust\n"
-      "has compiled.  A checkpoint, a text and a file of settings are data and never run code.");
+      "The exit code is 0; 1 after an error, with a message; 3 of a training whose model ended worse than a uniform "
+      "guess;\n"
+      "128 + N after the signal N.  Where nobody reads the standard output any more, the program ends in silence.\n"
+      "\n"
+      "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command takes\n"
+      "--plugin=FILE.so, which loads what orrery try has compiled.  A plug-in is code and runs with your rights: load\n"
+      "only what you or somebody you trust has compiled.  A checkpoint, a text and a file of settings are data and\n"
+      "never run code.");
   try {
     app.parse(std::move(given));
   } catch (const CLI::Success& asked) {  // --help, --version
@@ -123,14 +161,8 @@ int run(int count, char** words) {
   for (const Command& command : commands())
     if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed())
       return command.run(sub->remaining());
-  const std::vector<std::string> extras = app.remaining();
-  if (extras.empty()) {
-    std::cout << app.help();
-    return 0;
-  }
-  const std::string meant = nearest(extras[0], names);
-  fail("no command '", extras[0], "'; ", meant.empty() ? "" : "did you mean '" + meant + "'? ", "there are ",
-       join(names));
+  std::cout << app.help();
+  return 0;
 }
 
 }  // namespace
@@ -143,13 +175,12 @@ int main(int count, char** words) {
     try {
       const int code = run(count, words);
       output.finish();
-      return code;
+      return end_program(code);
     } catch (...) {
       output.finish_after_error();
       throw;
     }
   } catch (...) {
-    complain_of_current_exception();
+    return end_program(exit_code_of_current_exception());
   }
-  return 1;
 }

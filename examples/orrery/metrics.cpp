@@ -7,6 +7,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/table.h"
 #include "models/exchange/tensorboard.h"
+#include "models/output_file.h"
 #include "models/study/csv.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
@@ -84,8 +85,12 @@ int metrics(const Arguments& arguments) {
     make_folders(folder);
     path = folder + "/" + event_file;
   }
-  write_file_atomically(path, csv ? csv_of(rows, figures) : models::tensorboard_events(rows, figures));
-  std::cout << path << ": " << counted(static_cast<int64_t>(rows.size()), "row") << ", "
+  const std::string content = csv ? csv_of(rows, figures) : models::tensorboard_events(rows, figures);
+  const models::OutputKind kind =
+      csv ? models::marked_kind("a CSV file of these figures", content.substr(0, content.find('\n') + 1))
+          : models::marked_kind("events that orrery wrote", models::tensorboard_events({}, {}));
+  models::write_output("metrics", path, kind, content);
+  std::cout << for_terminal(path) << ": " << counted(static_cast<int64_t>(rows.size()), "row") << ", "
             << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
   return 0;
 }

@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "engine/base/check.h"
+#include "models/shown_text.h"
 
 namespace orrery::program {
 namespace {
@@ -42,19 +43,15 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
 class Line {  // of a complaint
  public:
   void add(std::string_view text) noexcept {
-    for (const char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (size_ + 8 > bytes_.size()) return;
-      if (byte >= 0x20 && byte != 0x7F) {
-        bytes_[size_++] = c;
-        continue;
-      }
-      static constexpr char digits[] = "0123456789abcdef";
-      for (const char part : {'\\', 'x', digits[byte >> 4], digits[byte & 15]}) bytes_[size_++] = part;
+    for (size_t at = 0; at < text.size();) {
+      if (size_ + 16 > bytes_.size()) return;
+      const models::ShownCharacter next = models::shown_character(text, at);
+      for (const char c : next.text()) bytes_[size_++] = c;
+      at += next.read;
     }
   }
   std::string_view end() noexcept {
-    if (size_ + 8 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
+    if (size_ + 16 > bytes_.size()) bytes_[size_++] = '.', bytes_[size_++] = '.', bytes_[size_++] = '.';
     bytes_[size_++] = '\n';
     return {bytes_.data(), size_};
   }
@@ -76,7 +73,13 @@ constexpr std::string_view out_of_memory = "out of memory; try a smaller batch, 
 
 int output_error = 0;  // why something could not be printed; 0: all was
 
+class ReaderGone : public Error {  // no program reads the standard output any more
+ public:
+  using Error::Error;
+};
+
 [[noreturn]] void cannot_print(int error) {
+  if (error == EPIPE) throw ReaderGone("no program reads the standard output any more");
   fail("cannot write to the standard output: ", std::generic_category().message(error));
 }
 
@@ -113,7 +116,14 @@ class CheckedOutput::Buffer final : public std::streambuf {
 
 namespace {
 
-constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP};
+// Signals whose default action ends a process:
+//   save first: a user's (INT, TERM, HUP), a limit of CPU time (XCPU), a batch system's warning (USR1, USR2), a failing
+//     power supply (PWR), timers that a parent process has left running (ALRM, VTALRM, PROF)
+//   end at once: QUIT and KILL, which request that
+//   ignored (prepare): PIPE and XFSZ, whose write calls return an error
+//   default: ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP, after which the program's state may be wrong
+constexpr std::array stop_signals = {SIGINT,  SIGTERM, SIGHUP,  SIGXCPU,   SIGUSR1,
+                                     SIGUSR2, SIGPWR,  SIGALRM, SIGVTALRM, SIGPROF};
 volatile std::sig_atomic_t received_signal = 0;
 
 void handle(int signal, void (*handler)(int)) {
@@ -122,15 +132,15 @@ void handle(int signal, void (*handler)(int)) {
   action.sa_flags = SA_RESTART;
   sigaction(signal, &action, nullptr);
 }
-bool is_ignored(int signal) {
+bool has_handler(int signal, void (*handler)(int)) {
   struct sigaction action = {};
-  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == handler;
 }
 
 void ask_to_stop(int signal) {
-  received_signal = signal;
+  if (received_signal == 0) received_signal = signal;
   for (const int each : stop_signals)
-    if (!is_ignored(each)) handle(each, SIG_DFL);
+    if (has_handler(each, ask_to_stop) && each != SIGXCPU) handle(each, SIG_DFL);
 }
 
 // Memory that this thread was last refused, while the exception that says so may still be on its way.
@@ -163,8 +173,17 @@ void occupy(int descriptor, int flags) {
   ::close(opened);
 }
 
+volatile std::sig_atomic_t finished = 0;  // main returns
+
+void check_finished() {
+  if (finished) return;
+  complain("a plug-in or a library called exit before orrery had finished; what this command was to do is incomplete");
+  ::_exit(1);
+}
+
 void prepare() {
   std::set_terminate(end_without_catch);
+  std::atexit(check_finished), std::at_quick_exit(check_finished);
   std::set_new_handler(refuse_memory);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
@@ -177,6 +196,11 @@ void prepare() {
 }  // namespace
 
 void complain(std::string_view sentence) noexcept { complain_of(sentence); }
+
+int end_program(int code) noexcept {
+  finished = 1;
+  return code;
+}
 
 void complain_of_current_exception() noexcept {
   try {
@@ -202,6 +226,26 @@ void complain_of_current_exception() noexcept {
   }
 }
 
+int exit_code_of_current_exception() noexcept {
+  bool silent = false;
+  try {
+    throw;
+  } catch (const ReaderGone&) {
+    silent = true;
+  } catch (const std::ios::failure&) {  // printed again after an error
+    silent = output_error == EPIPE;
+  } catch (...) {
+    silent = false;
+  }
+  if (silent) {
+    handle(SIGPIPE, SIG_DFL);
+    ::raise(SIGPIPE);
+    return 128 + SIGPIPE;  // the signal is blocked
+  }
+  complain_of_current_exception();
+  return 1;
+}
+
 CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {
   std::cout.exceptions(std::ios::badbit);  // hands on what the buffer throws
 }
@@ -223,11 +267,11 @@ void CheckedOutput::finish_after_error() noexcept {
 StopSignals::StopSignals() {
   received_signal = 0;
   for (const int signal : stop_signals)
-    if (signal != SIGHUP || !is_ignored(signal)) handle(signal, ask_to_stop);
+    if (signal == SIGINT || signal == SIGTERM || has_handler(signal, SIG_DFL)) handle(signal, ask_to_stop);
 }
 StopSignals::~StopSignals() {
   for (const int signal : stop_signals)
-    if (!is_ignored(signal)) handle(signal, SIG_DFL);
+    if (has_handler(signal, ask_to_stop)) handle(signal, SIG_DFL);
 }
 int StopSignals::received() const { return received_signal; }
 

@@ -7,16 +7,21 @@
 
 namespace orrery::program {
 
-// One line on the standard error, "orrery: sentence", of at most 4,000 bytes; control characters are shown as \x1b.
+// One line on the standard error, "orrery: sentence", of at most 4,000 bytes; what a terminal could not show is shown
+// as \x1b (models/shown_text.h).
 // Takes no memory, so that it can tell that there is none.
 void complain(std::string_view sentence) noexcept;
 
 // Complains about the exception that is being handled.
 void complain_of_current_exception() noexcept;
 
+// The exit code of main after the exception that is being handled, about which it complains. Where only the reader of
+// the standard output is gone, as after `| head`, it ends this process by SIGPIPE instead, in silence.
+int exit_code_of_current_exception() noexcept;
+
 // std::cout for as long as this object lives: whatever cannot be written is an Error at the place that prints,
 //   cannot write to the standard output: No space left on device
-// A pipe without a reader is such an error too, not the program's end.
+// A pipe without a reader is such an error too, so that a run is saved first.
 class CheckedOutput {
  public:
   CheckedOutput();
@@ -31,8 +36,16 @@ class CheckedOutput {
   std::streambuf* before_;
 };
 
-// While it lives, SIGINT, SIGTERM and SIGHUP ask for an end: the first of them is remembered, a second ends the program
-// at once, as each does at any other time.  A SIGHUP that nohup has turned off stays off.
+// main returns end_program(code). Every other exit or quick_exit, such as a plug-in's, becomes an
+// error message and exit code 1, so that an incomplete run never looks finished. _exit runs no
+// handlers: nothing in the process can catch it.
+int end_program(int code) noexcept;
+
+// While it lives, each signal of outside.cpp's list (SIGINT, SIGTERM, SIGHUP, SIGXCPU ...) requests
+// an end: the first one is stored, a second one ends the program at once, as each does at any other
+// time. SIGXCPU is the exception: the system repeats it every second. A signal that something else
+// has turned off (nohup's SIGHUP) or handles (a profiler's SIGPROF) stays so, except SIGINT and
+// SIGTERM.
 class StopSignals {
  public:
   StopSignals();

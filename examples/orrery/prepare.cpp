@@ -54,9 +54,9 @@ int prepare(const Arguments& arguments) {
   }
   for (const std::string& note : made.notes) std::cout << "note: " << note << "\n";
   std::cout << grouped(made.train) << " tokens to learn, " << grouped(made.validation) << " for validation, of "
-            << grouped(made.vocabulary) << " that there are\nfiles:\n  " << s.to.out << "/train.bin\n";
-  if (made.validation > 0) std::cout << "  " << s.to.out << "/val.bin\n";
-  std::cout << "  " << s.to.out << "/tokens.json" << std::endl;
+            << grouped(made.vocabulary) << " that there are\nfiles:\n  " << for_terminal(s.to.out) << "/train.bin\n";
+  if (made.validation > 0) std::cout << "  " << for_terminal(s.to.out) << "/val.bin\n";
+  std::cout << "  " << for_terminal(s.to.out) << "/tokens.json" << std::endl;
   return 0;
 }
 

@@ -85,7 +85,7 @@ void Progress::share(const std::string& done, double share) {
 }
 
 void Progress::say(const std::string& sentence) {
-  out_ << (live_ ? "\r\x1b[K" : "") << sentence << std::endl;
+  out_ << (live_ ? "\r\x1b[K" : "") << for_terminal(sentence) << std::endl;
   live_ = false;
 }
 

@@ -145,7 +145,7 @@ int replay(const Arguments& arguments) {
     calls.push_back(call);
     if (static_cast<int64_t>(calls.size()) > given.settings.calls) calls.pop_front();
   });
-  std::cout << step_text(before) << " from its state in " << given.folder << "\n";
+  std::cout << step_text(before) << " from its state in " << for_terminal(given.folder) << "\n";
   if (!found) {
     std::cout << "it does not come again: every value is finite\nthe run found that " << models::sentence(before)
               << std::endl;

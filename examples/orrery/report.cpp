@@ -108,7 +108,9 @@ int report(const Arguments& arguments) {
   std::string title = s.title;
   if (title.empty())
     for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
-  write_page(s.out.empty() ? folders[0] + "/report.html" : s.out, title, sections_of(folders, s, arguments));
+  const PagePlace place{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
+  place.check_free();
+  write_page(place, title, sections_of(folders, s, arguments));
   return 0;
 }
 

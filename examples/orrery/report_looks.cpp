@@ -10,32 +10,15 @@
 namespace orrery::program {
 namespace {
 
-constexpr int64_t most_tokens = 64;  // of an example that nobody has given: its maps can still be read
-
 bool reads(nn::Module& model, const models::ExampleSettings& example) {
   if (dynamic_cast<models::ImageModel*>(&model)) return !example.image.empty();
   if (dynamic_cast<models::TranslationModel*>(&model)) return !example.source.empty();
   return !example.text.empty();
 }
 
-// The first held-out pair that is short enough.
-models::ExampleSettings held_out_example(const Trained& trained, const models::TranslationModel& model,
-                                         const models::Tokenizer& tokenizer) {
-  constexpr int64_t enough = 100;
-  const auto most = static_cast<size_t>(std::min(most_tokens, model.context()));
-  const auto fits = [&](const std::string& sentence) {
-    const size_t tokens = tokenizer.encode(sentence).size() + 1;  // with its end
-    return tokens > 1 && tokens <= most;
-  };
-  models::ExampleSettings example;
-  for (const auto& [source, target] : held_out_pairs(trained.settings, enough))
-    if (example.source.empty() && fits(source) && fits(target)) example.source = source, example.target = target;
-  return example;
-}
-
 // What a language model itself writes.
 models::ExampleSettings own_text(models::LanguageModel& model, const models::Tokenizer& tokenizer, int64_t seed) {
-  const int64_t tokens = std::min(most_tokens, model.context());
+  const int64_t tokens = std::min(most_own_tokens, model.context());
   std::vector<int32_t> written = models::generate(model, models::beginning_of_text(tokenizer),
                                                   sampling_with(model, tokenizer, {.tokens = tokens, .seed = seed}));
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
@@ -54,7 +37,7 @@ std::unique_ptr<models::Subject> subject_of(const Trained& trained, const models
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))
     own = own_text(*writes, *tokenizer, samples.seed);
   else if (auto* const translates = dynamic_cast<models::TranslationModel*>(trained.model.get()))
-    own = held_out_example(trained, *translates, *tokenizer);
+    own = held_out_pair(trained, *translates, *tokenizer);
   return own.given() ? make_subject("report", trained, own) : nullptr;
 }
 

@@ -10,6 +10,9 @@
 #include "engine/base/version.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/version_text.h"
+#include "models/output_file.h"
+#include "models/shell_words.h"
+#include "models/shown_text.h"
 #include "models/study/plugins.h"
 #include "models/study/report.h"
 
@@ -17,12 +20,6 @@ namespace orrery::program {
 namespace {
 
 using models::Json;
-
-std::string escaped(std::string_view text) {
-  std::string all;
-  for (const char c : text) all += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return all;
-}
 
 // "<" would end the element that holds the data where a text has "</script>".
 std::string embedded(const Json& report) {
@@ -41,11 +38,17 @@ std::string moment() {  // the time, in UTC
   return text;
 }
 
+models::OutputKind page_kind() {
+  constexpr std::string_view mark = "<meta name=\"generator\" content=\"orrery\">\n";
+  return models::marked_kind("a page of orrery", std::string(page_html.substr(0, page_html.find(mark) + mark.size())));
+}
+
 std::string page_of(const Json& report) {
-  const std::map<std::string_view, std::string> parts = {{"title", escaped(report.at("title").get<std::string>())},
-                                                         {"style", std::string(page_style)},
-                                                         {"data", embedded(report)},
-                                                         {"script", std::string(page_script)}};
+  const std::map<std::string_view, std::string> parts = {
+      {"title", models::for_html(report.at("title").get<std::string>())},
+      {"style", std::string(page_style)},
+      {"data", embedded(report)},
+      {"script", std::string(page_script)}};
   std::string page;
   for (size_t at = 0;;) {
     const size_t begin = page_html.find("{{", at), end = page_html.find("}}", begin);
@@ -59,10 +62,11 @@ std::string page_of(const Json& report) {
 }  // namespace
 
 Json command_section(const std::string& name, const Arguments& arguments) {
-  std::string command = "orrery " + name;
-  for (const std::string& word : arguments) command += " " + models::quoted_for_a_shell(word);
-  return models::report_section("Commands", "text", "The command that makes this page", "",
-                                {{"items", Json::array({{{"name", ""}, {"text", command}, {"copy", true}}})}});
+  Arguments words = arguments;
+  words.insert(words.begin(), name);
+  return models::report_section(
+      "Commands", "text", "The command that makes this page", "",
+      {{"items", Json::array({{{"name", ""}, {"text", models::command_line(words)}, {"copy", true}}})}});
 }
 
 Json environment_section(std::span<const models::ReportedRun> runs) {
@@ -80,14 +84,16 @@ Json environment_section(std::span<const models::ReportedRun> runs) {
   return models::report_section("Environment", "text", "Program and machine", "", {{"items", items}});
 }
 
-void write_page(const std::string& path, const std::string& title, Json sections) {
+void PagePlace::check_free() const { models::check_output(command, path, page_kind(), setting); }
+
+void write_page(const PagePlace& place, const std::string& title, Json sections) {
   const auto count = static_cast<int64_t>(sections.size());
   const std::string html =
       page_of({{"title", title}, {"made", moment()}, {"version", build().version}, {"sections", std::move(sections)}});
-  write_file_atomically(path, html);
+  models::write_output(place.command, place.path, page_kind(), html, place.setting);
   std::cout << grouped(count) << (count == 1 ? " section, " : " sections, ")
             << grouped(static_cast<int64_t>(html.size())) << " bytes\n"
-            << path << std::endl;
+            << models::for_terminal(place.path) << std::endl;
 }
 
 }  // namespace orrery::program

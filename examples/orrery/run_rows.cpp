@@ -7,12 +7,10 @@
 #include <exception>
 #include <iostream>
 
-#include "engine/base/version.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/table.h"
 #include "models/study/csv.h"
-#include "models/study/report.h"
 
 namespace orrery::program {
 namespace {
@@ -38,8 +36,8 @@ class Screen {
       const auto& [label, seed] = rows_.named.at(run.key);
       std::string said = outcome.why;
       if (outcome.kind == Outcome::Kind::done) said = words_.said(outcome);
-      std::cout << outcomes.size() << " of " << runs_ << "  " << label << " seed=" << seed << ": " << said
-                << left(outcomes.size()) << std::endl;
+      std::cout << outcomes.size() << " of " << runs_ << "  " << for_terminal(label) << " seed=" << seed << ": "
+                << for_terminal(said) << left(outcomes.size()) << std::endl;
       return;
     }
     draw(outcomes);
@@ -49,9 +47,13 @@ class Screen {
     if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
     std::cout << cut_lines(table, terminal_columns()) << outcomes.size() << " of " << runs_ << " runs"
               << left(outcomes.size()) << std::endl;
-    lines_ = std::count(table.begin(), table.end(), '\n') + 1;
+    lines_ = std::count(table.begin(), table.end(), '\n') + 1, drawn_ = true;
   }
-  bool drawn() const { return lines_ > 0; }
+  void warn(const std::string& sentence) {
+    std::cout << "warning: " << sentence << std::endl;
+    lines_ = 0;  // the table is drawn again below
+  }
+  bool drawn() const { return drawn_; }
 
  private:
   std::string left(size_t done) const {
@@ -63,7 +65,7 @@ class Screen {
   const RunRows& rows_;
   const RunWords& words_;
   size_t runs_, trained_ = 0;
-  bool terminal_;
+  bool terminal_, drawn_ = false;
   std::ptrdiff_t lines_ = 0;
   Clock::time_point began_ = Clock::now();
 };
@@ -78,6 +80,12 @@ void RunRows::add(const std::string& label, models::TrainSettings settings, cons
   row->key_of_seed[seed] = key;
   named.try_emplace(key, label, seed);
   runs.push_back(std::move(run));
+}
+
+std::set<std::string> RunRows::keys() const {
+  std::set<std::string> all;
+  for (const auto& [key, row] : named) all.insert(key);
+  return all;
 }
 
 TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
@@ -96,19 +104,30 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
       refused = std::current_exception();
     }
   };
+  events.warning = [&](const std::string& sentence) { screen.warn(sentence); };
   events.stop = [&] { return signals.received() != 0 || refused; };
   const bool complete = train_pool(rows.runs, options, events);
   if (refused) std::rethrow_exception(refused);
   if (!complete) trained.signal = signals.received();
   if (!screen.drawn()) std::cout << words.table(trained.outcomes);
   for (const auto& [key, outcome] : trained.outcomes)
-    if (outcome.version != build().version)
-      std::cout << "warning: " << key << " was trained by orrery " << outcome.version << ", this is " << build().version
-                << "; --fresh trains it again\n";
+    if (outcome.version != models::program_version())
+      std::cout << "warning: " << for_terminal(key) << " was trained by orrery " << for_terminal(outcome.version)
+                << ", this is " << models::program_version() << "; --fresh trains it again\n";
   for (const auto& [key, outcome] : trained.outcomes)
     if (!outcome.why.empty())
-      std::cout << rows.named.at(key).first << " seed=" << rows.named.at(key).second << ": " << outcome.why << "\n";
+      std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "
+                << for_terminal(outcome.why) << "\n";
   return trained;
+}
+
+int64_t count_failed(const Outcomes& outcomes) {
+  return std::count_if(outcomes.begin(), outcomes.end(),
+                       [](const auto& each) { return each.second.kind == Outcome::Kind::failed; });
+}
+
+models::OutputKind runs_csv_kind() {
+  return models::marked_kind("a list of runs", "row,seed,run,outcome,step,seconds,why", "\n");
 }
 
 std::string runs_csv(const RunRows& rows, const Outcomes& outcomes) {
@@ -130,12 +149,6 @@ std::string runs_csv(const RunRows& rows, const Outcomes& outcomes) {
         fields.push_back(o.figures.contains(each) ? print_number(o.figures.at(each)) : "");
       all += models::csv_line(fields);
     }
-  return all;
-}
-
-std::string command_text(const std::string& command, const std::vector<std::string>& words) {
-  std::string all = "orrery " + command;
-  for (const std::string& word : words) all += " " + models::quoted_for_a_shell(word);
   return all;
 }
 

@@ -81,6 +81,7 @@ int show(const Arguments& arguments) {
   check(words.size() == 1, "show: ", words.size(),
         " files or folders are given; give one, as in orrery show runs/mine");
   check(s.out.empty() || !s.tensor.empty(), "show: --out takes one tensor; name it with --tensor=NAME");
+  if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
   std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
   if (s.tensor.empty()) return print_table(tensors), 0;
   const models::StoredTensor& one = named(tensors, s.tensor);

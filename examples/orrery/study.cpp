@@ -3,14 +3,17 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "engine/base/files.h"
 #include "engine/base/hash.h"
-#include "engine/base/version.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/study_runs.h"
 #include "examples/orrery/table.h"
+#include "models/folder_lock.h"
+#include "models/output_file.h"
+#include "models/shell_words.h"
 #include "models/study/csv.h"
 #include "models/study/picture.h"
 #include "models/study/statistics.h"
@@ -50,6 +53,32 @@ struct StudySettings {
     v("yes", yes, "also more than 1,000 runs");
   }
 };
+
+constexpr const char *table_header = "metric,variant,at,samples,mean,deviation,low,high\n",
+                     *samples_header = "metric,variant,swept,sample,value\n";
+
+// What a study leaves in its folder, and the lists of all verdicts (models/output_file.h).
+using Outputs = std::map<std::string, models::OutputKind>;
+const Outputs& study_outputs() {
+  static const Outputs all = {{"verdict.json", models::verdict_kind()},
+                              {"table.csv", models::marked_kind("a table of a study", table_header)},
+                              {"samples.csv", models::marked_kind("samples of a study", samples_header)},
+                              {"runs.csv", runs_csv_kind()},
+                              {"picture.svg", models::picture_kind()}};
+  return all;
+}
+const Outputs& list_outputs() {
+  static const Outputs all = {{"verdicts.csv", models::verdicts_csv_kind()},
+                              {"README.md", models::verdicts_page_kind()}};
+  return all;
+}
+void check_outputs(const std::string& folder, const Outputs& outputs) {
+  for (const auto& [name, kind] : outputs) models::check_output("study", folder + "/" + name, kind);
+}
+void write_into(const std::string& folder, const Outputs& outputs, const std::string& name,
+                const std::string& content) {
+  models::write_output("study", folder + "/" + name, outputs.at(name), content);
+}
 
 std::string shown(double x) {
   return x == 0 || (std::abs(x) >= 0.01 && std::abs(x) < 1e5) ? fixed(x, 4) : significant(x, 4);
@@ -96,7 +125,7 @@ std::string measured_text(const Claim& claim, const std::vector<models::SampleRo
 }
 
 std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& rows) {
-  std::string all = models::csv_line({"metric", "variant", "at", "samples", "mean", "deviation", "low", "high"});
+  std::string all = table_header;
   for (const models::SampleRow& row : rows) {
     const std::vector<double> samples = known(row.samples);
     std::vector<std::string> fields = {
@@ -114,7 +143,7 @@ std::string table_csv(const Claim& claim, const std::vector<models::SampleRow>& 
 
 // Every number that the verdict was computed of: of each run, before anything is taken over a sweep.
 std::string samples_csv(const Claim& claim, const models::Measurements& measured) {
-  std::string all = models::csv_line({"metric", "variant", "swept", "sample", "value"});
+  std::string all = samples_header;
   for (size_t m = 0; m < claim.metrics.size(); ++m)
     for (size_t v = 0; v < claim.variants.size(); ++v)
       for (size_t s = 0; s < claim.swept_values(); ++s)
@@ -133,17 +162,44 @@ std::string folder_of(const StudySettings& s, const std::string& file) {
 
 // The command that repeats it, wherever its data lie there.
 std::string repeating(const StudySettings& s, const std::string& file, const std::string& out) {
-  std::vector<std::string> words = {file, "--out=" + out, "--runs=" + s.runs};
+  std::vector<std::string> words = {"study", file, "--out=" + out, "--runs=" + s.runs};
   if (!s.data.empty()) words.push_back("--data=FOLDER");
-  return command_text("study", words);
+  return models::command_line(words);
 }
 
-// 0, or the signal that ended it.
+// Of the programs that trained the runs.
+std::string versions_of(const Outcomes& outcomes) {
+  std::set<std::string> all;
+  for (const auto& [key, outcome] : outcomes) all.insert(outcome.version);
+  return all.empty() ? models::program_version() : join(std::vector<std::string>(all.begin(), all.end()));
+}
+
+// Throws if the folder has the verdict on another claim, or one that a smoke run would replace. A file that cannot be
+// read keeps a name of its own.
+void check_replaceable(const StudySettings& s, const std::string& out, const Claim& claim) {
+  const std::string path = out + "/verdict.json";
+  if (!file_exists(path)) return;
+  StudyVerdict before;
+  try {
+    before = models::read_verdict(path);
+  } catch (const Error& error) {
+    rename_file(path, path + ".damaged");
+    std::cout << "warning: " << error.what() << "; it is " << path << ".damaged now, and the claim is judged again\n";
+    return;
+  }
+  const auto same_file = [&] { return fs::weakly_canonical(before.file) == fs::weakly_canonical(claim.path); };
+  check(before.sentence == claim.sentence || !s.all.empty() || same_file(), "study: ", out,
+        " has the verdict on another claim, ", before.file, "; choose another --out");
+  check(before.smoke || !s.smoke, "study: ", out, " has a verdict, which --smoke would replace; choose another --out");
+}
+
+// 0, 1 if a smoke run found something missing, or 128 + the signal that ended it.
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
+  check_outputs(out, study_outputs());
   const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;
   const bool timed = claim.kind == Claim::Kind::timed;
-  std::cout << claim.source << "\n\"" << claim.sentence << "\"\n"
+  std::cout << for_terminal(claim.source) << "\n\"" << for_terminal(claim.sentence) << "\"\n"
             << name(claim.kind) << ": " << claim.variants.size()
             << (claim.variants.size() == 1 ? " variant, " : " variants, ");
   if (!claim.sweep.empty()) std::cout << claim.swept_values() << " values of " << claim.sweep[0].key << ", ";
@@ -151,18 +207,23 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   check(runs <= most_without_yes || s.yes, "study: ", file, " has ", runs,
         " runs, more than 1,000; train them with --yes");
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
+  models::FolderLock lock(out, {"study"});
+  check_replaceable(s, out, claim);
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
-                                    : train_claim(claim, {s.runs, s.jobs, s.fresh}, s.data);
+                                    : train_claim(claim, {"study", s.runs, s.jobs, s.fresh}, s.data, lock);
   if (studied.signal != 0) {
     std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command goes on" << std::endl;
-    return studied.signal;
+    return 128 + studied.signal;
   }
+  const int64_t failed = count_failed(studied.outcomes);
+  check(failed == 0, "study: ", file, ": not judged: ", counted(failed, "run"),
+        " failed; the same command tries them again");
   verdict = {.file = file,
              .source = claim.source,
              .sentence = claim.sentence,
              .kind = name(claim.kind),
              .metric = print(claim.metrics[0]),
-             .version = build().version,
+             .version = versions_of(studied.outcomes),
              .figure = claim.figure,
              .smaller = claim.smaller,
              .main = claim.main,
@@ -184,28 +245,33 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   if (!s.smoke) verdict.judged = judge(claim, studied.measured);
   if (!s.smoke && studied.at_common_rate) verdict.at_common_rate = judge(claim, *studied.at_common_rate);
   verdict.minutes = std::chrono::duration<double>(Clock::now() - began).count() / 60;
-  for (const models::JudgedComparison& each : verdict.judged.comparisons) std::cout << each.sentence << "\n";
+  for (const models::JudgedComparison& each : verdict.judged.comparisons)
+    std::cout << for_terminal(each.sentence) << "\n";
   if (verdict.at_common_rate) {
     std::cout << "all at the learning rate " << print_number(verdict.common_rate) << ":\n";
     for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
-      std::cout << "  " << each.sentence << "\n";
+      std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
-  make_folders(out);
-  write_file_atomically(out + "/table.csv", table_csv(claim, rows));
-  write_file_atomically(out + "/samples.csv", samples_csv(claim, studied.measured));
-  if (!timed) write_file_atomically(out + "/runs.csv", runs_csv(studied.rows, studied.outcomes));
+  const auto write = [&](const char* name, const std::string& content) {
+    write_into(out, study_outputs(), name, content);
+  };
+  write("table.csv", table_csv(claim, rows));
+  write("samples.csv", samples_csv(claim, studied.measured));
+  if (!timed) write("runs.csv", runs_csv(studied.rows, studied.outcomes));
   write_verdict(out + "/verdict.json", verdict);
-  write_file_atomically(out + "/picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
+  write("picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
   if (s.smoke) {
-    const bool ran = verdict.missing.empty();
-    std::cout << "smoke: every run " << (ran ? "ends as it should" : "was tried, and some failed")
+    for (const std::string& sentence : verdict.missing) std::cout << sentence << "\n";
+    const bool all = verdict.missing.empty();
+    std::cout << "smoke: every run " << (all ? "ends as it should" : "was tried, and some failed")
               << "; two steps of one seed judge nothing" << std::endl;
-    return 0;
+    return all ? 0 : 1;
   }
   std::cout << "verdict: " << verdict.word() << ", after " << fixed(verdict.minutes, 1)
             << " minutes (the steps of all its runs took " << fixed(verdict.minutes_of_runs, 1) << ")\nfiles:\n";
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
-    if (file_exists(out + "/" + written)) std::cout << "  " << out << "/" << written << "\n";
+    if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
+  if (!timed && s.all.empty()) std::cout << pool_line(s.runs);
   std::cout << std::flush;
   return 0;
 }
@@ -215,7 +281,13 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
 std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
   if (s.fresh || s.smoke || !file_exists(path)) return {};
-  StudyVerdict before = models::read_verdict(path);
+  StudyVerdict before;
+  try {
+    before = models::read_verdict(path);
+  } catch (const Error& error) {
+    std::cout << "warning: " << error.what() << "; the claim counts as not judged\n";
+    return {};
+  }
   if (before.smoke || before.claim != sha256_of_file(file)) return {};
   std::map<std::string, std::set<std::string>> now;
   try {
@@ -225,7 +297,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   for (const auto& [what, hashes] : before.read) {
     const auto found = now.find(what);
     if (found == now.end() || found->second == hashes) continue;
-    std::cout << file << ": its " << what << " has changed since it was judged\n";
+    std::cout << for_terminal(file) << ": its " << what << " has changed since it was judged\n";
     return {};
   }
   return before;
@@ -250,15 +322,14 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
 
 // README.md and verdicts.csv, after every verdict: a night's work may be interrupted.
 void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
-  make_folders(to);
   std::error_code none;
   const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
-  write_file_atomically(to + "/verdicts.csv", models::verdicts_csv(all));
-  write_file_atomically(to + "/README.md", models::verdicts_page(all, claims));
+  write_into(to, list_outputs(), "verdicts.csv", models::verdicts_csv(all));
+  write_into(to, list_outputs(), "README.md", models::verdicts_page(all, claims));
 }
 
-// 0, or the signal that ended it.  False in `fine`: a claim has an error.
-int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all, bool& fine) {
+// 0, 1 if a claim has an error or was not judged, or 128 + the signal that ended it.
+int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all) {
   const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
   std::vector<models::ListedVerdict*> turns;
   for (models::ListedVerdict& each : all) {
@@ -269,35 +340,36 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
     } catch (const Error&) {  // what is wrong with it is told when its turn comes
     }
   }
+  int code = 0;
   std::stable_partition(turns.begin(), turns.end(), [](const models::ListedVerdict* each) { return each->main(); });
   const auto tried = [&](models::ListedVerdict& listed, const auto& action) {
     try {
       action();
     } catch (const Error& error) {
-      fine = false, listed.error = error.what();
-      std::cout << error.what() << "\n";
+      code = 1, listed.error = error.what();
+      std::cout << for_terminal(error.what()) << "\n";
     }
   };
   for (models::ListedVerdict* listed : turns)
     tried(*listed, [&] { listed->verdict = judged_before(s, file_of(*listed), to + "/" + listed->place()); });
-  int signal = 0;
   for (models::ListedVerdict* listed : turns) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
-      std::cout << file_of(*listed) << ": judged before" << (version == build().version ? "" : " by orrery " + version)
-                << "\n";
+      std::cout << for_terminal(file_of(*listed)) << ": judged before"
+                << (version == models::program_version() ? "" : " by orrery " + for_terminal(version)) << "\n";
       continue;
     }
-    if (!s.judge || signal != 0) continue;
-    std::cout << file_of(*listed) << "\n";
+    if (!s.judge || code > 128) continue;
+    std::cout << for_terminal(file_of(*listed)) << "\n";
     tried(*listed, [&] {
       StudyVerdict verdict;
-      signal = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
-      if (signal == 0) listed->verdict = std::move(verdict);
+      const int its = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
+      code = std::max(code, its);
+      if (its <= 1) listed->verdict = std::move(verdict);
     });
-    if (signal == 0) list_verdicts(s, to, all);
+    if (code <= 128) list_verdicts(s, to, all);
   }
-  return signal;
+  return code;
 }
 
 int judge_all(const StudySettings& s) {
@@ -306,16 +378,20 @@ int judge_all(const StudySettings& s) {
   std::vector<models::ListedVerdict> all = claims_in(s.all);
   check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
-  bool fine = true;
-  const int signal = judge_listed(s, to, all, fine);
+  check_outputs(to, list_outputs());
+  const models::FolderLock lock(to, {"study"});
+  const int code = judge_listed(s, to, all);
   list_verdicts(s, to, all);
   Table table({"study", "verdict", "core minutes", "claim"}, "llrl");
   for (const models::ListedVerdict& each : all)
     table.add({each.place(), each.verdict ? each.verdict->word() : "-",
                each.verdict ? fixed(each.verdict->minutes_of_runs, 1) : "",
                each.verdict ? each.verdict->sentence : each.error});
-  std::cout << "\n" << table.print() << "files:\n  " << to << "/README.md\n  " << to << "/verdicts.csv" << std::endl;
-  return signal != 0 ? 128 + signal : fine ? 0 : 1;
+  std::cout << "\n"
+            << table.print() << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to)
+            << "/verdicts.csv\n"
+            << (s.judge ? pool_line(s.runs) : "") << std::flush;
+  return code;
 }
 
 }  // namespace
@@ -327,6 +403,9 @@ std::string study_help(const Arguments&) {
          "and what would refute it (models/study/claim.h has every key).  What is missing is trained, differences are\n"
          "taken seed by seed, and the verdict is shown, not shown or reversed.\n" +
          describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again. "
+         "A\n"
+         "run that diverged has not failed. With --all it is 1 if a claim could not be judged.\n"
          "\nExample: orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
          "runs/studies/feed_forward_can_be_dropped";
 }
@@ -343,8 +422,7 @@ int study(const Arguments& arguments) {
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
         ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;
-  const int signal = judge_file(s, words[0], folder_of(s, words[0]), verdict);
-  return signal == 0 ? 0 : 128 + signal;
+  return judge_file(s, words[0], folder_of(s, words[0]), verdict);
 }
 
 }  // namespace orrery::program

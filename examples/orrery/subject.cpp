@@ -1,9 +1,13 @@
 #include "examples/orrery/subject.h"
 
 #include "engine/autograd/autograd.h"
+#include "engine/base/files.h"
 #include "examples/orrery/given_text.h"
 #include "examples/orrery/picture_reader.h"
+#include "examples/orrery/report_samples.h"
 #include "models/data/pairs.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
 #include "models/translation_search.h"
 
 namespace orrery::program {
@@ -45,6 +49,59 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
     return models::pair_subject(*translates, tokenizer, example.source, target);
   }
   fail(command, ": this model reads neither texts nor images nor sentences to translate");
+}
+
+models::ExampleSettings held_out_pair(const Trained& trained, const models::TranslationModel& model,
+                                      const models::Tokenizer& tokenizer) {
+  constexpr int64_t enough = 100;
+  const auto most = static_cast<size_t>(std::min(most_own_tokens, model.context()));
+  const auto fits = [&](const std::string& sentence) {
+    const size_t tokens = tokenizer.encode(sentence).size() + 1;  // with its end
+    return tokens > 1 && tokens <= most;
+  };
+  models::ExampleSettings example;
+  for (const auto& [source, target] : held_out_pairs(trained.settings, enough))
+    if (example.source.empty() && fits(source) && fits(target)) example.source = source, example.target = target;
+  return example;
+}
+
+std::unique_ptr<models::Subject> held_out_subject(const std::string& command, const Trained& trained) {
+  AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
+  const std::vector<Setting> members = task_settings.members();
+  bool made = true;  // of nothing that is read
+  for (const char* key : models::paths_of_data) {
+    if (!find_setting(members, key)) continue;
+    const std::string& path = models::setting_of<std::string>(task_settings, key);
+    if (path.empty()) continue;
+    check(file_exists(path), command, ": cannot read ", path, ", the run's --", key,
+          ", for an example that is held out; give one with --text, --image or --source");
+    made = false;
+  }
+  if (made && find_setting(members, "data")) return nullptr;
+  nn::Module& model = *trained.model;
+  const std::shared_ptr<const models::Tokenizer> tokenizer =
+      dynamic_cast<models::ImageModel*>(&model) ? nullptr : models::restore_tokenizer(trained.tokenizer);
+  if (const auto* const translates = dynamic_cast<models::TranslationModel*>(&model)) {
+    const models::ExampleSettings pair = held_out_pair(trained, *translates, *tokenizer);
+    return pair.given() ? make_subject(command, trained, pair) : nullptr;
+  }
+  if (find_setting(members, "validation_data") &&
+      models::setting_of<std::string>(task_settings, "validation_data") != "")
+    models::setting_of<std::string>(task_settings, "data").clear();  // what was learned is not needed
+  const models::TaskOptions options{.batch = trained.settings.batch,
+                                    .micro_batches = trained.settings.gradient_accumulation_steps,
+                                    .seed = static_cast<uint64_t>(trained.settings.seed),
+                                    .tokenizer = trained.tokenizer,
+                                    .purpose = models::Purpose::judge};
+  const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
+  const std::vector<Tensor> example = task->held_out_example(most_own_tokens);
+  if (example.empty()) return nullptr;
+  const int32_t* const answers = example[1].data<int32_t>();
+  if (auto* const images = dynamic_cast<models::ImageModel*>(&model))
+    return models::image_subject(*images, example[0], models::restore_classes(trained.tokenizer), answers[0]);
+  const int32_t* const tokens = example[0].data<int32_t>();
+  return models::token_subject(models::model_as<models::LanguageModel>(model, command, "a language model"), tokenizer,
+                               {tokens, tokens + example[0].numel()}, {answers, answers + example[1].numel()});
 }
 
 void check_all_is_read(const std::string& command, const Trained& trained, const models::ExampleSettings& example) {

@@ -12,7 +12,12 @@ Table::Table(std::vector<std::string> header, std::string alignment)
 
 void Table::add(std::vector<std::string> row) {
   row.resize(alignment_.size());
+  for (std::string& cell : row) cell = for_terminal(cell);
   rows_.push_back(std::move(row));
+}
+
+std::string for_output(const std::string& text) {
+  return ::isatty(STDOUT_FILENO) != 0 ? models::for_terminal_lines(text) : text;
 }
 
 // Characters of UTF-8, each taken to be one column wide.

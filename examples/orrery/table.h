@@ -5,14 +5,19 @@
 #include <vector>
 
 #include "engine/base/wording.h"
+#include "models/shown_text.h"
 
 namespace orrery::program {
+
+using models::for_terminal;  // of all that others have named: files, classes, tensors, claims
+// What a model has written: as it is in a file or a pipe, on a terminal without what would act on it.
+std::string for_output(const std::string& text);
 
 class Table {
  public:
   // `alignment`: one letter a column, l or r.  A header of empty texts is not printed.
   Table(std::vector<std::string> header, std::string alignment);
-  void add(std::vector<std::string> row);
+  void add(std::vector<std::string> row);  // cells of any text: it is shown as for_terminal has it
   std::string print(int indent = 2) const;
 
  private:

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
@@ -15,17 +16,31 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
 #include "models/study/plugins.h"
+#include "models/training/resume.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 
 namespace orrery::program {
 namespace {
 
+// How much worse than a uniform guess, and than the first step, a loss may be without a message, in nats. Fresh weights
+// may be worse than a uniform guess: a run of a few steps has not diverged (models/study/runs.h has the same margin).
+constexpr double untrained_margin = 0.5;
+
+// The exit code of a complete run. `first` is the loss of its first step; none: the run was resumed.
+int code_of(const models::Task& task, double loss, std::optional<double> first) {
+  const std::optional<double> guessing = task.guessing_loss();
+  if (!guessing || loss <= std::max(*guessing, first.value_or(*guessing)) + untrained_margin) return 0;
+  complain(text("train: the validation loss of ", fixed(loss, 4), " is above that of uniform guessing, ln ",
+                task.choices(), " = ", fixed(*guessing, 4), "; try a lower --learning_rate or --grad_clip=1"));
+  return worse_than_guessing;
+}
+
 void print_settings(const models::TrainSettings& settings) {
   constexpr size_t columns = 100;
   std::string line = "settings:";
   for (const auto& [key, value] : list_settings(settings)) {
-    const std::string item = " " + key + "=" + value;
+    const std::string item = " " + key + "=" + for_terminal(value);
     if (line.size() + item.size() > columns) {
       std::cout << line << "\n";
       line = "         ";
@@ -73,7 +88,7 @@ void print_files(const models::TrainSettings& settings, const std::string& check
     for (std::string& file : files_in(checkpoint)) files.push_back(std::move(file));
   std::cout << "files:\n";
   for (const std::string& file : files)
-    if (file_exists(file)) std::cout << "  " << file << "\n";
+    if (file_exists(file)) std::cout << "  " << for_terminal(file) << "\n";
 }
 
 }  // namespace
@@ -82,8 +97,13 @@ std::string train_help(const Arguments& given) {
   models::TrainSettings settings = known_train_settings("train", given);
   return "Arguments are --key=value; files of them (--config) count first, later keys win.  The names of nanoGPT are "
          "read too.\n"
+         "orrery train --resume=RUN goes on with a run; what is given beside it changes the run's own settings.\n"
          "  --config=FILE.toml  settings from a file, in the same words\n" +
          describe(settings_of(settings)) +
+         "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing, the "
+         "logarithm\n"
+         "of the vocabulary or of the number of classes, and above the loss of its first step, both by more than 0.5 "
+         "nats.\n"
          "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
 }
 
@@ -107,10 +127,14 @@ int train(const Arguments& arguments) {
 
   const StopSignals signals;
   models::TrainingResult result;
+  std::optional<double> first;  // loss
   {
     Progress progress;
     models::TrainingEvents events;
-    events.step = [&](const models::StepReport& report) { progress.step(report); };
+    events.step = [&](const models::StepReport& report) {
+      if (report.step == 1) first = report.loss;
+      progress.step(report);
+    };
     events.validation = [&](int64_t step, const models::Validation& found) {
       progress.say(text("step ", step, ": ", validation_text(found.loss, found.figures)));
     };
@@ -123,12 +147,12 @@ int train(const Arguments& arguments) {
   if (settings.profile) std::cout << profile_table(result.profile);
   print_files(settings, result.checkpoint);
   if (result.stopped) {
-    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; go on with --resume"
-              << std::endl;
+    std::cout << "stopped after step " << result.steps_done << " of " << settings.steps << "; this command goes on:\n"
+              << models::command_to_resume(settings.out) << std::endl;
     return 128 + signals.received();
   }
   std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
-  return 0;
+  return code_of(task, result.validation_loss, first);
 }
 
 }  // namespace orrery::program

@@ -1,8 +1,12 @@
 #include "examples/orrery/train_settings.h"
 
+#include <algorithm>
+
 #include "examples/orrery/arguments.h"
 #include "models/model.h"
 #include "models/settings_file.h"
+#include "models/study/run_files.h"
+#include "models/training/resume.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {
@@ -10,9 +14,17 @@ namespace {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
+// Whether `given` is the key, or nanoGPT's name of it.
+bool is_key(const std::string& given, std::string_view key) {
+  const auto names = models::nanogpt_keys();
+  return given == key || std::any_of(names.begin(), names.end(), [&](const ForeignKey& foreign) {
+           return foreign.key == given && foreign.ours == key;
+         });
+}
+
 std::string value_of(const Assignments& assignments, const std::string& key, std::string otherwise) {
   for (const auto& [given, value] : assignments)
-    if (given == key) otherwise = value;
+    if (is_key(given, key)) otherwise = value;
   return otherwise;
 }
 
@@ -23,17 +35,58 @@ std::string last_value(const ParsedArguments& parsed, const std::string& key, st
   return value_of(parsed.assignments, key, otherwise);
 }
 
+// --resume=RUN is --resume=yes --out=RUN.
+void take_run_to_resume(const std::string& command, Assignments& given) {
+  const std::string value = value_of(given, "resume", "no");
+  if (!models::names_a_run(value)) return;
+  std::string run = value;
+  while (run.size() > 1 && run.ends_with('/')) run.pop_back();
+  check(folder_exists(run), command, ": resume: '", value, "' is neither yes nor no, nor the folder of a run");
+  models::check_is_run(command, run);
+  const std::string out = value_of(given, "out", run);
+  check(out == run || out == value, command, ": --resume=", value,
+        " goes on with the run in that folder, and --out=", out,
+        " names another; leave --out out, or begin a run of its own with --init_from=", value);
+  for (auto& [key, each] : given)
+    if (key == "resume") each = "yes";
+  given.emplace_back("out", run);
+}
+
 ParsedArguments parse(const std::string& command, const Arguments& arguments, models::TrainSettings known) {
-  return parse_arguments(command, arguments, settings_of(known));
+  ParsedArguments parsed = parse_arguments(command, arguments, settings_of(known));
+  take_run_to_resume(command, parsed.assignments);
+  return parsed;
+}
+
+// The settings of the run that is resumed.
+Assignments of_resumed(const ParsedArguments& parsed) {
+  const std::string run = last_value(parsed, "out", models::TrainSettings().out);
+  if (!folder_exists(run) || !models::is_run(run)) return {};  // the trainer says what is missing
+  models::TrainSettings its = models::settings_of_run(run);
+  its.out = run;
+  const bool same_model = last_value(parsed, "model", its.model) == its.model,
+             same_task = same_model && last_value(parsed, "task", its.task) == its.task;
+  const std::vector<Setting> model = its.model_settings.members(), task = its.task_settings.members();
+  Assignments taken;  // another model or task, which the trainer refuses, has other keys
+  for (const auto& [key, value] : list_settings(its))
+    if ((same_model || !(key == "model" || find_setting(model, key))) &&
+        (same_task || !(key == "task" || find_setting(task, key))))
+      taken.emplace_back(key, value);
+  return taken;
 }
 
 // What a run that begins with another's weights takes over: its model, that model's settings, its tokenizer and its
-// dtype.  Once it is resumed, they are its own: its data may have changed them.
+// dtype.
 Assignments inherited(const ParsedArguments& parsed) {
-  std::string from = last_value(parsed, "init_from", "");
+  const std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
-  const std::string out = last_value(parsed, "out", models::TrainSettings().out);
-  if (parse_yes_or_no("resume", last_value(parsed, "resume", "no")) && models::holds_checkpoints(out)) from = out;
+  const auto refuse = [&](const char* what_to_do) {
+    check(folder_exists(from), "train: there is no folder ", from, " for --init_from; of nanoGPT's words, ",
+          what_to_do);
+  };
+  if (from == "scratch") refuse("'scratch' is what happens without it: leave it out");
+  if (from == "resume") refuse("'resume' is --resume=RUN here");
+  if (from.starts_with("gpt2")) refuse("'gpt2' is `orrery import FOLDER --out=RUN` first, then --init_from=RUN");
   const Assignments its = models::read_state(models::checkpoint_at(from)).settings;
   const models::TrainSettings known = models::make_settings(its);
   const std::string& its_class = models::named_model(known.model).of.name;
@@ -56,13 +109,20 @@ Assignments inherited(const ParsedArguments& parsed) {
   return taken;
 }
 
+// What counts before every key that is given.
+Assignments begun_with(const ParsedArguments& parsed) {
+  const bool resumes = parse_yes_or_no("resume", last_value(parsed, "resume", "no"));
+  return resumes ? of_resumed(parsed) : inherited(parsed);
+}
+
 // The defaults of the model and the task that are named, which decide what keys there are.
 models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
   for (const auto& [key, value] : parsed.assignments)
     check(key != "config" || !value.empty(),
           "train: --config needs a file, as in --config=examples/configs/quickstart.toml");
-  const std::string otherwise = value_of(inherited(parsed), "model", models::TrainSettings().model);
-  return models::TrainSettings(last_value(parsed, "model", otherwise), last_value(parsed, "task", ""));
+  const Assignments begun = begun_with(parsed);
+  return models::TrainSettings(last_value(parsed, "model", value_of(begun, "model", models::TrainSettings().model)),
+                               last_value(parsed, "task", value_of(begun, "task", "")));
 }
 
 }  // namespace
@@ -76,7 +136,7 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
   const ParsedArguments parsed = parse(command, arguments, known);
   check(parsed.words.empty(), command, ": '", parsed.words.empty() ? "" : parsed.words[0],
         "' is not of the form --key=value; orrery train --help lists the keys");
-  Assignments assignments = inherited(parsed);
+  Assignments assignments = begun_with(parsed);
   for (const auto& [key, value] : parsed.assignments)
     if (key == "config")
       for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))

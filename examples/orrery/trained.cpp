@@ -7,6 +7,7 @@
 #include "models/data/tokenizer.h"
 #include "models/json.h"
 #include "models/language_model.h"
+#include "models/shown_text.h"
 #include "models/study/plugins.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
@@ -59,7 +60,7 @@ void warn(const std::vector<std::string>& sentences) {
 
 void warn_of_version(const std::string& run, const std::string& version) {
   if (const std::string note = models::version_note(run, version); !note.empty())
-    std::cout << "warning: " << note << std::endl;
+    std::cout << "warning: " << models::for_terminal(note) << std::endl;
 }
 
 Trained read_trained(const std::string& command, const std::string& folder) {

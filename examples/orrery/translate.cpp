@@ -6,6 +6,7 @@
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/progress.h"
+#include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
 #include "models/data/bleu.h"
 #include "models/data/gzip.h"
@@ -23,7 +24,7 @@ struct TranslateSettings {
 
   template <class V>
   void visit(V& v) {
-    v("checkpoint", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
+    v("checkpoint|out_dir", checkpoint, "folder of a run (its last checkpoint) or of one checkpoint");
     v("input", input, "file with a sentence a line; -: the standard input");
     v("reference", reference, "file with their translations by others, line for line: BLEU is told at the end");
     v("beam", search.beam, "unfinished translations that are kept of each sentence; 1: the likeliest words alone",
@@ -114,7 +115,7 @@ int translate(const Arguments& arguments) {
     s.search.progress = [&](double share) { progress.share("translated", share); };
     translations = models::translate_to_text(translates, sources.tokens, *tokenizer, s.search);
   }
-  for (const std::string& translation : translations) std::cout << translation << "\n";
+  for (const std::string& translation : translations) std::cout << for_output(translation) << "\n";
   std::cout << std::flush;
   const int code = sources.left_out > 0 ? 1 : 0;
   if (s.reference.empty()) return code;

@@ -1,8 +1,9 @@
 // orrery try: one formula file becomes a plug-in, is checked, plotted, and trained with.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
@@ -11,10 +12,12 @@
 #include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
+#include "examples/orrery/compiler.h"
 #include "examples/orrery/formula_source.h"
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/gpt.h"
+#include "models/shell_words.h"
 #include "models/study/catalogue.h"
 #include "models/study/plugins.h"
 #include "models/training/short_run.h"
@@ -28,7 +31,7 @@ namespace fs = std::filesystem;
 
 struct TrySettings {
   std::string out = "runs/plugins", data, headers;
-  int64_t steps = 200;
+  int64_t steps = 200, compile_limit = 600;
   double range = 4;
   template <class V>
   void visit(V& v) {
@@ -36,34 +39,12 @@ struct TrySettings {
     v("headers", headers, "folder that holds engine/ and nn/; default: of the sources, else of the installation");
     v("data", data, "text to train with; default: Tiny Shakespeare, as it comes with orrery");
     v("steps", steps, "of each small model; 0: do not train", between(0, 1e6));
+    v("compile_limit", compile_limit, "seconds that the compiler may take", between(1, 1e6));
     v("range", range, "the plot goes from -range to range", above(0, 1e6));
   }
 };
 
 constexpr uint64_t longest_source = uint64_t{1} << 20;  // bytes
-
-// What a shell takes as one word.
-std::string quoted(const std::string& text) {
-  std::string all = "'";
-  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return all + "'";
-}
-
-// What the command prints, on both streams, and whether it went well.
-struct Ran {
-  std::string output;
-  bool well;
-};
-Ran run_command(const std::string& command) {
-  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
-  check(pipe != nullptr, "try: cannot run a compiler: ", command);
-  std::string output;
-  char part[4096];
-  constexpr size_t longest = 1 << 20;  // the first error is what is wanted
-  while (const size_t n = fread(part, 1, sizeof part, pipe))
-    if (output.size() < longest) output.append(part, n);
-  return {output, pclose(pipe) == 0};
-}
 
 // The first line that names an error, else the first line.
 std::string first_error(const std::string& output) {
@@ -72,26 +53,29 @@ std::string first_error(const std::string& output) {
     const size_t end = std::min(output.find('\n', at), output.size());
     const std::string line = output.substr(at, end - at);
     if (first.empty()) first = line;
-    if (line.find("error") != std::string::npos) return line;
+    if (line.find(": error") != std::string::npos || line.find(": fatal error") != std::string::npos) return line;
     at = end + 1;
   }
   return first.empty() ? "the compiler said nothing" : first;
 }
 
-std::string compile(const std::string& file, const std::string& folder, const std::string& headers) {
+std::string compile(const std::string& file, const TrySettings& settings) {
+  const std::string& folder = settings.out;
   check(file_exists(file), "try: there is no file '", file,
         "'; give one that registers something, as in orrery try "
         "examples/03_new_activation.cpp");
   read_file(file, longest_source);  // a compiler would wait at a pipe
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
-  const std::string temporary = plugin + ".new";
-  const Ran ran =
-      run_command(plugin_compiler(plugin_include_folder(headers)) + " -o " + quoted(temporary) + " " + quoted(file));
-  if (!ran.well) {
+  const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
+  const Compiled compiled =
+      run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);
+  if (!compiled.well) {
     std::error_code ignored;
     fs::remove(temporary, ignored);
-    fail("try: '", file, "' does not compile: ", first_error(ran.output));
+    check(compiled.in_time, "try: '", file, "' does not compile within ", settings.compile_limit,
+          " s; allow more with --compile_limit=", 2 * settings.compile_limit);
+    fail("try: '", file, "' does not compile: ", first_error(compiled.output));
   }
   rename_file(temporary, plugin);
   seal_plugin(plugin);
@@ -134,7 +118,7 @@ std::vector<Role> roles_of(const Name& name) {
 std::vector<std::string> check_source(const std::string& file) {
   std::vector<std::string> failed;
   for (const std::string& offence : foreign_calls(read_file(file, longest_source))) {
-    std::cout << file << ", " << offence << "\n";
+    std::cout << for_terminal(file) << ", " << offence << "\n";
     failed.push_back("standard functions in " + file);
   }
   failed.erase(std::unique(failed.begin(), failed.end()), failed.end());
@@ -219,9 +203,9 @@ int try_out(const Arguments& arguments) {
         words.size());
   const auto start = std::chrono::steady_clock::now();
   std::cout << "compiling " << words[0] << " ..." << std::flush;
-  const std::string plugin = compile(words[0], settings.out, settings.headers);
+  const std::string plugin = compile(words[0], settings);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::cout << " " << fixed(took.count(), 1) << " s: " << plugin << "\n";
+  std::cout << " " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";
 
   const std::vector<Name> names = models::load_noted_plugin(plugin).names;
   check(!names.empty(), "try: '", words[0],
@@ -238,7 +222,7 @@ int try_out(const Arguments& arguments) {
   }
   if (settings.steps > 0)
     for (std::string& one : train(names, settings)) failed.push_back(std::move(one));
-  std::cout << "use it with --plugin=" << plugin << "\n";
+  std::cout << "use it with " << models::quoted_for_a_shell("--plugin=" + plugin) << "\n";
   if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
   return failed.empty() ? 0 : 1;
 }

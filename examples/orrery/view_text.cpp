@@ -129,7 +129,7 @@ std::string body(const LineView& lines) {
 std::string view_text(const models::View& view) {
   std::string all = view.group + ": " + view.title + "\n";
   if (!view.said.empty()) all += wrapped(view.said);
-  return all + std::visit([](const auto& shown) { return body(shown); }, view.shown);
+  return models::for_terminal_lines(all + std::visit([](const auto& shown) { return body(shown); }, view.shown));
 }
 
 }  // namespace orrery::program

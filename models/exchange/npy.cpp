@@ -11,17 +11,22 @@ const std::map<std::string, std::string, std::less<>> words = {
     {"BOOL", "|b1"}, {"U8", "|u1"},  {"I8", "|i1"},  {"U16", "<u2"}, {"I16", "<i2"}, {"U32", "<u4"},  {"I32", "<i4"},
     {"U64", "<u8"},  {"I64", "<i8"}, {"F16", "<f4"}, {"F32", "<f4"}, {"F64", "<f8"}, {"BF16", "<f4"}, {"C64", "<c8"}};
 
+constexpr const char* our_end = "),  }";
+constexpr std::string_view first_bytes("\x93NUMPY\x01\x00", 8);
+
 std::string header_of(const std::string& word, const std::vector<int64_t>& shape) {
   std::string header = "{'descr': '" + word + "', 'fortran_order': False, 'shape': (";
   for (const int64_t size : shape) header += std::to_string(size) + ", ";
   if (shape.size() > 1) header.resize(header.size() - 2);  // one axis keeps its comma: (3, )
-  header += "), }";
+  header += our_end;
   constexpr size_t before = 10;  // bytes: mark, version, length
   header.append(63 - (before + header.size()) % 64, ' ');
   return header + '\n';
 }
 
 }  // namespace
+
+OutputKind npy_kind() { return marked_kind("an array that orrery wrote", std::string(first_bytes), our_end); }
 
 void write_npy(const std::string& path, const StoredTensor& tensor) {
   const auto word = words.find(tensor.dtype);
@@ -32,7 +37,7 @@ void write_npy(const std::string& path, const StoredTensor& tensor) {
       tensor.tensor && tensor.tensor.dtype() == Dtype::bf16 ? tensor.tensor.to(Dtype::f32) : tensor.tensor;
   write_file_atomically(path, [&](FileWriter& file) {
     const auto length = static_cast<uint16_t>(header.size());
-    file.write(std::string_view("\x93NUMPY\x01\x00", 8));
+    file.write(first_bytes);
     file.write(std::as_bytes(std::span(&length, 1)));
     file.write(header);
     if (wide)

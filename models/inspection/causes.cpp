@@ -10,9 +10,10 @@
 // runs with the other's residual state in the place of its own, in one layer and place.  Told is the share of the
 // difference of the two examples that this restores,
 //   share = (m(patched) - m(this)) / (m(other) - m(this))      1: the other's behaviour is back; below 0: farther away
-//   m = z[the other's answer] - z[this one's], of logits z at the place that is asked for, or the last that has an
-//       answer in both; where the answers are the same, m = z[the answer]
-// Nothing runs for states that are the same in both: the share is 0.
+//   m = z[the other's answer] - z[this one's], of logits z at the place that is asked for, or where the two examples
+//       differ most in it; where the answers are the same, m = z[the answer]
+// Nothing runs for states that are the same in both: the share is 0.  Of a difference below least_difference there are
+// no shares.
 #include <algorithm>
 
 #include "engine/base/wording.h"
@@ -71,7 +72,8 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
   map.axes = {"", "head"}, map.none = "not left out";
   std::vector<std::vector<double>> harms;
   size_t most = 0;
-  for (const size_t layer : chosen_layers(reads.size(), s.layer, "attention")) {
+  const std::vector<size_t> layers = chosen_layers(reads.size(), s.layer, "attention");
+  for (const size_t layer : layers) {
     const std::string& path = reads[layer].path;
     const int64_t heads = reads[layer].value.size(-2);
     check_head(s.head, heads, path);
@@ -81,6 +83,7 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
                                  ? NAN
                                  : ablation.without(text(path, " head ", head), path + ".read", without_head(head)));
     most = std::max(most, harms.back().size());
+    s.tell("left out heads", harms.size(), layers.size());
   }
   std::vector<double> values;
   for (std::vector<double>& each : harms) {
@@ -95,13 +98,17 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Subject& 
                    std::move(map)});
 }
 
-void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::vector<ResidualStream>& streams) {
+void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::vector<ResidualStream>& streams,
+                       const LookSettings& s) {
   BarView bars{"loss without - with", {}};
   for (const ResidualStream& stream : streams)
-    for (const ResidualState& state : stream.states)
+    for (size_t k = 0; k < stream.states.size(); ++k) {
+      const ResidualState& state = stream.states[k];
       if (!state.is_embedding())
         bars.bars.push_back(
             {.name = state.path, .value = ablation.without(state.path, state.path + ".output", nothing)});
+      s.tell("left out sublayers", k + 1, stream.states.size());
+    }
   if (!bars.bars.empty())
     views.push_back({"Causes", "", "Loss without each sublayer",
                      "By how much the loss of the example rises without an attention or feed-forward as a whole.",
@@ -121,9 +128,11 @@ std::vector<int64_t> strongest(const Memory& memory, const LookSettings& s) {
 void without_units(Ablation& ablation, const Subject& subject, const LookSettings& s) {
   const std::vector<Memory> memories = see_memories(subject);
   if (s.layer >= static_cast<int64_t>(memories.size())) return;  // one of an attention without slots
-  for (const size_t layer : chosen_layers(memories.size(), s.layer, "memory")) {
-    const Memory& memory = memories[layer];
+  const std::vector<size_t> layers = chosen_layers(memories.size(), s.layer, "memory");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Memory& memory = memories[layers[i]];
     memory.check_unit(s.slot);
+    s.tell("left out units", i, layers.size());
     for (const int64_t unit : strongest(memory, s))
       ablation.without(memory.path + " " + memory.unit(unit), memory.name,
                        [&](const Shape& shape, std::vector<double>& numbers) { memory.set(shape, numbers, unit, 0); });
@@ -135,7 +144,7 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
   Ablation ablation(subject);
   std::vector<View> drawn;
   without_heads(drawn, ablation, subject, s);
-  without_sublayers(drawn, ablation, streams);
+  without_sublayers(drawn, ablation, streams, s);
   without_units(ablation, subject, s);
   std::vector<Harm> all = ablation.all();
   if (all.empty()) return;
@@ -160,56 +169,85 @@ void look_at_ablations(std::vector<View>& views, const Subject& subject, const L
 
 // ---- patching
 
-// How far a run is from one example's behaviour to the other's.
-class Distance {
- public:
-  Distance(const Subject& subject, const Subject& other, int64_t place) {
-    const Tensor here = subject.run(), there = other.run();
-    check(here.shape() == there.shape(), "inspect: the two examples have ", here.size(0), " and ", there.size(0),
-          " places to answer, and patching puts place for place; give another example with as many tokens");
-    check(place < here.size(0), "inspect: there is no place ", place, "; there are ", here.size(0), ", from 0");
-    const std::vector<int32_t> own = answers_to(subject, here).of_rows, others = answers_to(other, there).of_rows;
-    const auto both = [&](int64_t row) {
-      return own[static_cast<size_t>(row)] >= 0 && others[static_cast<size_t>(row)] >= 0;
-    };
-    row_ = place >= 0 ? place : here.size(0) - 1;
-    while (place < 0 && row_ > 0 && !both(row_)) --row_;
-    check(both(row_), "inspect: place ", row_,
-          " has no answer in both examples; choose an earlier one, or give longer ", "examples");
-    own_ = own[static_cast<size_t>(row_)], others_ = others[static_cast<size_t>(row_)];
-    here_ = measure(here), there_ = measure(there);
-    check(here_ != there_, "inspect: the model answers both examples in the same way at place ", row_,
-          ", so patching has nothing to restore; choose another place or another example");
-  }
-  double share(const Tensor& logits) const { return (measure(logits) - here_) / (there_ - here_); }
-  std::string said(const Subject& subject) const {
-    const std::string what =
-        own_ == others_ ? text("the logit of ", subject.answer(own_))
-                        : text("the logit of ", subject.answer(others_), " over that of ", subject.answer(own_));
-    return text(what, " at place ", row_, " (", significant(here_, 4), " here, ", significant(there_, 4), " there)");
-  }
-
- private:
-  double measure(const Tensor& logits) const {
-    const std::vector<double> z = logits[row_].to_vector();
-    const double others = z[static_cast<size_t>(others_)];
-    return own_ == others_ ? others : others - z[static_cast<size_t>(own_)];
-  }
-  int64_t row_ = 0;
-  int32_t own_ = 0, others_ = 0;
-  double here_ = 0, there_ = 0;
+// Of a row of logits of either example: m there less m here.
+struct RowDifference {
+  int64_t row;
+  int32_t own, others;  // the answers
+  double here, there;
+  double size() const { return std::abs(there - here); }
 };
 
+double measure(const Tensor& logits, const RowDifference& at) {
+  const std::vector<double> z = logits[at.row].to_vector();
+  const double others = z[static_cast<size_t>(at.others)];
+  return at.own == at.others ? others : others - z[static_cast<size_t>(at.own)];
+}
+
+// Of each row that has an answer in both examples, the largest difference first; of `place` alone if that is asked for.
+std::vector<RowDifference> differences(const Subject& subject, const Subject& other, int64_t place) {
+  const Tensor here = subject.run(), there = other.run();
+  check(here.shape() == there.shape(), "inspect: the two examples have ", here.size(0), " and ", there.size(0),
+        " places to answer, and patching puts place for place; give another example with as many tokens");
+  check(place < here.size(0), "inspect: there is no place ", place, "; there are ", here.size(0), ", from 0");
+  const std::vector<int32_t> own = answers_to(subject, here).of_rows, others = answers_to(other, there).of_rows;
+  std::vector<RowDifference> all;
+  for (int64_t row = 0; row < here.size(0); ++row) {
+    const auto i = static_cast<size_t>(row);
+    if ((place >= 0 && row != place) || own[i] < 0 || others[i] < 0) continue;
+    RowDifference at{row, own[i], others[i], 0, 0};
+    at.here = measure(here, at), at.there = measure(there, at);
+    all.push_back(at);
+  }
+  check(!all.empty(), "inspect: ", place < 0 ? text("no place") : text("place ", place),
+        place < 0 ? " has an answer in both examples; give longer examples"
+                  : " has no answer in both examples; choose an earlier one, or give longer examples");
+  std::stable_sort(all.begin(), all.end(),
+                   [](const RowDifference& a, const RowDifference& b) { return a.size() > b.size(); });
+  return all;
+}
+
+std::string said_of(const Subject& subject, const RowDifference& at) {
+  const std::string what =
+      at.own == at.others ? text("the logit of ", subject.answer(at.own))
+                          : text("the logit of ", subject.answer(at.others), " over that of ", subject.answer(at.own));
+  return text(what, " at place ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
+              " there)");
+}
+
+// A difference this small changes the odds of the answers by less than a tenth: the model answers both examples alike.
+// A share of it would be the quotient of two small numbers: any state that moves the logits by as little, for whatever
+// reason, would seem to restore all of it, or several times as much.
+constexpr double least_difference = 0.1;
+
+View view_of_no_difference(const Subject& subject, std::span<const RowDifference> all, int64_t most) {
+  TableView table{{"place", "answer here", "there", "m here", "there", "difference"}, "rllrrr", {}};
+  for (const RowDifference& at : all.first(std::min(all.size(), static_cast<size_t>(std::max<int64_t>(most, 1)))))
+    table.rows.push_back({std::to_string(at.row), subject.answer(at.own), subject.answer(at.others),
+                          significant(at.here, 4), significant(at.there, 4), signed_fixed(at.there - at.here, 4)});
+  return {"Causes", "", "Patching from the other example: no difference to restore",
+          text("The model answers both examples alike: the largest difference, of ", said_of(subject, all[0]),
+               ", is below ", least_difference, ", so there is nothing that a state could bring back."),
+          std::move(table)};
+}
+
 // Both words where they differ: "Rome|Paris".
-Subject::Words words_of_both(const Subject::Words& own, const Subject::Words& others) {
-  Subject::Words both = own;
-  for (size_t i = 0; i < both.size(); ++i)
-    if (i < others.size() && others[i] != own[i]) both[i] += "|" + others[i];
-  return both;
+void name_columns(MapView& map, const Subject::Words& own, const Subject::Words& others) {
+  map.columns = own;
+  for (size_t i = 0; i < own.size(); ++i)
+    if (i < others.size() && others[i] != own[i]) map.columns[i] += "|" + others[i], map.marked.push_back(i);
+  map.columns.push_back("all");
+}
+std::string said_of_changes(const MapView& map) {
+  constexpr size_t most = 20;
+  std::string all;
+  for (const size_t i : std::span(map.marked).first(std::min(most, map.marked.size())))
+    all += text(all.empty() ? "  The examples differ at " : ", ", i, " (", map.columns[i], ")");
+  if (map.marked.size() > most) all += text(" and ", map.marked.size() - most, " more places");
+  return all.empty() ? "" : all + ".";
 }
 
 // Shares of the states of one stream: of each place, then of all places at once.
-std::vector<double> patched(const Subject& subject, const Distance& distance, const ResidualState& own,
+std::vector<double> patched(const Subject& subject, const RowDifference& at, const ResidualState& own,
                             const ResidualState& others) {
   const std::vector<double> ours = own.value.to_vector(), theirs = others.value.to_vector();
   const auto width = static_cast<size_t>(own.value.size(1)), places = static_cast<size_t>(own.value.size(0));
@@ -217,10 +255,11 @@ std::vector<double> patched(const Subject& subject, const Distance& distance, co
     if (std::equal(ours.begin() + static_cast<std::ptrdiff_t>(begin), ours.begin() + static_cast<std::ptrdiff_t>(end),
                    theirs.begin() + static_cast<std::ptrdiff_t>(begin)))
       return 0.0;
-    return distance.share(run_changed(subject, own.name, [&](const Shape&, std::vector<double>& numbers) {
+    const Tensor logits = run_changed(subject, own.name, [&](const Shape&, std::vector<double>& numbers) {
       std::copy(theirs.begin() + static_cast<std::ptrdiff_t>(begin), theirs.begin() + static_cast<std::ptrdiff_t>(end),
                 numbers.begin() + static_cast<std::ptrdiff_t>(begin));
-    }));
+    });
+    return (measure(logits, at) - at.here) / (at.there - at.here);
   };
   std::vector<double> shares;
   for (size_t place = 0; place < places; ++place) shares.push_back(put(place * width, (place + 1) * width));
@@ -228,7 +267,7 @@ std::vector<double> patched(const Subject& subject, const Distance& distance, co
   return shares;
 }
 
-void look_at_patches(std::vector<View>& views, const Subject& subject, const Subject& other, int64_t place,
+void look_at_patches(std::vector<View>& views, const Subject& subject, const Subject& other, const LookSettings& s,
                      const std::vector<ResidualStream>& streams) {
   check(&subject.model() == &other.model(), "inspect: patching needs two examples of one model");
   const std::vector<ResidualStream> of_other = residual_streams(other);
@@ -239,27 +278,34 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
           ", and patching puts place for place; give another example with as many tokens");
   }
   if (streams.empty()) return;
-  const Distance distance(subject, other, place);
+  const std::vector<RowDifference> all = differences(subject, other, s.place);
+  if (all[0].size() < least_difference) {
+    views.push_back(view_of_no_difference(subject, all, s.top));
+    return;
+  }
+  size_t states = 0, done = 0;
+  for (const ResidualStream& stream : streams) states += stream.states.size();
   for (size_t i = 0; i < streams.size(); ++i) {
     const std::string& begin = streams[i].states[0].path;
     MapView map{.figure = "share restored", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
     map.axes = {"state after", "at the place of"};
     std::vector<double> values;
     for (size_t k = 0; k < streams[i].states.size(); ++k) {
-      const std::vector<double> shares = patched(subject, distance, streams[i].states[k], of_other[i].states[k]);
+      const std::vector<double> shares = patched(subject, all[0], streams[i].states[k], of_other[i].states[k]);
       map.rows.push_back(streams[i].states[k].path);
       values.insert(values.end(), shares.begin(), shares.end());
+      s.tell("patched", ++done, states);
     }
-    map.columns = words_of_both(subject.places(begin), other.places(begin));
-    map.columns.push_back("all");
+    name_columns(map, subject.places(begin), other.places(begin));
     const auto rows = static_cast<int64_t>(map.rows.size()), columns = static_cast<int64_t>(map.columns.size());
     map.values = Tensor::from(Shape{1, rows, columns}, values, Dtype::f64);
     std::string file = begin;
     std::replace(file.begin(), file.end(), '.', '_');
+    const std::string changes = said_of_changes(map);
     views.push_back({"Causes", "causes/patched_" + file, "Patching from the other example",
                      "Which share of the difference between the examples comes back if one state of the residual "
                      "stream is the other's.  The difference is in " +
-                         distance.said(subject) + ".",
+                         said_of(subject, all[0]) + "." + changes,
                      std::move(map)});
   }
 }
@@ -267,7 +313,7 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
   const std::vector<ResidualStream> streams = residual_streams(subject);
   look_at_ablations(views, subject, s, streams);
-  if (s.other) look_at_patches(views, subject, *s.other, s.place, streams);
+  if (s.other) look_at_patches(views, subject, *s.other, s, streams);
 }
 
 REGISTER_LOOK(causes, {.name = "causes",

@@ -1,8 +1,8 @@
 // How the answer comes about, sublayer by sublayer, along the residual stream (residual_stream.h: r_k, a_k, c_k).
 //
 // Logit lens (nostalgebraist 2020, "interpreting GPT: the logit lens"): logits(r_k), what the model would say if it
-// ended after sublayer k.  The model runs with r_k in the place of its last state r_n, so r_k goes through the model's
-// own end, whatever that is; r_n itself gives the logits.
+// ended after sublayer k.  All r_k go through the model's own end, whatever that is, as rows of few products; r_n
+// itself gives the logits.
 //
 // Sizes: the root mean square of r_k (TransformerLens: resid_mid, resid_post; with the normalization behind the
 // sublayers, what it reads) and of a_k (attn_out, mlp_out).
@@ -18,6 +18,7 @@
 #include <map>
 #include <set>
 
+#include "engine/base/parallel.h"
 #include "engine/base/wording.h"
 #include "models/inspection/base/answers.h"
 #include "models/inspection/base/normalizations.h"
@@ -60,22 +61,31 @@ MapView map_of(const std::string& figure, const std::vector<std::string>& rows, 
 // What a row of logits says.  The logits of all states are more than memory holds of a large vocabulary.
 struct Verdict {
   int32_t likeliest;
-  double chance;                        // ln p of the likeliest
-  double of_answer = NAN, logit = NAN;  // ln p and logit of the answer, if one is asked for
+  double chance;           // ln p of the likeliest
+  double of_answer = NAN;  // the same of the answer, if one is asked for
   int64_t rank = 0;
 };
 using Verdicts = std::vector<Verdict>;  // of each row
 
 Verdicts verdicts_of(const Tensor& logits, const Answers& answers) {
-  Verdicts all;
-  for (int64_t row = 0; row < logits.size(0); ++row) {
-    const std::vector<double> z = logits[row].to_vector();
-    const int32_t first = likeliest(z), answer = answers.of_rows[static_cast<size_t>(row)];
-    all.push_back({first, log_probability(z, first)});
-    if (answer < 0) continue;
-    all.back().of_answer = log_probability(z, answer), all.back().logit = z[static_cast<size_t>(answer)];
-    all.back().rank = rank_of(z, answer);
-  }
+  constexpr int64_t rows_at_once = 8;
+  Verdicts all(static_cast<size_t>(logits.size(0)));
+  parallel_for(logits.size(0), rows_at_once, [&](int64_t begin, int64_t end) {
+    std::vector<double> z(static_cast<size_t>(logits.size(1)));
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t first_of_row = row * logits.size(1);
+      if (logits.dtype() == Dtype::f64)
+        std::copy_n(logits.data<double>() + first_of_row, z.size(), z.begin());
+      else
+        std::copy_n(logits.data<float>() + first_of_row, z.size(), z.begin());
+      const int32_t first = likeliest(z), answer = answers.of_rows[static_cast<size_t>(row)];
+      Verdict& verdict = all[static_cast<size_t>(row)];
+      verdict = {first, log_probability(z, first)};
+      if (answer < 0) continue;
+      verdict.of_answer = verdict.chance + z[static_cast<size_t>(answer)] - z[static_cast<size_t>(first)];
+      verdict.rank = rank_of(z, answer);
+    }
+  });
   return all;
 }
 
@@ -88,15 +98,17 @@ struct Lens {
   int64_t choices;  // answers there are
 };
 
-Lens lens_of(const Subject& subject, const ResidualStream& stream) {
+Lens lens_of(const Subject& subject, const ResidualStream& stream, const LookSettings& s) {
   const Tensor logits = subject.run();
   Lens lens{.answers = answers_to(subject, logits),
             .words = words_of_rows(subject, stream.last().path, logits.size(0)),
             .choices = logits.size(1)};
-  for (const ResidualState& state : stream.states) {
-    lens.layers.push_back(state.path);
-    lens.verdicts.push_back(verdicts_of(logits_of(subject, stream, state.value), lens.answers));
-  }
+  std::vector<Tensor> states;
+  for (const ResidualState& state : stream.states) lens.layers.push_back(state.path), states.push_back(state.value);
+  each_logits(subject, stream, states, [&](size_t, const Tensor& found) {
+    lens.verdicts.push_back(verdicts_of(found, lens.answers));
+    s.tell("looked at depth", lens.verdicts.size(), states.size());
+  });
   return lens;
 }
 
@@ -202,7 +214,11 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
   std::vector<double> values;
   std::vector<std::string> components;
   std::vector<std::pair<std::string, double>> told;
-  const Verdicts& whole = lens.verdicts.back();
+  const Tensor& last = stream.last().value;
+  std::vector<Tensor> states = {last, Tensor::zeros(last.shape(), last.dtype())};  // whole and empty
+  for (const ResidualState& state : stream.states) states.push_back(plus(last, -state.in_end, state.added));
+  const std::vector<std::vector<double>> logits = answer_logits(subject, stream, states, lens.answers.of_rows);
+  const std::vector<double>&whole = logits[0], &bias = logits[1];
   const auto add = [&](const std::string& name, const auto& of_row) {
     double total = 0, count = 0;
     components.push_back(name);
@@ -213,18 +229,11 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
     bars.bars.push_back({.name = name, .value = total / count});
     if (name.find(' ') == std::string::npos) told.emplace_back("depth/contribution/" + name, total / count);
   };
-  const Tensor& last = stream.last().value;
-  for (const ResidualState& state : stream.states) {
-    const Tensor rest = plus(last, -state.in_end, state.added);
-    const Verdicts without = verdicts_of(logits_of(subject, stream, rest), lens.answers);
-    add(state.path, [&](size_t row) { return whole[row].logit - without[row].logit; });
-  }
-  if (is_linear) {
-    const Tensor nothing = Tensor::zeros(last.shape(), last.dtype());
-    const Verdicts bias = verdicts_of(logits_of(subject, stream, nothing), lens.answers);
-    const auto there = [](const Verdict& v) { return v.logit != 0 && !std::isnan(v.logit); };
-    if (std::any_of(bias.begin(), bias.end(), there)) add("head bias", [&](size_t row) { return bias[row].logit; });
-  }
+  for (size_t k = 0; k < stream.states.size(); ++k)
+    add(stream.states[k].path, [&](size_t row) { return whole[row] - logits[k + 2][row]; });
+  const auto there = [](double logit) { return logit != 0 && !std::isnan(logit); };
+  if (is_linear && std::any_of(bias.begin(), bias.end(), there))
+    add("head bias", [&](size_t row) { return bias[row]; });
   const std::string title = "Direct contribution to the logit of " + lens.answers.described(),
                     said = std::string("What the logit loses if a sublayer's words are taken out of the last state") +
                            (is_linear ? "; together they are the logit."
@@ -240,7 +249,7 @@ void look(std::vector<View>& views, const Subject& subject, const LookSettings& 
   if (streams.empty()) return;
   const ResidualStream& stream = streams.back();
   const std::vector<std::string> end = end_of_model(subject, stream.last().name);
-  const Lens lens = lens_of(subject, stream);
+  const Lens lens = lens_of(subject, stream, s);
   add_lens(views, subject, lens, said_of_end(end), s);
   add_sizes(views, streams);
   if (stream.is_sum) add_contributions(views, subject, stream, lens, end.empty());

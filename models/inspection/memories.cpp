@@ -113,7 +113,9 @@ std::vector<Record> records_of(const Subject& subject, const LookSettings& s) {
     records.emplace_back(memory, most);
     records.back().add(subject, memory.values);
   }
+  size_t read = 0;
   for (const Subject* more : s.corpus) {
+    s.tell("looked at the corpus", ++read, s.corpus.size());
     if (more == &subject) continue;
     const std::vector<Memory> seen = see_memories(*more);
     check(seen.size() == records.size(), "inspect: the corpus must be examples of one model");

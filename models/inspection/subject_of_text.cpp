@@ -7,17 +7,21 @@
 namespace orrery::models {
 namespace {
 
+// After each token the next one is right.
+std::unique_ptr<Subject> subject_of_next_tokens(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                                std::vector<int32_t> tokens);
+
 class TextSubject final : public Subject {
  public:
-  TextSubject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> tokens)
+  TextSubject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> tokens,
+              std::vector<int32_t> answers)
       : Subject(model), language_(model), tokenizer_(std::move(tokenizer)), tokens_(std::move(tokens)) {
     check(!tokens_.empty(), "inspect: the text has no tokens; give one with --text=\"...\"");
     const auto count = static_cast<int64_t>(tokens_.size());
     check(count <= model.context(), "inspect: the text has ", count, " tokens, and this model reads ", model.context(),
           " at once; give a shorter one");
     for (const int32_t token : tokens_) words_.push_back(answer(token));
-    answers_.assign(tokens_.begin() + 1, tokens_.end());
-    answers_.push_back(-1);
+    answers_ = std::move(answers);
   }
 
   std::string answer(int32_t token) const override {
@@ -31,7 +35,7 @@ class TextSubject final : public Subject {
   std::string unit_of_distance() const override { return "tokens"; }
   const std::vector<int32_t>* tokens() const override { return &tokens_; }
   std::unique_ptr<Subject> of_tokens(std::vector<int32_t> tokens) const override {
-    return std::make_unique<TextSubject>(language_, tokenizer_, std::move(tokens));
+    return subject_of_next_tokens(language_, tokenizer_, std::move(tokens));
   }
 
  private:
@@ -44,12 +48,24 @@ class TextSubject final : public Subject {
   Words words_;
 };
 
+std::unique_ptr<Subject> subject_of_next_tokens(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                                std::vector<int32_t> tokens) {
+  std::vector<int32_t> answers(tokens.empty() ? tokens.begin() : tokens.begin() + 1, tokens.end());
+  answers.push_back(-1);
+  return token_subject(model, std::move(tokenizer), std::move(tokens), std::move(answers));
+}
+
 }  // namespace
+
+std::unique_ptr<Subject> token_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                       std::vector<int32_t> tokens, std::vector<int32_t> answers) {
+  return std::make_unique<TextSubject>(model, std::move(tokenizer), std::move(tokens), std::move(answers));
+}
 
 std::unique_ptr<Subject> text_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                       const std::string& text) {
   std::vector<int32_t> tokens = encode_text(*tokenizer, text);
-  return std::make_unique<TextSubject>(model, std::move(tokenizer), std::move(tokens));
+  return subject_of_next_tokens(model, std::move(tokenizer), std::move(tokens));
 }
 
 }  // namespace orrery::models

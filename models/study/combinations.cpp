@@ -85,14 +85,18 @@ std::vector<std::string> expand_braces(const std::string& text, size_t most) { r
 
 namespace {
 
-std::vector<std::pair<std::string, std::vector<std::string>>> lists_of(const Assignments& given, size_t most) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> lists;
+struct KeyValues {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+std::vector<KeyValues> lists_of(const Assignments& given, size_t most) {
+  std::vector<KeyValues> lists;
   for (const auto& [key, text] : given) {
-    auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& known) { return known.first == key; });
+    auto list = std::ranges::find(lists, key, &KeyValues::key);
     if (list == lists.end()) list = lists.insert(lists.end(), {key, {}});
     for (std::string& value : expand_braces(text, most))
-      if (std::find(list->second.begin(), list->second.end(), value) == list->second.end())
-        list->second.push_back(std::move(value));
+      if (std::ranges::find(list->values, value) == list->values.end()) list->values.push_back(std::move(value));
   }
   return lists;
 }

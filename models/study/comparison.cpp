@@ -43,7 +43,7 @@ std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> 
   std::vector<DifferingSetting> all, as_written;  // the same keys
   const auto add = [&](std::vector<DifferingSetting>& to, size_t run, const TrainSettings& settings) {
     for (auto& [key, value] : list_settings(settings)) {
-      auto found = std::find_if(to.begin(), to.end(), [&](const auto& known) { return known.key == key; });
+      auto found = std::ranges::find(to, key, &DifferingSetting::key);
       if (found == to.end()) found = to.insert(to.end(), {key, Values(runs.size())});
       found->values[run] = std::move(value);
     }

@@ -5,6 +5,7 @@
 
 #include "engine/base/config.h"
 #include "engine/base/wording.h"
+#include "models/shown_text.h"
 #include "models/study/statistics.h"
 
 namespace orrery::models {
@@ -40,11 +41,7 @@ std::vector<Line> lines_of(const Claim& claim, const Measurements& measured) {
   return lines;
 }
 
-std::string escaped(const std::string& text) {
-  std::string all;
-  for (const char c : text) all += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return all;
-}
+std::string escaped(const std::string& text) { return for_html(for_terminal(text)); }
 std::string place(double x) { return fixed(x, 1); }
 
 std::string words(double x, double y, const std::string& text, const std::string& more = "") {
@@ -151,7 +148,12 @@ std::string side_by_side(const std::vector<Line>& lines, double top, double bott
   return svg;
 }
 
+constexpr const char *begin = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
+                     *attributes = "\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"13\">";
+
 }  // namespace
+
+OutputKind picture_kind() { return marked_kind("a picture of a study", begin, attributes); }
 
 std::string picture_of(const Claim& claim, const Measurements& measured, const std::string& verdict) {
   const std::vector<Line> lines = lines_of(claim, measured);
@@ -178,9 +180,8 @@ std::string picture_of(const Claim& claim, const Measurements& measured, const s
   const double bottom = y + (swept ? 190 : 34 * static_cast<double>(lines.size()));
   if (any) body += swept ? over_sweep(claim, lines, y, bottom) : side_by_side(lines, y, bottom);
   const double height = bottom + (swept ? 2.7 : 1.7) * line;
-  return text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", place(height),
-              "\" viewBox=\"0 0 ", width, " ", place(height), "\" role=\"img\" font-family=\"system-ui, sans-serif\" ",
-              "font-size=\"13\">\n<title>", escaped(claim.sentence), "</title>\n<style>",
+  return text(begin, width, "\" height=\"", place(height), "\" viewBox=\"0 0 ", width, " ", place(height), attributes,
+              "\n<title>", escaped(claim.sentence), "</title>\n<style>",
               "svg { background: #fff } text { fill: #1b1f24 } .quiet { fill: #57606a } .grid { stroke: #d8dee4 } ",
               "@media (prefers-color-scheme: dark) { svg { background: #0d1117 } text { fill: #e6edf3 } ",
               ".quiet { fill: #9198a1 } .grid { stroke: #30363d } }</style>\n", body, "</svg>\n");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/base/hash.h"
 #include "engine/base/plugin.h"
 #include "engine/base/registry.h"
 #include "models/figures/base/figure.h"
@@ -45,8 +44,7 @@ std::string file_name(const std::string& word) { return word.substr(word.find_la
 
 const Plugin& load_noted_plugin(const std::string& path) {
   const auto before = every_name();
-  load_plugin(path);
-  Plugin plugin{path, sha256_of_file(path), {}, {}};
+  Plugin plugin{path, load_plugin(path), {}, {}};
   for (const auto& [name, aliases] : every_name()) {
     if (before.contains(name)) continue;
     plugin.names.push_back(name);

@@ -8,6 +8,7 @@
 
 #include "engine/base/wording.h"
 #include "models/data/base64.h"
+#include "models/shell_words.h"
 #include "models/study/plugins.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
@@ -166,29 +167,18 @@ void add_data(Json& sections, std::span<const ReportedRun> runs) {
                                     "As the newest checkpoint recorded them.", table(columns, rows)));
 }
 
-std::string quoted_for_a_shell(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-./=:,+@%") == std::string::npos;
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
 void add_commands(Json& sections, std::span<const ReportedRun> runs) {
   if (runs.empty()) return;
   Json items = Json::array();
   for (const ReportedRun& run : runs) {
     const auto item = [&](const std::string& name, const std::vector<std::string>& words) {
-      std::string line = "orrery";
-      for (const std::string& word : words) line += " " + quoted_for_a_shell(word);
-      items.push_back({{"name", runs.size() == 1 ? name : run.name + ": " + name}, {"text", line}, {"copy", true}});
+      items.push_back(
+          {{"name", runs.size() == 1 ? name : run.name + ": " + name}, {"text", command_line(words)}, {"copy", true}});
     };
     const std::string config = "--config=" + run.folder + "/settings.toml";
     item("train it again", {"train", config, "--out=" + run.folder + "-again"});
     if (run.newest.empty()) continue;
-    item("go on from its last checkpoint", {"train", config, "--resume=yes", "--out=" + run.folder});
+    item("go on from its last checkpoint", {"train", "--resume=" + run.folder});
     const std::string checkpoint = "--checkpoint=" + run.folder, task = run.settings ? run.settings->task : "";
     if (task == "translation") item("translate with it", {"translate", checkpoint, "--input=FILE"});
     if (task == "image_classification") item("classify with it", {"classify", checkpoint, "FILE.png"});

@@ -42,7 +42,4 @@ void add_data(Json& sections, std::span<const ReportedRun> runs);      // what w
 void add_commands(Json& sections, std::span<const ReportedRun> runs);  // that repeat the runs, go on, write and judge
 void add_notes(Json& sections, std::span<const ReportedRun> runs);     // what cannot be read, and other versions
 
-// A word of a command as a shell takes it.
-std::string quoted_for_a_shell(const std::string& word);
-
 }  // namespace orrery::models

@@ -70,7 +70,7 @@ std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
       }
     for (auto& [key, curve] : curves) {
       const auto [figure, place] = figure_and_place(key);
-      auto chart = std::find_if(charts.begin(), charts.end(), [&](const Chart& c) { return c.figure == figure; });
+      auto chart = std::ranges::find(charts, figure, &Chart::figure);
       if (chart == charts.end())
         chart = charts.insert(charts.end(), {figure, has_places(figure) ? "Parts over time" : "Curves", {}});
       const std::string name = has_places(figure) ? place : key == "loss" ? "loss of steps" : in_words(place);

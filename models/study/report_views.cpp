@@ -33,6 +33,7 @@ Json section_of(const View& view, const MapView& map) {
   if (!std::isnan(map.low)) data["low"] = map.low;
   if (!std::isnan(map.high)) data["high"] = map.high;
   if (map.slots > 0) data["slots"] = map.slots;
+  if (!map.marked.empty()) data["marked"] = map.marked;
   if (!map.reach.empty()) data["spans"] = true;
   const std::vector<double> all = map.values.to_vector();
   if (std::any_of(all.begin(), all.end(), [](double x) { return std::isnan(x); })) data["none"] = map.none;

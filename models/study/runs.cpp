@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "engine/base/version.h"
 #include "models/json.h"
 #include "models/study/plugins.h"
+#include "models/study/source_hash.h"
 #include "models/study/statistics.h"
 #include "models/tasks/base/task.h"
 #include "models/training/run_folder.h"
@@ -87,6 +89,16 @@ std::optional<Divergence> divergence(std::span<const Row> rows, double validated
   return {};
 }
 
+// Whether the outcome need not be trained again: neither failed nor damaged.
+bool is_usable(const std::string& path) {
+  try {
+    const std::optional<Outcome> outcome = read_outcome(path);
+    return outcome && outcome->kind != Outcome::Kind::failed;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 const std::string plug_in = "plug-in ";
 
 struct ReadRun {
@@ -139,13 +151,39 @@ std::string key_of_unreadable(const TrainSettings& settings, const std::string& 
   return key_of({resolved(from_the_beginning(settings)), {}}, why);
 }
 
+std::string program_version() { return text(build().version, " (sources ", source_hash, ")"); }
+
+RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
+  if (fresh || !folder_exists(pool_)) return;
+  for (const std::string& path : files_in(pool_)) {
+    const std::filesystem::path file(path);
+    const std::string id = file.stem().string();
+    if (file.extension() == ".json" && !id.ends_with(text("-", source_hash)))
+      others_[id.substr(0, id.find('-'))].push_back(id);
+  }
+}
+
+std::string RunIds::of(const std::string& key) const {
+  const auto file = [&](const std::string& id) { return text(pool_, "/", id, ".json"); };
+  const std::string own = text(key, "-", source_hash);
+  const auto others = others_.find(key);
+  if (others == others_.end() || file_exists(file(own))) return own;
+  std::optional<std::pair<std::filesystem::file_time_type, std::string>> newest;
+  for (const std::string& id : others->second) {
+    if (!is_usable(file(id))) continue;
+    const auto written = std::pair(std::filesystem::last_write_time(file(id)), id);
+    if (!newest || written > *newest) newest = written;
+  }
+  return newest ? newest->second : own;
+}
+
 std::string name(Outcome::Kind kind) {
   return kind == Outcome::Kind::done ? "done" : kind == Outcome::Kind::diverged ? "diverged" : "failed";
 }
 
 Outcome outcome_of(std::span<const LogRow> log) {
   Outcome outcome;
-  outcome.kind = Outcome::Kind::done, outcome.version = build().version;
+  outcome.kind = Outcome::Kind::done, outcome.version = program_version();
   std::vector<Row> rows;
   std::vector<double> milliseconds;
   for (const LogRow& row : log) {

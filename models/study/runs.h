@@ -1,15 +1,19 @@
 // Runs that studies share: each is known by what decides its numbers, is trained once, and has one outcome.
 //
-//   pool/0123456789abcdef.toml    settings that repeat it
-//   pool/0123456789abcdef.json    its outcome, once it has ended
-//   pool/0123456789abcdef.log     what the program that trained it has printed
-//   pool/0123456789abcdef/        its folder
+//   pool/ID.toml    settings that repeat it
+//   pool/ID.json    its outcome, once it has ended
+//   pool/ID.log     what the program that trained it has printed
+//   pool/ID/        its folder
+//
+// ID is KEY-HASH, such as 0123456789abcdef-0123456789ab: the run's key, and the source_hash of the
+// program that trains it (models/study/source_hash.h). Former programs wrote the key alone.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/base/hash.h"
 #include "models/study/run_log.h"
@@ -28,6 +32,23 @@ std::string run_key(const TrainSettings& settings);
 // The same where that cannot be read, as `why` says: the run will fail by it.
 std::string key_of_unreadable(const TrainSettings& settings, const std::string& why);
 
+// The ids of runs in a pool's folder.
+class RunIds {
+ public:
+  // fresh: only runs of this program's sources count.
+  RunIds(std::string pool, bool fresh);
+  // The id under which this program trains the run. If a program of other sources has trained it and this one has not,
+  // the id of that outcome, the newest of several.
+  std::string of(const std::string& key) const;
+
+ private:
+  std::string pool_;
+  std::map<std::string, std::vector<std::string>> others_;  // of each key, ids of other sources
+};
+
+// Version and sources of this program, as outcomes and verdicts name it: "0.1.0 (sources 0123456789ab)".
+std::string program_version();
+
 struct Outcome {
   enum class Kind { done, diverged, failed };
   Kind kind = Kind::failed;
@@ -35,7 +56,7 @@ struct Outcome {
   std::map<std::string, double> figures;  // of the last validation, validation_loss among them; those that are numbers
   double seconds = 0;                     // of its steps, each as the fastest tenth of them: other work does not count
   std::string why;                        // of one that failed or diverged, a sentence
-  std::string version;                    // of the program that trained it
+  std::string version;                    // program_version() of the program that trained it
 };
 std::string name(Outcome::Kind kind);
 

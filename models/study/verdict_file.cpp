@@ -22,11 +22,6 @@ bool flag_member(const Json& object, const std::string& key, const std::string& 
   check(value.is_boolean(), what, ": '", key, "' must be true or false");
   return value.get<bool>();
 }
-const Json& list_member(const Json& object, const std::string& key, const std::string& what) {
-  const Json& value = member(object, key, what);
-  check(value.is_array(), what, ": '", key, "' must be a list");
-  return value;
-}
 
 std::map<std::string, std::set<std::string>> hashes_in(const Json& json, const std::string& what) {
   check(json.is_object(), what, ": 'read' must be an object {...}");
@@ -92,6 +87,8 @@ bool StudyVerdict::on_border() const {
                      [](const JudgedComparison& each) { return each.on_border; });
 }
 
+OutputKind verdict_kind() { return marked_kind("a verdict of a study", "{\n \"file\": \"", "\n \"sentence\": "); }
+
 void write_verdict(const std::string& path, const StudyVerdict& v) {
   Json json = {{"file", v.file},
                {"source", v.source},
@@ -118,7 +115,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
     json["at_common_rate"] = {{"verdict", name(v.at_common_rate->verdict)},
                               {"comparisons", comparisons_of(*v.at_common_rate)}};
   json["missing"] = v.missing;
-  write_file_atomically(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_output("study", path, verdict_kind(), json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 StudyVerdict read_verdict(const std::string& path) {

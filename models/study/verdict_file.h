@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/output_file.h"
 #include "models/study/judged_claim.h"
 
 namespace orrery::models {
@@ -36,6 +37,7 @@ struct StudyVerdict {
   bool on_border() const;
 };
 
+OutputKind verdict_kind();
 void write_verdict(const std::string& path, const StudyVerdict& verdict);
 StudyVerdict read_verdict(const std::string& path);
 

@@ -6,17 +6,11 @@
 #include "engine/base/config.h"
 #include "engine/base/registry.h"
 #include "engine/base/wording.h"
+#include "models/shown_text.h"
 #include "models/study/csv.h"
 
 namespace orrery::models {
 namespace {
-
-// Within a cell a bar would end it.
-std::string cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
 
 std::string number(double x, bool share) {
   if (share) return signed_fixed(100 * x, 1) + " %";
@@ -31,8 +25,9 @@ std::string found(const JudgedClaim& judged, const std::string& metric) {
   for (const JudgedComparison& each : judged.comparisons) {
     const bool share = each.name.ends_with(" - 1");
     if (!all.empty()) all += "<br>";
-    all += each.metric == metric ? "" : "`" + each.metric + "` ";
-    all += (share ? each.name.substr(0, each.name.size() - 4) : each.name) + (each.at.empty() ? "" : ", " + each.at);
+    all += each.metric == metric ? "" : code_for_markdown(each.metric) + " ";
+    all += for_markdown((share ? each.name.substr(0, each.name.size() - 4) : each.name) +
+                        (each.at.empty() ? "" : ", " + each.at));
     all += each.known ? text(": ", number(each.mean, share), " (", number(each.low, share), " to ",
                              number(each.high, share), ")")
                       : std::string(": runs failed or diverged");
@@ -45,7 +40,7 @@ std::string found(const JudgedClaim& judged, const std::string& metric) {
 std::string rates_text(const StudyVerdict& v) {
   if (v.rates.empty()) return "";
   std::string all = "<br>rates:";
-  for (const auto& [variant, rate] : v.rates) all += " " + variant + " " + print_number(rate);
+  for (const auto& [variant, rate] : v.rates) all += " " + for_markdown(variant) + " " + print_number(rate);
   if (!v.at_common_rate) return all;
   return all + text("<br>all at ", print_number(v.common_rate), ", ", name(v.at_common_rate->verdict), ": ",
                     found(*v.at_common_rate, v.metric));
@@ -57,22 +52,25 @@ std::string inside(const std::string& folder, const std::string& path) {
 
 // "| [Who claims it.](file.toml)<br>Here: how it is smaller. | the source's figure"
 std::string source_cells(const auto& of, const std::string& link) {
-  const std::string smaller = of.smaller.empty() ? "" : "<br>Here: " + cell(of.smaller) + ".";
-  return text("| [", cell(of.sentence), "](", link, ")", smaller, " | ", cell(of.figure));
+  const std::string smaller = of.smaller.empty() ? "" : "<br>Here: " + for_markdown(of.smaller) + ".";
+  return text("| [", for_markdown(of.sentence), "](", link, ")", smaller, " | ", for_markdown(of.figure));
 }
 
 std::string row_of(const ListedVerdict& listed, const std::string& claims) {
-  const std::string link = inside(claims, listed.place() + ".toml");
+  const std::string link = link_for_markdown(inside(claims, listed.place() + ".toml"));
   if (!listed.verdict)
-    return text(listed.claim ? source_cells(*listed.claim, link) : text("| [", listed.name, "](", link, ") | "), " | ",
-                cell(listed.error), " | | - | | |\n");
+    return text(
+        listed.claim ? source_cells(*listed.claim, link) : text("| [", for_markdown(listed.name), "](", link, ") | "),
+        " | ", for_markdown(listed.error), " | | - | | |\n");
   const StudyVerdict& v = *listed.verdict;
   const std::string kept = v.smoke ? "nothing was judged" : found(v.judged, v.metric) + rates_text(v);
-  return text(source_cells(v, link), " | `", v.metric, "`<br>", cell(kept), " | ", v.samples, " | **", v.word(), "**",
-              v.on_border() ? ", on the border" : "", " | ", fixed(v.minutes_of_runs, 1), " | `", v.claim.substr(0, 12),
-              "` |\n");
+  return text(source_cells(v, link), " | ", code_for_markdown(v.metric), "<br>", kept, " | ", for_markdown(v.samples),
+              " | **", v.word(), "**", v.on_border() ? ", on the border" : "", " | ", fixed(v.minutes_of_runs, 1),
+              " | ", code_for_markdown(v.claim.substr(0, 12)), " |\n");
 }
 
+constexpr const char *csv_header = "study,verdict,claim,found,minutes\n",
+                     *page_heading = "# Claims, put to the test\n\n";
 constexpr const char* head =
     "| claim | the source's figure | found, with the 95 % interval | samples | verdict | core minutes | file |\n"
     "| --- | --- | --- | --- | --- | ---: | --- |\n";
@@ -91,13 +89,16 @@ std::string versions(std::span<const ListedVerdict> all) {
   for (const ListedVerdict& each : all)
     if (each.verdict && std::find(names.begin(), names.end(), each.verdict->version) == names.end())
       names.push_back(each.verdict->version);
-  return join(names);
+  return for_markdown(join(names));
 }
 
 }  // namespace
 
+OutputKind verdicts_csv_kind() { return marked_kind("a list of verdicts", csv_header); }
+OutputKind verdicts_page_kind() { return marked_kind("a page of verdicts", page_heading); }
+
 std::string verdicts_csv(std::span<const ListedVerdict> all) {
-  std::string csv = csv_line({"study", "verdict", "claim", "found", "minutes"});
+  std::string csv = csv_header;
   for (const ListedVerdict& each : all) {
     std::string found;
     if (each.verdict)
@@ -111,7 +112,7 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
 }
 
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims) {
-  std::string page = "# Claims, put to the test\n\n";
+  std::string page = page_heading;
   page += verdict_counts(all) + "\n";
   page +=
       "Written by `orrery study --all`: each row is a file that says what would refute its claim, judged by paired "
@@ -128,16 +129,19 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
     page += std::string("\n## The main claims\n\n") + head;
     for (const ListedVerdict& each : main) page += row_of(each, claims);
     for (const ListedVerdict& each : main)
-      if (each.verdict) page += text("\n![", each.verdict->sentence, "](", each.place(), "/picture.svg)\n");
+      if (each.verdict)
+        page += text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.place()),
+                     "/picture.svg)\n");
   }
   std::string group;
   bool begun = false;
   for (const ListedVerdict& each : all) {
     if (!begun || each.group != group) {
       group = each.group, begun = true;
-      page += text("\n## ", group.empty() ? "Claims" : group, "\n\n");
-      if (!each.source().empty()) page += each.source() + ".";
-      if (each.explained) page += text("  [What we make of it](", inside(claims, group + "/README.md"), ").");
+      page += text("\n## ", group.empty() ? "Claims" : for_markdown(group), "\n\n");
+      if (!each.source().empty()) page += for_markdown(each.source()) + ".";
+      if (each.explained)
+        page += text("  [What we make of it](", link_for_markdown(inside(claims, group + "/README.md")), ").");
       page += std::string("\n\n") + head;
     }
     page += row_of(each, claims);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "models/output_file.h"
 #include "models/study/claim.h"
 #include "models/study/verdict_file.h"
 
@@ -22,8 +23,10 @@ struct ListedVerdict {
   std::string place() const { return group.empty() ? name : group + "/" + name; }
 };
 
+OutputKind verdicts_csv_kind();
 std::string verdicts_csv(std::span<const ListedVerdict> all);
 
+OutputKind verdicts_page_kind();
 // Markdown, for a folder `out` that holds for each claim PLACE/picture.svg; links go to the claims' files, which lie in
 // `claims` beside README.md of each group if there is one.  Both are paths as seen from where the page is read.
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims);

@@ -4,6 +4,7 @@
 // with logits z and targets q: 1 at the class and 0 elsewhere, smoothed to (1 - s) q + s / K, and mixed with those of
 // another image by mixup.  Both losses are linear in q, so a mixed target's loss is the mixture of two losses.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -110,6 +111,7 @@ class ImageClassification final : public Task {
   int64_t units_of_batch() const override { return batch_; }
   int64_t epoch() const override { return set_.train.count(); }
   int64_t held_out() const override { return set_.validation.count(); }
+  int64_t choices() const override { return settings_.loss == "softmax" ? classes_ : 0; }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return save_classes(set_.classes); }
   Fingerprint fingerprint() const override { return set_.fingerprint(); }
@@ -125,6 +127,11 @@ class ImageClassification final : public Task {
                          data(), set_.skipped.size() == 1 ? " is left out: " : " are left out; the first: ",
                          set_.skipped[0]));
     return all;
+  }
+
+  std::vector<Tensor> held_out_example(int64_t) const override {
+    const ImageBatch first = images_at(set_.validation, scale_, std::array{int64_t{0}});
+    return {first.pixels, Tensor::from(Shape{1}, first.labels)};
   }
 
   int64_t bytes() const override {

@@ -22,10 +22,7 @@ void check_named(const TextSettings& s, Purpose purpose) {
 std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
   check_named(s, options.purpose);
   if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
-  if (!is_prepared(s.data))
-    return make_tokenizer(s.tokenizer, s.data, [&](double share) {
-      if (options.progress) options.progress("learned", share);
-    });
+  if (!is_prepared(s.data)) return make_tokenizer(s.tokenizer, s.data);
   std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
   if (own && s.tokenizer == TextSettings().tokenizer) return own;
   const auto refuse = [&]() -> std::string {
@@ -52,6 +49,7 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   if (vocabulary == 0) vocabulary = tokenizer_->size();
   check(vocabulary >= tokenizer_->size(), "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
+  vocabulary_ = vocabulary;
   TokenSequence held_out;
   if (!s.data.empty()) {
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
@@ -89,6 +87,15 @@ int64_t TextTask::characters(std::optional<int32_t> end_of_document) const {
 double TextTask::bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document) const {
   if (characters_ == 0) characters_ = characters(end_of_document);
   return loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) / static_cast<double>(characters_);
+}
+
+std::vector<Tensor> TextTask::held_out_example(int64_t most_tokens) const {
+  const int64_t count = std::min({most_tokens, context_, held_out()}), answered = std::min(count + 1, held_out());
+  std::vector<int32_t> tokens(static_cast<size_t>(answered));
+  validation().read(0, tokens);
+  std::vector<int32_t> answers(tokens.begin() + 1, tokens.end());
+  answers.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
+  return {Tensor::from(Shape{1, count}, tokens), Tensor::from(Shape{count}, answers)};
 }
 
 int64_t TextTask::bytes() const {

@@ -1,6 +1,7 @@
 #include "models/training/audience.h"
 
 #include "engine/base/check.h"
+#include "models/training/resume.h"
 
 namespace orrery::models {
 
@@ -58,7 +59,7 @@ void Audience::finish(int64_t step, const std::string& checkpoint) const {
     std::rethrow_exception(untold_);
   } catch (const Error& error) {
     fail(error.what(), "; the run ended after step ", step, " and is saved in ", checkpoint,
-         "; go on with --resume=yes");
+         "; go on with it: ", command_to_resume(folder_));
   }
 }
 

@@ -43,7 +43,7 @@ struct TrainingEvents {
 class Audience {
  public:
   Audience(const std::string& folder, int64_t step, const TrainingEvents& events)
-      : metrics_(folder, step), events_(events) {}
+      : folder_(folder), metrics_(folder, step), events_(events) {}
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
   void validation(int64_t step, const Validation& validation);
   void probe(const Probe& probe);
@@ -56,6 +56,7 @@ class Audience {
  private:
   template <class Tell>
   void attempt(const Tell& tell);
+  std::string folder_;
   Metrics metrics_;
   const TrainingEvents& events_;
   bool ends_ = false;

@@ -6,6 +6,7 @@
 #include "engine/base/files.h"
 #include "engine/base/version.h"
 #include "models/json.h"
+#include "models/output_file.h"
 #include "models/training/probe.h"
 
 namespace orrery::models {
@@ -16,11 +17,6 @@ constexpr const char* format_name = "orrery probe 1";
 double number_or_null(const Json& json, const char* key, const std::string& what) {
   const Json& value = member(json, key, what);
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : number_member(json, key, what);
-}
-const Json& list_member(const Json& json, const char* key, const std::string& what) {
-  const Json& all = member(json, key, what);
-  check(all.is_array(), what, ": '", key, "' must be a list");
-  return all;
 }
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
@@ -60,14 +56,15 @@ Probe read_probe(const std::string& file) {
 }
 
 void check_free_for_probe(const std::string& run) {
-  const std::string file = probe_file(run);
-  if (!file_exists(file)) return;
-  try {
-    read_probe(file);
-  } catch (const Error&) {
-    fail("train: ", file, " was not written by a run, and --probe=yes would replace it; rename it, or choose another ",
-         "--out");
-  }
+  const auto can_be_read = [](const std::string& file) {
+    try {
+      read_probe(file);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  check_output("train", probe_file(run), {"what --probe=yes found", can_be_read});
 }
 
 }  // namespace orrery::models

@@ -7,6 +7,7 @@
 #include "engine/base/files.h"
 #include "engine/base/version.h"
 #include "models/json.h"
+#include "models/output_file.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::models {
@@ -66,10 +67,8 @@ LookedAt::Value value_in(const Json& json, const std::string& what) {
   return value;
 }
 std::vector<LookedAt::Value> values_in(const Json& json, const char* key, const std::string& what) {
-  const Json& all = member(json, key, what);
-  check(all.is_array(), what, ": '", key, "' must be a list");
   std::vector<LookedAt::Value> values;
-  for (const Json& each : all) values.push_back(value_in(each, what));
+  for (const Json& each : list_member(json, key, what)) values.push_back(value_in(each, what));
   return values;
 }
 
@@ -105,7 +104,8 @@ void write_finding(const std::string& folder, const Finding& finding) {
                      {"module", call.module},       {"tensor", call.made[call.found].name},
                      {"read", json_of(call.read)},  {"made", json_of(call.made)},
                      {"found", call.found}};
-  write_file_atomically(folder + "/" + finding_name, json.dump(2) + "\n");
+  write_output("train", folder + "/" + finding_name,
+               marked_kind("what --nan_guard=yes found", "{\n  \"format\": \"orrery "), json.dump(2) + "\n");
 }
 
 Finding read_finding(const std::string& folder) {

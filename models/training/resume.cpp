@@ -6,6 +6,8 @@
 
 #include "engine/base/check.h"
 #include "models/model.h"
+#include "models/settings_file.h"
+#include "models/shell_words.h"
 
 namespace orrery::models {
 namespace {
@@ -29,7 +31,7 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "warmup_steps",
                                               "warmup_form",
                                               "schedule",
-                                              "optimizer",
+                                              "optimizer",  // its settings; its name is compared
                                               "grad_clip",
                                               "threads",
                                               "device",
@@ -64,12 +66,11 @@ bool is_in(const auto& names, std::string_view key) {
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
 
 void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
-  constexpr const char* with_its_own = "; resume it with its own settings, as in --resume=yes --config=";
   const auto check_same = [&](const std::string& key, const std::string& its, const std::string& ours) {
-    check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours, with_its_own, now.out,
-          "/settings.toml",
-          is_in(settings_of_data, key) || is_path_of_data(key) ? ", or add --other_text=yes to go on with other data"
-                                                               : "");
+    check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours,
+          is_in(settings_of_data, key) || is_path_of_data(key) ? "; add --other_text=yes to go on with other data, or "
+                                                               : "; ",
+          "resume it with its own settings: ", command_to_resume(now.out));
   };
   check_same("task", then.task, now.task);
   check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
@@ -97,12 +98,26 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
           "...); resume it with that one, or add --other_text=yes to go on with this one");
   };
   check_same(task.fingerprint(), before.text, task.data(), "learned", "data");
-  for (const auto& [key, found] : task.read_beside())
+  for (const auto& [key, found] : task.read_beside()) {
+    if (key == "tokenizer") continue;  // the checkpoint holds it, in whatever form its version saved it
     if (const auto its = before.beside.find(key); its != before.beside.end())
       check_same(found, its->second, setting_of(now, key), "read as " + key, key);
+  }
 }
 
 }  // namespace
+
+bool names_a_run(std::string_view value) {
+  return value != "yes" && value != "no" && value != "true" && value != "false" && value != "True" && value != "False";
+}
+
+std::string command_to_resume(const std::string& run, const std::vector<std::string>& more) {
+  std::string line = "orrery train";
+  for (const std::string& plugin : plugins_of_settings_file(run + "/settings.toml")) line += " " + plugin;
+  line += " " + quoted_for_a_shell("--resume=" + (names_a_run(run) ? run : "./" + run));
+  for (const std::string& word : more) line += " " + quoted_for_a_shell(word);
+  return line;
+}
 
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);

@@ -1,6 +1,10 @@
 // What a run must have in common with the one that it goes on with.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "models/tasks/base/task.h"
 #include "models/training/checkpoint.h"
 
@@ -9,5 +13,10 @@ namespace orrery::models {
 // An Error that names what differs, and the way out: a setting that a resumed run may not change (today's settings and
 // defaults must still describe the run), or the content of its data unless now.other_text.
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task);
+
+// Whether the value of --resume is a run's folder, and not yes or no.
+bool names_a_run(std::string_view value);
+// The command that goes on with the run in this folder, as a shell takes it: "orrery train --resume=runs/mine".
+std::string command_to_resume(const std::string& run, const std::vector<std::string>& more = {});
 
 }  // namespace orrery::models

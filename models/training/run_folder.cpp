@@ -12,8 +12,10 @@
 #include <system_error>
 #include <utility>
 
+#include "models/output_file.h"
 #include "models/settings_file.h"
 #include "models/training/metrics.h"
+#include "models/training/resume.h"
 
 namespace orrery::models {
 namespace {
@@ -218,6 +220,11 @@ void discard(const std::string& partial) noexcept {
 
 bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
+bool can_resume(const std::string& folder) {
+  const std::string whole = first_whole(checkpoints_in(folder), false);
+  return !whole.empty() && has_optimizer(read_state(whole));
+}
+
 std::string best_checkpoint(const std::string& folder) { return best_in(folder).path; }
 
 std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
@@ -230,8 +237,8 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
     checkpoints.erase(checkpoints.begin());
     const std::string before = first_whole(checkpoints, weights_alone);
     check(!before.empty(), damage, "; there is no checkpoint before it that is whole");
-    fail(damage, "; the one before it, ", before,
-         ", is whole: go on from it with --resume=yes --from_previous=yes, or ", "generate with --checkpoint=", before);
+    fail(damage, "; the one before it, ", before, ", is whole: generate with --checkpoint=", before,
+         ", or go on from it: ", command_to_resume(folder, {"--from_previous=yes"}));
   }
 }
 
@@ -244,13 +251,11 @@ std::string checkpoint_at(const std::string& folder) {
 }
 
 void RunFolder::check_free() const {
-  const auto check_file = [&](const char* name, bool (*written_by_a_run)(const std::string&)) {
-    const std::string path = in(path_, name);
-    check(!is_there(path) || written_by_a_run(path), "train: ", path,
-          " was not written by a run, and this run would replace it; rename it, or choose another --out");
+  const auto check_file = [&](const char* name, const char* kind, bool (*written_by_a_run)(const std::string&)) {
+    check_output(lock_.user().command, in(path_, name), {kind, written_by_a_run}, lock_.user().setting);
   };
-  check_file(settings_name, is_written_settings_file);
-  check_file(metrics_name, is_metrics_file);
+  check_file(settings_name, "the settings of a run", is_written_settings_file);
+  check_file(metrics_name, "the log of a run", is_metrics_file);
 }
 
 std::string RunFolder::checkpoint_to_resume(bool from_previous) {

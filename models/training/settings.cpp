@@ -7,6 +7,7 @@
 namespace orrery::models {
 
 std::span<const ForeignKey> nanogpt_keys() {
+  constexpr std::string_view wandb = "`orrery metrics --format=tensorboard` passes the log on; leave it out";
   static const ForeignKey keys[] = {
       {"n_layer", "layers"},
       {"n_head", "heads"},
@@ -26,6 +27,13 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"dataset", "did you mean 'data', the path of a text file?"},
       {"eval_iters", "every validation reads the whole validation text; leave it out"},
       {"log_interval", "every step is reported; leave it out"},
+      {"eval_only", "`orrery evaluate --checkpoint=RUN` judges without training; leave it out"},
+      {"always_save_checkpoint", "checkpoint_every and keep_best say which checkpoints there are; leave it out"},
+      {"wandb_log", wandb},
+      {"wandb_project", wandb},
+      {"wandb_run_name", wandb},
+      {"backend", "one process trains, with --threads; leave it out"},
+      {"real_data", "did you mean 'data', the path of a text file?"},
       {"compile", "there is nothing to compile; leave it out"},
   };
   return keys;

@@ -115,7 +115,8 @@ struct TrainSettings {
     v("save_optimizer", save_optimizer,
       "checkpoints with the optimizer's numbers; no: smaller ones, from which a run cannot be resumed");
     v("overfit_one_batch", overfit_one_batch, "learn the first batch again and again: the loss must fall to nearly 0");
-    v("resume", resume, "go on from the last checkpoint in the folder");
+    v("resume", resume,
+      "go on with the run in `out`, by its own settings but for those given; --resume=RUN names it too");
     v("from_previous", from_previous,
       "with resume: where the last checkpoint is damaged, set it aside as "
       "step_....damaged and go on from the one before it");

@@ -55,7 +55,7 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   folder_ = std::make_unique<RunFolder>(s.out);
   check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
-        " already holds a run; add --resume=yes to go on with it, or choose another --out");
+        " already holds a run; choose another --out, or go on with it: ", command_to_resume(s.out));
   if (!s.resume) folder_->check_free();
   if (!s.resume && s.probe) check_free_for_probe(s.out);
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.from_previous) : "";

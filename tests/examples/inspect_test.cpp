@@ -27,6 +27,7 @@ Outcome inspect(const Words& words) {
   CHECK(outcome.code == 0);
   return outcome;
 }
+std::string text_in_quotes(char c) { return std::string("\"") + c + "\""; }
 std::string refusal(const Words& words) {
   const Outcome outcome = run_orrery(Words{"inspect"} + words);
   CHECK(outcome.code == 1);
@@ -166,11 +167,62 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   CHECK(!contains(read_file(page), "What could not be looked at"));
 }
 
+TEST_CASE("inspect: without an example it looks at what the run has held out, by what the model has") {
+  const Folder folder;
+  // A text's end is held out: the last 100 of 1,000 characters, of which 8 are read at once.
+  const std::string run = trained(folder, {"--layers=2"});
+  const Outcome text = inspect({run, "--look=attention", "--layer=1", "--head=0", "--page=" + (folder / "page.html")});
+  CHECK(contains(text.out, "first one that was held out"));
+  std::string first = tiny_text().substr(900, 8), rows;
+  for (const char c : first)
+    rows += std::string(rows.empty() ? "" : ",") + (c == '\n' ? "\"\\\\n\"" : text_in_quotes(c));
+  CHECK(contains(read_file(folder / "page.html"), "\"rows\":[" + rows + "]"));
+  CHECK(contains(inspect({run}).out, "Heads: What each head does"));
+  fs::rename(folder / "text.txt", folder / "moved.txt");
+  CHECK(contains(refusal({run}), "text.txt, the run's --data"));
+  CHECK(contains(inspect({run, "--text=abe"}).out, "Heads: "));
+
+  const std::string records = [] {
+    std::string all;
+    for (int i = 0; i < 8; ++i)
+      all += std::string(1, static_cast<char>(i % 2)) + std::string(3072, static_cast<char>(40 * i));
+    return all;
+  }();
+  fs::create_directory(folder / "cifar");
+  folder.write("cifar/data_batch_1.bin", records);
+  folder.write("cifar/test_batch.bin", records);
+  folder.write("cifar/batches.meta.txt", "even\nodd\n");
+  const Words of_images = {"--batch=2", "--steps=2", "--evaluate_every=0", "--figures=none"};
+  const Words vit = Words{"--model=vit", "--layers=1", "--width=16", "--heads=2"} + of_images,
+              resnet = Words{"--model=resnet", "--width=4", "--blocks=1"} + of_images;
+  const std::vector<Words> runs = {
+      vit + Words{"--patch=7", "--data=" + scraps + "/images/fashion"},
+      vit + Words{"--patch=8", "--data=" + (folder / "cifar")},
+      vit + Words{"--patch=4", "--image_size=8", "--data=" + scraps + "/images/shapes"},
+      resnet + Words{"--data=" + (folder / "cifar")},
+      {"--task=algorithmic", "--problem=copy(length=8)", "--layers=1", "--heads=2", "--width=16", "--context=16",
+       "--batch=2", "--steps=2", "--evaluate_every=0"},
+      {"--model=stream", "--data=" + (folder / "moved.txt"), "--layers=1", "--heads=2", "--width=16", "--context=8",
+       "--memory=8", "--attention=softmax(span=adaptive_span(8, R=4))", "--batch=2", "--steps=2", "--evaluate_every=0"},
+      {"--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
+       "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
+       "--tokenizer=sentence_piece(vocabulary=150)", "--context=256"}};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string out = folder / ("run" + std::to_string(i));
+    CAPTURE(runs[i]);
+    const Outcome trains = run_orrery(Words{"train", "--out=" + out} + runs[i]);
+    REQUIRE_MESSAGE(trains.code == 0, trains.err);
+    const Outcome seen = inspect({out});
+    CHECK(contains(seen.out, "first one that was held out"));
+    CHECK(contains(seen.out, ": "));
+    CHECK(std::count(seen.out.begin(), seen.out.end(), '\n') > 5);
+  }
+}
+
 TEST_CASE("inspect: what does not fit is said") {
   const Folder folder;
   const std::string run = trained(folder);
   CHECK(contains(refusal({}), "inspect: 0 runs are given; give one"));
-  CHECK(contains(refusal({run}), "inspect: this is a model of texts; give it one with --text=\"...\""));
   CHECK(contains(refusal({run, "--text="}), "give it one with --text=\"...\", which must not be empty"));
   CHECK(contains(refusal({run, "--text=abedkabedka"}),
                  "inspect: the text has 11 tokens, and this model reads 8 at once; give a shorter one"));

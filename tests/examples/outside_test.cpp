@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
@@ -69,16 +70,19 @@ void check_refused(const Words& words, const std::string& sentence) {
 }  // namespace
 
 TEST_CASE("outside: a signal ends training with a checkpoint, without a validation before it, and with its number") {
-  const std::pair<const char*, int> signals[] = {{"INT", 130}, {"TERM", 143}, {"HUP", 129}};
-  for (const auto& [name, code] : signals) {
-    CAPTURE(name);
+  const std::pair<const char*, int> signals[] = {{"INT", 130},    {"TERM", 143}, {"HUP", 129}, {"XCPU", 152},
+                                                 {"USR1", 138},   {"USR2", 140}, {"PWR", 158}, {"ALRM", 142},
+                                                 {"VTALRM", 154}, {"PROF", 155}};
+  for (const auto& each : signals) {
+    const auto& [name, code] = each;
+    CAPTURE(each.first);
     const Folder folder;
     const Outcome outcome =
         after_first_step(folder, train_tiny(folder, endless), std::string("kill -") + name + " $pid");
     INFO(outcome.out, outcome.err);
     CHECK(outcome.code == code);
     CHECK(contains(outcome.out, "stopped after step "));
-    CHECK(contains(outcome.out, "go on with --resume"));
+    CHECK(last_line(outcome.out) == "orrery train --resume=" + (folder / "run"));
     CHECK(!contains(outcome.out, "validation loss"));
     CHECK(!contains(read_file(folder / "run/metrics.jsonl"), "validation_loss"));
     CHECK(checkpoints_in(folder / "run") == 1);
@@ -102,6 +106,21 @@ TEST_CASE("outside: a signal within a validation ends it; the checkpoint is not 
   CHECK(outcome.code == 143);
   CHECK(checkpoints_in(folder / "run") == 1);
   CHECK(!contains(read_file(folder / "run/metrics.jsonl"), "validation_loss"));  // it takes many seconds
+}
+
+TEST_CASE("outside: training saves at its limit of CPU time, though the system repeats the signal") {
+  const Folder folder;
+  const Outcome limited = run_shell("ulimit -S -t 2; " + command_of(train_tiny(folder, endless)));
+  INFO(limited.out, limited.err);
+  CHECK(limited.code == 152);
+  CHECK(contains(limited.out, "stopped after step "));
+  CHECK(checkpoints_in(folder / "run") == 1);
+
+  const Folder other;
+  const Outcome repeated = after_first_step(other, train_tiny(other, endless), "kill -XCPU $pid; kill -XCPU $pid");
+  INFO(repeated.out, repeated.err);
+  CHECK(repeated.code == 152);
+  CHECK(checkpoints_in(other / "run") == 1);
 }
 
 TEST_CASE("outside: a second signal ends the program at once, and one that nohup turned off does nothing") {
@@ -135,14 +154,35 @@ TEST_CASE("outside: a reader of the output that has gone ends the run with a che
                                     (folder / "code") + "; } | head -n 1");
   INFO(outcome.err);
   CHECK(read_file(folder / "code") == "1\n");
-  CHECK(contains(outcome.err,
-                 "orrery: cannot write to the standard output: Broken pipe; the run ended after step 1 and "
-                 "is saved in " +
-                     (folder / "run/step_000001")));
+  orrery::testing::expect_error(Outcome{1, "", outcome.err})
+      .names("standard output")
+      .value("step 1")
+      .names(folder / "run/step_000001")
+      .offers("--resume");
   CHECK(checkpoints_in(folder / "run") == 1);
   const Outcome resumed = run_orrery(train_tiny(folder, {"--steps=3", "--resume"}));
   INFO(resumed.err);
   CHECK(resumed.code == 0);
+}
+
+TEST_CASE("outside: a command whose output nobody reads any more ends in silence, as cat does") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text());
+  REQUIRE(run_orrery(train_tiny(folder)).code == 0);
+  const std::string run = folder / "run";
+  for (const Words& words :
+       {Words{"list"}, Words{"--help"}, Words{"train", "--help"}, Words{"list", "--markdown"}, Words{"metrics", run},
+        Words{"show", run}, Words{"generate", "--checkpoint=" + run, "--tokens=20"}, Words{"--version"},
+        Words{"sweep", "--data=" + text, "--out=" + (folder / "sweep"), "--runs=" + (folder / "pool")} + tiny}) {
+    CAPTURE(words[0]);
+    // Its reader ends before it begins.
+    const Outcome outcome = run_shell(
+        "mkfifo " + (folder / "pipe") + "; ( exec 3< " + (folder / "pipe") + "; exec 3<&-; touch " + (folder / "gone") +
+        " ) & exec 4> " + (folder / "pipe") + "; while [ ! -e " + (folder / "gone") + " ]; do sleep 0.02; done; " +
+        command_of(words) + " >&4; code=$?; rm " + (folder / "pipe") + " " + (folder / "gone") + "; exit $code");
+    CHECK(outcome.err.empty());
+    CHECK(outcome.code == 128 + SIGPIPE);
+  }
 }
 
 TEST_CASE("outside: what stands on a full or closed standard output is not called written") {

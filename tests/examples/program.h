@@ -1,6 +1,8 @@
 // Running the program orrery as a user does: arguments, both streams, the exit code.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +14,7 @@ struct Outcome {
 
 // Runs a shell command; $ORRERY is the program.
 Outcome run_shell(const std::string& command);
-// Runs the program with these words, in an empty environment of its own folder: no word needs quotes.
+// Runs the program with these arguments, which no shell reads.
 Outcome run_orrery(const std::vector<std::string>& words);
 
 std::string last_line(const std::string& text);
@@ -31,6 +33,18 @@ class Folder {
 
  private:
   std::string path_;
+};
+
+// The program while it runs.
+class RunningOrrery {
+ public:
+  explicit RunningOrrery(const std::vector<std::string>& words);
+  pid_t process() const { return process_; }
+  Outcome end();  // waits for it
+
+ private:
+  Folder folder_;
+  pid_t process_;
 };
 
 // A model that trains in a blink, on a text of its own.

@@ -2,15 +2,20 @@
 #include "tests/examples/program.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/message.h"
+
 namespace fs = std::filesystem;
+using orrery::testing::expect_error;
 
 Outcome run_shell(const std::string& command) {
   const Folder folder;
@@ -21,10 +26,32 @@ Outcome run_shell(const std::string& command) {
   return {code, read_file(folder / "out"), read_file(folder / "err")};
 }
 
-Outcome run_orrery(const std::vector<std::string>& words) {
-  std::string command = "exec \"$ORRERY\"";
-  for (const std::string& word : words) command += " '" + word + "'";
-  return run_shell("( " + command + " )");
+Outcome run_orrery(const std::vector<std::string>& words) { return RunningOrrery(words).end(); }
+
+RunningOrrery::RunningOrrery(const std::vector<std::string>& words) {
+  std::vector<std::string> all = {ORRERY_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int out = ::open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  const int err = ::open((folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  process_ = ::fork();
+  if (process_ == 0) {
+    ::dup2(in, 0), ::dup2(out, 1), ::dup2(err, 2);
+    for (const int signal : {SIGINT, SIGHUP})
+      std::signal(signal, SIG_DFL);  // else ignored where tests run in background
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  for (const int file : {in, out, err}) ::close(file);
+}
+Outcome RunningOrrery::end() {
+  int status = 0;
+  REQUIRE(::waitpid(process_, &status, 0) == process_);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return {code, read_file(folder_ / "out"), read_file(folder_ / "err")};
 }
 
 std::string last_line(const std::string& text) {
@@ -106,7 +133,7 @@ TEST_CASE("program: help everywhere, with every key") {
 TEST_CASE("program: --version names what it was built from") {
   const Outcome outcome = run_orrery({"--version"});
   CHECK(outcome.code == 0);
-  for (const char* part : {"orrery ", "compiler", "this processor", "fused attention", "OpenBLAS", "CUDA"}) {
+  for (const char* part : {"orrery ", "sources", "compiler", "this processor", "fused attention", "OpenBLAS", "CUDA"}) {
     CAPTURE(part);
     CHECK(contains(outcome.out, part));
   }
@@ -145,4 +172,23 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
               "device 'cuda': this orrery was built without CUDA; configure with -DORRERY_CUDA=ON");
 #endif
   check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
+}
+
+TEST_CASE("program: words before a command are refused, help COMMAND is its help") {
+  expect_error(run_orrery({"foo", "train", "--data=none"})).names("foo").names("train");
+  expect_error(run_orrery({"--steps=3", "bar", "train", "--help"})).names("--steps=3 bar").names("train");
+  expect_error(run_orrery({"foo"})).names("foo").offers("train");
+  expect_error(run_orrery({"help", "trian"})).names("trian").offers("train");
+  for (const char* command : {"train", "generate", "list", "study"}) {
+    const Outcome outcome = run_orrery({"help", command});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out == run_orrery({command, "--help"}).out);
+  }
+  CHECK(run_orrery({"help", "train", "--model=vit-fashion"}).out ==
+        run_orrery({"train", "--model=vit-fashion", "--help"}).out);
+  const Outcome general = run_orrery({"help"});
+  CHECK(general.code == 0);
+  CHECK(general.out == run_orrery({"--help"}).out);
+  CHECK(general.out == run_orrery({}).out);
+  CHECK(contains(general.out, "orrery help COMMAND"));
 }

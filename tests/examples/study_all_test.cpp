@@ -71,7 +71,7 @@ TEST_CASE("study: all claims of a folder, each trained or read, and one that is 
   REQUIRE(rest < group);
   REQUIRE(group < page.size());
   const std::string row =
-      "| [Two variants differ.](../claims/group/c.toml)<br>Here: one layer. | BLEU 34 \\| 33 | "
+      "| [Two variants differ.](../claims/group/c.toml)<br>Here: one layer. | BLEU 34 &#124; 33 | "
       "`validation_loss`<br>relu - softmax: ";
   CHECK(page.find(row) < rest);
   CHECK(page.find(row, group) != std::string::npos);

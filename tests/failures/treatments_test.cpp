@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/failures/runs.h"
+#include "tests/support/message.h"
 
 namespace {
 
@@ -96,6 +97,46 @@ Ran treat_in_tmpfs(const Command& command, int kilobytes, const std::string& sea
 }
 
 }  // namespace
+
+TEST_CASE("treatments: what was checked of a plug-in is what is loaded, though its file changes between") {
+  const Place place;
+  const std::string folder = place / "folder";
+  copy_folder(Templates::get().done, folder);
+  const std::string make =
+      "orrery try formula.cpp --data=text.txt --steps=0 --out=plugins > log";
+  REQUIRE(run_shell(folder, make, Templates::get().plugin).code == 0);
+  const Ran ran = run_shell(folder,
+                            "export FAILURES_SPOILED=plugins/formula.so\n"
+                            "orrery list activation --plugin=plugins/formula.so && test ! -s plugins/formula.so",
+                            Templates::get().plugin);
+  INFO(ran.err);
+  CHECK(ran.code == 0);
+}
+
+TEST_CASE("treatments: without /proc each message says what is missing") {
+  if (const std::string why = why_no_mounts(); !why.empty()) {
+    MESSAGE("skipped, since nothing can be mounted here: ", why);
+    return;
+  }
+  const Place place;
+  const std::string folder = place / "folder";
+  copy_folder(Templates::get().done, folder);
+  const std::string make = "orrery try formula.cpp --data=text.txt --steps=0 --out=plugins > log";
+  REQUIRE(run_shell(folder, make, Templates::get().plugin).code == 0);
+  const auto without_proc = [&](const std::string& words) {
+    return run_shell(folder,
+                     "unshare --mount sh -c 'mount -t tmpfs none /proc && exec " ORRERY_PROGRAM " " + words + "'", "");
+  };
+  CHECK(without_proc("generate --checkpoint=run --tokens=3").code == 0);
+  orrery::testing::expect_error(without_proc("list --plugin=plugins/formula.so"))
+      .names("plugins/formula.so")
+      .value("/proc")
+      .offers("mount");
+  orrery::testing::expect_error(
+      without_proc("sweep --data=text.txt --steps=1 --layers=1 --width=8 --heads=1 --out=sweep --runs=pool"))
+      .value("/proc")
+      .offers("mount");
+}
 
 TEST_CASE("treatments: a disk that is full at any moment") {
   if (const std::string why = why_no_mounts(); !why.empty()) {

@@ -10,6 +10,7 @@
 #include "engine/base/hash.h"
 #include "engine/tensor/safetensors.h"
 #include "models/training/generation.h"
+#include "models/training/resume.h"
 #include "tests/support/gpt_settings.h"
 #include "tests/support/small_run.h"
 
@@ -58,11 +59,10 @@ TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training a
       if (name == std::string("state.json") && Json::parse(flipped, nullptr, false) == Json::parse(whole)) continue;
       write(path, flipped);
       const std::string message = error_of([&] { latest_checkpoint(run.out, weights_alone); });
-      unnoticed += !contains(message, name) || !contains(message, "; the one before it, " + run.checkpoint(4) +
-                                                                      ", is whole: go on from it with --resume=yes "
-                                                                      "--from_previous=yes, or generate with "
-                                                                      "--checkpoint=" +
-                                                                      run.checkpoint(4));
+      unnoticed += !contains(message, name) ||
+                   !contains(message, "; the one before it, " + run.checkpoint(4) +
+                                          ", is whole: generate with --checkpoint=" + run.checkpoint(4) +
+                                          ", or go on from it: " + command_to_resume(run.out, {"--from_previous=yes"}));
     }
     CHECK(unnoticed == 0);
     CHECK(contains(run.resume_error(), name));

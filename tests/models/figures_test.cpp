@@ -131,10 +131,10 @@ TEST_CASE("figures: every one is told of some small model") {
     train(small_run(folder, "run", form));
     const nlohmann::json row = rows_of(folder / "run").at(0);
     for (const std::string& name : figures().names())
-      for (const auto& [key, value] : row.items())
-        if (key.starts_with((name == "losses" ? "loss" : name == "parameters" ? "alpha" : name) + "/")) {
+      for (const auto& each : row.items())
+        if (each.key().starts_with((name == "losses" ? "loss" : name == "parameters" ? "alpha" : name) + "/")) {
           told.insert(name);
-          CHECK_MESSAGE(value.is_number(), key, " is no number");
+          CHECK_MESSAGE(each.value().is_number(), each.key(), " is no number");
         }
   }
   for (const std::string& name : figures().names()) CHECK_MESSAGE(told.contains(name), name, " is never told");
@@ -181,7 +181,7 @@ TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, 
 TEST_CASE("figures: padding counts for nothing") {
   const Looked looked("entropy", translation);
   CHECK(looked.row.size() == 12);  // two heads of two attentions in the decoder's two blocks, of one in the encoder's
-  for (const auto& [key, value] : looked.row) CHECK_MESSAGE(std::isfinite(value), key);
+  for (const auto& each : looked.row) CHECK_MESSAGE(std::isfinite(each.second), each.first);
   // Of two sentences the shorter alone has the entropies that it adds to the mean of both.
   const Tensor rows = Tensor::from({2, 1, 2}, std::vector<double>{1, 2, 3, NAN}, Dtype::f64);
   CHECK(means_of_heads(rows) == std::vector<double>{2});
@@ -291,9 +291,9 @@ TEST_CASE("figures: what all layers have in common is the model's, and biases of
   const nlohmann::json row = rows_of(folder / "run").at(5);
   CHECK(std::abs(row["activation/model"].get<double>() - 0.01) < 0.1);
   CHECK(std::abs(row["embedding_scale/model"].get<double>() - 2) < 0.2);
-  for (const auto& [key, value] : row.items()) {
-    CHECK_MESSAGE(!key.ends_with('/'), key);
-    CHECK_MESSAGE(key.find("_bias/") == std::string::npos, key);
+  for (const auto& each : row.items()) {
+    CHECK_MESSAGE(!each.key().ends_with('/'), each.key());
+    CHECK_MESSAGE(each.key().find("_bias/") == std::string::npos, each.key());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
@@ -119,13 +120,13 @@ TEST_CASE("TransformerLens's names: the values are what theirs are") {
 }
 
 TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
-  CHECK(our_hook_names("blocks.*.attn.hook_pattern") == Words{"blocks.*.attention.weights"});
+  CHECK(our_hook_names("blocks.*.attn.hook_pattern") == Words{"blocks.*([0-9]).attention.weights"});
   CHECK(our_hook_names("blocks.1?.hook_mlp_out") == Words{"blocks.1?.feed_forward.output"});
-  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*.attention.read"});
-  CHECK(our_hook_names("*hook_z") == Words{"blocks.*.attention.read"});
-  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*.attention.read"});
+  CHECK(our_hook_names("*.hook_z") == Words{"blocks.*([0-9]).attention.read"});
+  CHECK(our_hook_names("*hook_z") == Words{"blocks.*([0-9]).attention.read"});
+  CHECK(our_hook_names("*.attn.hook_z") == Words{"blocks.*([0-9]).attention.read"});
   CHECK(our_hook_names("*hook_normalized") ==
-        Words{"blocks.*.attention_norm.output", "blocks.*.feed_forward_norm.output", "norm.output"});
+        Words{"blocks.*([0-9]).attention_norm.output", "blocks.*([0-9]).feed_forward_norm.output", "norm.output"});
   CHECK(our_hook_names("blocks.0.hook_resid_*") ==
         Words{"blocks.0.input", "blocks.0.attention.residual", "blocks.0.output"});
   CHECK(our_hook_names("blocks.3.attn.hook_[qk]") == Words{"blocks.3.attention.query", "blocks.3.attention.key"});
@@ -145,6 +146,22 @@ TEST_CASE("TransformerLens's names: patterns, and replacing by them") {
   CHECK(largest_difference(run_without("blocks.*.attn.hook_z"), run_without("blocks.*.attention.read")) == 0);
 }
 
+TEST_CASE("TransformerLens's names: a star for the layer gives one value of each block") {
+  for (const HookAlias& alias : hook_aliases()) {
+    if (!alias.of_block) continue;
+    CAPTURE(alias.theirs);
+    std::set<std::string> of_each;
+    for (const char* layer : {"0", "1", "2", "3"}) of_each.insert(text("blocks.", layer, ".", alias.ours));
+    for (const std::string& pattern : Words{"blocks.*." + alias.theirs, "*." + alias.theirs}) {
+      const Looked looked({{"layers", "4"}}, {pattern});
+      std::set<std::string> names;
+      for (const auto& [name, value] : looked.shown) names.insert(name);
+      CHECK(names == of_each);
+    }
+  }
+  CHECK(Looked({{"layers", "12"}}, {"blocks.1*.hook_resid_pre"}).shown.size() == 3);  // 1, 10 and 11
+}
+
 TEST_CASE("TransformerLens's names: a misspelt one names the nearest and what it is here") {
   const auto error = [](const std::string& name) { return error_of([&] { our_hook_names(name); }); };
   CHECK(error("blocks.3.attn.hook_patern")
@@ -154,7 +171,7 @@ TEST_CASE("TransformerLens's names: a misspelt one names the nearest and what it
   CHECK(error("blocks.0.hook_residmid").find("did you mean 'blocks.0.hook_resid_mid'") != std::string::npos);
   CHECK(error("blocks.*.mlp.hook_pst")
             .find("did you mean 'blocks.*.mlp.hook_post', which is "
-                  "blocks.*.feed_forward.hidden?") != std::string::npos);
+                  "blocks.*([0-9]).feed_forward.hidden?") != std::string::npos);
   CHECK(error("hook_embd").find("did you mean 'hook_embed', which is token_embedding.output?") != std::string::npos);
   CHECK(error("hook_pos_embed").find("hook_pos_embed' has no value here") != std::string::npos);
 }

@@ -255,8 +255,9 @@ TEST_CASE("a residual state in its own place changes nothing, to the bit") {
 TEST_CASE("patching: everything at the embedding restores all, the same states nothing") {
   const auto model = small_gpt({});
   const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0"), other = subject_of(*model, "0 1 5 2 2 4 1 3");
-  const std::vector<View> views = look_at(*subject, "causes", {.other = other.get()});
+  const std::vector<View> views = look_at(*subject, "causes", {.place = 6, .other = other.get()});
   const auto& map = shown<MapView>(views, "causes/patched_embedding");
+  CHECK(map.marked == std::vector<size_t>{2, 7});
   CHECK(map.has_sign);
   const Subject::Words words = {"␣0", "␣1", "␣4|␣5", "␣2", "␣2", "␣4", "␣1", "␣0|␣3", "all"};
   CHECK(map.columns == words);
@@ -278,10 +279,18 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
     const std::vector<double> z = logits[6].to_vector();
     return z[3] - z[0];
   };
-  const std::vector<View> earlier = look_at(*subject, "causes", {.place = 4, .other = other.get()});
+  // Of the places between, whose answers are the same in both, the one with the largest difference.
+  const Tensor of_here = subject->run(), of_there = other->run();
+  const auto difference = [&](int64_t row) {
+    const auto answer = static_cast<size_t>(subject->answers()[static_cast<size_t>(row)]);
+    return std::abs(of_there[row].to_vector()[answer] - of_here[row].to_vector()[answer]);
+  };
+  const int64_t between = std::max({3, 4, 5}, [&](int64_t a, int64_t b) { return difference(a) < difference(b); });
+  REQUIRE(difference(between) > 0.1);
+  const std::vector<View> earlier = look_at(*subject, "causes", {.place = between, .other = other.get()});
   const auto& of_place = shown<MapView>(earlier, "causes/patched_embedding");
-  CHECK(row_of(of_place, "blocks.1.feed_forward")[4] == doctest::Approx(1).epsilon(1e-9));
-  CHECK(row_of(of_place, "embedding")[5] == 0);
+  CHECK(row_of(of_place, "blocks.1.feed_forward")[static_cast<size_t>(between)] == doctest::Approx(1).epsilon(1e-9));
+  CHECK(row_of(of_place, "embedding")[static_cast<size_t>(between) + 1] == 0);
   const Tensor own = residual_streams(*subject)[0].states[1].value,
                others = residual_streams(*other)[0].states[1].value;
   Tensor mixed = own.clone();
@@ -289,6 +298,41 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   const double here = measure(subject->run()), there = measure(other->run()),
                cell = measure(run_with(*subject, "blocks.0.attention.residual", mixed));
   CHECK(row_of(map, "blocks.0.attention")[2] == doctest::Approx((cell - here) / (there - here)).epsilon(1e-9));
+}
+
+TEST_CASE("patching: the place with the largest difference is taken, and a small one is said to be none") {
+  const std::string title = "Patching from the other example: no difference to restore";
+  const auto model = small_gpt({});
+  const auto subject = subject_of(*model, "0 1 4 2 2 4 1 0"), other = subject_of(*model, "0 1 5 2 2 4 1 3");
+  const Tensor here = subject->run(), there = other->run();
+  int64_t largest = -1;
+  double most = 0;
+  for (int64_t row = 0; row < 7; ++row) {
+    const auto answer = [&](const Subject& of) { return static_cast<size_t>(of.answers()[static_cast<size_t>(row)]); };
+    const auto m = [&](const Tensor& logits) {
+      const std::vector<double> z = logits[row].to_vector();
+      return answer(*subject) == answer(*other) ? z[answer(*other)] : z[answer(*other)] - z[answer(*subject)];
+    };
+    if (const double difference = std::abs(m(there) - m(here)); difference > most) most = difference, largest = row;
+  }
+  REQUIRE(most > 0.1);
+  const auto has = [](const std::string& said, const std::string& part) { return said.find(part) != said.npos; };
+  const std::vector<View> views = look_at(*subject, "causes", {.other = other.get()});
+  const View* const drawn = find_view(views, "causes/patched_embedding");
+  REQUIRE(drawn != nullptr);
+  CHECK(has(drawn->said, text("at place ", largest, " (")));
+  CHECK(has(drawn->said, "The examples differ at 2 (␣4|␣5), 7 (␣0|␣3)."));
+
+  const auto same = subject_of(*model, "0 1 4 2 2 4 1 0");
+  const auto nothing_of = [&](const Subject& example, int64_t place) {
+    const std::vector<View> views = look_at(*subject, "causes", {.place = place, .other = &example});
+    CHECK_FALSE(find_view(views, "causes/patched_embedding"));
+    for (const View& view : views)
+      if (view.title == title) return view.said;
+    return std::string("not said");
+  };
+  CHECK(has(nothing_of(*same, -1), "below 0.1"));
+  CHECK(has(nothing_of(*other, 0), "at place 0 "));  // what comes before the first token that differs
 }
 
 TEST_CASE("looks: what does not fit is said in a sentence") {
@@ -302,9 +346,6 @@ TEST_CASE("looks: what does not fit is said in a sentence") {
         "inspect: the two examples have 4 and 5 places in embedding, and patching puts place for place; give another "
         "example with as many tokens");
   CHECK(causes(*stranger) == "inspect: patching needs two examples of one model");
-  CHECK(causes(*same) ==
-        "inspect: the model answers both examples in the same way at place 2, so patching has nothing to restore; "
-        "choose another place or another example");
   CHECK(error_of([&] { look_at(*subject, "causes", {.place = 3, .other = same.get()}); }) ==
         "inspect: place 3 has no answer in both examples; choose an earlier one, or give longer examples");
   CHECK(error_of([&] { look_at(*subject, "depth", {.place = 4}); }) ==

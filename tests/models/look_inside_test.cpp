@@ -41,11 +41,11 @@ std::unique_ptr<Subject> reading(nn::Module& model, const std::string& text) {
   return text_subject(dynamic_cast<LanguageModel&>(model), letters(), text);
 }
 template <class Kind>
-const Kind& shown(const std::vector<View>& views, const std::string& title) {
+const Kind& shown(const std::vector<View>& views, std::string_view title) {
   for (const View& view : views)
     if (view.title == title) return std::get<Kind>(view.shown);
   FAIL("there is no view " << title);
-  throw std::logic_error(title);
+  throw std::logic_error(std::string(title));
 }
 // The column of the table of heads, and the row of a head of the first attention.
 std::string cell(const std::vector<View>& views, const std::string& figure, size_t row) {

@@ -22,8 +22,9 @@ TEST_CASE("models: a name is a preset or a class, and each preset has as many pa
   CHECK(named_model("gpt").settings.as<GptSettings>().layers == GptSettings().layers);
   CHECK(named_model("gpt2-124m").settings.as<GptSettings>().layers == 12);
   CHECK(error_of([] { named_model("gpt2-124"); }).find("did you mean 'gpt2-124m'?") != std::string::npos);
-  for (const auto& [name, preset] : presets()) {
-    INFO(name);
+  for (const auto& each : presets()) {
+    const auto& [name, preset] = each;
+    INFO(each.first);
     CHECK_FALSE(model_classes().find(name));  // or the class could not be named
     const NamedModel named = named_model(name);
     for (const auto& [key, value] : preset.counted_for) set_setting(named.settings.members(), "test", key, value);
@@ -41,8 +42,8 @@ TEST_CASE("models: the catalogue shows in what the presets of a class differ") {
     for (const CatalogueEntry& entry : family.entries) {
       auto shown = entry.settings;
       shown.emplace_back("model", entry.facts.at(0).second);
-      const auto [other, fresh] = seen.emplace(shown, entry.name);
-      CHECK_MESSAGE(fresh, entry.name, " is shown as ", other->second, " is");
+      const auto other = seen.emplace(shown, entry.name);
+      CHECK_MESSAGE(other.second, entry.name, " is shown as ", other.first->second, " is");
     }
   }
 }
@@ -81,8 +82,9 @@ TEST_CASE("every model has normalizations of its own for attention, feed-forward
       {{{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "pre"}}, {2, 2, 1}},
       {{{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "post"}}, {2, 2, 1}},
       {{{"model", "encoder_decoder"}, {"vocabulary", "5"}}, {6, 4, 2}}};  // two self-attentions and one across
-  for (auto [settings, expected] : models) {
-    CAPTURE(settings[0].second);
+  for (const auto& each : models) {
+    auto [settings, expected] = each;
+    CAPTURE(each.first[0].second);
     settings.insert(settings.end(), own.begin(), own.end());
     const auto model = make_model(make_settings(settings));
     nn::initialize(*model, 1);

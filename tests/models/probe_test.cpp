@@ -18,6 +18,7 @@
 #include "nn/diagnostics/predictions.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/normalizations/base/normalization.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -181,8 +182,9 @@ TEST_CASE("probe: what attentions read of all keys is what the formulas say, to 
                                                  {"pointwise(relu, alpha=1, length=fixed(16))", 0.5},
                                                  {"naive", 128},
                                                  {"relu_former(gamma=1.5)", 1 / 2.25}};
-  for (const auto& [spec, expected] : by_hand) {
-    CAPTURE(spec);
+  for (const auto& each : by_hand) {
+    const auto& [spec, expected] = each;
+    CAPTURE(each.first);
     const Probe::Ratio read = read_of(spec, false, shape, 1);
     CHECK(off(read.v, 1) <= 0.01);
     CHECK(off(read.predicted, expected) <= 0.02);  // v is measured
@@ -373,9 +375,7 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   const Run run;
   std::filesystem::create_directories(run.out);
   write(probe_file(run.out), "mine\n");
-  const std::string refused = error_of([&] { run.train({{"probe", "yes"}}); });
-  CHECK(
-      contains(refused, "train: " + probe_file(run.out) + " was not written by a run, and --probe=yes would replace"));
+  expect_error([&] { run.train({{"probe", "yes"}}); }).names("train").value(probe_file(run.out)).offers("--out");
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   run.train();  // without a probe it stays
   CHECK(read_file(probe_file(run.out)) == "mine\n");

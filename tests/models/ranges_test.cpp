@@ -59,8 +59,9 @@ std::string refusal(const std::string& key, const std::string& value) {
 TEST_CASE("ranges: every number of the catalogue and of training has a low and a high limit") {
   const std::vector<Owned> all = numbers();
   CHECK(all.size() > 100);
-  for (const auto& [owner, setting] : all) {
-    CAPTURE(owner);
+  for (const Owned& each : all) {
+    const Setting& setting = each.setting;
+    CAPTURE(each.owner);
     CAPTURE(setting.key);
     CHECK(std::isfinite(setting.limits.low));
     CHECK(std::isfinite(setting.limits.high));
@@ -70,8 +71,9 @@ TEST_CASE("ranges: every number of the catalogue and of training has a low and a
 }
 
 TEST_CASE("ranges: a number beyond them is refused with the setting, the value and the limit") {
-  for (const auto& [owner, setting] : numbers()) {
-    if (owner != "train") continue;
+  for (const Owned& each : numbers()) {
+    const Setting& setting = each.setting;
+    if (each.owner != "train") continue;
     const std::string& key = setting.key.empty() ? setting.aliases.at(0) : setting.key;
     CAPTURE(key);
     const Limits& limits = setting.limits;

@@ -6,6 +6,7 @@
 
 #include "engine/base/files.h"
 #include "models/data/base64.h"
+#include "models/shell_words.h"
 #include "models/study/csv.h"
 #include "models/study/report.h"
 #include "models/study/report_curves.h"

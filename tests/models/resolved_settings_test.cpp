@@ -130,8 +130,7 @@ TEST_CASE("a checkpoint records the resolved specs, and loading and resuming go 
     return error_of([&] { Trainer(make_settings(a)).run(); });
   };
   const std::string is = "train: the run in " + (folder / "run") + " has attention=" + resolved_text("pointwise(relu)"),
-                    way_out = "; resume it with its own settings, as in --resume=yes --config=" + (folder / "run") +
-                              "/settings.toml";
+                    way_out = "; resume it with its own settings: orrery train --resume=" + (folder / "run");
   for (const std::string other :
        {"softmax", "pointwise(gelu)", "pointwise(relu, alpha=0.5)", "pointwise(relu, length=row_index)"})
     CHECK(resume({{"attention", other}}) == is + ", not " + resolved_text(other) + way_out);

@@ -5,6 +5,7 @@
 
 #include "models/settings_file.h"
 #include "tests/support/gpt_settings.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -17,7 +18,7 @@ TEST_CASE("run folder: one run at a time, also in a folder that does not exist y
   {
     const Trainer first(run.settings());
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
-    CHECK(error_of([&] { run.train(); }) == "train: " + run.out + " is in use by another run (process " +
+    CHECK(error_of([&] { run.train(); }) == "train: " + run.out + " is in use by another program (process " +
                                                 std::to_string(::getpid()) +
                                                 "); wait for its end, or choose another --out");
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
@@ -54,9 +55,7 @@ TEST_CASE("run folder: settings and metrics of somebody else are not replaced; t
     const Run run;
     const std::string file = run.out + "/" + name;
     write(file, "steps = 5\n");
-    CHECK(error_of([&] { run.train(); }) == "train: " + file +
-                                                " was not written by a run, and this run would replace "
-                                                "it; rename it, or choose another --out");
+    expect_error([&] { run.train(); }).names("train").value(file).offers("--out");
     CHECK(names_in(run.out) == std::set<std::string>{name});
     CHECK(read_file(file) == "steps = 5\n");
   }

@@ -38,8 +38,9 @@ TEST_CASE("former names of settings are read, the present ones are shown, and th
       {"keep", "keep_checkpoints", "9"},
       {"inner", "d_ff", "96"},
   };
-  for (const auto& [former, present, set] : names) {
-    INFO(former);
+  for (const auto& each : names) {
+    const auto& [former, present, set] = each;
+    INFO(each[0]);
     const std::string before = value({}, present);
     CHECK(before != set);
     CHECK(value({{former, set}}, present) == set);
@@ -88,8 +89,9 @@ TEST_CASE("nanoGPT's names of settings count as ours") {
       {"beta1", "optimizer", "adamw(beta1=0.5, beta2=0.99, weight_decay=0.1)"},
       {"beta2", "optimizer", "adamw(beta1=0.9, beta2=0.5, weight_decay=0.1)"},
   };
-  for (const auto& [theirs, ours, set] : names) {
-    INFO(theirs);
+  for (const auto& each : names) {
+    const auto& [theirs, ours, set] = each;
+    INFO(each[0]);
     CHECK(value({{theirs, ours == "optimizer" ? "0.5" : set}}, ours) == set);
   }
   CHECK(value({{"n_layer", "3"}, {"layers", "5"}, {"n_layer", "7"}}, "layers") == "7");

@@ -48,13 +48,15 @@ Numbers first_step(const TrainSettings& settings) {
   std::istringstream log(read_file(settings.out + "/metrics.jsonl"));
   std::string line;
   REQUIRE(std::getline(log, line));
-  for (const auto& [key, value] : nlohmann::json::parse(line).items()) numbers.logged[key] = value.get<double>();
+  const nlohmann::json row = nlohmann::json::parse(line);
+  for (const auto& [key, value] : row.items()) numbers.logged[key] = value.get<double>();
   return numbers;
 }
 
 void check_means(const Numbers& numbers) {
-  for (const auto& [name, value] : numbers.expected) {
-    CAPTURE(name);
+  for (const auto& each : numbers.expected) {
+    const auto& [name, value] = each;
+    CAPTURE(each.first);
     REQUIRE(numbers.logged.contains(name));
     CHECK(numbers.logged.at(name) == doctest::Approx(value).epsilon(1e-13));
   }

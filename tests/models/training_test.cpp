@@ -293,7 +293,7 @@ TEST_CASE("bad input is answered before any training") {
   CHECK(contains(message({{"graph", "yes"}}), "--device=cuda"));
   CHECK(!fs::exists(folder / "run"));
   train(small_run(text, folder / "run", 2));
-  CHECK(contains(message({}), "already holds a run; add --resume=yes to go on with it"));
+  CHECK(contains(message({}), " already holds a run; choose another --out, or go on with it: orrery train --resume="));
 }
 
 TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {

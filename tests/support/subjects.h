@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "models/gpt.h"
 #include "models/inspection/base/look.h"
@@ -63,20 +64,20 @@ inline Tensor parameter_of(nn::Module& model, const std::string& path) {
   return {};
 }
 
-inline const models::View* find_view(const std::vector<models::View>& views, const std::string& title) {
+inline const models::View* find_view(const std::vector<models::View>& views, std::string_view title) {
   for (const models::View& view : views)
     if (view.title == title || view.name == title) return &view;
   return nullptr;
 }
 // What a view of that title, or of that name, shows.
 template <class Kind>
-const Kind& shown(const std::vector<models::View>& views, const std::string& title) {
+const Kind& shown(const std::vector<models::View>& views, std::string_view title) {
   const models::View* const view = find_view(views, title);
   REQUIRE_MESSAGE(view, "no view ", title);
   REQUIRE(std::holds_alternative<Kind>(view->shown));
   return std::get<Kind>(view->shown);
 }
 template <class Kind>
-const Kind& shown(std::vector<models::View>&& views, const std::string& title) = delete;  // they end before the answer
+const Kind& shown(std::vector<models::View>&& views, std::string_view title) = delete;  // they end before the answer
 
 }  // namespace orrery::testing

@@ -169,18 +169,14 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
   BytePairVocabulary vocabulary;
   vocabulary.pattern = text_member(json, "pattern", what);
   vocabulary.whole_pieces = member(json, "whole_pieces", what) == Json(true);
-  const auto list = [&](const char* key) -> const Json& {
-    const Json& found = member(json, key, what);
-    check(found.is_array(), what, ": '", key, "' must be a list");
-    return found;
-  };
   const auto words = [&](const Json& one) {
     check(one.is_string(), what, ": a token must be text in quotes");
     return one.get<std::string>();
   };
-  for (const Json& token : list("tokens")) vocabulary.tokens.push_back(bytes_of_printable(words(token), what));
-  for (const Json& merge : list("merges")) vocabulary.merges.push_back(merge_of(words(merge), what));
-  for (const Json& number : list("added")) {
+  for (const Json& token : list_member(json, "tokens", what))
+    vocabulary.tokens.push_back(bytes_of_printable(words(token), what));
+  for (const Json& merge : list_member(json, "merges", what)) vocabulary.merges.push_back(merge_of(words(merge), what));
+  for (const Json& number : list_member(json, "added", what)) {
     check(number.is_number_unsigned() && number.get<uint64_t>() < vocabulary.tokens.size(), what,
           ": an added token must be a number below ", vocabulary.tokens.size());
     vocabulary.added.push_back(number.get<int32_t>());

@@ -21,10 +21,22 @@
 #include "models/data/unicode.h"
 #include "models/json.h"
 
+// SentencePiece's protobuf prints "[libprotobuf FATAL ...]" before it throws what becomes an Error
+// here. Its switch is in no header that SentencePiece installs, and protobuf from version 22 on has
+// none: weak, so that it may be missing.
+namespace google::protobuf {
+enum LogLevel : int;
+using LogHandler = void(LogLevel, const char*, int, const std::string&);
+[[gnu::weak]] LogHandler* SetLogHandler(LogHandler* handler);
+}  // namespace google::protobuf
+
 namespace orrery::models {
 namespace {
 
 using Processor = sentencepiece::SentencePieceProcessor;
+
+[[maybe_unused]] const bool is_silent =
+    google::protobuf::SetLogHandler != nullptr && google::protobuf::SetLogHandler(nullptr) != nullptr;
 
 constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it still fits into a checkpoint's state.json
 constexpr size_t part_bytes = size_t{1} << 16;         // of a text that is encoded at once, if it can be divided

@@ -124,9 +124,7 @@ void copy_into(nn::Module& model, const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& each : tensors) to.at(each.name).copy_from(each.tensor);
 }
 
-std::string write_run(const TrainSettings& run, nn::Module& model, const std::string& tokenizer) {
-  RunFolder folder(run.out);  // which goes again if it is made for this and stays empty
-  folder.check_free();
+std::string write_run(RunFolder& folder, const TrainSettings& run, nn::Module& model, const std::string& tokenizer) {
   const CheckpointState state{.tokenizer = tokenizer, .settings = list_settings(resolved(run))};
   const std::string checkpoint = folder.write(state, model, nullptr);
   try {
@@ -250,8 +248,9 @@ void refuse_setting(std::string_view format, const TrainSettings& run, std::stri
 
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
                           const std::string& check_file) {
-  check(!folder_exists(out) || !holds_checkpoints(out), "import: ", out,
-        " holds checkpoints of a run; choose another --out");
+  RunFolder folder(out, {"import"});
+  check(!holds_checkpoints(out), "import: ", out, " holds checkpoints of a run; choose another --out");
+  folder.check_free();
   const ExchangeFormat& format = format_of(path);
   const ImportedModel from = format.read(path);
   const bool images = !from.classes.empty();
@@ -276,21 +275,20 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   copy_into(*model, placed_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);
   report.largest_difference = checked_difference(*model, path, check_file);
-  report.checkpoint = write_run(run, *model, images ? save_classes(from.classes) : found.tokenizer->save());
+  report.checkpoint = write_run(folder, run, *model, images ? save_classes(from.classes) : found.tokenizer->save());
   return report;
 }
 
 std::string export_model(const ExportedModel& what, const std::string& out, const std::string& name) {
-  check(!file_exists(out), "export: ", out, " is there already; choose another --out");
   const ExchangeFormat& format = format_for(what.settings, name);
   const std::string partial = out + ".partial";
-  check(!file_exists(partial), "export: ", partial,
-        " is there already, which an export left that was ended; remove it");
-  make_folders(partial);
+  FolderLock lock(partial, {"export"});
+  check(!file_exists(out), "export: ", out, " is there already; choose another --out");
+  check(lock.is_alone(), "export: ", partial, " is there already, which an export left that was ended; remove it");
   try {
     format.write(what, partial);
     sync_folder(partial);
-    rename_file(partial, out);
+    lock.rename_to(out);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove_all(partial, ignored);

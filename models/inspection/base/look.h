@@ -2,6 +2,7 @@
 // hooks, as often as it needs, and tells what it has seen as views.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,11 @@ struct LookSettings {
   int64_t seed = 1;                // of examples that a look makes up
   const Subject* other = nullptr;  // a second example, to patch from
   std::vector<const Subject*> corpus = {};  // more of the kind, to find what excites a memory; empty: the example
+  std::function<void(const std::string& done, double share)> progress = {};  // told of long work
+
+  void tell(const char* what_is_done, size_t count, size_t of) const {
+    if (progress) progress(what_is_done, static_cast<double>(count) / static_cast<double>(of));
+  }
 };
 
 struct Look {

@@ -1,10 +1,14 @@
 #include "models/inspection/base/residual_stream.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
+#include "models/headed_model.h"
 #include "models/inspection/base/replacing.h"
+#include "nn/layers/linear.h"
 
 namespace orrery::models {
 namespace {
@@ -69,8 +73,81 @@ std::vector<ResidualStream> residual_streams(const Subject& subject) {
   return streams;
 }
 
+namespace {
+
+// Of a model without a head that is known, each state stands in the place of its last one while the model runs.
+HeadedModel* headed(const Subject& subject) { return dynamic_cast<HeadedModel*>(&subject.model()); }
+
+// What the head reads of states (places, C): (rows of all of them, C), state by state.
+Tensor read_by_head(HeadedModel& model, std::span<const Tensor> states) {
+  const Tensor weight = model.head().weight;
+  const NoGrad guard;
+  std::vector<Tensor> batch;
+  for (const Tensor& state : states)
+    batch.push_back(state.to(weight.dtype()).reshape(Shape{1, state.size(0), state.size(1)}));
+  nn::Pass pass;
+  const Tensor read = model.before_head(concatenate(batch, 0).to(weight.device()), pass);
+  return read.reshape(Shape{read.numel() / read.size(-1), read.size(-1)});
+}
+
+}  // namespace
+
+void each_logits(const Subject& subject, const ResidualStream& last, std::span<const Tensor> states,
+                 const std::function<void(size_t index, const Tensor& logits)>& take) {
+  HeadedModel* const model = headed(subject);
+  if (!model) {
+    for (size_t i = 0; i < states.size(); ++i) take(i, run_with(subject, last.last().name, states[i]));
+    return;
+  }
+  constexpr int64_t most_logits = int64_t{1} << 25;  // of one product: 128 MB of f32
+  const auto [weight, bias] = model->head();
+  const int64_t of_one = states.empty() ? 1 : states[0].size(0) * weight.size(0);
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(1, most_logits / of_one));
+  for (size_t first = 0; first < states.size(); first += at_once) {
+    const size_t here = std::min(at_once, states.size() - first);
+    const NoGrad guard;
+    const Tensor logits = as_seen(nn::linear(read_by_head(*model, states.subspan(first, here)), weight, bias));
+    const int64_t rows = logits.size(0) / static_cast<int64_t>(here);
+    for (size_t i = 0; i < here; ++i)
+      take(first + i, logits.slice(static_cast<int64_t>(i) * rows, static_cast<int64_t>(i + 1) * rows));
+  }
+}
+
 Tensor logits_of(const Subject& subject, const ResidualStream& last, const Tensor& state) {
-  return run_with(subject, last.last().name, state);
+  Tensor logits;
+  each_logits(subject, last, std::span(&state, 1), [&](size_t, const Tensor& found) { logits = found; });
+  return logits;
+}
+
+std::vector<std::vector<double>> answer_logits(const Subject& subject, const ResidualStream& last,
+                                               std::span<const Tensor> states, std::span<const int32_t> answers) {
+  const size_t rows = answers.size();
+  std::vector<std::vector<double>> all(states.size(), std::vector<double>(rows, NAN));
+  HeadedModel* const model = headed(subject);
+  if (!model) {
+    each_logits(subject, last, states, [&](size_t i, const Tensor& logits) {
+      for (size_t row = 0; row < rows; ++row)
+        if (answers[row] >= 0)
+          all[i][row] = logits[static_cast<int64_t>(row)].to_vector()[static_cast<size_t>(answers[row])];
+    });
+    return all;
+  }
+  const auto [weight, bias] = model->head();
+  std::vector<int32_t> asked(answers.begin(), answers.end());
+  for (int32_t& answer : asked) answer = std::max(answer, 0);
+  const Tensor indices = Tensor::from(Shape{static_cast<int64_t>(rows)}, asked).to(weight.device());
+  const NoGrad guard;
+  const Tensor of_answers = index_select(weight, indices).to(Device::cpu).to(Dtype::f64);  // (rows, C)
+  const std::vector<double> biases =
+      bias ? index_select(bias.reshape(Shape{bias.numel(), 1}), indices).to(Device::cpu).to_vector()
+           : std::vector<double>(rows);
+  for (size_t i = 0; i < states.size(); ++i) {
+    const Tensor read = read_by_head(*model, states.subspan(i, 1)).to(Device::cpu).to(Dtype::f64);
+    const std::vector<double> products = sum(read * of_answers, {-1}).to_vector();
+    for (size_t row = 0; row < rows; ++row)
+      if (answers[row] >= 0) all[i][row] = products[row] + biases[row];
+  }
+  return all;
 }
 
 double root_mean_square(const Tensor& x) { return std::sqrt(dot(x, x) / static_cast<double>(x.numel())); }

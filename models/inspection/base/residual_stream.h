@@ -33,6 +33,12 @@ std::vector<ResidualStream> residual_streams(const Subject& subject);
 // What the logits are if the last state of the last stream is this one, (places, width): it goes through the model's
 // own end.
 Tensor logits_of(const Subject& subject, const ResidualStream& last, const Tensor& state);
+// The same of many states in turn, take(index, logits).  They go through the head as the rows of few products.
+void each_logits(const Subject& subject, const ResidualStream& last, std::span<const Tensor> states,
+                 const std::function<void(size_t index, const Tensor& logits)>& take);
+// Of each state the logit of one answer in each row, NaN where the answer is -1: without the other answers' logits.
+std::vector<std::vector<double>> answer_logits(const Subject& subject, const ResidualStream& last,
+                                               std::span<const Tensor> states, std::span<const int32_t> answers);
 
 // Root of the mean of the squares; and a sum, in f64.
 double root_mean_square(const Tensor& x);

@@ -1,8 +1,8 @@
 #include "models/inspection/base/subject.h"
 
 #include "engine/autograd/autograd.h"
-#include "models/data/unicode.h"
 #include "models/inspection/base/answers.h"
+#include "models/shown_text.h"
 
 namespace orrery::models {
 
@@ -20,19 +20,15 @@ double Subject::loss(const Tensor& logits) const { return loss_of(logits, answer
 std::string shown_word(std::string_view piece) {
   std::string word;
   for (size_t at = 0; at < piece.size();) {
-    const auto character = character_if_any(piece, at);
-    const auto byte = static_cast<unsigned char>(piece[at]);
-    if (byte == ' ')
+    const ShownCharacter next = shown_character(piece, at);
+    const char c = piece[at];
+    if (c == ' ')
       word += "␣";
-    else if (byte == '\n')
-      word += "\\n";
-    else if (byte == '\t')
-      word += "\\t";
-    else if (!character || byte < 32 || byte == 127)
-      word += "\\x" + std::string{"0123456789abcdef"[byte / 16], "0123456789abcdef"[byte % 16]};
+    else if (c == '\n' || c == '\t')
+      word += c == '\n' ? "\\n" : "\\t";
     else
-      word += piece.substr(at, character->bytes);
-    at += character ? character->bytes : 1;
+      word += next.text();
+    at += next.read;
   }
   return word;
 }

@@ -52,6 +52,9 @@ class Subject {
 // without tokens or beyond the context, an image of another size.
 std::unique_ptr<Subject> text_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                       const std::string& text);
+// Of tokens with what is right after each; -1: nobody knows.
+std::unique_ptr<Subject> token_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                       std::vector<int32_t> tokens, std::vector<int32_t> answers);
 // Pixels (1, H, W, C); `label` is the right class, -1 if it is not known.
 std::unique_ptr<Subject> image_subject(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes,
                                        int32_t label);

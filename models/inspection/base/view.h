@@ -25,6 +25,7 @@ struct MapView {
   std::pair<std::string, std::string> axes = {};  // what rows and columns are, where their words do not say it
   double low = NAN, high = NAN;                   // ends of the scale; NaN: the least and the largest of the values
   std::string none = "no value";                  // what is said where there is none
+  std::vector<size_t> marked = {};                // columns whose label is shown whatever room there is
   int64_t slots = 0;                              // so many of the last columns are persistent slots
   std::vector<double> reach = {};  // of each map and row: so many columns before its own a span holds; empty: no span
 };

@@ -294,11 +294,12 @@ void AttentionLayer::show_rows(const Tensor& w, const AttentionInputs& r, const 
 
 Tensor AttentionLayer::read_all(const AttentionInputs& r, const AttentionOptions& o, Pass& pass) {
   const std::vector<Part> parts = parts_of(r, o);
-  bool scores = false, looked_at = false;
+  // Not ||: each call offers its name to the hooks.
+  bool scores = false, rows = false, looked_at = is_hooked(path(), "weights");
   for (const Part& part : parts) scores |= is_hooked(path(), part.options.hooked_name);
-  const bool rows = is_hooked(path(), "visible") | is_hooked(path(), "row_sum") | is_hooked(path(), "row_entropy") |
-                    is_hooked(path(), "row_zero_share") | is_hooked(path(), "row_maximum");
-  looked_at = is_hooked(path(), "weights") || scores || rows;
+  for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_share", "row_maximum"})
+    rows |= is_hooked(path(), name);
+  looked_at |= scores || rows;
   bool replaced = is_replaced(path(), "weights");
   for (const Part& part : parts) replaced |= is_replaced(path(), part.options.hooked_name);
   std::vector<Tensor> w;

@@ -113,7 +113,7 @@ class MapView {
   constructor(data, title) {
     const {rows, columns, figure, slots, axes} = data;
     Object.assign(this, {rows, columns, figure, title, keys: columns.length - (slots || 0), at: null, seen: false});
-    this.none = data.none || 'no value';
+    this.none = data.none || 'no value', this.marked = data.marked || [];
     this.rowNames = placeNames(rows), this.columnNames = placeNames(columns);
     const [down, across] = axes || ['', ''];
     this.canvas = element('canvas', {
@@ -185,8 +185,11 @@ class MapView {
           label.style.top = 100 * (i + .5) / rows + '%';
           return label;
         }));
+    // A marked column keeps its label, and those in its way give up theirs.
+    const marked = (i) => this.marked.includes(i), crowded = (i) => this.marked.some((m) => Math.abs(m - i) < across),
+          labelled = (i) => marked(i) || (i % across === 0 && !crowded(i));
     this.below.replaceChildren(
-        ...this.columnLabels.map((text, i) => [text, i]).filter(([, i]) => i % across === 0).map(([text, i]) => {
+        ...this.columnLabels.map((text, i) => [text, i]).filter(([, i]) => labelled(i)).map(([text, i]) => {
           const label = element('span', {}, text);
           label.style.left = 100 * (i + .5) / columns + '%';
           return label;

@@ -1,0 +1,10 @@
+// A hash of the sources that decide numbers: engine, nn, models, and cuda in a build for a GPU,
+// without comments and white space. CMake computes it at each build (source_hash.cmake). Runs of
+// another hash may have other numbers.
+#pragma once
+
+namespace orrery::models {
+
+extern const char* const source_hash;  // 12 hexadecimal digits
+
+}  // namespace orrery::models

@@ -1,0 +1,133 @@
+// What commands write where the user says: a file that this program did not write as that kind of output stays.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "tests/examples/program.h"
+#include "tests/support/message.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
+
+namespace {
+
+struct Output {
+  std::string kind;  // of the file that is written
+  Words words;       // without the path
+  std::string key;   // that takes the path
+};
+
+Outcome with_path(const Output& output, const std::string& path) {
+  return run_orrery(output.words + Words{"--" + output.key + "=" + path});
+}
+
+std::map<std::string, std::string> contents_of(const std::string& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) all[entry.path().string()] = read_file(entry.path().string());
+  return all;
+}
+
+std::string trained(const Folder& folder) {
+  const Outcome outcome = run_orrery(
+      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run"), "--probe=yes"} +
+      tiny);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  return folder / "run";
+}
+
+}  // namespace
+
+TEST_CASE("output: metrics, inspect, report and show replace their own kind of file and no other") {
+  const Folder folder;
+  const std::string run = trained(folder);
+  const std::vector<Output> outputs = {
+      {"csv", {"metrics", run}, "out"},
+      {"csv", {"inspect", run, "--text=abe", "--look=heads"}, "out"},
+      {"safetensors", {"inspect", run, "--text=abe", "--look=heads"}, "out"},
+      {"html", {"inspect", run, "--text=abe", "--look=heads"}, "page"},
+      {"html", {"report", run, "--look=none", "--samples=0"}, "out"},
+      {"npy", {"show", run, "--tensor=norm.weight"}, "out"},
+  };
+  std::vector<std::string> made;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string path = folder / ("own" + std::to_string(i) + "." + outputs[i].kind);
+    for (int times = 0; times < 2; ++times) {
+      const Outcome outcome = with_path(outputs[i], path);
+      CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    }
+    made.push_back(path);
+  }
+  std::vector<std::string> others = {folder / "text.txt", folder.write("empty", ""),
+                                     folder.write("page.html", "<!doctype html>\n<html lang=\"en\">\n<head>\n"),
+                                     folder.write("table.csv", "step,loss\n1,2\n"), folder.write("x.npy", "\x93NUMPY")};
+  for (const auto& [path, content] : contents_of(run)) others.push_back(path);
+  fs::create_symlink(run + "/settings.toml", folder / "link");
+  others.push_back(folder / "link");
+  fs::create_symlink(folder / "nowhere", folder / "dangling");
+  others.push_back(folder / "dangling");
+  const auto before = contents_of(folder.path());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<std::string> targets = others;
+    for (size_t other = 0; other < made.size(); ++other)
+      if (outputs[other].kind != outputs[i].kind || (outputs[i].kind == "csv" && other != i))
+        targets.push_back(made[other]);
+    for (const std::string& target : targets) {
+      if (outputs[i].words[0] == "inspect" && outputs[i].key == "out" && !target.ends_with("." + outputs[i].kind))
+        continue;
+      CAPTURE(outputs[i].words);
+      CAPTURE(target);
+      expect_error(with_path(outputs[i], target)).names(target).offers("--" + outputs[i].key);
+    }
+  }
+  CHECK(contents_of(folder.path()) == before);
+  CHECK(fs::is_symlink(folder / "dangling"));
+}
+
+TEST_CASE("output: files in the folders of inspect, metrics, sweep and study stay as well") {
+  const Folder folder;
+  const std::string run = trained(folder);
+  fs::create_directory(folder / "seen");
+  folder.write("seen/figures.csv", "name,value\n");
+  const Words inspect = {"inspect", run, "--text=abe", "--look=heads,depth", "--out=" + (folder / "seen")};
+  expect_error(run_orrery(inspect)).names(folder / "seen/figures.csv").offers("--out");
+  CHECK(contents_of(folder / "seen").size() == 1);
+  fs::remove(folder / "seen/figures.csv");
+  for (int times = 0; times < 2; ++times) CHECK(run_orrery(inspect).code == 0);
+  CHECK(contents_of(folder / "seen").size() > 1);
+
+  fs::create_directory(folder / "board");
+  folder.write("board/events.out.tfevents.0.orrery", "mine");
+  expect_error(run_orrery({"metrics", run, "--format=tensorboard", "--out=" + (folder / "board")}))
+      .names(folder / "board/events.out.tfevents.0.orrery")
+      .offers("--out");
+
+  const Words sweep =
+      Words{"sweep", "--data=" + (folder / "text.txt"), "--out=" + (folder / "swept"), "--runs=" + (folder / "pool")} +
+      tiny;
+  fs::create_directory(folder / "swept");
+  for (const char* name : {"runs.csv", "table.csv", "sweep.json"}) {
+    const std::string mine = folder.write(std::string("swept/") + name, "mine\n");
+    expect_error(run_orrery(sweep)).names(mine).offers("--out");
+    CHECK(!fs::exists(folder / "pool"));  // nothing was trained in vain
+    fs::remove(mine);
+  }
+
+  const std::string claim = folder.write("claim.toml", "");
+  fs::create_directories(folder / "judged/timing");
+  for (const char* name : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
+    const std::string mine = folder.write(std::string("judged/") + name, "mine\n");
+    expect_error(run_orrery({"study", claim, "--out=" + (folder / "judged")})).names(mine).offers("--out");
+    fs::remove(mine);
+  }
+  for (const char* name : {"README.md", "verdicts.csv"}) {
+    fs::create_directory(folder / "claims");
+    folder.write("claims/one.toml", "");
+    const std::string mine = folder.write(std::string("claims/") + name, "mine\n");
+    expect_error(run_orrery({"study", "--all=" + (folder / "claims")})).names(mine).offers("--out");
+    CHECK(read_file(mine) == "mine\n");
+    fs::remove(mine);
+  }
+}

@@ -1,0 +1,63 @@
+// What the look at depth costs: the model runs a few times, and the states go through the head as rows of few products.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/autograd/autograd.h"
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "models/headed_model.h"
+#include "models/inspection/base/residual_stream.h"
+#include "nn/layers/linear.h"
+#include "tests/support/subjects.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+double seconds_of(const auto& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+TEST_CASE("depth: the model runs as often as its stream needs, however many sublayers it has") {
+  for (const char* layers : {"2", "6"}) {
+    const auto model = small_gpt({{"layers", layers}});
+    const auto subject = subject_of(*model);
+    int runs = 0;
+    const Hooks hooks({"embedding"}, [&](const std::string&, const Tensor&) { ++runs; });
+    look_at(*subject, "depth", {});
+    CHECK(runs == 4);
+  }
+}
+
+TEST_CASE("depth: it takes at most 2.5 times the product of all states with the head") {
+  const int64_t layers = 12, places = 32, states = 2 * layers + 1;
+  const auto model = make_model(make_settings({{"model", "gpt"},
+                                               {"vocabulary", "50257"},
+                                               {"context", std::to_string(places)},
+                                               {"layers", std::to_string(layers)},
+                                               {"heads", "4"},
+                                               {"width", "256"}}));
+  nn::initialize(*model, 3);
+  std::string tokens;
+  for (int64_t i = 0; i < places; ++i) tokens += std::to_string(i * i) + " ";
+  const auto subject = text_subject(dynamic_cast<LanguageModel&>(*model), numbers(50257), tokens);
+  const auto& headed = dynamic_cast<const HeadedModel&>(*model);
+  const Tensor rows = Tensor::full(Shape{states * places, 256}, 0.5);
+  // The two are measured in turn, and other work on the machine can only add to either: the shortest times count.
+  double look = INFINITY, product = INFINITY;
+  for (int turn = 0; turn < 4; ++turn) {
+    const NoGrad guard;
+    look = std::min(look, seconds_of([&] { look_at(*subject, "depth", {}); }));
+    product = std::min(product, seconds_of([&] { nn::linear(rows, headed.head().weight); }));
+  }
+  MESSAGE("depth: ", look, " s; the product alone: ", product, " s; ", look / product, " times");
+  CHECK(look <= 2.5 * product);
+}

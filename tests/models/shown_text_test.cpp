@@ -1,0 +1,77 @@
+// Text from elsewhere on terminals, in Markdown and in HTML, and words of commands.
+#include "models/shown_text.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "models/inspection/base/subject.h"
+#include "models/shell_words.h"
+#include "models/study/verdict_table.h"
+
+using namespace orrery::models;
+
+TEST_CASE("shown text: a terminal gets no control character, no direction mark and no broken UTF-8") {
+  CHECK(for_terminal("plain é 漢 🙂") == "plain é 漢 🙂");
+  CHECK(for_terminal("a\x1b[2Jb\nc\td\x7f") == "a\\x1b[2Jb\\x0ac\\x09d\\x7f");
+  CHECK(for_terminal(std::string_view("\0", 1)) == "\\x00");
+  CHECK(for_terminal("\xe4\xf0\x9f") == "\\xe4\\xf0\\x9f");
+  CHECK(for_terminal("\xc2\x9b"
+                     "31m") == "\\u009b31m");  // CSI of eight bits
+  CHECK(for_terminal("a\xe2\x80\xae"
+                     "b") == "a\\u202eb");  // right to left
+  CHECK(for_terminal_lines("a\n\tb\x1b\r") == "a\n\tb\\x1b\\x0d");
+  CHECK(shown_word(" \n\t\x1b\xe4") == "␣\\n\\t\\x1b\\xe4");
+}
+
+TEST_CASE("shown text: in Markdown and HTML a text is text") {
+  CHECK(for_html("<b a=\"1\">&") == "&lt;b a=&quot;1&quot;&gt;&amp;");
+  CHECK(for_markdown("relu - softmax, feed_forward: 0.5 % of 1,024") == "relu - softmax, feed_forward: 0.5 % of 1,024");
+  CHECK(for_markdown("<img src=x onerror=a()>") == "&#60;img src=x onerror=a()&#62;");
+  CHECK(for_markdown("a | b \\| c") == "a &#124; b &#92;&#124; c");
+  CHECK(for_markdown("[x](y) `c` *b* _i_ ~s~ $m$ &lt;") ==
+        "&#91;x&#93;(y) &#96;c&#96; &#42;b&#42; &#95;i&#95; &#126;s&#126; &#36;m&#36; &#38;lt;");
+  CHECK(for_markdown("# h\nb\x1b") == "&#35; h b&#92;x1b");
+  CHECK(for_markdown("- a") == "&#45; a");
+  CHECK(for_markdown("-0.5") == "-0.5");
+  CHECK(for_markdown("12. a") == "12&#46; a");
+  CHECK(for_markdown("1.5 times") == "1.5 times");
+  CHECK(code_for_markdown("max(validation_loss)") == "`max(validation_loss)`");
+  CHECK(code_for_markdown("a`|<b>") == "<code>a&#96;&#124;&#60;b&#62;</code>");
+  CHECK(link_for_markdown("a/b_1.toml") == "a/b_1.toml");
+  CHECK(link_for_markdown("a b)|\n<") == "a%20b%29%7C%0A%3C");
+}
+
+TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a link") {
+  StudyVerdict verdict;
+  const std::string hostile = "<script>alert(1)</script> a | b \\| c [x](javascript:1) \n# no";
+  verdict.sentence = verdict.source = verdict.figure = verdict.smaller = verdict.metric = verdict.samples = hostile;
+  verdict.version = verdict.claim = hostile;
+  verdict.kind = "trained", verdict.main = true;
+  verdict.rates = {{hostile, 0.1}};
+  verdict.judged.comparisons = {
+      {.metric = "other " + hostile, .name = hostile, .at = hostile, .known = true, .mean = 1, .low = 0, .high = 2}};
+  const std::vector<ListedVerdict> all = {{hostile, hostile, {}, verdict, "", true},
+                                          {"group", hostile, {}, {}, hostile}};
+  const std::string page = verdicts_page(all, ".");
+  CHECK(page.find("<script") == page.npos);
+  CHECK(page.find("](javascript") == page.npos);
+  CHECK(page.find("\n# no") == page.npos);
+  size_t rows = 0;
+  for (size_t at = 0; at < page.size();) {
+    const std::string line = page.substr(at, page.find('\n', at) - at);
+    at += line.size() + 1;
+    if (!line.starts_with("|")) continue;
+    CHECK(std::count(line.begin(), line.end(), '|') == 8);  // seven cells
+    CHECK(line.find("\\|") == line.npos);
+    ++rows;
+  }
+  CHECK(rows == 9);  // three tables with a head of two lines, and a row of the main one, of it again, and of the other
+}
+
+TEST_CASE("words of a command: as a shell takes them, whatever bytes they have") {
+  CHECK(quoted_for_a_shell("--out=a b") == "'--out=a b'");
+  CHECK(quoted_for_a_shell("é") == "'é'");
+  CHECK(quoted_for_a_shell("a\x1b'\n\xe4") == "$'a\\x1B\\x27\\x0A\\xE4'");
+  CHECK(command_line({"train", "--resume=runs/a", "it's"}) == "orrery train --resume=runs/a 'it'\\''s'");
+}
