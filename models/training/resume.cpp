@@ -74,7 +74,8 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
   };
   check_same("task", then.task, now.task);
   check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
-  if (then.optimizer.name != now.optimizer.name) check_same("optimizer", print(then.optimizer), print(now.optimizer));
+  if (then.optimizer.name != now.optimizer.name)  // whose state is another; its settings may change
+    check_same("optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
     if (key.starts_with(free_group) || is_in(free_settings, key)) continue;

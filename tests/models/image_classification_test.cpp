@@ -266,7 +266,8 @@ TEST_CASE("image classification: a run keeps its own order of classes, which was
     std::filesystem::copy(scraps + "/shapes/train/rings", folder / ("numbers/" + name),
                           std::filesystem::copy_options::recursive);
   const auto begun = [&](const std::string& tokenizer, Purpose purpose) {
-    const TrainSettings run = make_settings(small_resnet(folder / "run", {{"data", folder / "numbers"}}));
+    const TrainSettings run =
+        make_settings(small_resnet(folder / "run", {{"data", folder / "numbers"}, {"validation_fraction", "0.25"}}));
     AnySettings model_settings = run.model_settings;
     return tasks().at(run.task).make(run.task_settings, model_settings,
                                      {.batch = 16, .seed = 5, .tokenizer = tokenizer, .purpose = purpose});

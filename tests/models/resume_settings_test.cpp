@@ -31,7 +31,8 @@ TEST_CASE("resume: settings that change what a number means are refused") {
                                        {"seed", "1337", "5"},
                                        {"overfit_one_batch", "no", "yes"},
                                        {"dtype", "f32", "f64"},
-                                       {"width", "8", "16"}};
+                                       {"width", "8", "16"},
+                                       {"optimizer", "adamw", "lion"}};
   for (const Change& c : changes) {
     CAPTURE(c.key);
     expect_error([&] { begin_again(run, {{c.key, c.ours}}); }).names(c.key).value(c.its).value(c.ours).offers("config");
