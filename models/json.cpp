@@ -41,9 +41,31 @@ size_t check_limits(std::string_view text, std::string_view what) {
   return comparisons;
 }
 
+// Python writes Infinity, -Infinity and NaN as numbers, which JSON does not have. They become text in quotes: whoever
+// reads such a member as a number refuses it, and all others are read.
+std::string with_quoted_infinities(std::string_view text) {
+  std::string all;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size();) {
+    size_t length = 1;
+    if (in_string && text[at] == '\\') length = std::min<size_t>(2, text.size() - at);
+    if (text[at] == '"') in_string = !in_string;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+      if (!in_string && text.substr(at).starts_with(word)) length = word.size();
+    const bool quoted = !in_string && length > 1;
+    if (quoted) all.push_back('"');
+    all.append(text.substr(at, length));
+    if (quoted) all.push_back('"');
+    at += length;
+  }
+  return all;
+}
+
 // After check_limits.
 template <class Parsed>
 Parsed parse(std::string_view text, std::string_view what) {
+  std::string quoted;
+  if (text.find("Infinity") != text.npos || text.find("NaN") != text.npos) text = quoted = with_quoted_infinities(text);
   try {
     return Parsed::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

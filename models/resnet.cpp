@@ -36,17 +36,18 @@ class Resnet::Block final : public nn::Module {
                             weights_of(s).joining(window * outputs, window * outputs, stages * s.blocks, 1))),
         first_norm_(nn::make_normalization(s.normalization, {outputs})),
         second_norm_(nn::make_normalization(s.normalization, {outputs})) {
-    if (stride > 1 || inputs != outputs)
-      shortcut_ = std::make_unique<nn::Convolution>(
-          inputs, outputs, 1,
-          nn::Convolution::Options{
-              .steps = {.stride = stride}, .bias = false, .weight = weights_of(s).outside(inputs, outputs)});
+    if (stride == 1 && inputs == outputs) return;
+    shortcut_ = std::make_unique<nn::Convolution>(
+        inputs, outputs, 1,
+        nn::Convolution::Options{
+            .steps = {.stride = stride}, .bias = false, .weight = weights_of(s).outside(inputs, outputs)});
+    if (s.shortcut == "option_b") shortcut_norm_ = nn::make_normalization(s.normalization, {outputs});
   }
   Tensor forward(const Tensor& before, nn::Pass& pass) override {
     const Tensor x = hook(path(), "stream", before);
     const Tensor inner = activation_((*first_norm_)(first_(x, pass), pass));
     const Tensor read = (*second_norm_)(second_(inner, pass), pass);
-    return hook(path(), "residual", activation_(read + (shortcut_ ? (*shortcut_)(x, pass) : x)));
+    return hook(path(), "residual", activation_(read + shortcut(x, pass)));
   }
   void visit(nn::Visitor& v) override {
     v("first", first_);
@@ -54,12 +55,19 @@ class Resnet::Block final : public nn::Module {
     v("second", second_);
     v("second_norm", second_norm_);
     v("shortcut", shortcut_);
+    v("shortcut_norm", shortcut_norm_);
   }
 
  private:
+  Tensor shortcut(const Tensor& x, nn::Pass& pass) {
+    if (!shortcut_) return x;
+    const Tensor projected = (*shortcut_)(x, pass);
+    return shortcut_norm_ ? (*shortcut_norm_)(projected, pass) : projected;
+  }
+
   nn::Activation activation_;
   nn::Convolution first_, second_;
-  std::unique_ptr<nn::Module> first_norm_, second_norm_;
+  std::unique_ptr<nn::Module> first_norm_, second_norm_, shortcut_norm_;
   std::unique_ptr<nn::Convolution> shortcut_;
 };
 

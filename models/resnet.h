@@ -2,11 +2,16 @@
 // 4 w channels, of which the second and the third begin by halving the picture, the mean over all pixels, a linear
 // head.
 //   block: y = F(N(C(F(N(C x)))) + S x)      C 3 x 3, N a normalization, F an activation
-// S is the identity, or a convolution of 1 x 1 where the channels or the size change.  He et al. 2016, arXiv:1512.03385
-// (section 4.2 has 6 n + 2 layers so).  Convolutions have no biases: normalizations do.
+// He et al. 2016, arXiv:1512.03385 (section 4.2 has 6 n + 2 layers so).  Convolutions have no biases:
+// normalizations do.  S is the identity where channels and size stay.  Where they change, the setting
+// `shortcut` is one of
+//   projection   a convolution of 1 x 1 alone, which is none of the paper's options
+//   option_b     the same with a normalization after it, as in the authors' code: the paper's option B
+// The paper's option A, the identity with zeros for the new channels, is not here.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/base/config.h"
@@ -22,8 +27,8 @@ namespace orrery::models {
 struct ResnetSettings {
   int64_t blocks = 1, width = 16;
   int64_t image_size = 0, channels = 0, classes = 0;  // 0: as the data
-  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"),
-       initial_std = parse_spec("by_inputs");
+  std::string shortcut = "projection";
+  Spec normalization = parse_spec("batch"), activation = parse_spec("relu"), initial_std = parse_spec("by_inputs");
 
   template <class V>
   void visit(V& v) {
@@ -33,6 +38,9 @@ struct ResnetSettings {
       between(0, 16384));
     v("channels", channels, "of an image: 1 or 3; 0: as many as the data has", between(0, 3));
     v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
+    v("shortcut", shortcut,
+      "where the shape changes: projection, a 1 x 1 convolution; option_b, with a normalization after it",
+      one_of({"projection", "option_b"}));
     v("normalization", normalization, "what stands behind each convolution, from `orrery list normalization`",
       name_of_family("normalization"));
     v("activation", activation, "of every layer: any activation without parameters of its own");

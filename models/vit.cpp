@@ -30,7 +30,9 @@ const Spec& final_normalization(const VitSettings& s) {
 
 Vit::Vit(const VitSettings& settings)
     : settings_(checked(settings)),
-      patches_(settings_.channels, settings_.patch, settings_.width, {}),
+      patches_(settings_.channels, settings_.patch, settings_.width,
+               {.weight = nn::initial_weights(settings_.initial_std, settings_.width)
+                              .outside(settings_.channels * settings_.patch * settings_.patch, settings_.width)}),
       position_(nn::make_position(
           settings_.position, {.context = tokens_of(settings_),
                                .width = settings_.width,
@@ -46,7 +48,10 @@ Vit::Vit(const VitSettings& settings)
                nn::initial_weights(settings_.initial_std, settings_.width).head(settings_.width, settings_.classes)}) {
   const VitSettings& s = settings_;
   head_.bias.initialization = nn::constant(s.head_bias);
-  if (has_class_token()) class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
+  if (has_class_token()) {
+    class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
+    class_token_.decay = false;  // a vector
+  }
   for (int64_t i = 0; i < s.layers; ++i)
     blocks_.push_back(
         std::make_unique<Block>(BlockOptions{.width = s.width,

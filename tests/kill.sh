@@ -109,7 +109,7 @@ while [ $pair -lt "$count" ]; do
   cat log1 log2 > log
   winner=1
   [ $first = 0 ] || winner=2
-  grep -q -e 'is in use by another run' -e 'already holds a run' log || second=3
+  grep -q -e 'is in use by another program' -e 'already holds a run' log || second=3
   judge "pair $pair" $((first + second - 1)) expected$winner
   leave pair
 done

@@ -29,6 +29,17 @@ std::string reason(int error) { return std::generic_category().message(error); }
   fail("write: cannot write ", path, ": ", why);
 }
 
+// A clone without git-lfs has a few lines in place of each large file.
+void check_no_pointer(const FileReader& file, const std::string& path) {
+  constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
+  constexpr uint64_t longest = 1024;  // bytes, as the specification has it
+  if (file.size() < begin.size() || file.size() > longest) return;
+  std::string found(begin.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(found)));
+  check(found != begin, "read: ", path,
+        " is a git-lfs pointer in place of the file; fetch the file with `git lfs pull`");
+}
+
 const char* kind_of(mode_t mode) {
   return S_ISDIR(mode)    ? "it is a folder"
          : S_ISFIFO(mode) ? "it is a pipe"
@@ -55,6 +66,7 @@ FileReader::FileReader(const std::string& path)
   if (::fstat(file_.number(), &status) != 0) cannot_read(path, reason(errno));
   if (!S_ISREG(status.st_mode)) cannot_read(path, text(kind_of(status.st_mode), "; only regular files are read"));
   size_ = static_cast<uint64_t>(status.st_size);
+  check_no_pointer(*this, path);
 }
 
 // Calls get(bytes, how many are done), which is a system's call, until all are there or none come any more.

@@ -7,12 +7,14 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/picture_reader.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
+#include "models/data/picture_tally.h"
 #include "models/image_model.h"
 #include "models/model.h"
 
@@ -35,13 +37,17 @@ struct ClassifySettings {
 };
 
 // Folders stand for the PNG and JPEG files in them and below.
-void add_pictures(const std::string& path, std::vector<std::string>& pictures) {
-  if (!folder_exists(path)) {
-    pictures.push_back(path);
-    return;
-  }
-  for (const std::string& inside : files_in(path))
-    if (folder_exists(inside) || models::is_picture(inside)) add_pictures(inside, pictures);
+std::vector<std::string> pictures_of(const std::string& path) {
+  if (!folder_exists(path)) return {path};
+  std::vector<std::string> pictures;
+  models::PictureTally tally;
+  for (const std::string& file : files_below(path))
+    if (models::is_picture(file))
+      pictures.push_back(file);
+    else
+      tally.leave_out(file);
+  warn(tally.notes(path));
+  return pictures;
 }
 
 class Classifier {
@@ -57,7 +63,7 @@ class Classifier {
   }
 
   // Classes and their probabilities, the likeliest first.
-  std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) const {
+  std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) {
     const NoGrad guard;
     nn::Pass pass;
     const Tensor pixels = pictures_.read(path);
@@ -71,6 +77,8 @@ class Classifier {
       likeliest.emplace_back(k < classes_.size() ? classes_[k] : std::to_string(k), shares[k]);
     return likeliest;
   }
+
+  void warn_of_turned_pictures() const { pictures_.warn_of_turned_pictures(); }
 
  private:
   std::vector<double> probabilities(std::vector<double> z) const {
@@ -100,12 +108,13 @@ std::string classify_help(const Arguments&) {
 int classify(const Arguments& arguments) {
   ClassifySettings s;
   std::vector<std::string> pictures;
-  for (const std::string& word : read_arguments("classify", arguments, settings_of(s))) add_pictures(word, pictures);
+  for (const std::string& word : read_arguments("classify", arguments, settings_of(s)))
+    for (std::string& path : pictures_of(word)) pictures.push_back(std::move(path));
   check(!pictures.empty(), "classify: no picture; give files or folders of PNG or JPEG files");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  const Classifier classifier(s, device);
+  Classifier classifier(s, device);
   for (const std::string& path : pictures) {
     try {
       const auto likeliest = classifier.classify(path, s.top);
@@ -117,6 +126,7 @@ int classify(const Arguments& arguments) {
       std::cout << "left out: " << for_terminal(error.what()) << std::endl;
     }
   }
+  classifier.warn_of_turned_pictures();
   return 0;
 }
 

@@ -8,6 +8,8 @@ namespace orrery::program {
 
 using Arguments = std::vector<std::string>;
 
+constexpr int worse_than_guessing = 3;  // exit code of a training whose model ended worse than a uniform guess
+
 struct Command {
   std::string name, arguments, summary;  // arguments: what follows the name in `Usage:`
   // What `orrery NAME --help` adds: the arguments, their defaults and meaning, which those given may decide.
@@ -21,6 +23,8 @@ std::string sweep_help(const Arguments& given);
 int sweep(const Arguments& arguments);
 std::string study_help(const Arguments& given);
 int study(const Arguments& arguments);
+std::string runs_help(const Arguments& given);
+int runs(const Arguments& arguments);
 std::string compare_help(const Arguments& given);
 int compare(const Arguments& arguments);
 std::string metrics_help(const Arguments& given);

@@ -51,8 +51,7 @@ std::string only_word(const char* command, const std::vector<std::string>& words
 std::string import_help(const Arguments&) {
   ImportSettings settings;
   return "orrery import PATH --key=value, where PATH is a folder or a file of another program:\n" +
-         describe(settings_of(settings)) + formats_text() +
-         "\nExample: orrery import gpt2 --out=runs/gpt2";
+         describe(settings_of(settings)) + formats_text() + "\nExample: orrery import gpt2 --out=runs/gpt2";
 }
 
 int import_weights(const Arguments& arguments) {

@@ -16,6 +16,7 @@
 #include "examples/orrery/text_bounds.h"
 #include "examples/orrery/view_text.h"
 #include "models/exchange/npy.h"
+#include "models/folder_lock.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
 #include "models/study/csv.h"
@@ -150,7 +151,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
   };
   for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
   models::check_output("inspect", out + "/figures.csv", figures_kind());
-  make_folders(out);
+  const models::FolderLock lock(out, {"inspect"});
   for (const NamedTensor& each : all) {
     const Shape& shape = each.tensor.shape();
     std::vector<int64_t> sizes;

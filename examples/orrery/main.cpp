@@ -23,6 +23,8 @@ const std::vector<Command>& commands() {
        "train every combination of settings, and compare them seed by seed", sweep_help, sweep},
       {"study", "CLAIM.toml [--key=value ...] | --all=FOLDER [--key=value ...]",
        "judge a claim of a file by the runs that it names", study_help, study},
+      {"runs", "[RUN ...] [--key=value ...]",
+       "list the runs that sweeps and studies share, and remove those that are not needed", runs_help, runs},
       {"compare", "RUN RUN ... [--key=value ...]",
        "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
       {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
@@ -141,6 +143,10 @@ int run(int count, char** words) {
     sub->footer([&command, sub] { return command.help(sub->remaining()); });
   }
   app.footer(
+      "The exit code is 0; 1 after an error, with a message; 3 of a training whose model ended worse than a uniform "
+      "guess;\n"
+      "128 + N after the signal N.  Where nobody reads the standard output any more, the program ends in silence.\n"
+      "\n"
       "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command takes\n"
       "--plugin=FILE.so, which loads what orrery try has compiled.  A plug-in is code and runs with your rights: load\n"
       "only what you or somebody you trust has compiled.  A checkpoint, a text and a file of settings are data and\n"
@@ -175,7 +181,6 @@ int main(int count, char** words) {
       throw;
     }
   } catch (...) {
-    complain_of_current_exception();
+    return exit_code_of_current_exception();
   }
-  return 1;
 }

@@ -73,7 +73,13 @@ constexpr std::string_view out_of_memory = "out of memory; try a smaller batch, 
 
 int output_error = 0;  // why something could not be printed; 0: all was
 
+class ReaderGone : public Error {  // no program reads the standard output any more
+ public:
+  using Error::Error;
+};
+
 [[noreturn]] void cannot_print(int error) {
+  if (error == EPIPE) throw ReaderGone("no program reads the standard output any more");
   fail("cannot write to the standard output: ", std::generic_category().message(error));
 }
 
@@ -197,6 +203,26 @@ void complain_of_current_exception() noexcept {
   } catch (...) {
     complain_of("a library refused, and did not say why");
   }
+}
+
+int exit_code_of_current_exception() noexcept {
+  bool silent = false;
+  try {
+    throw;
+  } catch (const ReaderGone&) {
+    silent = true;
+  } catch (const std::ios::failure&) {  // printed again after an error
+    silent = output_error == EPIPE;
+  } catch (...) {
+    silent = false;
+  }
+  if (silent) {
+    handle(SIGPIPE, SIG_DFL);
+    ::raise(SIGPIPE);
+    return 128 + SIGPIPE;  // the signal is blocked
+  }
+  complain_of_current_exception();
+  return 1;
 }
 
 CheckedOutput::CheckedOutput() : to_(std::make_unique<Buffer>()), before_(std::cout.rdbuf(to_.get())) {

@@ -15,9 +15,13 @@ void complain(std::string_view sentence) noexcept;
 // Complains about the exception that is being handled.
 void complain_of_current_exception() noexcept;
 
+// The exit code of main after the exception that is being handled, about which it complains. Where only the reader of
+// the standard output is gone, as after `| head`, it ends this process by SIGPIPE instead, in silence.
+int exit_code_of_current_exception() noexcept;
+
 // std::cout for as long as this object lives: whatever cannot be written is an Error at the place that prints,
 //   cannot write to the standard output: No space left on device
-// A pipe without a reader is such an error too, not the program's end.
+// A pipe without a reader is such an error too, so that a run is saved first.
 class CheckedOutput {
  public:
   CheckedOutput();

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "models/data/gzip.h"
 #include "models/model.h"
 
 namespace orrery::program {
@@ -12,10 +13,14 @@ PictureReader::PictureReader(const Trained& trained, const models::ImageModel& m
       scale_(models::setting_of<std::vector<double>>(trained.settings.task_settings, "pixel_mean"),
              models::setting_of<std::vector<double>>(trained.settings.task_settings, "pixel_std"), model.channels()) {}
 
-Tensor PictureReader::read(const std::string& path) const {
+Tensor PictureReader::read(const std::string& path) {
+  const std::string bytes = models::read_data_file(path, models::largest_picture_file);
   models::Images image;
-  image.add(models::middle_square(models::read_picture(path, channels_), size_), 0, path);
+  image.add(models::middle_square(models::decode_picture(bytes, channels_, path), size_), 0, path);
+  tally_.check_turn(path, bytes);
   return models::images_at(image, scale_, std::array{int64_t{0}}).pixels;
 }
+
+void PictureReader::warn_of_turned_pictures() const { warn(tally_.notes("those given")); }
 
 }  // namespace orrery::program

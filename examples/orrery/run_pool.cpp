@@ -1,26 +1,23 @@
 #include "examples/orrery/run_pool.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/file.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
+#include <csignal>
 #include <deque>
 #include <filesystem>
-#include <map>
+#include <list>
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/base/version.h"
 #include "examples/orrery/child.h"
+#include "models/folder_lock.h"
 #include "models/settings_file.h"
 #include "models/study/plugins.h"
 #include "models/training/run_folder.h"
@@ -30,25 +27,16 @@ namespace {
 
 using models::Outcome;
 
-// Holds pool/KEY.lock while a run is trained.  The run's process holds it too, so that one that outlives this program
-// is not begun a second time.
-class Claim {
- public:
-  explicit Claim(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    check(file_.number() >= 0, "sweep: cannot write ", path, ": ", std::strerror(errno));
-    held_ = ::flock(file_.number(), LOCK_EX | LOCK_NB) == 0;
-  }
-  bool held() const { return held_; }
-  int descriptor() const { return file_.number(); }
-
- private:
-  Descriptor file_;
-  bool held_ = false;
-};
+// The lock on a run while it is trained. The run's process holds it too, so that no other program starts the run a
+// second time while that process saves and ends.
+models::FileLock lock_of(const std::string& folder, const std::string& key, const std::string& command) {
+  return models::FileLock(folder + "/" + key + ".lock", {command, "--runs"});
+}
 
 struct Running {
   const PooledRun* run;
-  std::unique_ptr<Claim> claim;
+  models::FileLock lock;
+  std::unique_ptr<Child> child;
 };
 
 // The number behind the next " step " of a sentence.
@@ -76,82 +64,119 @@ class Pool {
     const size_t at_once = std::min(options_.side_by_side ? static_cast<size_t>(options_.side_by_side) : cores,
                                     std::max<size_t>(1, waiting_.size()));
     threads_ = std::max<size_t>(1, cores / at_once);
-    bool stopped = false;
-    const auto end = [&] { return events_.stop && events_.stop(); };
-    while (!running_.empty() || (!waiting_.empty() && !stopped)) {
-      if (!stopped && end()) {
-        stopped = true;
-        for (const auto& [process, run] : running_) ::kill(process, SIGTERM);
-      }
-      // One that has an outcome may show that the others are not wanted, before the next one is begun.
-      for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
-      collect();
-      if (events_.moment) events_.moment(running_.size());
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    try {
+      return train_waiting(at_once);
+    } catch (...) {
+      stop();  // all of them, before the end of each is waited for
+      throw;
     }
-    return !stopped;
   }
 
  private:
   std::string path(const std::string& key, const char* end) const { return options_.folder + "/" + key + end; }
 
+  void stop() {
+    stopped_ = true;
+    for (Running& each : running_) each.child->stop();
+  }
+
+  bool train_waiting(size_t at_once) {
+    const auto end = [&] { return events_.stop && events_.stop(); };
+    while (!running_.empty() || (!waiting_.empty() && !stopped_)) {
+      if (!stopped_ && end()) stop();
+      // One that has an outcome may show that the others are not wanted, before the next one is begun.
+      for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
+      collect();
+      if (busy_ && running_.empty() && !std::exchange(waits_, true))
+        events_.warning(text(path(busy_->key, ""), " is in use by another program; this waits for its end"));
+      if (events_.moment) events_.moment(running_.size());
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return !stopped_;
+  }
+
   // One that another program trains goes to the end of the line.
   void begin_next() {
     const PooledRun* const run = waiting_.front();
     waiting_.pop_front();
-    const std::string outcome_file = path(run->key, ".json"), folder = path(run->key, "");
-    auto claim = std::make_unique<Claim>(path(run->key, ".lock"));
-    if (!claim->held()) {
-      waiting_.push_back(run);
+    models::FileLock lock = lock_of(options_.folder, run->key, options_.command);
+    if (!lock.held()) {
+      waiting_.push_back(busy_ = run);
       return;
     }
-    const std::optional<Outcome> known = models::read_outcome(outcome_file);
-    if (known && known->kind != Outcome::Kind::failed && !options_.fresh) {
+    const std::string folder = path(run->key, "");
+    const std::optional<Outcome> known = known_outcome(*run);
+    if (known && known->kind != Outcome::Kind::failed) {
       events_.ended(*run, *known);
       return;
     }
-    if (known) std::filesystem::remove(outcome_file);
-    if (options_.fresh || (known && !models::holds_checkpoints(folder))) std::filesystem::remove_all(folder);
-    const pid_t process = spawn(*run, folder, *claim);
-    running_[process] = {run, std::move(claim)};
+    const bool resume = models::can_resume(folder);
+    if (!resume && models::holds_checkpoints(folder))
+      events_.warning(text("no checkpoint of ", folder, " is whole and has an optimizer; the run begins again"));
+    if (!resume) std::filesystem::remove_all(folder);
+    const std::string file = path(run->key, ".toml"), log = path(run->key, ".log");
+    models::TrainSettings settings = run->settings;
+    settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
+    settings.resume = settings.from_previous = resume;
+    models::write_settings_file(file, list_settings(settings), models::plugins_of(settings));
+    auto child =
+        std::make_unique<Child>(options_.command, Arguments{"train", "--config=" + file}, log, lock.descriptor());
+    running_.push_back({run, std::move(lock), std::move(child)});
   }
 
-  pid_t spawn(const PooledRun& run, const std::string& folder, const Claim& claim) const {
-    models::TrainSettings settings = run.settings;
-    settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
-    settings.resume = models::holds_checkpoints(folder);
-    const std::string file = path(run.key, ".toml"), log = path(run.key, ".log");
-    models::write_settings_file(file, list_settings(settings), models::plugins_of(settings));
-    return begin_child("sweep", {"train", "--config=" + file}, log, claim.descriptor());
+  // The outcome of a run that is not to be trained from its beginning; nothing is left of one that is.
+  std::optional<Outcome> known_outcome(const PooledRun& run) const {
+    const std::string outcome_file = path(run.key, ".json"), folder = path(run.key, "");
+    bool again = options_.fresh;
+    if (!again) try {
+        const std::optional<Outcome> known = models::read_outcome(outcome_file);
+        if (known && known->kind == Outcome::Kind::done && options_.check_files) options_.check_files(folder);
+        if (known && known->kind == Outcome::Kind::failed) std::filesystem::remove(outcome_file);
+        return known;
+      } catch (const Error& error) {
+        events_.warning(text(error.what(), "; the run ", folder, " is trained again"));
+      }
+    for (const std::string& old : {outcome_file, folder}) std::filesystem::remove_all(old);
+    return {};
   }
 
   void collect() {
-    for (;;) {
-      int status = 0;
-      const pid_t process = ::waitpid(-1, &status, WNOHANG);
-      const auto found = running_.find(process);
-      if (process <= 0) return;
-      if (found == running_.end()) continue;
-      const Running ended = std::move(found->second);
-      running_.erase(found);
-      const bool interrupted = (WIFEXITED(status) && WEXITSTATUS(status) > 128) ||
-                               (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);  // before it heeded signals
-      if (interrupted) continue;
-      const Outcome outcome = judge(*ended.run, WIFEXITED(status) && WEXITSTATUS(status) == 0, status);
-      models::write_outcome(path(ended.run->key, ".json"), outcome);
-      events_.ended(*ended.run, outcome);
+    for (auto each = running_.begin(); each != running_.end();) {
+      const std::optional<int> status = each->child->ended();
+      if (!status) {
+        ++each;
+        continue;
+      }
+      const PooledRun& run = *each->run;
+      // By this program: one that somebody else ended has failed.
+      const bool interrupted =
+          stopped_ && ((WIFEXITED(*status) && WEXITSTATUS(*status) > 128) ||
+                       (WIFSIGNALED(*status) && WTERMSIG(*status) == SIGTERM));  // before it heeded signals
+      std::optional<Outcome> outcome;
+      if (!interrupted) models::write_outcome(path(run.key, ".json"), *(outcome = judge(run, *status)));
+      each = running_.erase(each);
+      if (outcome) events_.ended(run, *outcome);
     }
   }
 
-  Outcome judge(const PooledRun& run, bool success, int status) const {
+  // One that ended worse than a uniform guess is a finished run as well, with its loss.
+  Outcome judge(const PooledRun& run, int status) const {
+    const bool finished = status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == worse_than_guessing);
     Outcome outcome;
     outcome.version = build().version;
     const std::string folder = path(run.key, "");
-    if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
-    if (success) return outcome;
+    try {
+      if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
+    } catch (const Error& error) {
+      outcome.why = error.what();
+    }
+    if (finished) {
+      // It has all its steps, so that resuming it would not write what its log lacks.
+      if (outcome.kind == Outcome::Kind::failed) std::filesystem::remove_all(folder);
+      return outcome;
+    }
     if (outcome.kind != Outcome::Kind::diverged) outcome.kind = Outcome::Kind::failed;
-    outcome.why = complaint_in(path(run.key, ".log"));
-    if (outcome.why.empty()) outcome.why = text("it was ended by signal ", WTERMSIG(status));
+    outcome.why = failure_of(status, path(run.key, ".log"));
     if (const size_t at = outcome.why.find("not finite"); at != std::string::npos) {
       outcome.kind = Outcome::Kind::diverged;
       if (const auto step = step_in(outcome.why, at)) outcome.step = *step;
@@ -162,8 +187,11 @@ class Pool {
   const PoolOptions& options_;
   const PoolEvents& events_;
   std::deque<const PooledRun*> waiting_;
-  std::map<pid_t, Running> running_;
+  std::list<Running> running_;
   size_t threads_ = 1;
+  const PooledRun* busy_ = nullptr;  // the last that another program trains
+  bool stopped_ = false;
+  bool waits_ = false;  // a warning has said so
 };
 
 }  // namespace
@@ -176,7 +204,8 @@ std::string run_in_training(const std::string& folder) {
   if (!folder_exists(folder)) return "";
   const std::string end = ".lock";
   for (const std::string& path : files_in(folder))
-    if (path.ends_with(end) && !Claim(path).held()) return std::filesystem::path(path).stem().string();
+    if (path.ends_with(end) && !models::FileLock(path, {"study", "--runs"}).held())
+      return std::filesystem::path(path).stem().string();
   return "";
 }
 

@@ -16,22 +16,28 @@ struct PooledRun {
 };
 
 struct PoolOptions {
+  std::string command;  // the first word of messages
   std::string folder;
   int64_t side_by_side = 0;  // 0: as many as there are cores
   bool fresh = false;        // train again what has an outcome
+  // Throws an Error if files of a run that is done, in this folder, cannot be read: it is trained again.
+  std::function<void(const std::string& folder)> check_files = {};
 };
 
 struct PoolEvents {
   std::function<void(const PooledRun& run, const models::Outcome& outcome)> ended;  // or was found
-  std::function<void(size_t running)> moment;                                       // a few times a second
-  std::function<bool()> stop;  // true: the running ones are told to save and end
+  std::function<void(const std::string& sentence)> warning;
+  std::function<void(size_t running)> moment;  // a few times a second
+  std::function<bool()> stop;                  // true: the running ones save and end
 };
 
-// Every run's outcome that is not there yet; false if it was stopped.  A run that was interrupted goes on from its last
-// checkpoint, one that failed begins again, one that another program is training is waited for.
+// Trains every run that has no outcome yet; false if it was stopped. A run that was interrupted is resumed from its
+// newest checkpoint that is whole, and begins again without one. A run that failed is tried again. A run whose outcome
+// is damaged is trained again. A run that another program trains is waited for. After an error, and if this process
+// ends, running ones save and end.
 bool train_pool(const std::vector<PooledRun>& runs, const PoolOptions& options, const PoolEvents& events);
 
-// The key of a run of that folder that a program is training now; empty: there is none.
+// The key of a run of that folder that a program is training now; empty: there is none. Errors begin with "study".
 std::string run_in_training(const std::string& folder);
 
 }  // namespace orrery::program

@@ -48,9 +48,13 @@ class Screen {
     if (lines_ > 0) std::cout << "\x1b[" << lines_ << "A\x1b[J";
     std::cout << cut_lines(table, terminal_columns()) << outcomes.size() << " of " << runs_ << " runs"
               << left(outcomes.size()) << std::endl;
-    lines_ = std::count(table.begin(), table.end(), '\n') + 1;
+    lines_ = std::count(table.begin(), table.end(), '\n') + 1, drawn_ = true;
   }
-  bool drawn() const { return lines_ > 0; }
+  void warn(const std::string& sentence) {
+    std::cout << "warning: " << sentence << std::endl;
+    lines_ = 0;  // the table is drawn again below
+  }
+  bool drawn() const { return drawn_; }
 
  private:
   std::string left(size_t done) const {
@@ -62,7 +66,7 @@ class Screen {
   const RunRows& rows_;
   const RunWords& words_;
   size_t runs_, trained_ = 0;
-  bool terminal_;
+  bool terminal_, drawn_ = false;
   std::ptrdiff_t lines_ = 0;
   Clock::time_point began_ = Clock::now();
 };
@@ -77,6 +81,12 @@ void RunRows::add(const std::string& label, models::TrainSettings settings, cons
   row->key_of_seed[seed] = key;
   named.try_emplace(key, label, seed);
   runs.push_back(std::move(run));
+}
+
+std::set<std::string> RunRows::keys() const {
+  std::set<std::string> all;
+  for (const auto& [key, row] : named) all.insert(key);
+  return all;
 }
 
 TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
@@ -95,6 +105,7 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
       refused = std::current_exception();
     }
   };
+  events.warning = [&](const std::string& sentence) { screen.warn(sentence); };
   events.stop = [&] { return signals.received() != 0 || refused; };
   const bool complete = train_pool(rows.runs, options, events);
   if (refused) std::rethrow_exception(refused);
@@ -109,6 +120,11 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
       std::cout << for_terminal(rows.named.at(key).first) << " seed=" << rows.named.at(key).second << ": "
                 << for_terminal(outcome.why) << "\n";
   return trained;
+}
+
+int64_t count_failed(const Outcomes& outcomes) {
+  return std::count_if(outcomes.begin(), outcomes.end(),
+                       [](const auto& each) { return each.second.kind == Outcome::Kind::failed; });
 }
 
 models::OutputKind runs_csv_kind() {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ struct RunRows {
 
   // A run of the row with that label, which is new if none has it, under its key (models/study/runs.h).
   void add(const std::string& label, models::TrainSettings settings, const std::string& key);
+  std::set<std::string> keys() const;
 };
 
 // What is shown while runs end: on a terminal the table, drawn again in its place; in a pipe a line a run.
@@ -44,7 +46,12 @@ struct TrainedRows {
 TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const RunWords& words,
                        const std::function<void(const PooledRun&, const models::Outcome&)>& look = {});
 
+int64_t count_failed(const Outcomes& outcomes);  // runs; those that diverged are not counted
+
 models::OutputKind runs_csv_kind();
 std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // a line a run
+
+// The size of a pool, for the end of a sweep or study (orrery runs).
+std::string pool_line(const std::string& pool);
 
 }  // namespace orrery::program

@@ -11,6 +11,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/study_runs.h"
 #include "examples/orrery/table.h"
+#include "models/folder_lock.h"
 #include "models/output_file.h"
 #include "models/shell_words.h"
 #include "models/study/csv.h"
@@ -71,8 +72,10 @@ const Outputs& list_outputs() {
                               {"README.md", models::verdicts_page_kind()}};
   return all;
 }
+// A verdict that cannot be read is renamed, not replaced (check_replaceable).
 void check_outputs(const std::string& folder, const Outputs& outputs) {
-  for (const auto& [name, kind] : outputs) models::check_output("study", folder + "/" + name, kind);
+  for (const auto& [name, kind] : outputs)
+    if (name != "verdict.json") models::check_output("study", folder + "/" + name, kind);
 }
 void write_into(const std::string& folder, const Outputs& outputs, const std::string& name,
                 const std::string& content) {
@@ -166,7 +169,26 @@ std::string repeating(const StudySettings& s, const std::string& file, const std
   return models::command_line(words);
 }
 
-// 0, or the signal that ended it.
+// Throws if the folder has the verdict on another claim, or one that a smoke run would replace. A file that cannot be
+// read keeps a name of its own.
+void check_replaceable(const StudySettings& s, const std::string& out, const Claim& claim) {
+  const std::string path = out + "/verdict.json";
+  if (!file_exists(path)) return;
+  StudyVerdict before;
+  try {
+    before = models::read_verdict(path);
+  } catch (const Error& error) {
+    rename_file(path, path + ".damaged");
+    std::cout << "warning: " << error.what() << "; it is " << path << ".damaged now, and the claim is judged again\n";
+    return;
+  }
+  const auto same_file = [&] { return fs::weakly_canonical(before.file) == fs::weakly_canonical(claim.path); };
+  check(before.sentence == claim.sentence || !s.all.empty() || same_file(), "study: ", out,
+        " has the verdict on another claim, ", before.file, "; choose another --out");
+  check(before.smoke || !s.smoke, "study: ", out, " has a verdict, which --smoke would replace; choose another --out");
+}
+
+// 0, 1 if a smoke run found something missing, or 128 + the signal that ended it.
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
   check_outputs(out, study_outputs());
@@ -180,12 +202,17 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   check(runs <= most_without_yes || s.yes, "study: ", file, " has ", runs,
         " runs, more than 1,000; train them with --yes");
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
+  models::FolderLock lock(out, {"study"});
+  check_replaceable(s, out, claim);
   const StudiedRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
-                                    : train_claim(claim, {s.runs, s.jobs, s.fresh}, s.data);
+                                    : train_claim(claim, {"study", s.runs, s.jobs, s.fresh}, s.data, lock);
   if (studied.signal != 0) {
     std::cout << "stopped after " << studied.outcomes.size() << " runs; the same command goes on" << std::endl;
-    return studied.signal;
+    return 128 + studied.signal;
   }
+  const int64_t failed = count_failed(studied.outcomes);
+  check(failed == 0, "study: ", file, ": not judged: ", counted(failed, "run"),
+        " failed; the same command tries them again");
   verdict = {.file = file,
              .source = claim.source,
              .sentence = claim.sentence,
@@ -220,7 +247,6 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
     for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
       std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
-  make_folders(out);
   const auto write = [&](const char* name, const std::string& content) {
     write_into(out, study_outputs(), name, content);
   };
@@ -230,15 +256,17 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   write_verdict(out + "/verdict.json", verdict);
   write("picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
   if (s.smoke) {
-    const bool ran = verdict.missing.empty();
-    std::cout << "smoke: every run " << (ran ? "ends as it should" : "was tried, and some failed")
+    for (const std::string& sentence : verdict.missing) std::cout << sentence << "\n";
+    const bool all = verdict.missing.empty();
+    std::cout << "smoke: every run " << (all ? "ends as it should" : "was tried, and some failed")
               << "; two steps of one seed judge nothing" << std::endl;
-    return 0;
+    return all ? 0 : 1;
   }
   std::cout << "verdict: " << verdict.word() << ", after " << fixed(verdict.minutes, 1)
             << " minutes (the steps of all its runs took " << fixed(verdict.minutes_of_runs, 1) << ")\nfiles:\n";
   for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
+  if (!timed && s.all.empty()) std::cout << pool_line(s.runs);
   std::cout << std::flush;
   return 0;
 }
@@ -248,7 +276,13 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
 std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::string& file, const std::string& out) {
   const std::string path = out + "/verdict.json";
   if (s.fresh || s.smoke || !file_exists(path)) return {};
-  StudyVerdict before = models::read_verdict(path);
+  StudyVerdict before;
+  try {
+    before = models::read_verdict(path);
+  } catch (const Error& error) {
+    std::cout << "warning: " << error.what() << "; the claim counts as not judged\n";
+    return {};
+  }
   if (before.smoke || before.claim != sha256_of_file(file)) return {};
   std::map<std::string, std::set<std::string>> now;
   try {
@@ -283,15 +317,14 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
 
 // README.md and verdicts.csv, after every verdict: a night's work may be interrupted.
 void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
-  make_folders(to);
   std::error_code none;
   const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
   write_into(to, list_outputs(), "verdicts.csv", models::verdicts_csv(all));
   write_into(to, list_outputs(), "README.md", models::verdicts_page(all, claims));
 }
 
-// 0, or the signal that ended it.  False in `fine`: a claim has an error.
-int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all, bool& fine) {
+// 0, 1 if a claim has an error or was not judged, or 128 + the signal that ended it.
+int judge_listed(const StudySettings& s, const std::string& to, std::vector<models::ListedVerdict>& all) {
   const auto file_of = [&](const models::ListedVerdict& listed) { return s.all + "/" + listed.place() + ".toml"; };
   std::vector<models::ListedVerdict*> turns;
   for (models::ListedVerdict& each : all) {
@@ -302,18 +335,18 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
     } catch (const Error&) {  // what is wrong with it is told when its turn comes
     }
   }
+  int code = 0;
   std::stable_partition(turns.begin(), turns.end(), [](const models::ListedVerdict* each) { return each->main(); });
   const auto tried = [&](models::ListedVerdict& listed, const auto& action) {
     try {
       action();
     } catch (const Error& error) {
-      fine = false, listed.error = error.what();
+      code = 1, listed.error = error.what();
       std::cout << for_terminal(error.what()) << "\n";
     }
   };
   for (models::ListedVerdict* listed : turns)
     tried(*listed, [&] { listed->verdict = judged_before(s, file_of(*listed), to + "/" + listed->place()); });
-  int signal = 0;
   for (models::ListedVerdict* listed : turns) {
     if (listed->verdict) {
       const std::string& version = listed->verdict->version;
@@ -321,16 +354,17 @@ int judge_listed(const StudySettings& s, const std::string& to, std::vector<mode
                 << (version == build().version ? "" : " by orrery " + for_terminal(version)) << "\n";
       continue;
     }
-    if (!s.judge || signal != 0) continue;
+    if (!s.judge || code > 128) continue;
     std::cout << for_terminal(file_of(*listed)) << "\n";
     tried(*listed, [&] {
       StudyVerdict verdict;
-      signal = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
-      if (signal == 0) listed->verdict = std::move(verdict);
+      const int its = judge_file(s, file_of(*listed), to + "/" + listed->place(), verdict);
+      code = std::max(code, its);
+      if (its <= 1) listed->verdict = std::move(verdict);
     });
-    if (signal == 0) list_verdicts(s, to, all);
+    if (code <= 128) list_verdicts(s, to, all);
   }
-  return signal;
+  return code;
 }
 
 int judge_all(const StudySettings& s) {
@@ -340,8 +374,8 @@ int judge_all(const StudySettings& s) {
   check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
   check_outputs(to, list_outputs());
-  bool fine = true;
-  const int signal = judge_listed(s, to, all, fine);
+  const models::FolderLock lock(to, {"study"});
+  const int code = judge_listed(s, to, all);
   list_verdicts(s, to, all);
   Table table({"study", "verdict", "core minutes", "claim"}, "llrl");
   for (const models::ListedVerdict& each : all)
@@ -350,8 +384,9 @@ int judge_all(const StudySettings& s) {
                each.verdict ? each.verdict->sentence : each.error});
   std::cout << "\n"
             << table.print() << "files:\n  " << for_terminal(to) << "/README.md\n  " << for_terminal(to)
-            << "/verdicts.csv" << std::endl;
-  return signal != 0 ? 128 + signal : fine ? 0 : 1;
+            << "/verdicts.csv\n"
+            << (s.judge ? pool_line(s.runs) : "") << std::flush;
+  return code;
 }
 
 }  // namespace
@@ -363,6 +398,9 @@ std::string study_help(const Arguments&) {
          "and what would refute it (models/study/claim.h has every key).  What is missing is trained, differences are\n"
          "taken seed by seed, and the verdict is shown, not shown or reversed.\n" +
          describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again. "
+         "A\n"
+         "run that diverged has not failed. With --all it is 1 if a claim could not be judged.\n"
          "\nExample: orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
          "runs/studies/feed_forward_can_be_dropped";
 }
@@ -379,8 +417,7 @@ int study(const Arguments& arguments) {
   check(words.size() == 1, "study: give ", words.empty() ? "a claim" : "one claim",
         ", as in orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml, or --all=FOLDER");
   StudyVerdict verdict;
-  const int signal = judge_file(s, words[0], folder_of(s, words[0]), verdict);
-  return signal == 0 ? 0 : 128 + signal;
+  return judge_file(s, words[0], folder_of(s, words[0]), verdict);
 }
 
 }  // namespace orrery::program

@@ -15,7 +15,9 @@
 #include "models/inspection/base/look.h"
 #include "models/settings_table.h"
 #include "models/study/figure_names.h"
+#include "models/study/pool.h"
 #include "models/tasks/base/task.h"
+#include "models/training/run_folder.h"
 
 namespace orrery::program {
 namespace {
@@ -46,6 +48,12 @@ std::vector<LogRow> rows_of(const Claim& claim, const std::string& folder, const
   if (const std::vector<std::string> looks = claim.looks(); !looks.empty() && outcome.kind == Outcome::Kind::done)
     rows.push_back({outcome.step, look_inside(claim, folder, join(looks))});
   return rows;
+}
+
+// Throws if what the claim is measured of cannot be read.
+void check_measured(const Claim& claim, const std::string& folder) {
+  models::read_run_log(folder);
+  if (!claim.looks().empty()) models::checkpoint_at(folder);
 }
 
 // A figure that is registered, and only has not been asked for, is told as such.
@@ -91,8 +99,10 @@ void for_each_place(const Claim& claim, const F& f) {
 
 class Study {
  public:
-  Study(const Claim& claim, const PoolOptions& options, const std::string& data)
-      : claim_(claim), options_(options), data_(data) {}
+  Study(const Claim& claim, const PoolOptions& options, const std::string& data, models::FolderLock& folder)
+      : claim_(claim), options_(options), data_(data), folder_(folder) {
+    options_.check_files = [&claim](const std::string& folder) { check_measured(claim, folder); };
+  }
 
   StudiedRuns train() {
     std::vector<double> rates(claim_.variants.size(), 0);
@@ -107,7 +117,7 @@ class Study {
       common.push_back(same ? own.back() : add_seeds(rows, v, s, at, " learning_rate=" + print_number(at)));
     });
     train_these(rows);
-    if (studied_.signal != 0) return std::move(studied_);
+    if (ends()) return std::move(studied_);
     studied_.measured = measure(own);
     if (common != own) studied_.at_common_rate = measure(common);
     return std::move(studied_);
@@ -122,6 +132,9 @@ class Study {
     return keys;
   }
 
+  // Without all runs there is nothing to measure.
+  bool ends() const { return studied_.signal != 0 || count_failed(studied_.outcomes) > 0; }
+
   // The lowest validation loss at a seed that is none of those that are compared: of each variant, and of all together.
   bool choose(std::vector<double>& rates) {
     const int64_t seed = further_seed(claim_);
@@ -132,10 +145,7 @@ class Study {
       for (const double rate : claim_.learning_rates)
         keys[v].push_back(add(search, v, s, seed, rate, " learning_rate=" + print_number(rate)));
     train_these(search);
-    if (studied_.signal != 0) {
-      studied_.rows = std::move(search);
-      return false;
-    }
+    if (ends()) return false;
     constexpr double diverges = 1e9;  // a rate at which a variant has no loss is the last that is taken for all
     std::vector<double> sums(count, 0);
     for (size_t v = 0; v < keys.size(); ++v) {
@@ -178,6 +188,9 @@ class Study {
       if (outcome.kind == Outcome::Kind::done && looked_.insert(variant).second)
         check_figures(claim_, variant, rows_of(claim_, options_.folder + "/" + run.key, outcome));
     };
+    used_.merge(rows.keys());
+    folder_.keep();
+    models::record_use(options_.folder, folder_.folder(), used_);
     TrainedRows trained = train_rows(rows, options_, words, look);
     studied_.signal = trained.signal;
     for (auto& [key, outcome] : trained.outcomes) {
@@ -218,10 +231,12 @@ class Study {
   }
 
   const Claim& claim_;
-  const PoolOptions& options_;
+  PoolOptions options_;
   const std::string& data_;
+  models::FolderLock& folder_;
   std::map<std::string, std::string> variant_of_;  // of each run's key
   std::set<std::string> looked_;                   // variants
+  std::set<std::string> used_;                     // runs
   StudiedRuns studied_;
 };
 
@@ -262,8 +277,9 @@ size_t count_runs(const Claim& claim) {
   return places * claim.seeds.size() + (rates > 1 ? claim.variants.size() * rates : 0);
 }
 
-StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data) {
-  return Study(claim, options, data).train();
+StudiedRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data,
+                        models::FolderLock& folder) {
+  return Study(claim, options, data, folder).train();
 }
 
 models::TrainSettings settings_of_study(const Claim& claim, const models::Variant& variant, size_t swept, int64_t seed,

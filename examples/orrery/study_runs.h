@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "examples/orrery/run_rows.h"
+#include "models/folder_lock.h"
 #include "models/study/claim.h"
 #include "models/study/judged_claim.h"
 
 namespace orrery::program {
 
 struct StudiedRuns {
-  models::Measurements measured;
+  models::Measurements measured;                       // of nothing if a signal ended it, or a run failed
   RunRows rows;                                        // of the pool; a timed claim has none
   Outcomes outcomes;                                   // also those that only chose a learning rate
   std::vector<std::pair<std::string, double>> rates;   // of each variant, if learning rates were chosen
@@ -30,7 +31,9 @@ size_t count_runs(const models::Claim& claim);
 
 // Trains what is missing, or measures.  Errors: settings that do not fit each other, before any training; a figure that
 // the first run does not have, after it.
-StudiedRuns train_claim(const models::Claim& claim, const PoolOptions& options, const std::string& data);
+// From the first training on `folder`, the study's, stays and is recorded as a user of the runs.
+StudiedRuns train_claim(const models::Claim& claim, const PoolOptions& options, const std::string& data,
+                        models::FolderLock& folder);
 
 // Rounds of a timed claim.  `folder`: for the runs, removed at the end; `pool`: nobody may be training there.
 StudiedRuns time_claim(const models::Claim& claim, const std::string& folder, const std::string& pool,

@@ -10,9 +10,9 @@
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/study_runs.h"
+#include "models/folder_lock.h"
 #include "models/study/run_files.h"
 #include "models/study/statistics.h"
-#include "models/training/folder_lock.h"
 #include "models/training/trainer.h"
 
 namespace orrery::program {
@@ -58,7 +58,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
                        const std::string& data) {
   check_alone(pool);
   make_folders(pool);
-  const models::FolderLock alone(pool + "/timed");  // another study of time waits for the same machine
+  const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
   if (folder_exists(folder))
     for (const std::string& left : files_in(folder))
       check(models::is_run(left), "study: ", left, " is not a run that a measurement of time left, and ", folder,

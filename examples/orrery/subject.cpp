@@ -31,8 +31,11 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
   nn::Module& model = *trained.model;
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model)) {
     need(example.image, "image", "images");
-    return models::image_subject(*images, PictureReader(trained, *images).read(example.image),
-                                 models::restore_classes(trained.tokenizer), static_cast<int32_t>(example.label));
+    PictureReader pictures(trained, *images);
+    const Tensor pixels = pictures.read(example.image);
+    pictures.warn_of_turned_pictures();
+    return models::image_subject(*images, pixels, models::restore_classes(trained.tokenizer),
+                                 static_cast<int32_t>(example.label));
   }
   const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(&model)) {

@@ -10,10 +10,13 @@
 #include "examples/orrery/run_rows.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
+#include "models/folder_lock.h"
 #include "models/json.h"
 #include "models/shell_words.h"
 #include "models/study/combinations.h"
 #include "models/study/csv.h"
+#include "models/study/pool.h"
+#include "models/study/report_sweep.h"
 #include "models/study/statistics.h"
 
 namespace orrery::program {
@@ -237,6 +240,15 @@ std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
   return all;
 }
 
+// Throws if the folder has files of something else, or results of runs that this sweep does not have.
+void check_replaceable(const Sweep& sweep) {
+  const std::string& out = sweep.settings.out;
+  for (const models::TabledRun& run : models::runs_in_tables(out))
+    check(run.outcome == "failed" || sweep.all.named.contains(run.id), "sweep: ", out,
+          " has the results of another sweep, with ", run.row, " seed=", run.seed,
+          " of other settings or data; choose another --out, or remove ", out, "/runs.csv");
+}
+
 // What a report of the sweep asks for beside the tables.
 void write_sweep_file(const Sweep& sweep, Arguments arguments) {
   arguments.insert(arguments.begin(), "sweep");
@@ -255,6 +267,9 @@ std::string sweep_help(const Arguments&) {
          "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or a key\n"
          "that is given several times.\n" +
          describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run failed; the others are trained all the same, and the tables written. A run "
+         "that\n"
+         "diverged has not failed.\n"
          "\nExample: orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' "
          "'--seed={0..2}' --steps=400";
 }
@@ -263,7 +278,10 @@ int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
   reference_row(sweep);  // a wrong one is told before any training
   for (const auto& [name, kind] : outputs()) models::check_output("sweep", sweep.settings.out + "/" + name, kind);
-  make_folders(sweep.settings.out);
+  models::FolderLock lock(sweep.settings.out, {"sweep"});
+  check_replaceable(sweep);
+  lock.keep();  // an interrupted sweep still uses its runs
+  models::record_use(sweep.settings.runs, lock.folder(), sweep.all.keys());
   std::cout << counted(static_cast<int64_t>(sweep.all.rows.size()), "row") << ", "
             << counted(static_cast<int64_t>(sweep.all.named.size()), "run") << "\n" << std::flush;
   const std::string& metric = sweep.settings.metric;
@@ -272,18 +290,24 @@ int sweep(const Arguments& arguments) {
                          const auto found = outcome.figures.find(metric);
                          return found == outcome.figures.end() ? "" : in_words(metric) + " " + fixed(found->second, 4);
                        }};
-  const TrainedRows trained =
-      train_rows(sweep.all, {sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh}, words,
-                 [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
+  const PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
+  const TrainedRows trained = train_rows(
+      sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
   write_into(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
   write_into(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
   write_sweep_file(sweep, arguments);
   std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
-            << "/runs.csv\n";
-  if (trained.signal == 0) return 0;
-  std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()
-            << " runs; the same command goes on" << std::endl;
-  return 128 + trained.signal;
+            << "/runs.csv\n"
+            << pool_line(sweep.settings.runs) << std::flush;
+  if (trained.signal != 0) {
+    std::cout << "stopped after " << trained.outcomes.size() << " of " << sweep.all.named.size()
+              << " runs; the same command goes on" << std::endl;
+    return 128 + trained.signal;
+  }
+  const int64_t failed = count_failed(trained.outcomes);
+  check(failed == 0, "sweep: ", failed, " of ", counted(static_cast<int64_t>(sweep.all.named.size()), "run"),
+        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");
+  return 0;
 }
 
 }  // namespace orrery::program

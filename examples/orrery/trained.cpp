@@ -54,6 +54,10 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
 
 }  // namespace
 
+void warn(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) std::cerr << "warning: " << sentence << std::endl;
+}
+
 void warn_of_version(const std::string& run, const std::string& version) {
   if (const std::string note = models::version_note(run, version); !note.empty())
     std::cout << "warning: " << models::for_terminal(note) << std::endl;

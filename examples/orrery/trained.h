@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/training/settings.h"
 
@@ -17,6 +18,8 @@ struct Trained {
 
 // Of the folder of a checkpoint, or the newest one of the folder of a run.  Errors begin with the command's name.
 Trained read_trained(const std::string& command, const std::string& folder);
+
+void warn(const std::vector<std::string>& sentences);  // a line each, on the standard error
 
 // A line on the standard output if another version of the program has written that run.
 void warn_of_version(const std::string& run, const std::string& version);

@@ -57,6 +57,31 @@ std::string all_of(const std::string& input) {
   return text;
 }
 
+struct Sources {
+  std::vector<std::vector<int32_t>> tokens;  // of each sentence, with its end; the end alone where it cannot be read
+  int64_t left_out = 0;                      // sentences that cannot be read
+};
+// Reports each sentence that cannot be read, by its line.
+Sources encode(const std::vector<std::string>& sentences, const models::Tokenizer& tokenizer, int64_t context) {
+  const models::SentenceMarks marks = models::sentence_marks(tokenizer);
+  Sources sources;
+  for (const std::string& sentence : sentences) {
+    std::vector<int32_t>& tokens = sources.tokens.emplace_back();
+    try {
+      tokens = tokenizer.encode(sentence);
+      const auto length = static_cast<int64_t>(tokens.size()) + 1;
+      check(length <= context, "it has ", length, " tokens with its end, and the model's context is ", context,
+            "; divide it");
+    } catch (const Error& error) {
+      tokens.clear();
+      ++sources.left_out;
+      std::cerr << "translate: line " << sources.tokens.size() << " is left out: " << error.what() << std::endl;
+    }
+    tokens.push_back(marks.end);
+  }
+  return sources;
+}
+
 }  // namespace
 
 std::string translate_help(const Arguments&) {
@@ -83,28 +108,24 @@ int translate(const Arguments& arguments) {
   const std::vector<std::string> sentences = lines_of(all_of(s.input), s.input == "-" ? "the standard input" : s.input);
   check(s.reference.empty() || references.size() == sentences.size(), "translate: ", sentences.size(),
         " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");
-  const models::SentenceMarks marks = models::sentence_marks(*tokenizer);
-  std::vector<std::vector<int32_t>> sources;
-  for (const std::string& sentence : sentences) {
-    sources.push_back(tokenizer->encode(sentence));
-    sources.back().push_back(marks.end);
-  }
+  const Sources sources = encode(sentences, *tokenizer, translates.context());
   std::vector<std::string> translations;
   {
     Progress progress(std::cerr);
     s.search.progress = [&](double share) { progress.share("translated", share); };
-    translations = models::translate_to_text(translates, sources, *tokenizer, s.search);
+    translations = models::translate_to_text(translates, sources.tokens, *tokenizer, s.search);
   }
   for (const std::string& translation : translations) std::cout << for_output(translation) << "\n";
   std::cout << std::flush;
-  if (s.reference.empty()) return 0;
+  const int code = sources.left_out > 0 ? 1 : 0;
+  if (s.reference.empty()) return code;
   const models::Bleu score = models::bleu(translations, references);
   char numbers[160];
   std::snprintf(numbers, sizeof numbers, "BLEU %.2f (%.1f/%.1f/%.1f/%.1f, brevity penalty %.3f, %s)", score.score,
                 score.precisions[0], score.precisions[1], score.precisions[2], score.precisions[3],
                 score.brevity_penalty, models::bleu_signature);
   std::cerr << numbers << std::endl;
-  return 0;
+  return code;
 }
 
 }  // namespace orrery::program

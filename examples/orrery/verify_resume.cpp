@@ -1,11 +1,10 @@
 // orrery verify_resume: a run goes on twice, once without and once with an interruption, and comes to the same bytes.
-#include <signal.h>
-#include <sys/wait.h>
-
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "engine/base/files.h"
 #include "examples/orrery/arguments.h"
@@ -14,6 +13,7 @@
 #include "examples/orrery/outside.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
+#include "models/folder_lock.h"
 #include "models/settings_file.h"
 #include "models/study/plugins.h"
 #include "models/study/resume_check.h"
@@ -60,8 +60,12 @@ struct Interrupted {
 class Work {
  public:
   explicit Work(const std::string& folder) : folder_(folder) {
-    check(!file_exists(folder), "verify_resume: ", folder, " is there already; remove it, or choose another --out");
-    make_folders(folder);
+    const auto check_new = [&](bool is_new) {
+      check(is_new, "verify_resume: ", folder, " is there already; remove it, or choose another --out");
+    };
+    check_new(!file_exists(folder));
+    lock_.emplace(folder, models::LockUser{"verify_resume"});
+    check_new(lock_->is_alone());
   }
   ~Work() {
     std::error_code ignored;
@@ -73,6 +77,7 @@ class Work {
 
  private:
   std::string folder_;
+  std::optional<models::FolderLock> lock_;
   bool kept_ = false;
 };
 
@@ -168,19 +173,15 @@ class Verification {
   void train_until(int64_t step, const std::string& what) const {
     const auto began = Clock::now();
     const std::string log = work_ / "log";
-    const pid_t process =
-        begin_child("verify_resume",
-                    {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}, log);
-    int status = 0;
-    for (bool told = false; ::waitpid(process, &status, WNOHANG) == 0;) {
-      if (signals_.received() != 0 && !std::exchange(told, true)) ::kill(process, SIGTERM);
+    Child child("verify_resume",
+                {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}, log);
+    std::optional<int> status;
+    for (bool told = false; !(status = child.ended());) {
+      if (signals_.received() != 0 && !std::exchange(told, true)) child.stop();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     if (signals_.received() != 0) throw Interrupted{signals_.received()};
-    const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    const std::string complaint = ended ? "" : complaint_in(log);
-    check(ended, "verify_resume: ", what, ": ",
-          !complaint.empty() ? complaint : text("it was ended by signal ", WTERMSIG(status)));
+    if (*status != 0) fail("verify_resume: ", what, ": ", failure_of(*status, log));
     std::cout << "  " << what << ": " << fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1) << " s"
               << std::endl;
   }

@@ -4,21 +4,50 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
+#include "models/data/unicode.h"
 #include "models/json.h"
 
 namespace orrery::models {
 namespace {
 
+// Digits without leading zeros, the shorter one being the smaller number.
+using Number = std::pair<size_t, std::string>;
+std::optional<Number> number_in(std::string_view name) {
+  constexpr std::string_view prefix = "LABEL_";
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  name.remove_prefix(std::min(name.find_first_not_of('0'), name.size() - 1));
+  return Number(name.size(), name);
+}
+
+// The labels of classes that are numbers, in the order of these; of others, in the order in which they come.
+std::vector<int32_t> in_order(const std::vector<std::string>& classes, bool numbers) {
+  std::vector<int32_t> labels(classes.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  if (numbers)
+    std::sort(labels.begin(), labels.end(), [&](int32_t a, int32_t b) {
+      return *number_in(classes[static_cast<size_t>(a)]) < *number_in(classes[static_cast<size_t>(b)]);
+    });
+  return labels;
+}
+
 void check_labels(const Images& images, const std::vector<std::string>& classes, const std::string& folder) {
   for (const int32_t label : images.labels)
     check(label >= 0 && label < static_cast<int32_t>(classes.size()), "images: ", folder, ": an image has label ",
           label, ", but there are ", classes.size(), " classes to learn, 0 to ", classes.size() - 1);
+}
+
+// A run stores the names as JSON, which has no other bytes.
+void check_names(const std::vector<std::string>& classes, const std::string& folder) {
+  for (const std::string& name : classes)
+    check_utf8(name, text("images: ", folder, ": the name of the class '", name, "'"), "rename it");
 }
 
 Images chosen(const Images& from, const std::vector<int64_t>& which) {
@@ -129,6 +158,7 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
     if (!format.reads(folder)) continue;
     ImageSet set = format.read(folder, options);
     set.folder = folder;
+    check_names(set.classes, folder);
     check_labels(set.train, set.classes, folder);
     check_labels(set.validation, set.classes, folder);
     divide(set, folder, options);
@@ -138,24 +168,46 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
 }
 
 bool are_numbers(const std::vector<std::string>& classes) {
-  for (size_t i = 0; i < classes.size(); ++i)
-    if (classes[i] != std::to_string(i) && classes[i] != text("LABEL_", i)) return false;
-  return true;
+  std::set<Number> seen;
+  return std::all_of(classes.begin(), classes.end(), [&](const std::string& name) {
+    const std::optional<Number> number = number_in(name);
+    return number && seen.insert(*number).second;
+  });
 }
 
-std::optional<std::vector<int32_t>> labels_among(const std::vector<std::string>& others,
-                                                 const std::vector<std::string>& classes) {
-  std::vector<int32_t> labels;
-  for (const std::string& name : classes)
-    if (const auto found = std::find(others.begin(), others.end(), name); found != others.end())
-      labels.push_back(static_cast<int32_t>(found - others.begin()));
-  if (labels.size() == classes.size()) return labels;
-  const bool numbers = are_numbers(classes), both = numbers && are_numbers(others);
-  const bool fit = both ? classes.size() <= others.size() : classes.size() == others.size();
-  if (!fit || !(numbers || are_numbers(others))) return std::nullopt;
-  labels.resize(classes.size());
-  std::iota(labels.begin(), labels.end(), 0);
-  return labels;
+void sort_classes(std::vector<std::string>& classes) {
+  if (are_numbers(classes))
+    std::sort(classes.begin(), classes.end(),
+              [](const std::string& a, const std::string& b) { return *number_in(a) < *number_in(b); });
+  else
+    std::sort(classes.begin(), classes.end());
+}
+
+std::optional<MatchedClasses> match_classes(const std::vector<std::string>& classes,
+                                            const std::vector<std::string>& others) {
+  using By = MatchedClasses::By;
+  const bool numbers = are_numbers(classes), other_numbers = are_numbers(others);
+  // The labels of the classes whose `as` is that of another one.
+  const auto found = [&](By by, const auto& as) -> std::optional<MatchedClasses> {
+    std::map<std::decay_t<decltype(as(others[0]))>, int32_t> label_of;
+    for (size_t i = 0; i < others.size(); ++i) label_of.emplace(as(others[i]), static_cast<int32_t>(i));
+    MatchedClasses matched{by};
+    for (const std::string& name : classes) {
+      const auto label = label_of.find(as(name));
+      if (label == label_of.end()) return std::nullopt;
+      matched.labels.push_back(label->second);
+    }
+    return matched;
+  };
+  if (const auto by_name = found(By::name, [](const std::string& name) { return name; })) return by_name;
+  if (numbers && other_numbers)
+    if (const auto by_number = found(By::number, [](const std::string& name) { return *number_in(name); }))
+      return by_number;
+  if (classes.size() != others.size() || !(numbers || other_numbers)) return std::nullopt;
+  const std::vector<int32_t> from = in_order(classes, numbers), to = in_order(others, other_numbers);
+  MatchedClasses by_order{By::order, std::vector<int32_t>(classes.size())};
+  for (size_t i = 0; i < from.size(); ++i) by_order.labels[static_cast<size_t>(from[i])] = to[i];
+  return by_order;
 }
 
 void relabel(ImageSet& set, const std::vector<int32_t>& labels) {

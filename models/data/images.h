@@ -48,6 +48,7 @@ struct ImageSet {
   Images train, validation;
   std::vector<std::string> classes;
   std::vector<std::string> skipped = {};          // what was left out as broken, and why
+  std::vector<std::string> notes = {};            // sentences about what else was not read, or not as it was meant
   std::string folder = {};                        // that was read
   std::map<std::string, Fingerprint> files = {};  // in it, by path
   Fingerprint fingerprint() const;                // of all of them, with their names in the folder
@@ -73,11 +74,20 @@ void check_sizes(const ImageSet& set, const std::string& folder);
 // the classes, no image for validation, as far as they are asked for.
 ImageSet read_images(const std::string& folder, const ImageOptions& options);
 
-// What the labels of `classes` are among `others`: by their names, if all are there.  Names that are but numbers (0, 1,
-// ... or LABEL_0, LABEL_1, ...) stand for any, in their order, if there are as many.  None: the classes are others.
-std::optional<std::vector<int32_t>> labels_among(const std::vector<std::string>& others,
-                                                 const std::vector<std::string>& classes);
-bool are_numbers(const std::vector<std::string>& classes);  // such names
+// A name that is a number: 7, 007 and LABEL_7 are all 7, of any length.
+bool are_numbers(const std::vector<std::string>& classes);  // all of them, each another one
+// Puts classes into the order that their labels have: of their numbers if all are numbers, else of their names.
+void sort_classes(std::vector<std::string>& classes);
+
+// Labels of some classes among others.
+struct MatchedClasses {
+  enum class By { name, number, order } by = By::name;
+  std::vector<int32_t> labels = {};  // of each class
+};
+// By their names, if all are there; by their numbers, if both have nothing else and all are there. Otherwise classes
+// that are numbers stand for any, in their order, if there are as many. None: the classes are others.
+std::optional<MatchedClasses> match_classes(const std::vector<std::string>& classes,
+                                            const std::vector<std::string>& others);
 void relabel(ImageSet& set, const std::vector<int32_t>& labels);
 std::string listed(const std::vector<std::string>& classes);  // the first ones, if there are many
 

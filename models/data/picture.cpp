@@ -22,7 +22,6 @@
 namespace orrery::models {
 namespace {
 
-constexpr uint64_t largest_file = uint64_t{1} << 28;  // bytes
 // Deflate packs 1,032 bytes into one, and a byte may hold 8 pixels; a picture that claims more is none.
 constexpr int64_t most_pixels_of_byte = 8 * 1032;
 
@@ -104,8 +103,8 @@ bool is_picture(const std::string& path) {
 
 Picture decode_picture(std::string_view bytes, int64_t channels, std::string_view name) {
   check(channels == 1 || channels == 3, name, ": pictures are decoded to 1 channel or to 3, not to ", channels);
-  check(bytes.size() <= largest_file, name, " has ", bytes.size(), " bytes, more than the ", largest_file,
-        " that are read");
+  check(bytes.size() <= largest_picture_file, name, " has ", bytes.size(), " bytes, more than the ",
+        largest_picture_file, " that are read");
   check_chunks(bytes, name);
   if (bytes.starts_with('\xff')) check_huffman_tables(bytes, name);
   const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
@@ -122,7 +121,7 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
 }
 
 Picture read_picture(const std::string& path, int64_t channels) {
-  return decode_picture(read_data_file(path, largest_file), channels, path);
+  return decode_picture(read_data_file(path, largest_picture_file), channels, path);
 }
 
 Picture middle_square(const Picture& picture, int64_t side) {

@@ -13,6 +13,8 @@ struct Picture {
   std::vector<uint8_t> pixels;  // (height, width, channels), line by line
 };
 
+constexpr uint64_t largest_picture_file = uint64_t{1} << 28;  // bytes
+
 bool is_picture(const std::string& path);  // by its name: .png, .jpg, .jpeg
 
 // With 1 channel (grey) or 3 (red, green, blue), whatever the file has; transparency is left out.  Errors begin with

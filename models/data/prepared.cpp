@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/text_files.h"
+#include "models/folder_lock.h"
 #include "models/json.h"
 
 namespace orrery::models {
@@ -99,25 +98,6 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   return prepared;
 }
 
-namespace {
-
-// Is gone again, if nothing was put into it.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path) : path_(path), is_new_(!file_exists(path)) { make_folders(path); }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (is_new_) std::filesystem::remove(path_, ignored);  // an empty one
-  }
-  NewFolder(const NewFolder&) = delete;
-
- private:
-  std::string path_;
-  bool is_new_;
-};
-
-}  // namespace
-
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last) {
   const auto place = static_cast<int64_t>(std::floor(static_cast<double>(tokens.size()) * (1 - last)));
   return {tokens.part(0, place), tokens.part(place, tokens.size())};
@@ -131,6 +111,7 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
   check(!p.out.empty(), "prepare: no place for the tokens; give a folder with --out=DIR");
   check_validation_fraction(p.validation_fraction);
+  const FolderLock lock(p.out, {"prepare"});
   for (const char* name : {train_name, validation_name, description_name})
     check(!file_exists(p.out + name), "prepare: ", p.out, name,
           " is there already; remove it, or choose another --out");
@@ -139,7 +120,6 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double share) {
     if (progress) progress("learned", share);
   });
-  const NewFolder folder(p.out);
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
   double done = 0;
   const auto encode = [&](const TextFiles& files) {

@@ -1,28 +1,18 @@
 #include "models/data/text_files.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/unicode.h"
 
 namespace orrery::models {
 namespace {
-
-void collect(const std::string& folder, std::vector<std::string>& files) {
-  for (std::string& path : files_in(folder)) {
-    if (std::filesystem::path(path).filename().string().starts_with(".")) continue;
-    if (folder_exists(path))
-      collect(path, files);
-    else
-      files.push_back(std::move(path));
-  }
-}
 
 REGISTER_DATA_FORMAT(text, {"text",
                             "a file in UTF-8, or a folder whose files, and those of the folders in it, are "
@@ -33,10 +23,7 @@ REGISTER_DATA_FORMAT(text, {"text",
 
 TextFiles::TextFiles(const std::string& path) : path_(path) {
   const bool folder = folder_exists(path);
-  if (folder)
-    collect(path, files_);
-  else
-    files_ = {path};
+  files_ = folder ? files_below(path) : std::vector<std::string>{path};
   check(!files_.empty(), "text: ", path, " is a folder without files");
   for (const std::string& file : files_) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " holds nothing but empty files" : " is empty");

@@ -182,10 +182,9 @@ std::unique_ptr<Tokenizer> with_use(std::unique_ptr<Tokenizer> tokenizer, Tokeni
   return std::make_unique<UsedTokenizer>(std::move(tokenizer), std::move(use));
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text,
-                                          const LearningProgress& progress) {
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
   return make_of(
-      name_or_path, [&] { return TextPieces(text); }, progress);
+      name_or_path, [&] { return TextPieces(text); }, {});
 }
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
                                           const LearningProgress& progress) {

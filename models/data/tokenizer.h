@@ -66,8 +66,7 @@ Registry<TokenizerEntry>& tokenizers();
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
                                           const LearningProgress& progress = {});
 // The same for a text that is asked for only if a vocabulary is made of it.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text,
-                                          const LearningProgress& progress = {});
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 bool is_made_of_text(const std::string& name_or_path);   // a name of which a vocabulary is made; else it is a path
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of what it saves

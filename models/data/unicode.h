@@ -17,7 +17,7 @@ struct Character {
 // The character that begins at byte `at`; none if that is no UTF-8: overlong forms, halves of pairs and points above
 // U+10FFFF are none.
 std::optional<Character> character_if_any(std::string_view text, size_t at);
-// The one rule for bytes that are not UTF-8, wherever text is read as characters.  The first of them is an Error:
+// The one rule for bytes that are not UTF-8, wherever text is read as characters.  Throws an Error for the first of them:
 //   pairs: train.de is not UTF-8 at byte 5; convert it
 // `what` begins the sentence, `way_out` ends it, and `before` bytes came before the text.
 void check_utf8(std::string_view text, std::string_view what, std::string_view way_out = "convert it",

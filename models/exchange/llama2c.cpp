@@ -130,7 +130,9 @@ std::vector<TensorPlace> places_of(const Header& h) {
   return all;
 }
 
-bool reads(const std::string& path) { return path.ends_with(".bin") && file_exists(path) && !folder_exists(path); }
+bool reads(const std::string& path) {
+  return path.ends_with(".bin") && file_exists(path) && !folder_exists(path) && !is_pickle(path);
+}
 
 ImportedModel read(const std::string& path) {
   FileReader file(path);

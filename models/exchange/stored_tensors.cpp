@@ -1,5 +1,7 @@
 #include "models/exchange/stored_tensors.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -20,6 +22,7 @@ namespace {
 constexpr const char *single_name = "model.safetensors", *index_name = "model.safetensors.index.json";
 
 void append(std::vector<StoredTensor>& all, const std::string& path) {
+  refuse_pickles(path);
   static const std::map<Dtype, std::string> words = {
       {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}};
   SafetensorsFile file = read_safetensors(path);
@@ -83,13 +86,35 @@ bool each_number(const StoredTensor& x, const F& f) {
 
 }  // namespace
 
-std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder) {
+bool is_pickle(const std::string& path) {
+  if (!file_exists(path) || folder_exists(path)) return false;
+  std::array<char, 4> first = {};
+  const size_t known = FileReader(path).read_up_to(std::as_writable_bytes(std::span(first)));
+  const std::string_view begin(first.data(), known);
+  return begin.starts_with("PK\3\4") || (begin.starts_with('\x80') && known > 1 && first[1] >= 2 && first[1] <= 5);
+}
+
+void refuse_pickles(const std::string& path) {
+  const bool folder = folder_exists(path);
+  const auto named_so = [](const std::string& file) {
+    constexpr const char* endings[] = {".bin", ".bin.index.json", ".pt", ".pth", ".ckpt"};
+    return std::any_of(std::begin(endings), std::end(endings), [&](const char* end) { return file.ends_with(end); });
+  };
+  for (const std::string& file : folder ? files_in(path) : std::vector<std::string>{path})
+    check(folder ? !named_so(file) : !is_pickle(file), "read: ", file,
+          " is PyTorch's own format, which can run any program and is not read here; ", single_name,
+          " is. transformers writes it of a folder: python3 -c \"from transformers import AutoModelForCausalLM as M; "
+          "M.from_pretrained('FOLDER').save_pretrained('NEW')\", of a model of images AutoModelForImageClassification");
+}
+
+std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder, const std::set<std::string>& may_lack) {
   std::vector<StoredTensor> all;
   const std::string single = folder + "/" + single_name, index_path = find_data_file(folder, {index_name});
   if (file_exists(single)) {
     append(all, single);
     return all;
   }
+  if (index_path.empty()) refuse_pickles(folder);
   check(!index_path.empty(), "read: ", folder, " holds neither ", single_name, " nor ", index_name);
   const Index index = read_index(index_path);
   std::set<std::string> seen;
@@ -101,7 +126,7 @@ std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder) {
             file);
   }
   for (const auto& [name, file] : index.file_of)
-    check(seen.contains(name), "read: ", index_path, ": '", name, "' is not in ", file);
+    check(seen.contains(name) || may_lack.contains(name), "read: ", index_path, ": '", name, "' is not in ", file);
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Tensors as they lie in files, of whatever dtype: what `orrery show` lists and what an import begins with.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,14 @@ struct StoredTensor {
 //   a checkpoint, or a run: the weights of its last one.
 // Errors name the file and what is wrong; a tensor in two files, or named by the index and missing, is one.
 std::vector<StoredTensor> stored_tensors(const std::string& path);
-// Of one folder as others write it; an Error if it has neither file.
-std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder);
+// Of one folder as others write it; an Error if it has neither file.  An index may name tensors that no file has, if
+// they are in `may_lack`: a head that is the embedding again.
+std::vector<StoredTensor> stored_tensors_of_folder(const std::string& folder,
+                                                   const std::set<std::string>& may_lack = {});
+
+bool is_pickle(const std::string& path);  // whether it is a file as torch.save writes it, by its first bytes
+// An Error that says how to convert it, if the file, or one of the folder, is one.
+void refuse_pickles(const std::string& path);
 
 int64_t count_of(const StoredTensor& tensor);  // its numbers
 

@@ -18,6 +18,8 @@ namespace {
 
 const std::string format = "vit";
 constexpr const char* pixels_file = "preprocessor_config.json";
+constexpr std::string_view known_steps[] = {"do_resize", "do_rescale", "do_normalize", "do_center_crop",
+                                            "do_convert_rgb"};
 
 std::vector<TensorPlace> places_of(const VitSettings& s, int64_t d_ff) {
   std::vector<TensorPlace> all = {
@@ -63,38 +65,98 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
   const Json* const names = config.find("id2label");
   if (!names) return classes;
   check(names->is_object(), config.path(), ": 'id2label' must be an object of names by number");
-  for (int64_t i = 0; i < count; ++i)
-    classes[static_cast<size_t>(i)] = text_member(*names, std::to_string(i).c_str(), config.path() + ": 'id2label'");
+  for (int64_t i = 0; i < count; ++i) {
+    const Json& name = member(*names, std::to_string(i), config.path() + ": 'id2label'");
+    check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of ", i,
+          " must be text in quotes");
+    classes[static_cast<size_t>(i)] = name.is_string() ? name.get<std::string>() : name.dump();
+  }
   return classes;
 }
 
-// (pixel / 255 - mean) / std, a number for each channel; preprocessor_config.json may be absent, then as pixels are.
-void set_pixel_scale(const std::string& folder, int64_t channels, ImportedModel& to) {
-  const std::string path = find_data_file(folder, {pixels_file});
-  std::vector<double> mean(static_cast<size_t>(channels), 0), std(static_cast<size_t>(channels), 1);
-  if (!path.empty()) {
-    const Json json = parse_json(read_data_file(path, largest_json), path);
-    check(json.is_object(), path, ": it is no object {...}");
-    const auto numbers = [&](const char* key, std::vector<double>& into) {
-      check(json.contains(key) && json[key].is_array() && json[key].size() == into.size(), path, ": '", key,
-            "' must be ", into.size(), " numbers, one for each channel");
-      for (size_t i = 0; i < into.size(); ++i) {
-        check(json[key][i].is_number(), path, ": '", key, "' must be numbers");
-        into[i] = json[key][i].get<double>();
-      }
-    };
-    check(json.value("do_rescale", Json(true)) == true &&
-              (!json.contains("rescale_factor") ||
-               std::abs(number_member(json, "rescale_factor", path) * 255 - 1) < 1e-6),
-          path, ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");
-    if (json.value("do_normalize", Json(true)) == true) numbers("image_mean", mean), numbers("image_std", std);
+// A number for all channels, or one for each; absent: ViTImageProcessor's own, 0.5.
+std::vector<double> channel_numbers(const HuggingFaceConfig& pixels, const char* key, int64_t channels,
+                                    ImportedModel& to) {
+  const Json* const found = pixels.find(key);
+  if (!found) {
+    to.notes.push_back(text(pixels.path(), ": '", key, "' is absent; 0.5 is assumed, as theirs does"));
+    return {0.5};
   }
+  if (found->is_number()) return {found->get<double>()};
+  std::vector<double> values;
+  if (found->is_array())
+    for (const Json& each : *found)
+      if (each.is_number()) values.push_back(each.get<double>());
+  check(found->size() == values.size() && static_cast<int64_t>(values.size()) == channels, pixels.path(), ": '", key,
+        "': ", shortened(*found), " must be a number for all channels, or ", channels, ", one for each");
+  return values;
+}
+
+void set_pixel_scale(const std::vector<double>& mean, const std::vector<double>& std, ImportedModel& to) {
   const auto add = [&](const char* key, const std::vector<double>& values) {
     std::vector<std::string> words;
     for (const double value : values) words.push_back(print_number(value));
     to.settings.emplace_back(key, join(words));
   };
   add("pixel_mean", mean), add("pixel_std", std);
+}
+
+// How theirs make image_size pixels of a picture, where that is not the middle square, resized under triangles.
+void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, ImportedModel& to) {
+  const auto note = [&](const auto&... parts) { to.notes.push_back(text(pixels.path(), ": ", parts...)); };
+  const auto side = [](const Json* size, const char* key) {
+    return size && size->is_object() ? size->value(key, Json()) : size ? *size : Json();
+  };
+  const bool resizes = pixels.flag("do_resize", true), crops = pixels.flag("do_center_crop", false);
+  const Json *const size = pixels.find("size"), *const resample = pixels.find("resample");
+  const Json shortest = size && size->is_object() ? side(size, "shortest_edge") : Json(),
+             height = shortest.is_null() ? side(size, "height") : shortest,
+             crop = crops ? side(pixels.find("crop_size"), "height") : Json();
+  const bool same = resizes && shortest == image_size && (!crops || crop == image_size);
+  if (!same)
+    note("theirs ",
+         !resizes             ? "resizes no picture"
+         : shortest.is_null() ? "resizes whole pictures to a square"
+                              : "resizes the shortest edge",
+         resizes && !height.is_null() ? " of " + height.dump() : "",
+         crops ? ", then takes the middle of " + crop.dump() : "",
+         " pixels; here the middle square of a picture is resized to ", image_size);
+  constexpr int64_t bilinear = 2;  // Pillow's number
+  if (resizes && resample && *resample != bilinear)
+    note("'resample' is ", shortened(*resample), "; here pictures are resized as by 2, bilinear");
+  for (const std::string& key : pixels.true_flags())
+    if (key.starts_with("do_") &&
+        std::find(std::begin(known_steps), std::end(known_steps), key) == std::end(known_steps))
+      note("'", key, "' is true, which is not done here");
+}
+
+// (pixel / 255 - mean) / std, and what else is done with pictures.
+void read_preprocessor(const std::string& folder, const VitSettings& s, ImportedModel& to) {
+  if (find_data_file(folder, {pixels_file}).empty()) {
+    set_pixel_scale({0.5}, {0.5}, to);
+    to.notes.push_back(text(folder, " has no ", pixels_file,
+                            "; pixel_mean=0.5 and pixel_std=0.5 are assumed, as theirs ",
+                            "does, and the middle square of a picture is resized to ", s.image_size));
+    return;
+  }
+  const HuggingFaceConfig pixels(folder, pixels_file);
+  check(pixels.flag("do_rescale", true) && std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6,
+        pixels.path(),
+        ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");
+  if (pixels.flag("do_normalize", true))
+    set_pixel_scale(channel_numbers(pixels, "image_mean", s.channels, to),
+                    channel_numbers(pixels, "image_std", s.channels, to), to);
+  else
+    set_pixel_scale(std::vector(static_cast<size_t>(s.channels), 0.0),
+                    std::vector(static_cast<size_t>(s.channels), 1.0), to);
+  note_other_steps(pixels, s.image_size, to);
+}
+
+// Which loss the logits are of: one class of all, or each by itself.
+void read_loss(const HuggingFaceConfig& config, ImportedModel& to) {
+  config.must_be("problem_type", {"single_label_classification", "multi_label_classification"});
+  const Json* const type = config.find("problem_type");
+  if (type && *type == "multi_label_classification") to.settings.emplace_back("loss", "sigmoid");
 }
 
 bool reads(const std::string& path) { return has_model_type(path, "vit"); }
@@ -111,13 +173,14 @@ ImportedModel read(const std::string& folder) {
   VitSettings s;
   config.read(s, "layers", "num_hidden_layers", 12), config.read(s, "heads", "num_attention_heads", 12);
   config.read(s, "width", "hidden_size", 768), config.read(s, "d_ff", "intermediate_size", 3072);
-  config.read(s, "image_size", "image_size", 224), config.read(s, "patch", "patch_size", 16);
+  config.read_side(s, "image_size", "image_size", 224), config.read_side(s, "patch", "patch_size", 16);
   config.read(s, "channels", "num_channels", 3), s.classes = head->shape[0];
   s.pooling = "class_token";
   s.normalization = parse_spec("layer(epsilon=" + print_number(config.positive("layer_norm_eps", 1e-12)) + ")");
   s.feed_forward = parse_spec("dense(" + config.activation("hidden_act", "gelu") + ")");
   from.settings = imported_settings(list_settings(s), Vit::info.name, config.path());
-  set_pixel_scale(folder, s.channels, from);
+  read_preprocessor(folder, s, from);
+  read_loss(config, from);
   from.classes = classes_of(config, s.classes);
   from.places = places_of(s, s.d_ff);
   from.known_rest["vit.embeddings.mask_token"] = "for training with masked patches";
@@ -150,6 +213,8 @@ void write(const ExportedModel& what, const std::string& folder) {
     const std::string name = place < classes.size() ? classes[place] : text("LABEL_", i);
     name_of[std::to_string(i)] = name, number_of[name] = i;
   }
+  const bool many_labels = setting_of<std::string>(run.task_settings, "loss") == "sigmoid";
+  const std::string problem_type = many_labels ? "multi_label_classification" : "single_label_classification";
   const Json config = {{"architectures", Json::array({"ViTForImageClassification"})},
                        {"model_type", "vit"},
                        {"num_hidden_layers", s.layers},
@@ -164,6 +229,7 @@ void write(const ExportedModel& what, const std::string& folder) {
                        {"qkv_bias", true},
                        {"hidden_dropout_prob", s.dropout},
                        {"attention_probs_dropout_prob", 0.0},
+                       {"problem_type", problem_type},
                        {"id2label", name_of},
                        {"label2id", number_of}};
   const auto for_channels = [&](const char* key) {
@@ -174,6 +240,7 @@ void write(const ExportedModel& what, const std::string& folder) {
   const Json pixels = {{"image_processor_type", "ViTImageProcessor"},
                        {"do_resize", true},
                        {"size", {{"height", s.image_size}, {"width", s.image_size}}},
+                       {"resample", 2},
                        {"do_rescale", true},
                        {"rescale_factor", 1.0 / 255},
                        {"do_normalize", true},

@@ -25,11 +25,12 @@ class CsvTable {
   size_t rows() const { return rows_.size() - 1; }
   const CsvRow& header() const { return rows_[0]; }
   const CsvRow& row(size_t i) const { return rows_[i + 1]; }
-  std::string at(size_t i, const std::string& column) const {
-    const auto found = std::find(rows_[0].begin(), rows_[0].end(), column);
-    check(found != rows_[0].end(), path_, " has no column '", column, "'; it is not a table of orrery sweep");
-    return row(i)[static_cast<size_t>(found - rows_[0].begin())];
+  size_t column(const std::string& name) const {
+    const auto found = std::find(rows_[0].begin(), rows_[0].end(), name);
+    check(found != rows_[0].end(), path_, " has no column '", name, "'; it is not a table of orrery sweep");
+    return static_cast<size_t>(found - rows_[0].begin());
   }
+  std::string at(size_t i, const std::string& name) const { return row(i)[column(name)]; }
   std::optional<double> number(size_t i, const std::string& column) const {
     const std::string field = at(i, column);
     if (field.empty()) return {};
@@ -127,6 +128,32 @@ void add_trained_runs(Json& sections, const std::string& folder, const std::stri
   const CsvTable runs(folder + "/runs.csv");
   add_runs(sections, runs);
   if (!pool.empty()) add_curves_of_pool(sections, runs, pool, metric);
+}
+
+std::vector<TabledRun> runs_in_tables(const std::string& folder) {
+  std::vector<TabledRun> all;
+  const auto read = [&](const char* name, const auto& take) {
+    const std::string path = folder + "/" + name;
+    if (!file_exists(path)) return;
+    try {
+      take(path);
+    } catch (const Error& error) {
+      fail("sweep: ", path, " was not written by a sweep (", error.what(), "); rename it, or choose another --out");
+    }
+  };
+  read("sweep.json",
+       [](const std::string& path) { text_member(parse_json(read_file(path, largest_json), path), "command", path); });
+  read("table.csv", [](const std::string& path) {
+    const CsvTable table(path);
+    for (const char* column : {"row", "seeds", "mean", "deviation", "difference", "failed"}) table.column(column);
+  });
+  read("runs.csv", [&](const std::string& path) {
+    const CsvTable runs(path);
+    for (const char* column : {"row", "seed", "run", "outcome", "step", "seconds"}) runs.column(column);
+    for (size_t i = 0; i < runs.rows(); ++i)
+      all.push_back({runs.at(i, "row"), runs.at(i, "seed"), runs.at(i, "run"), runs.at(i, "outcome")});
+  });
+  return all;
 }
 
 bool is_sweep_folder(const std::string& folder) {

@@ -46,6 +46,7 @@ class Algorithmic final : public Task {
     if (vocabulary == 0) vocabulary = problem_->vocabulary();
     check(vocabulary >= problem_->vocabulary(), "train: vocabulary ", vocabulary, " is too small for the ",
           problem_->vocabulary(), " tokens of problem=", s.problem, "; leave it out or raise it");
+    vocabulary_ = vocabulary;
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -84,6 +85,7 @@ class Algorithmic final : public Task {
   int64_t units_of_batch() const override { return batch_ * problem_->length(); }
   int64_t epoch() const override { return 0; }  // there is no end of them
   int64_t held_out() const override { return settings_.validation_sequences * problem_->length(); }
+  int64_t choices() const override { return vocabulary_; }
   std::string data() const override { return "problem=" + print(settings_.problem); }
   Fingerprint fingerprint() const override { return {}; }
 
@@ -115,7 +117,7 @@ class Algorithmic final : public Task {
 
   Settings settings_;
   std::unique_ptr<Problem> problem_;
-  int64_t batch_;
+  int64_t batch_, vocabulary_ = 0;
   RandomKey key_;
 };
 REGISTER_TASK(Algorithmic);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/ahead.h"
@@ -110,6 +111,7 @@ class ImageClassification final : public Task {
   int64_t units_of_batch() const override { return batch_; }
   int64_t epoch() const override { return set_.train.count(); }
   int64_t held_out() const override { return set_.validation.count(); }
+  int64_t choices() const override { return settings_.loss == "softmax" ? classes_ : 0; }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return save_classes(set_.classes); }
   Fingerprint fingerprint() const override { return set_.fingerprint(); }
@@ -119,6 +121,7 @@ class ImageClassification final : public Task {
   }
   std::vector<std::string> warnings() const override {
     std::vector<std::string> all = notes_;
+    all.insert(all.end(), set_.notes.begin(), set_.notes.end());
     if (!set_.skipped.empty())
       all.push_back(text(set_.skipped.size(), set_.skipped.size() == 1 ? " broken picture of " : " broken pictures of ",
                          data(), set_.skipped.size() == 1 ? " is left out: " : " are left out; the first: ",
@@ -164,10 +167,13 @@ class ImageClassification final : public Task {
     if (!apart) return set;
     wanted.size = set.train.height, wanted.channels = set.train.channels;
     ImageSet held_out = read_held_out(s, wanted);
-    const auto labels = labels_among(set.classes, held_out.classes);
-    check(labels.has_value(), "train: ", s.validation_data, " has the classes ", listed(held_out.classes), ", and ",
+    const auto matched = match_classes(held_out.classes, set.classes);
+    check(matched.has_value(), "train: ", s.validation_data, " has the classes ", listed(held_out.classes), ", and ",
           s.data, " others: ", listed(set.classes));
-    relabel(held_out, *labels);
+    relabel(held_out, matched->labels);
+    if (matched->by != MatchedClasses::By::name)
+      set.notes.push_back(taken_for(s.validation_data, held_out.classes, s.data, set.classes, matched->by));
+    set.notes.insert(set.notes.end(), held_out.notes.begin(), held_out.notes.end());
     set.validation = std::move(held_out.validation);
     check_sizes(set, s.validation_data);
     set.apart = held_out.fingerprint();
@@ -191,9 +197,9 @@ class ImageClassification final : public Task {
     if (options.tokenizer.empty()) return false;
     const std::vector<std::string> known = restore_classes(options.tokenizer);
     if (set_.classes == known) return false;
-    const auto labels = labels_among(known, set_.classes);
+    const auto matched = match_classes(set_.classes, known);
     const bool judged = options.purpose == Purpose::judge, all = set_.classes.size() == known.size();
-    if (!labels || (!judged && !all)) {
+    if (!matched || (!judged && !all)) {
       check(!judged, "evaluate: ", data(), " has the classes ", listed(set_.classes),
             ", and the model tells others apart: ", listed(known),
             "; give images of these, or train another run on yours with --init_from");
@@ -204,13 +210,18 @@ class ImageClassification final : public Task {
                             "): the head begins with fresh weights"));
       return true;
     }
-    relabel(set_, *labels);
-    const bool by_place = std::find(known.begin(), known.end(), set_.classes[0]) == known.end();
-    if (by_place)
-      notes_.push_back(text("the classes of ", data(), " (", listed(set_.classes),
-                            ") are taken for those of the model (", listed(known), "), in their order"));
-    if (!by_place || are_numbers(set_.classes)) set_.classes = known;
+    relabel(set_, matched->labels);
+    if (matched->by != MatchedClasses::By::name)
+      notes_.push_back(taken_for(data(), set_.classes, "the model", known, matched->by));
+    const std::vector<std::string> names = std::exchange(set_.classes, known);
+    if (!are_numbers(names) && matched->by == MatchedClasses::By::order)  // names say more than numbers do
+      for (size_t i = 0; i < names.size(); ++i) set_.classes[static_cast<size_t>(matched->labels[i])] = names[i];
     return false;
+  }
+  static std::string taken_for(const std::string& data, const std::vector<std::string>& classes,
+                               const std::string& owner, const std::vector<std::string>& known, MatchedClasses::By by) {
+    return text("the classes of ", data, " (", listed(classes), ") are taken for those of ", owner, " (", listed(known),
+                "), ", by == MatchedClasses::By::number ? "number by number" : "in their order");
   }
   // What the data decides of the model; returns how many classes it tells apart.
   int64_t fill(const AnySettings& model) {

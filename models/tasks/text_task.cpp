@@ -22,10 +22,7 @@ void check_named(const TextSettings& s, Purpose purpose) {
 std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
   check_named(s, options.purpose);
   if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
-  if (!is_prepared(s.data))
-    return make_tokenizer(s.tokenizer, s.data, [&](double share) {
-      if (options.progress) options.progress("learned", share);
-    });
+  if (!is_prepared(s.data)) return make_tokenizer(s.tokenizer, s.data);
   std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
   if (own && s.tokenizer == TextSettings().tokenizer) return own;
   const auto refuse = [&]() -> std::string {
@@ -52,6 +49,7 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   if (vocabulary == 0) vocabulary = tokenizer_->size();
   check(vocabulary >= tokenizer_->size(), "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
+  vocabulary_ = vocabulary;
   TokenSequence held_out;
   if (!s.data.empty()) {
     const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);

@@ -60,6 +60,7 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
   std::vector<Tensor> held_out_example(int64_t most_tokens) const override;  // its beginning
+  int64_t choices() const override { return vocabulary_; }
   int64_t bytes() const override;
   int64_t length() const override { return context_; }
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override;
@@ -83,7 +84,7 @@ class TextTask : public Task {
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
   TokenSequence training_, validation_, learned_sample_;
-  int64_t batch_, context_;
+  int64_t batch_, context_, vocabulary_;
   mutable int64_t characters_ = 0;  // of the validation's targets; 0: not counted yet
 };
 

@@ -90,6 +90,7 @@ class Translation final : public Task {
     if (vocabulary == 0) vocabulary = marks_.vocabulary;
     check(vocabulary >= marks_.vocabulary, "train: vocabulary ", vocabulary, " is too small for the tokenizer's ",
           marks_.vocabulary, " tokens; leave it out or raise it");
+    vocabulary_ = vocabulary;
     batches_ = batches_of(learned_, options.seed);
     validation_ = batches_of(held_out_, 0);
     learned_sample_ = evenly(learned_, s.training_loss_pairs);
@@ -132,6 +133,7 @@ class Translation final : public Task {
   int64_t units_of_batch() const override { return batches_ ? batches_->all_tokens() / batches_->of_epoch() : 0; }
   int64_t epoch() const override { return batches_ ? batches_->all_tokens() : 0; }
   int64_t held_out() const override { return validation_->all_tokens(); }
+  int64_t choices() const override { return vocabulary_; }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
   std::string tokenizer() const override { return tokenizer_->save(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
@@ -264,6 +266,7 @@ class Translation final : public Task {
   int64_t empty_ = 0;  // pairs with nothing on a side
   std::unique_ptr<Tokenizer> tokenizer_;
   SentenceMarks marks_{};
+  int64_t vocabulary_ = 0;  // the model's
   Fingerprint fingerprint_;
   std::map<std::string, Fingerprint> beside_;
   std::vector<Pair> learned_, held_out_, learned_sample_;

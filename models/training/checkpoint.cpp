@@ -186,7 +186,8 @@ void load(const std::string& path, std::vector<Place> places, const std::vector<
   std::erase_if(places, [&](const Place& place) { return within(place.name, fresh); });
   for (const Place& place : places) {
     const auto found = stored.find(place.name);
-    check(found != stored.end(), "load: ", path, " has no tensor '", place.name, "'; it was written by another model");
+    check(found != stored.end(), "load: ", path, " has no tensor '", place.name,
+          "'; it was written with other settings of the model or of the optimizer");
     check(found->second.shape() == place.tensor.shape(), "load: ", path, ": '", place.name, "' has shape ",
           found->second.shape(), ", the model wants ", place.tensor.shape(),
           "; use the settings that the checkpoint was trained with");

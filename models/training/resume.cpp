@@ -31,7 +31,7 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "warmup_steps",
                                               "warmup_form",
                                               "schedule",
-                                              "optimizer",
+                                              "optimizer",  // its settings; its name is compared
                                               "grad_clip",
                                               "threads",
                                               "device",
@@ -74,6 +74,7 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
   };
   check_same("task", then.task, now.task);
   check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
+  if (then.optimizer.name != now.optimizer.name) check_same("optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
     if (key.starts_with(free_group) || is_in(free_settings, key)) continue;
@@ -96,9 +97,11 @@ void check_same_data(const TrainSettings& now, const TrainSettings& then, const 
           "...); resume it with that one, or add --other_text=yes to go on with this one");
   };
   check_same(task.fingerprint(), before.text, task.data(), "learned", "data");
-  for (const auto& [key, found] : task.read_beside())
+  for (const auto& [key, found] : task.read_beside()) {
+    if (key == "tokenizer") continue;  // the checkpoint holds it, in whatever form its version saved it
     if (const auto its = before.beside.find(key); its != before.beside.end())
       check_same(found, its->second, setting_of(now, key), "read as " + key, key);
+  }
 }
 
 }  // namespace

@@ -220,6 +220,11 @@ void discard(const std::string& partial) noexcept {
 
 bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
+bool can_resume(const std::string& folder) {
+  const std::string whole = first_whole(checkpoints_in(folder), false);
+  return !whole.empty() && has_optimizer(read_state(whole));
+}
+
 std::string best_checkpoint(const std::string& folder) { return best_in(folder).path; }
 
 std::string latest_checkpoint(const std::string& folder, bool weights_alone) {
@@ -246,8 +251,12 @@ std::string checkpoint_at(const std::string& folder) {
 }
 
 void RunFolder::check_free() const {
-  check_output("train", in(path_, settings_name), {"the settings of a run", is_written_settings_file});
-  check_output("train", in(path_, metrics_name), {"the log of a run", is_metrics_file});
+  const auto check_file = [&](const char* name, const OutputKind& kind) {
+    const std::string& setting = lock_.user().setting;  // "--out"
+    check_output(lock_.user().command, in(path_, name), kind, setting.substr(std::min<size_t>(2, setting.size())));
+  };
+  check_file(settings_name, {"the settings of a run", is_written_settings_file});
+  check_file(metrics_name, {"the log of a run", is_metrics_file});
 }
 
 std::string RunFolder::checkpoint_to_resume(bool from_previous) {

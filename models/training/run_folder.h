@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "models/folder_lock.h"
 #include "models/training/checkpoint.h"
-#include "models/training/folder_lock.h"
 
 namespace orrery::models {
 
@@ -30,13 +30,15 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone = fa
 // The folder itself if it is a checkpoint, else the latest in it, which need not have an optimizer.  An Error if there
 // is none.
 std::string checkpoint_at(const std::string& folder);
+// Whether a run can be resumed here with --from_previous=yes: the newest checkpoint that is whole has an optimizer.
+bool can_resume(const std::string& folder);
 // The one of the lowest validation loss among those that were validated when they were written; empty: none.
 std::string best_checkpoint(const std::string& folder);
 
 class RunFolder {
  public:
   // Makes the folder and locks it (folder_lock.h) for as long as this object lives.
-  explicit RunFolder(const std::string& path) : path_(path), lock_(path) {}
+  explicit RunFolder(const std::string& path, const LockUser& user = {}) : path_(path), lock_(path, user) {}
 
   // Before a run begins here: an Error if settings.toml or metrics.jsonl, which it replaces, were written by no run
   // (output_file.h).

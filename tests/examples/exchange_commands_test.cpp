@@ -6,6 +6,9 @@
 #include <regex>
 
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
+
+using orrery::testing::expect_error;
 
 namespace {
 
@@ -148,6 +151,15 @@ TEST_CASE("translate: sentences go in, a line each comes out, and BLEU is told a
       run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + pairs});
   REQUIRE_MESSAGE(elsewhere.code == 0, elsewhere.err);
   CHECK(!contains(elsewhere.out, "training loss"));
+  std::string endless = "Am Anfang";
+  for (int i = 0; i < 200; ++i) endless += " schuf Gott Himmel und Erde";
+  const std::string mixed = folder.write("mixed.txt", "Und es ward Licht.\n" + endless + "\nUnd es ward Licht.\n");
+  const Words limits = {"--beam=2", "--most_tokens=8"};
+  const Outcome rest = run_orrery(Words{"translate", "--checkpoint=" + run, "--input=" + mixed} + limits),
+                plain = run_orrery(Words{"translate", "--checkpoint=" + run, "--input=" + input} + limits);
+  expect_error(rest).names("translate").names("line 2").names("context").value(128);
+  const std::string second = plain.out.substr(plain.out.find('\n') + 1);  // Und es ward Licht.
+  CHECK(rest.out == second + "\n" + second);
   const std::string one = folder.write("one.txt", "In the beginning.\n");
   const Outcome unequal = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + one});
   CHECK(unequal.code == 1);

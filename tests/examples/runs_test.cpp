@@ -107,7 +107,7 @@ TEST_CASE("train: a second run in one folder is refused while the first goes on,
   CHECK(outcome.code == 0);
   std::smatch process;
   REQUIRE(std::regex_search(outcome.out, process, std::regex("code 1, process (\\d+)\n")));
-  CHECK(outcome.err.starts_with("orrery: train: " + (folder / "run") + " is in use by another run (process " +
+  CHECK(outcome.err.starts_with("orrery: train: " + (folder / "run") + " is in use by another program (process " +
                                 process[1].str() + "); wait for its end, or choose another --out\n"));
   CHECK(fs::exists(folder / "run/step_000004"));
 }

@@ -1,12 +1,15 @@
 // orrery train: settings, names, plug-ins, profiles, and what is refused.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 
+#include "engine/base/wording.h"
 #include "tests/examples/training.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
@@ -294,4 +297,47 @@ TEST_CASE("train: what --init_from brings along is said in the settings, and no 
   const Outcome begun = run_orrery(begin);
   REQUIRE_MESSAGE(begun.code == 0, begun.err);
   CHECK(contains(read_file(folder / "second/settings.toml"), "tokenizer = \"byte\""));
+}
+
+TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a message and exit code 3") {
+  const Folder folder;
+  const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/";
+  const Words diverging = {"--learning_rate=10", "--schedule=constant", "--evaluate_every=0",
+                           "--out=" + (folder / "run")};
+  struct Case {
+    Words words;
+    std::string size;  // the setting that has the number of answers
+  };
+  for (const Case& each : {Case{train_tiny(folder, "run"), "vocabulary"},
+                           Case{Words{"train", "--task=algorithmic", "--problem=copy(length=3)"} + tiny, "vocabulary"},
+                           Case{Words{"train", "--model=translation-small", "--layers=1", "--heads=2", "--width=16",
+                                      "--data=" + scraps + "translation/bible.tsv", "--tokenizer=character",
+                                      "--steps=4", "--warmup_steps=1"},
+                                "vocabulary"},
+                           Case{Words{"train", "--model=resnet", "--width=4", "--data=" + scraps + "images/shapes",
+                                      "--batch=8", "--steps=4", "--warmup_steps=1"},
+                                "classes"}}) {
+    fs::remove_all(folder / "run");
+    const Outcome outcome = run_orrery(each.words + diverging);
+    INFO(outcome.out, outcome.err);
+    REQUIRE(outcome.code == 3);
+    CHECK(last_line(outcome.out).starts_with("validation loss "));
+    const auto state = nlohmann::json::parse(read_file(folder / "run/step_000004/state.json"));
+    const std::string answers = state["settings"][each.size];
+    orrery::testing::expect_error(outcome, 3)
+        .names("validation loss")
+        .names("ln " + answers)
+        .value(orrery::fixed(std::log(std::stod(answers)), 4))
+        .offers("--learning_rate");
+  }
+  // A sweep and a study take it as a run that is done, with its loss.
+  const Words sweep = {"sweep",        "--runs=" + (folder / "pool"), "--data=" + (folder / "text.txt"),
+                       "--seed={1,2}", "--learning_rate=10",          "--schedule=constant"};
+  const Outcome swept = run_orrery(sweep + tiny + Words{"--out=" + (folder / "sweep")});
+  INFO(swept.out, swept.err);
+  CHECK(swept.code == 0);
+  CHECK(!contains(swept.out, "failed"));
+  const std::string runs = read_file(folder / "sweep/runs.csv");
+  CHECK(contains(runs, ",diverged,"));
+  CHECK(contains(runs, "validation_loss"));
 }

@@ -2,6 +2,7 @@
 #include "models/data/images.h"
 
 #include "models/data/gzip.h"
+#include "models/data/picture_tally.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -60,6 +61,8 @@ REGISTER_FORMAT(classes, {.name = "classes",
 
 void read_a_picture(const std::string& folder, std::string_view bytes) {
   put(folder + "/picture.png", bytes);
+  const int orientation = exif_orientation(bytes);
+  promise(orientation >= 1 && orientation <= 8, "the orientation is none");
   for (const int64_t channels : {1, 3}) {
     const Picture picture = read_picture(folder + "/picture.png", channels);
     promise(static_cast<int64_t>(picture.pixels.size()) == picture.height * picture.width * channels,
@@ -70,11 +73,12 @@ void read_a_picture(const std::string& folder, std::string_view bytes) {
 }
 REGISTER_FORMAT(picture,
                 {.name = "picture",
-                 .readers = {"models/data/picture.cpp"},
+                 .readers = {"models/data/picture.cpp", "models/data/picture_tally.cpp"},
                  .read = read_a_picture,
                  .memory_multiple = 8 * 1032 * 24,  // bytes of a pixel: 3 of u8, and what the decoder holds beside them
                  .memory_base = 1 << 21,
                  .words = {"\x89PNG\r\n\x1a\n", "IHDR", "IDAT", "PLTE", "tRNS", "IEND", "\xff\xd8", "\xff\xc0",
-                           "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xdb", "\xff\xdd", "\xff\xd9", "JFIF"}});
+                           "\xff\xc2", "\xff\xc4", "\xff\xda", "\xff\xdb", "\xff\xdd", "\xff\xd9", "JFIF", "\xff\xe1",
+                           std::string("Exif\0\0MM\0\x2a\0\0\0\x08\0\1\1\x12", 18), "eXIf"}});
 
 }  // namespace

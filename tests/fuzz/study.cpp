@@ -12,6 +12,7 @@
 #include "engine/base/files.h"
 #include "models/study/combinations.h"
 #include "models/study/csv.h"
+#include "models/study/pool.h"
 #include "models/study/report_sweep.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_log.h"
@@ -47,6 +48,21 @@ REGISTER_FORMAT(outcome, {.name = "outcome",
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,
                           .words = words_of_runs});
+
+// Which runs of a pool a sweep or study uses; the record names a folder, and that of the pool is there.
+void read_uses(const std::string& folder, std::string_view bytes) {
+  std::filesystem::create_directories(folder + "/used_by");
+  put(folder + "/used_by/0123456789abcdef.json", bytes);
+  for (const auto& [user, runs] : orrery::models::uses_of_pool(folder))
+    promise(std::filesystem::is_directory(user), "a folder that is not there uses runs");
+}
+
+REGISTER_FORMAT(pool_use, {.name = "pool_use",
+                           .readers = {"models/study/pool.cpp", "models/json.cpp"},
+                           .read = read_uses,
+                           .memory_multiple = 256,
+                           .memory_base = 1 << 20,
+                           .words = json_words({"\"folder\":", "\"runs\":", "\".\"", "\"0123456789abcdef\""})});
 
 void read_log(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";

@@ -7,10 +7,10 @@ The transformer: images of 6 x 6 pixels and 3 channels, patches of 2 x 2, width 
 layer norm with epsilon 1e-6, biases everywhere, feed-forward 4 times as wide with the exact GELU, full softmax attention;
 once with a class token (its place has a position too), once with the mean of all tokens behind the last norm.
 The convolution net: He et al. 2016, section 4.2, with convolutions of 1 x 1 as shortcuts: 3 x 3 convolution, norm, relu; three stages of one block with 3, 6 and 12 channels, halved twice; y = relu(n(c(relu(n(c x)))) +
-s x), s a convolution of 1 x 1 where the shape changes; mean over the pixels; linear.  Images of 8 x 8, 2 channels, 4
+s x), s a convolution of 1 x 1 where the shape changes, of option_b with batch norm behind it; mean over the pixels; linear.  Images of 8 x 8, 2 channels, 4
 classes; batch norm (momentum 0.1, epsilon 1e-5) or DyT.
 
-The file, for each MODEL of vit.class_token, vit.mean, resnet.batch, resnet.dyt: MODEL.parameter.PATH and
+The file, for each MODEL of vit.class_token, vit.mean, resnet.batch, resnet.dyt, resnet.option_b: MODEL.parameter.PATH and
 MODEL.gradient.PATH, MODEL.pixels (B, H, W, C), MODEL.labels, MODEL.logits in training, MODEL.loss, and of batch norm
 MODEL.evaluated: the logits after that one step's statistics.  Weights of patches and convolutions lie as (N, h, w, C).
 """
@@ -87,7 +87,7 @@ class Dyt(nn.Module):
         return self.weight[:, None, None] * torch.tanh(self.alpha * x) + self.bias[:, None, None]
 
 
-def resnet(name, norm):
+def resnet(name, norm, option_b=False):
     layers = {"first": nn.Conv2d(2, 3, 3, 1, 1, bias=False), "norm": norm(3), "head": nn.Linear(12, 4)}
     stages = ((3, 3, 1), (3, 6, 2), (6, 12, 2))
     for i, (inputs, outputs, stride) in enumerate(stages):
@@ -97,13 +97,17 @@ def resnet(name, norm):
                        f"blocks.{i}.second_norm": norm(outputs)})
         if stride > 1:
             layers[f"blocks.{i}.shortcut"] = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            if option_b:
+                layers[f"blocks.{i}.shortcut_norm"] = norm(outputs)
 
     def forward(x):
         x = F.relu(layers["norm"](layers["first"](x)))
         for i in range(3):
             at = lambda part: layers[f"blocks.{i}.{part}"]
             y = at("second_norm")(at("second")(F.relu(at("first_norm")(at("first")(x)))))
-            x = F.relu(y + (at("shortcut")(x) if f"blocks.{i}.shortcut" in layers else x))
+            for part in ("shortcut", "shortcut_norm"):
+                x = at(part)(x) if f"blocks.{i}.{part}" in layers else x
+            x = F.relu(y + x)
         return layers["head"](x.mean((2, 3)))
 
     def evaluate(x):
@@ -112,12 +116,13 @@ def resnet(name, norm):
         return forward(x)
 
     parameters = {f"{path}.{part}": p for path, layer in layers.items() for part, p in layer.named_parameters()}
-    record(f"resnet.{name}", parameters, forward, torch.randn(3, 2, 8, 8), 4, evaluate if name == "batch" else None)
+    record(f"resnet.{name}", parameters, forward, torch.randn(3, 2, 8, 8), 4, evaluate if norm is nn.BatchNorm2d else None)
 
 
 vit(True)
 vit(False)
 resnet("batch", nn.BatchNorm2d)
 resnet("dyt", Dyt)
+resnet("option_b", nn.BatchNorm2d, option_b=True)
 write(pathlib.Path(__file__).with_suffix(".safetensors"), result)
 print({name: value.item() for name, value in result.items() if name.endswith(".loss")})

@@ -16,11 +16,13 @@
 #include "models/training/run_folder.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
 namespace fs = std::filesystem;
@@ -175,7 +177,10 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
   const std::string own = R"({"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4], )";
   CHECK(scaled(own + R"("do_normalize": true})") == std::pair(Numbers{0.4, 0.5, 0.6}, Numbers{0.2, 0.3, 0.4}));
   CHECK(scaled(own + R"("do_normalize": false})") == std::pair(Numbers{0, 0, 0}, Numbers{1, 1, 1}));
-  CHECK(holds(error_of([&] { scaled(R"({"image_mean": [0.4], "image_std": [0.2]})"); }), "must be 3 numbers"));
+  expect_error([&] { scaled(R"({"image_mean": [0.4], "image_std": [0.2]})"); })
+      .names("image_mean")
+      .value("[0.4]")
+      .offers(3);
   CHECK(holds(error_of([&] { scaled(own + R"("rescale_factor": 1.0})"); }), "'rescale_factor' must be 1 / 255"));
 }
 

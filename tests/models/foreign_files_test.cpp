@@ -17,11 +17,13 @@
 #include "models/settings_file.h"
 #include "models/toml.h"
 #include "models/training/settings.h"
+#include "tests/support/message.h"
 
 namespace orrery::models {
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::expect_error;
 
 class File {
  public:
@@ -195,6 +197,16 @@ TEST_CASE("foreign files: wrong JSON is told with its line and column, a wrong m
     CHECK(error_of([&] { whole_number_member(json, key, "f"); }) ==
           text("f: '", key, "' must be a whole number below 2^63"));
   CHECK(error_of([&] { number_member(json, "e", "f"); }) == "f: 'e' is missing");
+}
+
+TEST_CASE("foreign files: Infinity and NaN, which Python writes, are no numbers and hide nothing else") {
+  const Json json = parse_json(R"({"a": Infinity, "b": [-Infinity, 1, NaN], "c": "NaN \" Infinity", "d": 2})", "f");
+  CHECK(json["a"] == "Infinity");
+  CHECK(json["b"] == Json::array({"-Infinity", 1, "NaN"}));
+  CHECK(json["c"] == "NaN \" Infinity");
+  CHECK(number_member(json, "d", "f") == 2);
+  CHECK(json_error(R"({"a": Infinity, "b": Inf})").starts_with("f: line 1, column "));
+  expect_error([&] { number_member(json, "a", "f"); }).names("a").offers("number");
 }
 
 }  // namespace orrery::models

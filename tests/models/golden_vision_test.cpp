@@ -66,11 +66,12 @@ TEST_CASE("golden vision: logits, loss and gradients of one step are PyTorch's")
     const std::string name = text("vit.", pooling);
     CHECK(check_step(model, name, golden) == parameters_in(golden, name));
   }
-  for (const char* normalization : {"batch", "dyt"}) {
+  for (const auto& [variant, normalization, shortcut] :
+       {std::tuple{"batch", "batch", "projection"}, {"dyt", "dyt", "projection"}, {"option_b", "batch", "option_b"}}) {
     ResnetSettings s;
-    s.width = 3, s.channels = 2, s.classes = 4, s.normalization = parse_spec(normalization);
+    s.width = 3, s.channels = 2, s.classes = 4, s.normalization = parse_spec(normalization), s.shortcut = shortcut;
     Resnet model(s);
-    const std::string name = text("resnet.", normalization);
+    const std::string name = text("resnet.", variant);
     CHECK(check_step(model, name, golden) == parameters_in(golden, name));
   }
 }

@@ -9,6 +9,7 @@
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "engine/ops/ops.h"
+#include "models/data/images.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
 #include "nn/losses/base/loss.h"
@@ -203,8 +204,9 @@ TEST_CASE("images: what does not fit is refused before a run begins") {
   CHECK(contains(refusal({{"pixel_mean", "0.5, 0.5"}}), "it needs one for all channels, or one for each of the 1"));
   CHECK(error_of([&] {
           train({{"model", "gpt"}, {"task", "image_classification"}, {"data", scraps}, {"out", folder / "gpt"}});
-        }) == "model: it has no setting 'image_size', which is asked for here; is it a model for this --task?  "
-              "`orrery list model` says what each learns");
+        }) ==
+        "model: it has no setting 'image_size', which is asked for here; is it a model for this --task?  "
+        "`orrery list model` says what each learns");
   CHECK(!std::filesystem::exists(folder / "refused/step_000012"));
   CHECK(contains(
       error_of([&] {
@@ -254,4 +256,27 @@ TEST_CASE("image classification: the learned images of a validation come evenly 
   REQUIRE(judged.figures.size() == 3);
   CHECK(judged.figures[1] == std::pair<std::string, double>("training_loss", judged.validation_loss));
   CHECK(judged.figures[2].second == judged.figures[0].second);
+}
+
+TEST_CASE("image classification: a run keeps its own order of classes, which was that of text for numbers") {
+  const Folder folder;
+  const std::vector<std::string> as_text = {"0", "1", "10", "2"}, as_numbers = {"0", "1", "2", "10"};
+  std::filesystem::create_directory(folder / "numbers");
+  for (const std::string& name : as_text)
+    std::filesystem::copy(scraps + "/shapes/train/rings", folder / ("numbers/" + name),
+                          std::filesystem::copy_options::recursive);
+  const auto begun = [&](const std::string& tokenizer, Purpose purpose) {
+    const TrainSettings run = make_settings(small_resnet(folder / "run", {{"data", folder / "numbers"}}));
+    AnySettings model_settings = run.model_settings;
+    return tasks().at(run.task).make(run.task_settings, model_settings,
+                                     {.batch = 16, .seed = 5, .tokenizer = tokenizer, .purpose = purpose});
+  };
+  const auto now = begun("", Purpose::learn), before = begun(save_classes(as_text), Purpose::go_on);
+  CHECK(restore_classes(now->tokenizer()) == as_numbers);
+  CHECK(restore_classes(before->tokenizer()) == as_text);
+  const std::vector<Tensor> ours = now->batch(2, 0), theirs = before->batch(2, 0);
+  CHECK(ours[0].to_vector() == theirs[0].to_vector());  // the same images, drawn by the order of their paths
+  for (size_t i = 0; i < 16; ++i)
+    CHECK(as_numbers[static_cast<size_t>(ours[1].to_vector()[i])] ==
+          as_text[static_cast<size_t>(theirs[1].to_vector()[i])]);
 }

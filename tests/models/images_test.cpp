@@ -12,10 +12,12 @@
 #include "models/data/images.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 namespace fs = std::filesystem;
 
@@ -66,6 +68,21 @@ TEST_CASE("images: IDX files, packed, with a part for validation") {
   }
   CHECK(read_images(scraps + "/fashion", {.size = 14}).validation.pixels.size() == 20 * 14 * 14);
   CHECK(contains(failure(scraps + "/fashion", {.channels = 3}), "has 1 channel, the model takes 3"));
+}
+
+TEST_CASE("images: the classes of IDX files are the labels that occur, as of EMNIST's letters from 1 to 26") {
+  const Folder folder;
+  std::string labels;
+  for (int round = 0; round < 2; ++round)
+    for (char letter = 26; letter >= 1; --letter) labels.push_back(letter);
+  write_idx(folder.path.string(), "train", labels);
+  write_idx(folder.path.string(), "t10k", std::string("\x1a\x01", 2));
+  const ImageSet set = read_images(folder.path.string(), {});
+  REQUIRE(set.classes.size() == 26);
+  CHECK(set.classes.front() == "1");
+  CHECK(set.classes.back() == "26");
+  CHECK(set.train.labels.front() == 25);
+  CHECK(set.validation.labels == std::vector<int32_t>{25, 0});
 }
 
 TEST_CASE("images: class folders of PNG and JPEG, of one part or two") {
@@ -133,7 +150,7 @@ TEST_CASE("images: what is wrong with a folder is said with the file, and how to
   write_idx(idx, "t10k", std::string("\0\1", 2));
   CHECK(read_images(idx, {}).train.count() == 4);
   write_idx(idx, "t10k", std::string("\0\2", 2));
-  CHECK(contains(failure(idx), "an image has label 2, but there are 2 classes to learn, 0 to 1"));
+  expect_error([&] { read_images(idx, {}); }).names("label").value(2).offers("0, 1");
   fs::remove(idx + "/t10k-images-idx3-ubyte");
   CHECK(contains(failure(idx), "too few images for validation_fraction 0.1"));
   CHECK(read_images(idx, {.validation_fraction = 0.5}).validation.count() == 2);
@@ -152,7 +169,7 @@ TEST_CASE("images: what is wrong with a folder is said with the file, and how to
   write_file_atomically(idx + "/train-labels-idx1-ubyte", big_endian({0x801, 3}) + std::string("\0\1\1", 3));
   CHECK(contains(failure(idx), "has 4 images"));
   write_idx(idx, "train", std::string("\0\2\0\2", 4));
-  CHECK(contains(failure(idx, {.validation_fraction = 0.5}), "class '1' has no image to learn"));
+  CHECK(read_images(idx, {.validation_fraction = 0.5}).classes == std::vector<std::string>{"0", "2"});
   fs::remove(idx + "/train-labels-idx1-ubyte");
   CHECK(contains(failure(idx), "but no train-labels-idx1-ubyte"));
 }
@@ -320,15 +337,57 @@ TEST_CASE("images: a set for validation alone is read where images are held out,
   }
 }
 
-TEST_CASE("classes: they are told by their names, and by their order where names are but numbers") {
+TEST_CASE("classes: names match names, numbers match numbers, and numbers stand for as many names in their order") {
   using Names = std::vector<std::string>;
-  using Labels = std::optional<std::vector<int32_t>>;
+  using By = MatchedClasses::By;
+  const auto matches = [](const Names& classes, const Names& others, By by, const std::vector<int32_t>& labels) {
+    const auto matched = match_classes(classes, others);
+    REQUIRE(matched.has_value());
+    CHECK(matched->by == by);
+    CHECK(matched->labels == labels);
+  };
   const Names animals = {"bird", "cat", "dog"}, labels = {"LABEL_0", "LABEL_1", "LABEL_2"}, numbers = {"0", "1", "2"};
-  CHECK(labels_among(animals, {"dog", "bird"}) == Labels{{2, 0}});
-  CHECK(labels_among(animals, {"dog", "fish", "bird"}) == Labels{});
-  CHECK(labels_among(labels, animals) == Labels{{0, 1, 2}});
-  CHECK(labels_among(animals, numbers) == Labels{{0, 1, 2}});
-  CHECK(labels_among(animals, {"0", "1"}) == Labels{});
-  CHECK(labels_among(labels, {"0", "1"}) == Labels{{0, 1}});
-  CHECK(labels_among({"0", "1"}, labels) == Labels{});
+  matches({"dog", "bird"}, animals, By::name, {2, 0});
+  CHECK(!match_classes({"dog", "fish", "bird"}, animals));
+  matches(animals, labels, By::order, {0, 1, 2});
+  matches(numbers, animals, By::order, {0, 1, 2});
+  CHECK(!match_classes({"0", "1"}, animals));
+  matches({"0", "1"}, labels, By::number, {0, 1});
+  CHECK(!match_classes(labels, {"0", "1"}));
+
+  Names twelve, letters;
+  std::vector<int32_t> counted;
+  for (int i = 0; i < 12; ++i)
+    twelve.push_back(text("LABEL_", i)), letters.push_back(std::string(1, static_cast<char>('a' + i))),
+        counted.push_back(i);
+  const Names as_text = {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"};
+  const std::vector<int32_t> as_numbers = {0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9};
+  matches(as_text, twelve, By::number, as_numbers);
+  matches(as_text, letters, By::order, as_numbers);
+  matches(twelve, as_text, By::number, {0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3});
+  matches(letters, as_text, By::order, {0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3});
+  matches({"007", "LABEL_11", "3"}, twelve, By::number, {7, 11, 3});
+  matches({"10", "9", "8"}, {"8", "9", "10"}, By::name, {2, 1, 0});
+  matches({"3", "1", "2"}, labels, By::order, {2, 0, 1});  // 1 to 3, where the others begin with 0
+  CHECK(!match_classes({"1", "7"}, labels));
+  CHECK(!match_classes({"1", "01"}, {"a", "c"}));  // of two folders one number: names
+  matches({"1", "100000000000000000000000000"}, {"0100000000000000000000000000", "1"}, By::number, {1, 0});
+}
+
+TEST_CASE("classes: class folders that are numbers are classes in the order of the numbers") {
+  const Folder folder;
+  const auto classes = [&](const std::string& name, const std::vector<std::string>& names) {
+    for (const std::string& one : names) {
+      fs::create_directories(folder / (name + "/" + one));
+      for (const char* file : {"/0.png", "/1.png"})
+        fs::copy(scraps + "/shapes/train/rings" + file, folder / (name + "/" + one + file));
+    }
+    return read_images(folder / name, {.validation_fraction = 0.5});
+  };
+  const std::vector<std::string> as_text = {"0", "1", "10", "11", "2"};
+  const ImageSet numbers = classes("numbers", as_text);
+  CHECK(numbers.classes == std::vector<std::string>{"0", "1", "2", "10", "11"});
+  CHECK(numbers.train.labels == std::vector<int32_t>{0, 1, 3, 4, 2});  // the images stay in the order of their paths
+  CHECK(classes("zeros", {"002", "10", "1"}).classes == std::vector<std::string>{"1", "002", "10"});
+  CHECK(classes("names", {"10", "2", "a"}).classes == std::vector<std::string>{"10", "2", "a"});
 }

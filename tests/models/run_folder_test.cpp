@@ -18,7 +18,7 @@ TEST_CASE("run folder: one run at a time, also in a folder that does not exist y
   {
     const Trainer first(run.settings());
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});
-    CHECK(error_of([&] { run.train(); }) == "train: " + run.out + " is in use by another run (process " +
+    CHECK(error_of([&] { run.train(); }) == "train: " + run.out + " is in use by another program (process " +
                                                 std::to_string(::getpid()) +
                                                 "); wait for its end, or choose another --out");
     CHECK(names_in(run.out) == std::set<std::string>{".orrery.lock"});

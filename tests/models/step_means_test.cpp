@@ -48,7 +48,8 @@ Numbers first_step(const TrainSettings& settings) {
   std::istringstream log(read_file(settings.out + "/metrics.jsonl"));
   std::string line;
   REQUIRE(std::getline(log, line));
-  for (const auto& [key, value] : nlohmann::json::parse(line).items()) numbers.logged[key] = value.get<double>();
+  const nlohmann::json row = nlohmann::json::parse(line);
+  for (const auto& [key, value] : row.items()) numbers.logged[key] = value.get<double>();
   return numbers;
 }
 

@@ -97,9 +97,12 @@ TEST_CASE("vit: derivatives of the whole model agree with difference quotients")
 }
 
 TEST_CASE("resnet: derivatives of the whole model agree with difference quotients") {
-  for (const char* normalization : {"batch", "dyt"}) {
+  for (const auto& [normalization, shortcut] :
+       {std::pair{"batch", "projection"}, {"dyt", "projection"}, {"batch", "option_b"}, {"dyt", "option_b"}}) {
     CAPTURE(normalization);
+    CAPTURE(shortcut);
     ResnetSettings s = small_resnet();
+    s.shortcut = shortcut;
     s.normalization = parse_spec(normalization), s.activation = parse_spec("silu");  // relu has kinks
     Resnet model(s);
     check_model(model, {3, 8, 8, 2});
@@ -115,8 +118,12 @@ TEST_CASE("vision: an image's logits do not depend on the others of its batch") 
       Vit model(s);
       check_composition(model, {1, 6, 6, 3});
     }
-  Resnet model(small_resnet());
-  check_composition(model, {1, 8, 8, 2});
+  for (const char* shortcut : {"projection", "option_b"}) {
+    ResnetSettings s = small_resnet();
+    s.shortcut = shortcut;
+    Resnet model(s);
+    check_composition(model, {1, 8, 8, 2});
+  }
 }
 
 TEST_CASE("vit: an attention scaled by its length has L = the number of tokens, and sees all of them") {
@@ -201,6 +208,29 @@ TEST_CASE("resnet: weights start as they are told") {
   CHECK(deviation("fixup(0.3)", second) == 0);
   CHECK(deviation("fixup(0.3)", "head.weight") == 0);
   CHECK(deviation("relu_former", first) == doctest::Approx(std::sqrt(1 / 144.)).epsilon(0.05));
+}
+
+TEST_CASE("vit: the class token, which is a vector, does not decay; every parameter that decays is a matrix") {
+  for (const char* attention : {"softmax(temperature=learned(1), persistent=3)", "relu_former", "pointwise(relu)"})
+    for (const char* position : {"learned", "alibi(learned=yes)"}) {
+      CAPTURE(attention);
+      CAPTURE(position);
+      VitSettings s = small_vit();
+      s.pooling = "class_token", s.attention = parse_spec(attention), s.position = parse_spec(position);
+      Vit model(s);
+      size_t tokens = 0;
+      for (const nn::NamedParameter& p : nn::parameters_of(model)) {
+        CAPTURE(p.path);
+        int long_axes = 0;
+        for (int axis = 0; axis < p.parameter->value.shape().rank(); ++axis)
+          long_axes += p.parameter->value.size(axis) > 1 ? 1 : 0;
+        if (p.parameter->decay) CHECK(long_axes >= 2);
+        if (p.path != "class_token") continue;
+        CHECK(!p.parameter->decay);
+        ++tokens;
+      }
+      CHECK(tokens == 1);
+    }
 }
 
 TEST_CASE("vision: settings and pixels that do not fit are refused with the values") {

@@ -5,32 +5,44 @@
 #include <optional>
 
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "models/data/images.h"
+#include "models/data/picture_tally.h"
 
 namespace orrery::models {
 namespace {
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+std::string folder_of(const std::string& path) { return std::filesystem::path(path).parent_path().string(); }
 
 std::vector<std::string> folders_in(const std::string& folder) {
   std::vector<std::string> found;
   for (const std::string& path : files_in(folder))
-    if (!name_of(path).starts_with('.') && folder_exists(path)) found.push_back(path);
+    if (!is_hidden(path) && folder_exists(path) && !contains_folder(path, folder)) found.push_back(path);
   return found;
 }
 
-std::vector<std::string> pictures_in(const std::string& folder) {
+// The pictures of a class, which are those in its own folder.
+std::vector<std::string> pictures_in(const std::string& of_class, PictureTally& tally) {
   std::vector<std::string> found;
-  for (const std::string& path : files_in(folder))
-    if (is_picture(path) && !name_of(path).starts_with('.')) found.push_back(path);
+  for (const std::string& path : files_below(of_class)) {
+    if (!is_picture(path))
+      tally.leave_out(path);
+    else if (folder_of(path) != of_class)
+      tally.leave_out(path, "in deeper folders");
+    else
+      found.push_back(path);
+  }
   return found;
 }
 
 // Nothing if it is broken, and such ones are to be left out.
-std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options) {
+std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options,
+                              PictureTally& tally) {
   const std::string bytes = set.read(path);
   try {
     const Picture picture = decode_picture(bytes, options.channels == 0 ? 3 : options.channels, path);
+    tally.check_turn(path, bytes);
     return options.size == 0 ? picture : middle_square(picture, options.size);
   } catch (const Error& error) {
     if (!options.skip_broken) fail("images: ", error.what(), "; --skip_broken=yes leaves such ones out");
@@ -39,26 +51,29 @@ std::optional<Picture> decode(ImageSet& set, const std::string& path, const Imag
   }
 }
 
-// Classes in the order of their names.
 std::vector<std::string> classes_in(const std::string& folder) {
   std::vector<std::string> classes;
   for (const std::string& of_class : folders_in(folder)) classes.push_back(name_of(of_class));
+  sort_classes(classes);
   return classes;
 }
 
-Images read_part(ImageSet& set, const std::string& folder, const ImageOptions& options) {
+// Reads pictures in the order of their paths, in whatever order the classes are: a run draws them by that.
+Images read_part(ImageSet& set, const std::string& folder, const ImageOptions& options, PictureTally& tally) {
   Images images;
   for (const std::string& of_class : folders_in(folder)) {
     const std::string name = name_of(of_class);
     const auto label = std::find(set.classes.begin(), set.classes.end(), name);
     check(label != set.classes.end(), "images: ", of_class, ": there is no class '", name, "' to learn; there are ",
-          join(set.classes));
-    const std::vector<std::string> pictures = pictures_in(of_class);
+          listed(set.classes));
+    const std::vector<std::string> pictures = pictures_in(of_class, tally);
     check(!pictures.empty(), "images: ", of_class, " holds no picture (.png, .jpg, .jpeg); take it out or add some");
     for (const std::string& path : pictures)
-      if (const std::optional<Picture> picture = decode(set, path, options))
+      if (const std::optional<Picture> picture = decode(set, path, options, tally))
         images.add(*picture, static_cast<int32_t>(label - set.classes.begin()), path);
   }
+  for (const std::string& path : files_in(folder))
+    if (!is_hidden(path) && !folder_exists(path)) tally.leave_out(path, "beside the class folders");
   return images;
 }
 
@@ -78,18 +93,20 @@ bool holds_parts_alone(const std::string& folder) {
 
 ImageSet read_class_folders(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
+  PictureTally tally;
   const std::string learned = folder + "/train";
   const bool parts = folder_exists(learned) || holds_parts_alone(folder);
   const std::vector<std::string> held_out = parts ? held_out_parts(folder) : std::vector<std::string>();
   const bool learns = !parts || folder_exists(learned);
   if (learns) set.classes = classes_in(parts ? learned : folder);
   if (learns && (held_out.empty() || options.parts != ImageOptions::Parts::held_out))
-    set.train = read_part(set, parts ? learned : folder, options);
+    set.train = read_part(set, parts ? learned : folder, options, tally);
   for (const std::string& part : held_out) {
     if (set.validation.count() > 0) break;
     if (!learns) set.classes = classes_in(part);
-    set.validation = read_part(set, part, options);
+    set.validation = read_part(set, part, options, tally);
   }
+  set.notes = tally.notes(folder);
   return set;
 }
 

@@ -1,7 +1,7 @@
 // IDX, the format of MNIST and Fashion-MNIST: a header of big-endian numbers of four bytes, then bytes.
 //   images: 0x00000803, count, height, width, pixels        labels: 0x00000801, count, labels
 // LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
-#include <algorithm>
+#include <set>
 
 #include "engine/base/sizes.h"
 #include "models/data/gzip.h"
@@ -51,6 +51,20 @@ std::string find_part(const std::string& folder, const std::string& part, const 
                                                                    what.substr(what.find('-') + 1) + "-ubyte"});
 }
 
+// The classes are the numbers that occur as labels: 0 to 9 of MNIST, 1 to 26 of EMNIST's letters.
+void number_classes(ImageSet& set, const std::string& folder) {
+  const std::vector<int32_t>& known = set.train.count() > 0 ? set.train.labels : set.validation.labels;
+  const std::set<int32_t> numbers(known.begin(), known.end());
+  for (const int32_t number : numbers) set.classes.push_back(std::to_string(number));
+  for (Images* const images : {&set.train, &set.validation})
+    for (int32_t& label : images->labels) {
+      const auto found = numbers.find(label);
+      check(found != numbers.end(), "images: ", folder, ": an image for validation has label ", label,
+            ", which no image to learn has; there are ", listed(set.classes));
+      label = static_cast<int32_t>(std::distance(numbers.begin(), found));
+    }
+}
+
 ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
   ImageSet set;
   for (const auto& [part, images] : {std::pair{"t10k", &set.validation}, {"train", &set.train}}) {
@@ -60,23 +74,19 @@ ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
           "-labels-idx1-ubyte");
     *images = read_part(set, pixels, labels, options);
   }
-  const std::vector<int32_t>& known = set.train.count() > 0 ? set.train.labels : set.validation.labels;
-  const auto largest = std::max_element(known.begin(), known.end());
-  const int32_t classes = largest == known.end() ? 0 : *largest + 1;
-  for (int32_t i = 0; i < classes; ++i) set.classes.push_back(std::to_string(i));
+  number_classes(set, folder);
   return set;
 }
 
-REGISTER_IMAGE_FORMAT(
-    idx, {.name = "idx",
-          .description = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the same for t10k, "
-                         "which is for validation; .gz too",
-          .reads =
-              [](const std::string& folder) {
-                return !find_part(folder, "train", "images-idx3").empty() ||
-                       !find_part(folder, "t10k", "images-idx3").empty();
-              },
-          .read = read_idx});
+REGISTER_IMAGE_FORMAT(idx, {.name = "idx",
+                            .description = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the same for t10k, "
+                                           "which is for validation; .gz too",
+                            .reads =
+                                [](const std::string& folder) {
+                                  return !find_part(folder, "train", "images-idx3").empty() ||
+                                         !find_part(folder, "t10k", "images-idx3").empty();
+                                },
+                            .read = read_idx});
 
 }  // namespace
 }  // namespace orrery::models

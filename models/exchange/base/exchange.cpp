@@ -37,6 +37,7 @@ const ExchangeFormat& format_of(const std::string& path) {
     all.push_back(&format);
   }
   check(file_exists(path), "import: there is nothing at ", path);
+  refuse_pickles(path);
   std::string kind;
   if (const std::string config = find_data_file(path, {"config.json"}); !config.empty())
     kind = "; its config.json says model_type " +
@@ -123,9 +124,7 @@ void copy_into(nn::Module& model, const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& each : tensors) to.at(each.name).copy_from(each.tensor);
 }
 
-std::string write_run(const TrainSettings& run, nn::Module& model, const std::string& tokenizer) {
-  RunFolder folder(run.out);  // which goes again if it is made for this and stays empty
-  folder.check_free();
+std::string write_run(RunFolder& folder, const TrainSettings& run, nn::Module& model, const std::string& tokenizer) {
   const CheckpointState state{.tokenizer = tokenizer, .settings = list_settings(resolved(run))};
   const std::string checkpoint = folder.write(state, model, nullptr);
   try {
@@ -215,8 +214,8 @@ const ExchangeFormat& format_for(const TrainSettings& run, const std::string& na
   if (!name.empty()) {
     const ExchangeFormat& format = exchange_formats().at(name);
     check(format.write != nullptr, "export: ", name, " is read only; there are ", listed(writers));
-    check(format.model == model, "export: ", name, " says models of the class ", format.model, ", and model=",
-          run.model, " is of the class ", model);
+    check(format.model == model, "export: ", name, " says models of the class ", format.model,
+          ", and model=", run.model, " is of the class ", model);
     if (!has_position(format)) refuse_setting(name, run, "position");
     return format;
   }
@@ -249,8 +248,9 @@ void refuse_setting(std::string_view format, const TrainSettings& run, std::stri
 
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
                           const std::string& check_file) {
-  check(!folder_exists(out) || !holds_checkpoints(out), "import: ", out,
-        " holds checkpoints of a run; choose another --out");
+  RunFolder folder(out, {"import"});
+  check(!holds_checkpoints(out), "import: ", out, " holds checkpoints of a run; choose another --out");
+  folder.check_free();
   const ExchangeFormat& format = format_of(path);
   const ImportedModel from = format.read(path);
   const bool images = !from.classes.empty();
@@ -269,26 +269,26 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   ImportReport report{.format = format.name,
                       .tokenizer = images ? "" : found.tokenizer->name(),
                       .classes = static_cast<int64_t>(from.classes.size()),
-                      .notes = found.notes};
+                      .notes = from.notes};
+  report.notes.insert(report.notes.end(), found.notes.begin(), found.notes.end());
   const auto model = make_model(run);
   copy_into(*model, placed_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);
   report.largest_difference = checked_difference(*model, path, check_file);
-  report.checkpoint = write_run(run, *model, images ? save_classes(from.classes) : found.tokenizer->save());
+  report.checkpoint = write_run(folder, run, *model, images ? save_classes(from.classes) : found.tokenizer->save());
   return report;
 }
 
 std::string export_model(const ExportedModel& what, const std::string& out, const std::string& name) {
-  check(!file_exists(out), "export: ", out, " is there already; choose another --out");
   const ExchangeFormat& format = format_for(what.settings, name);
   const std::string partial = out + ".partial";
-  check(!file_exists(partial), "export: ", partial,
-        " is there already, which an export left that was ended; remove it");
-  make_folders(partial);
+  FolderLock lock(partial, {"export"});
+  check(!file_exists(out), "export: ", out, " is there already; choose another --out");
+  check(lock.is_alone(), "export: ", partial, " is there already, which an export left that was ended; remove it");
   try {
     format.write(what, partial);
     sync_folder(partial);
-    rename_file(partial, out);
+    lock.rename_to(out);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove_all(partial, ignored);

@@ -41,6 +41,7 @@ struct ImportedModel {
   std::vector<StoredTensor> tensors = {};
   std::map<std::string, std::string> known_rest = {};       // tensors of theirs that are not needed, and why
   std::vector<std::string> classes = {};                    // of a model of images, which has no tokenizer
+  std::vector<std::string> notes = {};                      // what is assumed, and what is not done here as theirs does
   std::string tokenizer_path = {};                          // where its own may lie; empty: it has none
   std::string saved_tokenizer = {};                         // as Tokenizer::save wrote it, if it was ours
   std::optional<int64_t> begin_token = {}, end_token = {};  // of a text, where theirs are named

@@ -36,10 +36,6 @@ constexpr std::pair<const char*, const char*> activations[] = {
     {"linear", "identity"},
 };
 
-std::string shortened(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
-}
-
 GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
 
 // Whether a tokenizer.json puts a token before a text: {"single": [{"SpecialToken": ...}, {"Sequence": ...}], ...},
@@ -84,14 +80,31 @@ const Json* HuggingFaceConfig::find(const std::string& key) const {
   const auto found = json_.find(key);
   return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
+std::vector<std::string> HuggingFaceConfig::true_flags() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json_.items())
+    if (value == true) keys.push_back(key);
+  return keys;
+}
 int64_t HuggingFaceConfig::whole_number(const std::string& key, std::optional<int64_t> otherwise) const {
   return !has(key) && otherwise ? *otherwise : whole_number_member(json_, key, path_);
 }
 void HuggingFaceConfig::read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
                              std::optional<int64_t> otherwise) const {
+  set(settings, ours, theirs, whole_number(theirs, otherwise));
+}
+int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const {
+  const Json* const found = find(key);
+  if (!found || !found->is_array()) return whole_number(key, otherwise);
+  check(found->size() == 2 && found->front().is_number_unsigned() && found->front() == found->back(), path_, ": '", key,
+        "': ", shortened(*found), " must be one number or two equal ones: only squares are read");
+  return found->front().get<int64_t>();
+}
+void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
+                            int64_t value) const {
   Setting named = *find_setting(settings, ours);
   named.key = theirs;  // as errors call it
-  set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(whole_number(theirs, otherwise)));
+  set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(value));
 }
 std::vector<int64_t> HuggingFaceConfig::tokens(const std::string& key) const {
   std::vector<int64_t> all;
@@ -133,6 +146,10 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
   fail(path_, ": '", key, "': \"", name, "\" is not supported; there are ", join(all));
 }
 
+std::string shortened(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
+}
+
 bool has_config(const std::string& folder) { return !find_data_file(folder, {config_name}).empty(); }
 bool has_model_type(const std::string& folder, const std::string& model_type) {
   if (!has_config(folder)) return false;
@@ -142,7 +159,7 @@ bool has_model_type(const std::string& folder, const std::string& model_type) {
 }
 
 void read_rest(const std::string& folder, ImportedModel& to) {
-  to.tensors = stored_tensors_of_folder(folder);
+  to.tensors = stored_tensors_of_folder(folder, {"lm_head.weight"});  // where it is the embedding
   const HuggingFaceConfig config(folder);
   if (const Json* const ours = config.find("orrery_tokenizer")) to.saved_tokenizer = ours->dump();
   to.tokenizer_path = folder;
@@ -164,7 +181,9 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
   };
   const StoredTensor *const table = find(embedding), *const own = find(head);
   const bool tied = config.flag("tie_word_embeddings", otherwise);
-  check(tied || own, config.path(), ": 'tie_word_embeddings' is false, but there is no tensor '", head, "'");
+  check(tied || own, config.path(), ": 'tie_word_embeddings' ",
+        config.has("tie_word_embeddings") ? "is false" : "is absent, which counts as false for this family",
+        ", but there is no tensor '", head, "'; set it to true if the head is the embedding");
   if (!tied || !own || !table || !own->tensor || !table->tensor) return tied;
   return own->tensor.shape() == table->tensor.shape() && own->tensor.to_vector() == table->tensor.to_vector();
 }

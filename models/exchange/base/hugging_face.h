@@ -12,7 +12,7 @@
 
 namespace orrery::models {
 
-// A config.json.  A key that is null counts as absent.  Errors name the file and the key.
+// A config.json, or another file of settings.  A key that is null counts as absent.  Errors name the file and the key.
 class HuggingFaceConfig {
  public:
   // Of the folder, or another file of it, `name`, which may be absent and is empty then.
@@ -29,6 +29,11 @@ class HuggingFaceConfig {
   }
   void read(const std::vector<Setting>& settings, const char* ours, const std::string& theirs,
             std::optional<int64_t> otherwise) const;
+  // The same of a side of a square, which may be a list of two equal numbers, height and width.
+  template <class Settings>
+  void read_side(Settings& settings, const char* ours, const std::string& theirs, int64_t otherwise) const {
+    set(settings_of(settings), ours, theirs, side(theirs, otherwise));
+  }
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
   double positive(const std::string& key, double otherwise) const;
   bool flag(const std::string& key, bool otherwise) const;
@@ -38,9 +43,13 @@ class HuggingFaceConfig {
   std::string activation(const std::string& key, const std::string& otherwise) const;
   std::vector<int64_t> tokens(const std::string& key) const;  // a number or a list of them; no number: none
   const Json* find(const std::string& key) const;             // null: absent
+  std::vector<std::string> true_flags() const;                // the keys that are true
   const std::string& path() const { return path_; }
 
  private:
+  int64_t side(const std::string& key, int64_t otherwise) const;
+  void set(const std::vector<Setting>& settings, const char* ours, const std::string& theirs, int64_t value) const;
+
   std::string path_;
   Json json_;
 };
@@ -60,6 +69,8 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
 // The same and what there is of a tokenizer, as Tokenizer::save wrote it.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer);
+
+std::string shortened(const Json& value);  // as text, for errors
 
 // Our activation by their name; an Error that names the setting feed_forward if they have none.
 std::string their_activation(std::string_view format, const Spec& activation, const TrainSettings& run);

@@ -2,6 +2,7 @@
 // The trainer knows tasks, not models.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -87,6 +88,12 @@ class Task {
   virtual int64_t epoch() const = 0;                      // units of all that there is to learn
   virtual int64_t held_out() const = 0;                   // units of what is kept for validation
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the classes' names
+  // How many tokens or classes the model chooses from, in its vocabulary or its head; 0: the loss is of no such choice.
+  virtual int64_t choices() const { return 0; }
+  // ln(choices()), the loss of a model that gives each of them the same probability.
+  std::optional<double> guessing_loss() const {
+    return choices() > 0 ? std::optional(std::log(static_cast<double>(choices()))) : std::nullopt;
+  }
   virtual std::vector<std::string> warnings() const { return {}; }  // sentences about what was made of the data
   virtual std::string data() const = 0;                             // where it was read
   virtual Fingerprint fingerprint() const = 0;                      // of what is learned

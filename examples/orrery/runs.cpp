@@ -1,0 +1,101 @@
+// orrery runs: the runs that sweeps and studies share, and the removal of those that are not needed any more.
+#include <algorithm>
+#include <iostream>
+
+#include "engine/base/files.h"
+#include "engine/base/registry.h"
+#include "examples/orrery/arguments.h"
+#include "examples/orrery/commands.h"
+#include "examples/orrery/run_rows.h"
+#include "examples/orrery/table.h"
+#include "models/study/pool.h"
+
+namespace orrery::program {
+namespace {
+
+using models::PooledFiles;
+using models::users_of;
+
+struct RunsSettings {
+  std::string runs = "runs/pool";
+  bool prune = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("runs", runs, "folder of all runs, as sweeps and studies have it");
+    v("prune", prune, "remove the runs that no sweep and no study uses, or those that are named; no: only list them");
+  }
+};
+
+uint64_t bytes_of(const std::vector<PooledFiles>& runs) {
+  uint64_t bytes = 0;
+  for (const PooledFiles& run : runs) bytes += run.bytes;
+  return bytes;
+}
+
+std::string count_text(const std::vector<PooledFiles>& runs) {
+  return text(counted(static_cast<int64_t>(runs.size()), "run"), ", ", megabytes(static_cast<double>(bytes_of(runs))),
+              " MB");
+}
+
+// The runs with these ids; without ids those that nothing uses.
+std::vector<PooledFiles> chosen_runs(const std::vector<PooledFiles>& all, const models::PoolUses& uses,
+                                     const std::vector<std::string>& ids, const std::string& pool) {
+  std::vector<PooledFiles> chosen;
+  std::vector<std::string> known;
+  for (const PooledFiles& run : all) {
+    known.push_back(run.id);
+    const bool named = std::find(ids.begin(), ids.end(), run.id) != ids.end();
+    if (ids.empty() ? users_of(uses, run.id).empty() : named) chosen.push_back(run);
+  }
+  for (const std::string& id : ids) {
+    if (std::find(known.begin(), known.end(), id) != known.end()) continue;
+    const std::string meant = nearest(id, known);
+    fail("runs: ", pool, " has no run ", id, "; ",
+         meant.empty() ? "orrery runs --runs=" + pool + " lists them" : "did you mean '" + meant + "'?");
+  }
+  return chosen;
+}
+
+int prune(const std::vector<PooledFiles>& runs, const std::string& pool, bool named) {
+  std::vector<PooledFiles> removed, kept;
+  for (const PooledFiles& run : runs) (models::remove_from_pool(pool, run.id, named) ? removed : kept).push_back(run);
+  for (const PooledFiles& run : kept) std::cout << run.id << " stays: a program trains or uses it now\n";
+  std::cout << "removed from " << pool << ": " << count_text(removed) << std::endl;
+  return kept.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+std::string pool_line(const std::string& pool) {
+  return text("pool: ", pool, " has ", count_text(models::runs_in_pool(pool)), "; orrery runs --runs=", pool,
+              " lists them\n");
+}
+
+std::string runs_help(const Arguments&) {
+  RunsSettings settings;
+  return "orrery runs [RUN ...]: the runs of a pool with their size and the sweeps and studies that use them. A sweep "
+         "or\n"
+         "study whose folder was removed uses none. A run that was removed is trained again where it is needed.\n" +
+         describe(settings_of(settings)) +
+         "\nThe exit code is 1 if a run could not be removed because a program trains or uses it.\n"
+         "\nExample: orrery runs; orrery runs --prune";
+}
+
+int runs(const Arguments& arguments) {
+  RunsSettings s;
+  const std::vector<std::string> ids = read_arguments("runs", arguments, settings_of(s));
+  check(folder_exists(s.runs), "runs: there is no folder ", s.runs, "; sweeps and studies create it, or give --runs");
+  const models::PoolUses uses = models::uses_of_pool(s.runs);
+  const std::vector<PooledFiles> all = models::runs_in_pool(s.runs), chosen = chosen_runs(all, uses, ids, s.runs);
+  if (s.prune) return prune(chosen, s.runs, !ids.empty());
+  Table table({"run", "MB", "state", "used by"}, "lrll");
+  for (const PooledFiles& run : ids.empty() ? all : chosen)
+    table.add({run.id, megabytes(static_cast<double>(run.bytes)), run.state, join(users_of(uses, run.id))});
+  std::cout << table.print() << s.runs << ": " << count_text(all) << "\n";
+  if (ids.empty()) std::cout << "used by no sweep and no study: " << count_text(chosen) << "; --prune removes them\n";
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace orrery::program

@@ -1,0 +1,120 @@
+#include "models/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace orrery::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* lock_name = ".orrery.lock";
+
+// The folders on the way to `folder` that do not exist, the deepest first.
+std::vector<std::string> missing_folders(const std::string& folder) {
+  std::vector<std::string> missing;
+  for (fs::path at = folder; !at.empty() && !file_exists(at.string()); at = at.parent_path())
+    if (at.has_filename()) missing.push_back(at.string());
+  return missing;
+}
+
+std::string holder_of(int file) {  // " (process 1234)"; empty if the holder has not written its number yet
+  char digits[24];
+  const ssize_t size = ::pread(file, digits, sizeof digits, 0);
+  const std::string number(digits, size > 0 ? static_cast<size_t>(size) : 0);
+  const size_t end = number.find_first_not_of("0123456789");
+  return end == 0 || number.empty() ? "" : " (process " + number.substr(0, end) + ")";
+}
+
+// "choose another --out" between two texts; empty without a setting.
+std::string another(const LockUser& user, const char* before, const char* more = "") {
+  return user.setting.empty() ? "" : text(before, "choose another ", user.setting, more);
+}
+
+}  // namespace
+
+FileLock::FileLock(const std::string& path, const LockUser& user) : path_(path) {
+  // The process that had the lock may remove the file, and the folder, between any two of these calls.
+  for (int attempt = 0; attempt < 100; ++attempt)
+    if (open(user)) return;
+  fail(user.command, ": ", path, " is created and removed by other programs", another(user, "; "));
+}
+
+// Returns false if the file or its folder was removed meanwhile.
+bool FileLock::open(const LockUser& user) {
+  const auto reason = [] { return std::generic_category().message(errno); };
+  if (const std::string folder = fs::path(path_).parent_path().string(); !folder.empty()) make_folders(folder);
+  file_ =
+      std::make_unique<Descriptor>(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (file_->number() < 0 && errno == ENOENT) return false;
+  check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(), another(user, "; "));
+  if (::flock(file_->number(), LOCK_EX | LOCK_NB) != 0) {
+    check(errno == EWOULDBLOCK, user.command, ": cannot lock ", path_, ": ", reason(),
+          another(user, "; ", ", on a disk that can lock files"));
+    return true;
+  }
+  return held_ = is_in_place();
+}
+
+bool FileLock::is_in_place() const {
+  struct stat locked = {}, there = {};
+  return ::fstat(file_->number(), &locked) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
+         locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
+}
+
+FolderLock::FolderLock(const std::string& folder, LockUser user)
+    : user_(std::move(user)), folder_(folder), path_((fs::path(folder) / lock_name).string()) {
+  check(!folder.empty(), user_.command, ": ", user_.setting, " is empty; it names a folder, as in ", user_.setting,
+        "=runs/mine");
+  created_ = missing_folders(folder);
+  acquire();
+}
+
+// Nothing here may fail or allocate. The file is removed before the lock is released, so that no other process's file
+// is removed.
+FolderLock::~FolderLock() {
+  if (file_ && file_->is_in_place()) ::unlink(path_.c_str());
+  file_.reset();
+  for (const std::string& folder : created_)
+    if (::rmdir(folder.c_str()) != 0) break;
+}
+
+void FolderLock::acquire() {
+  auto file = std::make_unique<FileLock>(path_, user_);
+  if (!file->held())
+    fail(user_.command, ": ", folder_, " is in use by another program", holder_of(file->descriptor()),
+         "; wait for its end", another(user_, ", or "));
+  file_ = std::move(file);
+  const std::string number = text(::getpid(), "\n");
+  // The number is only for the other program's message: nothing is lost if it cannot be written.
+  if (::ftruncate(file_->descriptor(), 0) == 0) [[maybe_unused]]
+    const ssize_t written = ::pwrite(file_->descriptor(), number.data(), number.size(), 0);
+}
+
+void FolderLock::ensure_held() {
+  if (file_ && file_->is_in_place()) return;
+  check(!file_exists(folder_), user_.command, ": ", folder_,
+        " is not the folder that it was when the run began: it has been removed or replaced; nothing is written there");
+  acquire();
+}
+
+void FolderLock::rename_to(const std::string& folder) {
+  rename_file(folder_, folder);
+  if (!created_.empty()) created_[0] = folder;
+  folder_ = folder, path_ = (fs::path(folder) / lock_name).string();
+  file_->moved_to(path_);
+}
+
+bool FolderLock::is_alone() const {
+  const std::vector<std::string> files = files_in(folder_);
+  return files.size() == 1 && fs::path(files[0]).filename() == lock_name;
+}
+
+}  // namespace orrery::models

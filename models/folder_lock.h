@@ -1,0 +1,63 @@
+// Locks on files and folders. The system releases a lock with the process that holds it, however that process ends.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/files.h"
+
+namespace orrery::models {
+
+// The caller, for the messages of errors.
+struct LockUser {
+  std::string command = "train";  // the first word of a message
+  std::string setting = "--out";  // the setting that names the folder; empty: the user has no choice
+};
+
+// An exclusive lock on a file. The constructor creates the file and the folders above it. Links are not followed.
+// Errors:
+//   sweep: cannot lock runs/pool/0123.lock: No locks available; choose another --runs, on a disk that can lock files
+class FileLock {
+ public:
+  FileLock(const std::string& path, const LockUser& user);
+  bool held() const { return held_; }  // false: another process holds it
+  bool is_in_place() const;            // whether the path still leads to the locked file
+  int descriptor() const { return file_->number(); }
+  void moved_to(const std::string& path) { path_ = path; }
+
+ private:
+  bool open(const LockUser& user);
+
+  std::string path_;
+  std::unique_ptr<Descriptor> file_;
+  bool held_ = false;
+};
+
+// An exclusive lock on a folder, by the file .orrery.lock in it. The constructor creates the folder. Errors:
+//   train: runs/a is in use by another program (process 1234); wait for its end, or choose another --out
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder, LockUser user = {});
+  ~FolderLock();  // removes the file, and the folders that were created if they are still empty
+  FolderLock(const FolderLock&) = delete;
+  const LockUser& user() const { return user_; }
+  const std::string& folder() const { return folder_; }
+
+  // Throws if the folder is no longer the locked one. Creates and locks a folder that is missing.
+  void ensure_held();
+  void keep() { created_.clear(); }  // the folder stays, also if it is empty
+  // Renames the folder, whose lock goes with it.
+  void rename_to(const std::string& folder);
+  bool is_alone() const;  // whether the folder contains nothing but the lock
+
+ private:
+  void acquire();
+
+  LockUser user_;
+  std::string folder_, path_;
+  std::vector<std::string> created_;  // folders, the deepest first
+  std::unique_ptr<FileLock> file_;
+};
+
+}  // namespace orrery::models

@@ -1,0 +1,170 @@
+// Pictures and their classes as users have them (tests/cases): what the program says of models and folders of others.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/examples/program.h"
+#include "tests/support/message.h"
+
+using orrery::testing::expect_error;
+using orrery::testing::find_word;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Words = std::vector<std::string>;
+const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/",
+                  scraps = ORRERY_SOURCE_DIR "/tests/models/images/shapes/train/";
+
+void import(const std::string& from, const std::string& run) {
+  const Outcome outcome = run_orrery({"import", from, "--out=" + run});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+}
+Outcome classify(const std::string& run, const Words& more) {
+  const Outcome outcome = run_orrery(Words{"classify", "--checkpoint=" + run} + more);
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  return outcome;
+}
+Outcome train(const std::string& data, const std::string& run) {
+  return run_orrery({"train", "--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=2",
+                     "--batch=2", "--evaluate_every=0", "--figures=none", "--validation_fraction=0.25",
+                     "--data=" + data, "--out=" + run});
+}
+// Four pictures, in a folder of that name.
+void add_class(const std::string& set, const std::string& name) {
+  fs::create_directories(set);
+  fs::copy(scraps + "rings", set + "/" + name, fs::copy_options::recursive);
+}
+bool has_word(const Outcome& outcome, const std::string& word) {
+  return find_word(outcome.out + outcome.err, word) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("pictures: folders that are numbers are the classes of these numbers") {
+  const Folder folder;
+  const std::string run = folder / "run", pictures = folder / "pictures";
+  import(cases + "numeric_classes/model", run);
+  const auto evaluate = [&](const std::string& data) {
+    const Outcome outcome = run_orrery({"evaluate", "--checkpoint=" + run, "--validation_data=" + data});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome;
+  };
+  const Outcome whole = evaluate(cases + "numeric_classes/pictures");
+  CHECK(contains(whole.out, "24 images\n"));
+  CHECK(contains(whole.out, "\naccuracy 1.0000\n"));
+  fs::copy(cases + "numeric_classes/pictures", pictures, fs::copy_options::recursive);
+  for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"})
+    fs::rename(pictures + "/val/" + digit, pictures + "/val/0" + digit);
+  CHECK(contains(evaluate(pictures).out, "\naccuracy 1.0000\n"));
+  for (const char* absent : {"00", "04", "10"}) fs::remove_all(pictures + "/val/" + absent);
+  const Outcome some = evaluate(pictures);
+  CHECK(contains(some.out, "18 images\n"));
+  CHECK(contains(some.out, "\naccuracy 1.0000\n"));
+}
+
+TEST_CASE("pictures: a vision transformer without preprocessor_config.json classifies as theirs does") {
+  const Folder folder;
+  const std::string at = cases + "vit_without_preprocessor/";
+  const Outcome imported = run_orrery({"import", at + "model", "--out=" + (folder / "run")});
+  REQUIRE_MESSAGE(imported.code == 0, imported.err);
+  CHECK(has_word(imported, "preprocessor_config.json"));
+  CHECK(has_word(imported, "pixel_mean=0.5"));
+  CHECK(contains(classify(folder / "run", {"--top=4", at + "p.png"}).out,
+                 "p.png  LABEL_1 0.7189  LABEL_2 0.1657  LABEL_3 0.0583  LABEL_0 0.0571\n"));
+}
+
+TEST_CASE("pictures: models of thousands of classes are read, and go back") {
+  const Folder folder;
+  for (const auto& [classes, likeliest] :
+       {std::pair{"4900", "p.png  kind 01743 0.0022  kind 02378 0.0022  kind 03657 0.0020\n"},
+        {"6000", "p.png  kind 05335 0.0017  kind 01743 0.0016  kind 03657 0.0013\n"},
+        {"21843", "p.png  kind 16383 0.0006  kind 06284 0.0005  kind 17088 0.0005\n"}}) {
+    CAPTURE(classes);
+    const std::string model = folder / (std::string("model") + classes), run = folder / (std::string("run") + classes);
+    REQUIRE(run_shell("python3 '" + cases + "many_classes/make.py' " + classes + " '" + model + "'").code == 0);
+    import(model, run);
+    CHECK(contains(classify(run, {"--top=3", cases + "many_classes/p.png"}).out, likeliest));
+  }
+  const Outcome exported = run_orrery({"export", folder / "run21843", "--out=" + (folder / "theirs")});
+  REQUIRE_MESSAGE(exported.code == 0, exported.err);
+  import(folder / "theirs", folder / "again");
+}
+
+TEST_CASE("pictures: files that are not read are counted by kind, in one line") {
+  const Folder folder;
+  const Outcome trained = train(cases + "other_endings/set", folder / "run");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(contains(trained.out, "6 images to learn"));
+  CHECK(contains(trained.out + trained.err, "8 files of " + cases + "other_endings/set (4 .bmp, 4 .webp; the first: " +
+                                                cases + "other_endings/set/train/a/x0.webp)"));
+  const Outcome evaluated = run_orrery(
+      {"evaluate", "--checkpoint=" + (folder / "run"), "--validation_data=" + cases + "other_endings/set/train"});
+  CHECK(contains(evaluated.out + evaluated.err, "(4 .bmp, 4 .webp; the first: "));
+  const Outcome classified = classify(folder / "run", {cases + "other_endings/set/train/a"});
+  CHECK(contains(classified.err, "(4 .bmp, 4 .webp; the first: "));
+  CHECK(std::count(classified.out.begin(), classified.out.end(), '\n') == 3);
+
+  const std::string deep = folder / "deep";
+  for (const char* name : {"a", "b"}) add_class(deep, name);
+  fs::create_directories(deep + "/b/more");
+  fs::copy(scraps + "rings/0.png", deep + "/b/more/0.png");
+  fs::copy(scraps + "rings/0.png", deep + "/0.png");
+  folder.write("deep/b/.hidden", "");
+  folder.write("deep/b/more/list", "");
+  const Outcome deeper = train(deep, folder / "deep_run");
+  REQUIRE_MESSAGE(deeper.code == 0, deeper.err);
+  CHECK(contains(deeper.out + deeper.err,
+                 "3 files of " + deep + " (1 beside the class folders, 1 in deeper folders, 1 without an ending; "));
+}
+
+TEST_CASE("pictures: a folder that links to a folder above it is read once, of pictures and of texts") {
+  const Folder folder;
+  const std::string set = folder / "set";
+  for (const char* name : {"a", "b"}) add_class(set, name);
+  fs::create_directory_symlink(set, set + "/loop");
+  fs::create_directory_symlink("..", set + "/a/loop");
+  fs::create_directory_symlink(set + "/a", set + "/b/loop");  // and a's leads back to both
+  const Outcome trained = train(set, folder / "run");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(contains(trained.out, "images: 6 images to learn, 2 for validation"));
+  const Outcome classified = classify(folder / "run", {set});
+  CHECK(contains(classified.out, set + "/a/0.png  "));
+  CHECK(!contains(classified.out, "/loop/loop/"));
+  const std::string texts = folder / "texts";
+  fs::create_directories(texts + "/inner");
+  folder.write("texts/inner/text.txt", tiny_text());
+  fs::create_directory_symlink("..", texts + "/inner/loop");
+  const Outcome text = run_orrery(Words{"train", "--data=" + texts, "--out=" + (folder / "text_run")} + tiny);
+  REQUIRE_MESSAGE(text.code == 0, text.err);
+  CHECK(contains(text.out, "900 tokens to learn, 100 for validation"));
+}
+
+TEST_CASE("pictures: an Exif orientation is noted by train, evaluate and classify, and not applied") {
+  const Folder folder;
+  const std::string set = folder / "set";
+  for (const char* name : {"a", "b"}) {
+    fs::create_directories(set + "/" + name);
+    for (const char* file : {"1.jpg", "2.jpg"})
+      fs::copy(cases + "picture_forms/turned.jpg", set + "/" + name + "/" + file);
+  }
+  const Outcome trained = run_orrery({"train", "--model=resnet", "--width=4", "--image_size=8", "--data=" + set,
+                                      "--validation_fraction=0.5", "--steps=1", "--batch=2", "--figures=none",
+                                      "--out=" + (folder / "run")});
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(contains(trained.out + trained.err, "4 files of " + set + " (4 of orientation 6; the first: "));
+  const Outcome classified = classify(folder / "run", {set, cases + "picture_forms/rgb.png"});
+  CHECK(contains(classified.err, "(4 of orientation 6; the first: " + set + "/a/1.jpg)"));
+  const Outcome evaluated = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), "--validation_data=" + set});
+  CHECK(contains(evaluated.out + evaluated.err, "(4 of orientation 6; the first: "));
+}
+
+TEST_CASE("pictures: a class folder whose name is not UTF-8 is refused before a run begins") {
+  const Folder folder;
+  const std::string set = folder / "set";
+  for (const char* name : {"a", "gr\xfcn"}) add_class(set, name);
+  expect_error(train(set, folder / "run")).names("set").value("gr\xfcn").value(2).offers("rename");
+  CHECK(!fs::exists(folder / "run"));
+}

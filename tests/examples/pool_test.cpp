@@ -1,0 +1,424 @@
+// The runs that sweeps and studies share: runs that fail, files that are damaged, and ends of the program that trains.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/examples/study.h"
+#include "tests/support/message.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
+
+namespace {
+
+// A key that is given twice would be a list.
+Words sweep_of(const Folder& folder, const Words& more, const std::string& steps = "4") {
+  Words words = {"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
+                 "--runs=" + (folder / "pool"), "--steps=" + steps};
+  for (const std::string& word : tiny)
+    if (!word.starts_with("--steps")) words.push_back(word);
+  return words + more;
+}
+std::string command_of(const Words& words) {
+  std::string command = "\"$ORRERY\"";
+  for (const std::string& word : words) command += " '" + word + "'";
+  return command;
+}
+// The ids of the runs in the pool.
+std::vector<std::string> runs_in(const Folder& folder) {
+  std::vector<std::string> all;
+  for (const auto& [run, time] : written_runs(folder / "pool")) all.push_back(run);
+  return all;
+}
+std::string weights_of(const Folder& folder, const std::string& run) {
+  return read_file(folder / ("pool/" + run + "/step_000004/weights.safetensors"));
+}
+// runs.csv without the seconds, which the clock decides.
+std::string table_of(const Folder& folder) { return run_shell("cut -d, -f1-5,7- " + (folder / "sweep/runs.csv")).out; }
+// A claim, one of whose variants no model can have.
+std::string broken_claim(const Folder& folder) {
+  return claim_text(folder, trained + "refuted_if = \"broken > softmax\"",
+                    "[variants.broken]\nposition = \"relative(4)\"\nattention = \"gau\"\n[variants.softmax]\n");
+}
+// Lines of shell: waits until as many runs are trained, whose processes are in $runs.
+std::string wait_for_runs(const Folder& folder, int count) {
+  return "for i in $(seq 600); do runs=$(cat " + (folder / "pool") +
+         "/*/.orrery.lock 2>/dev/null); set -- $runs; [ $# -ge " + std::to_string(count) +
+         " ] && break; sleep 0.05; done; ";
+}
+// Lines of shell: waits until none of $runs is left, and prints those that are.
+const std::string print_left =
+    "for i in $(seq 200); do left=; for run in $runs; do kill -0 $run 2>/dev/null && left=\"$left $run\"; done; "
+    "[ -z \"$left\" ] && break; sleep 0.05; done; echo \"runs:\" $runs \"left:\" $left; ";
+const std::string endless_steps = "20000000";
+const Words two_at_once = {"--schedule=constant", "--seed={1,2}", "--jobs=2"};
+// Enough for a smoke run's validation.
+std::string long_text() {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += tiny_text();
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to the same bytes") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed={1,2}"});
+  REQUIRE(run_orrery(words).code == 0);
+  const std::vector<std::string> runs = runs_in(folder);
+  REQUIRE(runs.size() == 2);
+  const std::string table = table_of(folder), weights = weights_of(folder, runs[0]);
+  const std::string outcome_file = folder / ("pool/" + runs[0] + ".json"), outcome = read_file(outcome_file);
+  for (const std::string& damage :
+       {std::string(), outcome.substr(0, outcome.size() / 2), std::string("{}"), std::string("[1]"),
+        std::string("\xff\xfe"), std::string(outcome).replace(outcome.find("done"), 4, "dome")}) {
+    CAPTURE(damage);
+    const auto before = written_runs(folder / "pool");
+    folder.write("pool/" + runs[0] + ".json", damage);
+    const Outcome again = run_orrery(words);
+    INFO(again.out, again.err);
+    CHECK(again.code == 0);
+    CHECK(contains(again.out, "warning: " + outcome_file));
+    CHECK(table_of(folder) == table);
+    CHECK(weights_of(folder, runs[0]) == weights);
+    const auto after = written_runs(folder / "pool");
+    CHECK(after.at(runs[0]) != before.at(runs[0]));
+    CHECK(after.at(runs[1]) == before.at(runs[1]));
+  }
+}
+
+TEST_CASE("pool: a run whose checkpoints are damaged is resumed from the one that is whole, or begins again") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed=1", "--checkpoint_every=2"});
+  REQUIRE(run_orrery(words).code == 0);
+  const std::string run = runs_in(folder).at(0), table = table_of(folder), weights = weights_of(folder, run);
+  for (const Words& damaged : {Words{"step_000004"}, Words{"step_000002", "step_000004"}}) {
+    CAPTURE(damaged.size());
+    fs::remove(folder / ("pool/" + run + ".json"));  // as if it had been interrupted
+    for (const std::string& checkpoint : damaged)
+      folder.write("pool/" + run + "/" + checkpoint + "/weights.safetensors", "damaged");
+    const Outcome again = run_orrery(words);
+    INFO(again.out, again.err);
+    CHECK(again.code == 0);
+    CHECK(table_of(folder) == table);
+    CHECK(weights_of(folder, run) == weights);
+    CHECK(contains(again.out, "the run begins again") == (damaged.size() == 2));
+  }
+  // A checkpoint without the optimizer's numbers cannot be resumed.
+  const Words smaller = sweep_of(folder, {"--seed=1", "--checkpoint_every=2", "--save_optimizer=no"});
+  fs::remove(folder / ("pool/" + run + ".json"));
+  const Outcome begun = run_orrery(smaller);
+  CHECK_MESSAGE(begun.code == 0, begun.err);
+  fs::remove(folder / ("pool/" + run + ".json"));
+  fs::remove_all(folder / ("pool/" + run + "/step_000004"));
+  const Outcome again = run_orrery(smaller);
+  CHECK_MESSAGE(again.code == 0, again.out, again.err);
+  CHECK(weights_of(folder, run) == weights);
+}
+
+TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be read any more") {
+  const Folder folder;
+  const std::string claim = claim_text(
+      folder, "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"max(heads/row_sum/*)\"\nrefuted_if = \"softmax > 2\"",
+      "[variants.softmax]\n[example]\ntext = \"abeabeab\"\n");
+  const Outcome first = judge(folder, claim);
+  INFO(first.out, first.err);
+  REQUIRE(first.code == 0);
+  const std::string run = runs_in(folder).at(0), samples = read_file(folder / "study/samples.csv");
+  const std::string path = folder / ("pool/" + run);
+  const auto judged_again = [&] {
+    const Outcome again = judge(folder, claim);
+    INFO(again.out, again.err);
+    CHECK(again.code == 0);
+    CHECK(contains(again.out, "the run " + path + " is trained again"));
+    CHECK(read_file(folder / "study/samples.csv") == samples);
+  };
+  folder.write("pool/" + run + "/metrics.jsonl", "{\"step\": 1, \"lo\n");
+  judged_again();
+  folder.write("pool/" + run + "/step_000004/weights.safetensors", "damaged");
+  judged_again();
+  fs::remove_all(path);
+  judged_again();
+}
+
+TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tried again") {
+  const Folder folder;
+  for (int time = 0; time < 2; ++time) {
+    const Outcome outcome = judge(folder, broken_claim(folder));
+    INFO(outcome.out, outcome.err);
+    expect_error(outcome).names("claim.toml").names("not judged").value(3).offers("again");
+    CHECK(contains(outcome.out, "gau"));  // the reason
+    CHECK(!contains(outcome.out, "not shown"));
+    CHECK(!fs::exists(folder / "study/verdict.json"));
+  }
+  CHECK(runs_in(folder).size() == 3);  // of the other variant
+
+  fs::create_directory(folder / "claims");
+  folder.write("claims/a.toml", broken_claim(folder));
+  for (int time = 0; time < 2; ++time) {
+    const Outcome all = run_orrery(
+        {"study", "--all=" + (folder / "claims"), "--out=" + (folder / "all"), "--runs=" + (folder / "pool")});
+    CHECK(all.code == 1);
+    CHECK(contains(all.out, "a.toml: not judged: 3 runs failed"));
+    CHECK(!contains(all.out, "judged before"));
+    CHECK(contains(read_file(folder / "all/verdicts.csv"), "a,-,"));
+  }
+  const std::string claim = broken_claim(folder);
+  folder.write("text.txt", long_text());
+  const Outcome smoke = judge(folder, claim, {"--smoke"});
+  expect_error(smoke).names("claim.toml").value(1).offers("again");
+}
+
+TEST_CASE("study: killed runs leave no verdict and no choice of a learning rate, and the same command judges") {
+  const Folder folder;
+  std::string text = claim_text(folder,
+                                "kind = \"trained\"\nseeds = [1, 2]\nlearning_rates = [0.001, 0.01]\n"
+                                "metric = \"validation_loss\"\nrefuted_if = \"relu != softmax +- 10\"",
+                                two);
+  const std::string command = command_of(
+      {"study", folder / "claim.toml", "--out=" + (folder / "study"), "--runs=" + (folder / "pool"), "--jobs=1"});
+  text.replace(text.find("steps = 4\n"), 10, "steps = 2000\n");
+  folder.write("claim.toml", text);
+  // The first run is killed, as by a machine without memory; the others of the search come to their end.
+  const Outcome killed = run_shell(command + " & study=$!; " + wait_for_runs(folder, 1) + "kill -9 $runs; wait $study");
+  INFO(killed.out, killed.err);
+  expect_error(killed).names("not judged").value(1).offers("again");
+  CHECK(contains(killed.out, "ended by signal 9"));
+  CHECK(!contains(killed.out, "of 8"));  // nothing is trained at a rate that was not chosen
+  CHECK(!fs::exists(folder / "study/verdict.json"));
+  const Outcome again = run_shell(command);
+  INFO(again.out, again.err);
+  CHECK(again.code == 0);
+  CHECK(contains(again.out, "verdict: shown"));
+}
+
+TEST_CASE("study: a damaged verdict is judged again, and one on another claim is kept") {
+  const Folder folder;
+  fs::create_directory(folder / "claims");
+  const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax + 1\"", two);
+  folder.write("claims/a.toml", text);
+  folder.write("text.txt", long_text());
+  const Words all = {"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")};
+  REQUIRE(run_orrery(all).code == 0);
+  const std::string verdict = folder / "claims/a/verdict.json", before = read_file(verdict);
+  for (const std::string& damage : {before.substr(0, before.size() / 2), std::string("not of this program")}) {
+    folder.write("claims/a/verdict.json", damage);
+    const Outcome again = run_orrery(all);
+    INFO(again.out, again.err);
+    CHECK(again.code == 0);
+    CHECK(contains(again.out, "warning: " + verdict));
+    CHECK(verdict_in(folder / "claims/a")["comparisons"] == nlohmann::json::parse(before)["comparisons"]);
+    CHECK(read_file(verdict + ".damaged") == damage);
+  }
+  const std::string kept = read_file(verdict);
+  folder.write("other.toml", std::string(text).replace(text.find("Two variants"), 12, "Two others"));
+  const Words other = {"study", folder / "other.toml", "--out=" + (folder / "claims/a"), "--runs=" + (folder / "pool")};
+  expect_error(run_orrery(other)).names(folder / "claims/a").value("a.toml").offers("--out");
+  const Outcome smoke = run_orrery(all + Words{"--smoke"});
+  CHECK(smoke.code == 1);
+  CHECK_MESSAGE(contains(smoke.out, (folder / "claims/a") + " has a verdict, which --smoke would replace"), smoke.out);
+  CHECK(read_file(verdict) == kept);
+}
+
+TEST_CASE("sweep: a run that was killed is a failure that the same command tries again") {
+  for (const std::string signal : {"9", "15"}) {
+    CAPTURE(signal);
+    const Folder folder;
+    const std::string command = command_of(sweep_of(folder, {"--seed={1,2}", "--jobs=1"}, "2000"));
+    const Outcome killed =
+        run_shell(command + " & sweep=$!; " + wait_for_runs(folder, 1) + "kill -" + signal + " $runs; wait $sweep");
+    INFO(killed.out, killed.err);
+    expect_error(killed).names("sweep").value(1).value(2).offers("again");
+    CHECK(contains(killed.out, "1 failed"));
+    CHECK(contains(read_file(folder / "sweep/runs.csv"), "ended by signal " + signal));
+    const Outcome again = run_shell(command);
+    CHECK_MESSAGE(again.code == 0, again.out, again.err);
+  }
+}
+
+TEST_CASE("pool: no run is left when the program that trains it is killed or ends by an error of its own") {
+  for (const std::string signal : {"KILL", "QUIT"}) {
+    CAPTURE(signal);
+    const Folder folder;
+    const Outcome outcome =
+        run_shell("ulimit -c 0; " + command_of(sweep_of(folder, two_at_once, endless_steps)) + " & sweep=$!; " +
+                  wait_for_runs(folder, 2) + "kill -" + signal + " $sweep; wait $sweep; " + print_left);
+    INFO(outcome.out, outcome.err);
+    CHECK(contains(outcome.out, "runs: "));
+    CHECK(!contains(outcome.out, "runs: left:"));
+    CHECK(outcome.out.ends_with("left:\n"));
+  }
+  // A study, whose runs are started in the same way.
+  {
+    const Folder folder;
+    std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
+    text.replace(text.find("steps = 4\n"), 10, "steps = 20000000\nschedule = \"constant\"\n");
+    const Words words = {"study", folder.write("claim.toml", text), "--out=" + (folder / "study"),
+                         "--runs=" + (folder / "pool"), "--jobs=2"};
+    const Outcome outcome = run_shell(command_of(words) + " & study=$!; " + wait_for_runs(folder, 2) +
+                                      "kill -9 $study; wait $study; " + print_left);
+    INFO(outcome.out, outcome.err);
+    CHECK(!contains(outcome.out, "runs: left:"));
+    CHECK(outcome.out.ends_with("left:\n"));
+  }
+  // Its own error: the first run ends, nobody reads what is printed of it, and the other run has no end.
+  {
+    const Folder folder;
+    const Words words =
+        sweep_of(folder, {"--schedule=constant", "--seed=1", "--jobs=2"}, "{2000," + endless_steps + "}");
+    const Outcome outcome = run_shell("( " + command_of(words) + "; echo \"code $?\" >&2 ) | head -n 1 > /dev/null & " +
+                                      wait_for_runs(folder, 2) + "wait; " + print_left);
+    INFO(outcome.out, outcome.err);
+    CHECK(contains(outcome.err, "code "));
+    CHECK(!contains(outcome.out, "runs: left:"));
+    CHECK(outcome.out.ends_with("left:\n"));
+    // It has saved and ended in order.
+    CHECK(contains(run_shell("ls -d " + (folder / "pool") + "/*/step_*").out, "step_"));
+  }
+}
+
+TEST_CASE("outside: a folder that another program writes into is refused by every command") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text()), run = folder / "run";
+  REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny).code == 0);
+  const std::string gpt2 = ORRERY_SOURCE_DIR "/tests/golden/hugging_face/gpt2";
+  const std::string claim =
+      folder.write("claim.toml", claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two));
+  const std::string busy = folder / "busy", pool = "--runs=" + (folder / "pool");
+  struct Case {
+    Words words;
+    std::string locked;
+  };
+  const std::vector<Case> cases = {
+      {Words{"train", "--data=" + text, "--out=" + busy} + tiny, busy},
+      {{"prepare", "--input=" + text, "--out=" + busy}, busy},
+      {{"import", gpt2, "--out=" + busy}, busy},
+      {{"export", run, "--out=" + busy}, busy + ".partial"},
+      {Words{"sweep", "--data=" + text, "--out=" + busy, pool} + tiny, busy},
+      {{"study", claim, "--out=" + busy, pool}, busy},
+      {{"study", "--all=" + folder.path(), "--out=" + busy, pool}, busy},
+      {{"inspect", run, "--text=abe", "--look=curves", "--out=" + busy}, busy},
+  };
+  for (const Case& each : cases) {
+    const std::string command = each.words[0];
+    CAPTURE(command);
+    const Outcome outcome =
+        run_shell("mkdir -p " + each.locked + "; flock " + each.locked + "/.orrery.lock " + command_of(each.words));
+    expect_error(outcome).names(command).value(each.locked).offers("--out");
+    CHECK(run_shell("ls " + each.locked).out.empty());
+    fs::remove_all(each.locked);
+  }
+  // Two at once, and no other program's lock: one of them prepares, and leaves what one alone leaves.
+  const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
+  const auto prepare = [&](const std::string& out) {
+    return command_of({"prepare", "--input=" + shakespeare, "--tokenizer=character", "--out=" + (folder / out)});
+  };
+  REQUIRE(run_shell(prepare("alone")).code == 0);
+  const Outcome both = run_shell(prepare("twice") + " & first=$!; " + prepare("twice") +
+                                 "; second=$?; wait $first; echo \"codes $((second + $?))\"");
+  CHECK_MESSAGE(contains(both.out, "codes 1\n"), both.out, both.err);
+  CHECK(run_shell("diff -r " + (folder / "alone") + " " + (folder / "twice")).code == 0);
+}
+
+TEST_CASE("sweep: results of another sweep, or files of something else, are not replaced; the same sweep continues") {
+  const Folder folder;
+  const Words words = sweep_of(folder, {"--seed={1,2}"});
+  REQUIRE(run_orrery(words).code == 0);
+  const auto tables = [&] { return read_file(folder / "sweep/runs.csv") + read_file(folder / "sweep/table.csv"); };
+  const std::string before = tables();
+  expect_error(run_orrery(sweep_of(folder, {"--seed={1,2}"}, "5")))
+      .names(folder / "sweep")
+      .value("seed=1")
+      .offers("--out");
+  expect_error(run_orrery(sweep_of(folder, {"--seed={2,3}"}))).names(folder / "sweep").value("seed=1").offers("--out");
+  folder.write("text.txt", tiny_text());
+  CHECK(tables() == before);
+  // The same runs, and more of them beside these.
+  CHECK(run_orrery(words + Words{"--jobs=1", "--metric=bits_per_character"}).code == 0);
+  const Outcome more = run_orrery(sweep_of(folder, {"--seed={1..3}"}));
+  CHECK_MESSAGE(more.code == 0, more.err);
+  for (const std::string name : {"table.csv", "runs.csv", "sweep.json"}) {
+    const std::string kept = read_file(folder / ("sweep/" + name));
+    for (const std::string& foreign : {std::string("a,b\n1,2\n"), std::string("not of this program"), std::string()}) {
+      CAPTURE(name);
+      folder.write("sweep/" + name, foreign);
+      expect_error(run_orrery(sweep_of(folder, {"--seed={1..3}"}))).names(folder / ("sweep/" + name)).offers("--out");
+      CHECK(read_file(folder / ("sweep/" + name)) == foreign);
+    }
+    folder.write("sweep/" + name, kept);
+  }
+}
+
+TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is named, is removed") {
+  const Folder folder;
+  const std::string pool = "--runs=" + (folder / "pool");
+  const Outcome first = run_orrery(sweep_of(folder, {"--seed={1,2}"}));
+  REQUIRE(first.code == 0);
+  CHECK(contains(first.out, "pool: " + (folder / "pool") + " has 2 runs, "));
+  Words other = sweep_of(folder, {"--seed={2,3}"});
+  other[2] = "--out=" + (folder / "other");
+  REQUIRE(run_orrery(other).code == 0);
+  const std::string claim = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
+  const Outcome study = judge(folder, claim);
+  REQUIRE(study.code == 0);
+  CHECK(contains(study.out, "pool: " + (folder / "pool") + " has 6 runs, "));  // three are those of the sweeps
+  const auto listed = [&](const Words& more = {}) {
+    const Outcome outcome = run_orrery(Words{"runs", pool} + more);
+    INFO(outcome.err);
+    CHECK(outcome.code == 0);
+    return outcome.out;
+  };
+  const std::string list = listed();
+  for (const char* name : {"sweep", "other", "study"}) CHECK(contains(list, folder / name));
+  CHECK(contains(list, "6 runs, "));
+  CHECK(contains(list, "used by no sweep and no study: 0 runs"));
+  CHECK(contains(listed({"--prune"}), "removed from " + (folder / "pool") + ": 0 runs"));
+
+  fs::remove_all(folder / "other");  // its run with the seed 3 is the study's as well
+  CHECK(contains(listed(), "used by no sweep and no study: 0 runs"));
+  fs::remove_all(folder / "study");
+  const std::string unused = listed();
+  CHECK(contains(unused, "used by no sweep and no study: 4 runs"));
+  CHECK(runs_in(folder).size() == 6);  // listing removes nothing
+  CHECK(contains(listed({"--prune"}), ": 4 runs"));
+  CHECK(runs_in(folder).size() == 2);
+  const auto times = written_runs(folder / "pool");
+  CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
+  CHECK(written_runs(folder / "pool") == times);
+
+  // A run that is named, unless a program trains it.
+  const std::string run = runs_in(folder)[0], run_files = folder / ("pool/" + run);
+  expect_error(run_orrery({"runs", pool, "0123"})).names(folder / "pool").value("0123").offers("orrery runs");
+  const Outcome busy = run_shell("flock " + run_files + ".lock \"$ORRERY\" runs " + pool + " " + run + " --prune");
+  CHECK(busy.code == 1);
+  CHECK(contains(busy.out, run + " stays"));
+  CHECK(runs_in(folder).size() == 2);
+  CHECK(contains(listed({run, "--prune"}), ": 1 run,"));
+  for (const char* end : {"", ".json", ".toml", ".log", ".lock"}) CHECK(!fs::exists(run_files + end));
+  expect_error(run_orrery({"runs", "--runs=" + (folder / "nowhere")})).names(folder / "nowhere").offers("--runs");
+  // A record that cannot be read may be that of any run.
+  folder.write("pool/used_by/0123456789abcdef.json", "{");
+  expect_error(run_orrery({"runs", pool, "--prune"}))
+      .names(folder / "pool/used_by/0123456789abcdef.json")
+      .offers("remove");
+  CHECK(runs_in(folder).size() == 1);
+  CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
+}
+
+TEST_CASE("runs: those of a sweep or study that was interrupted are used") {
+  const Folder folder;
+  std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
+  text.replace(text.find("steps = 4\n"), 10, "steps = 20000000\nschedule = \"constant\"\n");
+  const Words words = {"study", folder.write("claim.toml", text), "--out=" + (folder / "study"),
+                       "--runs=" + (folder / "pool"), "--jobs=1"};
+  const Outcome stopped =
+      run_shell(command_of(words) + " & study=$!; " + wait_for_runs(folder, 1) + "kill -TERM $study; wait $study");
+  CHECK(stopped.code == 128 + 15);
+  const Outcome pruned = run_orrery({"runs", "--runs=" + (folder / "pool"), "--prune"});
+  CHECK_MESSAGE(contains(pruned.out, ": 0 runs"), pruned.out, pruned.err);
+  CHECK(runs_in(folder).size() == 1);
+}

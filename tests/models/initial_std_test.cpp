@@ -1,0 +1,55 @@
+// The setting initial_std, in every class of models: it reaches each weight matrix and table.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "engine/ops/ops.h"
+#include "models/model.h"
+
+using namespace orrery;
+using namespace orrery::models;
+
+namespace {
+
+using Assignments = std::vector<std::pair<std::string, std::string>>;
+
+// Sets those settings that the class has.
+std::unique_ptr<nn::Module> small_model(const ModelClass& of, const Assignments& more) {
+  const Assignments small = {{"layers", "2"},      {"heads", "2"},    {"width", "32"},
+                             {"context", "32"},    {"memory", "256"}, {"vocabulary", "64"},
+                             {"image_size", "16"}, {"channels", "3"}, {"classes", "24"}};
+  AnySettings settings = of.settings;
+  for (const Assignments* const some : {&small, &more})
+    for (const auto& [key, value] : *some)
+      if (find_setting(settings.members(), key)) set_setting(settings, of.name, key, value);
+  return of.make(settings);
+}
+
+double deviation(const nn::Parameter& parameter) {
+  const Tensor x = parameter.value.detach().to(Dtype::f64);
+  return std::sqrt(mean(x * x).item());
+}
+
+}  // namespace
+
+TEST_CASE("initial_std: every weight matrix and table of every class of models starts with it") {
+  for (const auto& [name, of] : model_classes())
+    for (const Assignments& more :
+         {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}, {"pooling", "class_token"}, {"tied_head", "no"}},
+          Assignments{{"feed_forward", "memory(relu)"}, {"shared_embedding", "no"}, {"shortcut", "option_b"}}}) {
+      CAPTURE(name);
+      Assignments all = more;
+      all.emplace_back("initial_std", "equal(0.37)");
+      const auto model = small_model(of, all);
+      nn::initialize(*model, 1);
+      size_t weights = 0;
+      for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+        // `orrery list position` states N(0, 1) for these.
+        if (!p.parameter->decay || p.path.ends_with("position.keys")) continue;
+        CAPTURE(p.path);
+        CHECK(deviation(*p.parameter) == doctest::Approx(0.37).epsilon(0.15));
+        ++weights;
+      }
+      CHECK(weights >= 8);
+    }
+}
