@@ -241,12 +241,12 @@ TEST_CASE("sweep: a run that was killed is a failure that the same command tries
 }
 
 TEST_CASE("pool: no run is left when the program that trains it is killed or ends by an error of its own") {
-  for (const std::string signal : {"KILL", "QUIT"}) {
+  for (const std::string signal : {"KILL", "QUIT"}) {  // sh lets what it runs in the background ignore the latter
     CAPTURE(signal);
     const Folder folder;
-    const Outcome outcome =
-        run_shell("ulimit -c 0; " + command_of(sweep_of(folder, two_at_once, endless_steps)) + " & sweep=$!; " +
-                  wait_for_runs(folder, 2) + "kill -" + signal + " $sweep; wait $sweep; " + print_left);
+    const Outcome outcome = run_shell(
+        "ulimit -c 0; env --default-signal=QUIT " + command_of(sweep_of(folder, two_at_once, endless_steps)) +
+        " & sweep=$!; " + wait_for_runs(folder, 2) + "kill -" + signal + " $sweep; wait $sweep; " + print_left);
     INFO(outcome.out, outcome.err);
     CHECK(contains(outcome.out, "runs: "));
     CHECK(!contains(outcome.out, "runs: left:"));
