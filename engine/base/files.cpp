@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/base/machine_memory.h"
 #include "engine/base/open_file.h"
 
 namespace orrery {
@@ -149,6 +150,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 std::string read_file(const std::string& path, uint64_t limit) {
   FileReader file(path);
   check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes, more than the ", limit, " that are read");
+  check_memory("read: " + path, static_cast<double>(file.size()), "take a smaller file");
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
   if (!bytes.empty()) return bytes;

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <string_view>
 
 #include "engine/base/files.h"
 #include "engine/base/sizes.h"
+#include "engine/base/wording.h"
 
 namespace orrery {
 namespace {
@@ -48,11 +50,16 @@ int64_t free_in_machine() {
   return available < 0 ? unknown : 1024 * (available + std::max<int64_t>(0, swap));
 }
 
-// What is left of a group's limit.  File pages count as used there but are given up when memory is short.
-int64_t left_in_group(const std::string& folder, const char* limit_file, const char* use_file, const char* pages) {
+// What is left of a group's limit.  File pages count as used there but are given up when memory is short, except those
+// that a program maps.  `total` is what the names begin with.
+int64_t left_in_group(const std::string& folder, const char* limit_file, const char* use_file, const std::string& total,
+                      const char* mapped) {
   const int64_t limit = number_in(folder + limit_file), use = number_in(folder + use_file);
   if (limit < 0 || use < 0) return unknown;
-  const int64_t given_up = std::max<int64_t>(0, number_behind(folder + "/memory.stat", pages));
+  const auto pages = [&](const std::string& name) {
+    return std::max<int64_t>(0, number_behind(folder + "/memory.stat", total + name));
+  };
+  const int64_t given_up = std::max<int64_t>(0, pages("inactive_file") + pages("active_file") - pages(mapped));
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - given_up));
 }
 
@@ -71,9 +78,9 @@ int64_t free_in_groups() {
     const std::string root = version_2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
     for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
       if (path == "/") path.clear();
-      least = std::min(least, version_2 ? left_in_group(root + path, "/memory.max", "/memory.current", "inactive_file")
+      least = std::min(least, version_2 ? left_in_group(root + path, "/memory.max", "/memory.current", "", "file_mapped")
                                         : left_in_group(root + path, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
-                                                        "total_inactive_file"));
+                                                        "total_", "mapped_file"));
       if (path.find('/') == std::string::npos) break;
     }
   }
@@ -98,5 +105,13 @@ int64_t free_addresses() {
 
 int64_t available_memory() { return std::min({free_in_machine(), free_in_groups(), free_addresses()}); }
 int64_t resident_memory() { return pages(1); }
+
+void check_memory(std::string_view what, double bytes, std::string_view way_out) {
+  constexpr double small = 1e6, kept_for_others = 8e6;
+  if (bytes < small) return;
+  const auto available = static_cast<double>(available_memory());
+  check(bytes + kept_for_others <= available, what, " needs about ", in_megabytes(bytes + kept_for_others),
+        " of memory, ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", way_out);
+}
 
 }  // namespace orrery

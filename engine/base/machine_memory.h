@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace orrery {
 
 // Bytes that can still be allocated before the system refuses or ends the process: free memory and swap, the limits of
 // the control groups it runs in, and its limit of addresses (ulimit -v).  What cannot be read does not limit.
 int64_t available_memory();
+// An Error unless so many bytes can still be allocated.  Less than a megabyte is not checked.
+//   read: pairs.tsv needs about 604 MB of memory, 200 MB are free; take fewer data
+void check_memory(std::string_view what, double bytes, std::string_view way_out);
 int64_t resident_memory();  // bytes of memory that this process has now; 0 if that cannot be read
 
 }  // namespace orrery

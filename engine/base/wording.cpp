@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "engine/base/check.h"
 
@@ -32,6 +33,10 @@ std::string grouped(int64_t x) {
 }
 
 std::string counted(int64_t n, const std::string& one) { return grouped(n) + " " + one + (n == 1 ? "" : "s"); }
+
+std::string in_megabytes(double bytes) {
+  return grouped(static_cast<int64_t>(std::ceil(std::min(bytes, 1e18) / 1e6))) + " MB";
+}
 
 std::string in_words(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');

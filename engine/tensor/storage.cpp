@@ -1,5 +1,6 @@
 #include "engine/tensor/storage.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -21,16 +22,29 @@ namespace {
 
 constexpr int64_t huge_page = int64_t{1} << 21;
 
+// Under a limit large blocks leave some of what the machine has, and are taken from it at once: a system that promises
+// more than it has would end the process, and libraries take memory of their own meanwhile.
+std::atomic<bool> host_is_limited = false;
+bool machine_has(int64_t bytes) {
+  constexpr int64_t kept_for_others = 16'000'000;
+  return available_memory() - kept_for_others >= bytes;
+}
+
 void* allocate_on_host(int64_t bytes) {
-  const bool large = bytes >= 2 * huge_page;
+  const bool large = bytes >= 2 * huge_page, watched = host_is_limited && bytes >= huge_page / 2;
+  if (watched && !machine_has(bytes)) return nullptr;
   void* data = nullptr;
   if (posix_memalign(&data, large ? huge_page : 64, static_cast<size_t>(bytes))) return nullptr;
   if (large) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer page faults; a refusal does no harm
+  constexpr int64_t page = 4096;
+  for (int64_t at = 0; watched && at < bytes; at += page) static_cast<char*>(data)[at] = 0;
   return data;
 }
 
 // Never destroyed: tensors in static objects may outlive any order of destruction.
 const std::shared_ptr<Pool>& pool_of_host() {
+  // A large block that is freed goes back to the system at once, whatever was freed before: else the threshold rises.
+  static const int fixed [[maybe_unused]] = mallopt(M_MMAP_THRESHOLD, 1 << 20);
   static const auto* const the_one =
       new std::shared_ptr<Pool>(std::make_shared<Pool>(Pool::Source{allocate_on_host, std::free}));
   return *the_one;
@@ -51,7 +65,7 @@ void* take(Pool& pool, Device device, int64_t bytes) {
   if (device == Device::cuda) free = text("; the card has ", cuda::free_memory(), " bytes free");
 #endif
   fail("allocate: out of memory on ", device, ": asked for ", bytes, " bytes; ", pool.description(), free,
-       "; use a smaller batch or context");
+       "; use a smaller batch or context, a smaller model, or less data");
 }
 
 }  // namespace
@@ -67,8 +81,14 @@ Buffer::~Buffer() { pool_->give(data_); }
 
 MemoryUse memory_use(Device device) { return pool_of(device)->use(); }
 void reset_peak(Device device) { pool_of(device)->reset_peak(); }
-void release_cached(Device device) { pool_of(device)->release(); }
-void set_memory_limit(Device device, int64_t bytes) { pool_of(device)->set_limit(bytes); }
+void release_cached(Device device) {
+  pool_of(device)->release();
+  if (device == Device::cpu) malloc_trim(0);  // small blocks, in holes of the heap
+}
+void set_memory_limit(Device device, int64_t bytes) {
+  if (device == Device::cpu) host_is_limited = bytes != 0;
+  pool_of(device)->set_limit(bytes);
+}
 int64_t memory_limit(Device device) { return pool_of(device)->limit(); }
 int64_t free_memory(Device device) {
   const std::shared_ptr<Pool> pool = pool_of(device);

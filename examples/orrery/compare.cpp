@@ -1,6 +1,8 @@
 // orrery compare: where runs differ, in settings, numbers and parameters.
 #include <algorithm>
 #include <iostream>
+#include <map>
+#include <set>
 
 #include "engine/base/files.h"
 #include "engine/base/registry.h"
@@ -35,14 +37,30 @@ struct ComparedRun {
   std::string number, folder;  // the number, from 1, stands for it in what is printed
   models::TrainSettings settings;
   bool logged = false;
-  std::vector<LogRow> rows;
+  models::RunLog log = {};
+  int64_t last = 0;       // step of the log
+  LogRow validated = {};  // the last row of a validation
+  struct Extent {
+    int64_t rows = 0, first = 0, last = 0;  // steps
+  };
+  std::map<std::string, Extent> figures = {};
 };
 
 ComparedRun read_run(const std::string& folder, size_t index) {
   models::check_is_run("compare", folder);
   ComparedRun run{
-      std::to_string(index + 1), folder, models::settings_of_run(folder), file_exists(folder + "/metrics.jsonl"), {}};
-  if (run.logged) run.rows = models::read_run_log(folder);
+      std::to_string(index + 1), folder, models::settings_of_run(folder), file_exists(folder + "/metrics.jsonl")};
+  if (!run.logged) return run;
+  run.log = models::RunLog::of_run(folder);
+  run.log.each([&](const LogRow& row) {
+    run.last = std::max(run.last, row.step);
+    if (row.figures.contains("validation_loss")) run.validated = row;
+    for (const auto& [name, value] : row.figures) {
+      ComparedRun::Extent& extent = run.figures[name];
+      extent.first = extent.rows == 0 ? row.step : std::min(extent.first, row.step);
+      extent.last = std::max(extent.last, row.step), ++extent.rows;
+    }
+  });
   return run;
 }
 
@@ -52,12 +70,10 @@ std::string counted(size_t count, const std::string& what) {
 
 void print_runs(const std::vector<ComparedRun>& runs) {
   Table table({"", "", ""}, "rll");
-  for (const ComparedRun& run : runs) {
-    int64_t last = 0;
-    for (const LogRow& row : run.rows) last = std::max(last, row.step);
+  for (const ComparedRun& run : runs)
     table.add({run.number, run.folder,
-               !run.logged ? "no metrics.jsonl" : text(grouped(last), " of ", grouped(run.settings.steps), " steps")});
-  }
+               !run.logged ? "no metrics.jsonl"
+                           : text(grouped(run.last), " of ", grouped(run.settings.steps), " steps")});
   std::cout << table.print();
 }
 
@@ -86,9 +102,10 @@ void print_settings(const std::vector<ComparedRun>& runs) {
 }
 
 void print_curves(const std::vector<ComparedRun>& runs, const std::string& patterns) {
-  std::vector<LogRow> all;
-  for (const ComparedRun& run : runs) all.insert(all.end(), run.rows.begin(), run.rows.end());
-  const std::vector<std::string> names = models::figure_names(all);
+  std::set<std::string> all;
+  for (const ComparedRun& run : runs)
+    for (const auto& [name, extent] : run.figures) all.insert(name);
+  const std::vector<std::string> names(all.begin(), all.end());
   std::vector<std::string> drawn;
   if (!patterns.empty()) {
     drawn = models::fitting_figures("compare", names, patterns);
@@ -96,26 +113,33 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
     for (const char* usual : {"loss", "validation_loss"})
       if (std::find(names.begin(), names.end(), usual) != names.end()) drawn.push_back(usual);
   }
+  std::map<std::string, std::vector<Series>> curves;  // of each figure, one for each run
   for (const std::string& name : drawn) {
-    std::vector<Series> curves;
-    size_t longest = 0;
+    ComparedRun::Extent whole;
     for (const ComparedRun& run : runs) {
-      curves.emplace_back();
-      for (const LogRow& row : run.rows)
-        if (const auto found = row.figures.find(name); found != row.figures.end())
-          curves.back().points.emplace_back(static_cast<double>(row.step), found->second);
-      longest = std::max(longest, curves.back().points.size());
+      const auto found = run.figures.find(name);
+      if (found == run.figures.end()) continue;
+      const ComparedRun::Extent& its = found->second;
+      whole.first = whole.rows == 0 ? its.first : std::min(whole.first, its.first);
+      whole.last = std::max(whole.last, its.last), whole.rows = std::max(whole.rows, its.rows);
     }
-    if (longest > 1)
-      std::cout << "\n" << plot_together(for_terminal(name) + " by step", curves);  // one number is no curve
+    if (whole.rows > 1)  // one number is no curve
+      curves[name].assign(runs.size(), Series(static_cast<double>(whole.first), static_cast<double>(whole.last)));
   }
+  for (size_t i = 0; i < runs.size(); ++i)
+    runs[i].log.each([&](const LogRow& row) {
+      for (auto& [name, series] : curves)
+        if (const auto found = row.figures.find(name); found != row.figures.end())
+          series[i].add(static_cast<double>(row.step), found->second);
+    });
+  for (const std::string& name : drawn)
+    if (const auto found = curves.find(name); found != curves.end())
+      std::cout << "\n" << plot_together(for_terminal(name) + " by step", found->second);
 }
 
 void print_validations(const std::vector<ComparedRun>& runs) {
-  std::vector<LogRow> last(runs.size());
-  for (size_t i = 0; i < runs.size(); ++i)
-    for (const LogRow& row : runs[i].rows)
-      if (row.figures.contains("validation_loss")) last[i] = row;
+  std::vector<LogRow> last;
+  for (const ComparedRun& run : runs) last.push_back(run.validated);
   const std::vector<std::string> names = models::figure_names(last);
   if (names.empty()) return;
   Table table = table_of_runs("", runs, 'r');
@@ -137,7 +161,7 @@ void print_parting(const ComparedRun& first, const ComparedRun& other) {
     std::cout << for_terminal(silent.folder) << " has no metrics.jsonl, they are not compared\n";
     return;
   }
-  const models::LogComparison found = models::compare_logs(first.rows, other.rows);
+  const models::LogComparison found = models::compare_logs(first.log, other.log);
   if (found.steps == 0) {
     std::cout << "there is no step that both have noted\n";
     return;

@@ -32,11 +32,17 @@ struct MetricsSettings {
   }
 };
 
-std::string csv_of(const std::vector<LogRow>& rows, const std::vector<std::string>& figures) {
-  std::vector<std::string> header = {"step"};
-  header.insert(header.end(), figures.begin(), figures.end());
-  std::string all = models::csv_line(header);
-  for (const LogRow& row : rows) {
+using Write = std::function<void(std::string_view)>;
+
+std::string csv_header(const std::vector<std::string>& figures) {
+  std::vector<std::string> names = {"step"};
+  names.insert(names.end(), figures.begin(), figures.end());
+  return models::csv_line(names);
+}
+
+void write_csv(const models::RunLog& log, const std::vector<std::string>& figures, const Write& write) {
+  write(csv_header(figures));
+  log.each([&](const LogRow& row) {
     std::vector<std::string> fields = {std::to_string(row.step)};
     for (const std::string& name : figures) {
       const auto found = row.figures.find(name);
@@ -44,9 +50,21 @@ std::string csv_of(const std::vector<LogRow>& rows, const std::vector<std::strin
                        : std::isnan(found->second) ? "nan"
                                                    : print_number(found->second));
     }
-    all += models::csv_line(fields);
-  }
-  return all;
+    write(models::csv_line(fields));
+  });
+}
+
+// In pieces that a file takes at once.
+void write_metrics(const std::string& path, const std::function<void(const Write&)>& rows) {
+  write_file_atomically(path, [&](FileWriter& file) {
+    constexpr size_t at_once = 1 << 18;
+    std::string piece;
+    rows([&](std::string_view text) {
+      piece += text;
+      if (piece.size() >= at_once) file.write(piece), piece.clear();
+    });
+    file.write(piece);
+  });
 }
 
 }  // namespace
@@ -72,11 +90,12 @@ int metrics(const Arguments& arguments) {
   const std::string& run = words[0];
   models::check_is_run("metrics", run);
   check(file_exists(run + "/metrics.jsonl"), "metrics: ", run, " has no metrics.jsonl; it has not been trained here");
-  const std::vector<LogRow> rows = models::read_run_log(run);
-  const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(rows), s.figures);
+  const auto log = models::RunLog::of_run(run);
+  const std::vector<std::string> figures = models::fitting_figures("metrics", models::figure_names(log), s.figures);
   const bool csv = s.format == "csv";
   if (csv && s.out.empty()) {
-    std::cout << csv_of(rows, figures) << std::flush;
+    write_csv(log, figures, [](std::string_view text) { std::cout << text; });
+    std::cout << std::flush;
     return 0;
   }
   std::string path = s.out;
@@ -85,12 +104,17 @@ int metrics(const Arguments& arguments) {
     make_folders(folder);
     path = folder + "/" + event_file;
   }
-  const std::string content = csv ? csv_of(rows, figures) : models::tensorboard_events(rows, figures);
-  const models::OutputKind kind =
-      csv ? models::marked_kind("a CSV file of these figures", content.substr(0, content.find('\n') + 1))
-          : models::marked_kind("events that orrery wrote", models::tensorboard_events({}, {}));
-  models::write_output("metrics", path, kind, content);
-  std::cout << for_terminal(path) << ": " << counted(static_cast<int64_t>(rows.size()), "row") << ", "
+  std::string header;
+  const Write into_header = [&](std::string_view text) { header += text; };
+  csv ? into_header(csv_header(figures)) : models::tensorboard_events({}, {}, into_header);
+  models::check_output("metrics", path,
+                       models::marked_kind(csv ? "a CSV file of these figures" : "events that orrery wrote", header));
+  write_metrics(path, [&](const Write& write) {
+    csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);
+  });
+  int64_t rows = 0;
+  log.each([&](const LogRow&) { ++rows; });
+  std::cout << for_terminal(path) << ": " << counted(rows, "row") << ", "
             << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
   return 0;
 }

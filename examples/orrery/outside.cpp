@@ -69,7 +69,7 @@ void complain_of(const Parts&... parts) noexcept {
   write_all(STDERR_FILENO, line.end());
 }
 
-constexpr std::string_view out_of_memory = "out of memory; try a smaller batch, context or model";
+constexpr std::string_view out_of_memory = "out of memory; use less data, or a smaller batch, context or model";
 
 int output_error = 0;  // why something could not be printed; 0: all was
 

@@ -81,19 +81,22 @@ char mark(size_t number) {
   return number < 9 ? static_cast<char>('1' + number) : static_cast<char>('a' + (number - 9) % 26);
 }
 
-// What each column shows of a series; NaN: nothing.
-std::vector<double> in_columns(const Series& series, double low, double high, size_t columns) {
-  std::vector<double> sums(columns), counts(columns), shown(columns, NAN);
-  for (const auto& [x, y] : series.points) {
-    if (!std::isfinite(y)) continue;
-    const double place = high > low ? (x - low) / (high - low) : 0;
-    const auto column = static_cast<size_t>(std::lround(place * static_cast<double>(columns - 1)));
-    sums[column] += y, counts[column] += 1;
-  }
+}  // namespace
+
+void Series::add(double x, double y) {
+  if (!std::isfinite(y)) return;
+  const double place = high_ > low_ ? (x - low_) / (high_ - low_) : 0;
+  const auto column = static_cast<size_t>(std::lround(place * static_cast<double>(sums_.size() - 1)));
+  sums_[column] += y, counts_[column] += 1;
+}
+
+std::vector<double> Series::shown() const {
+  const size_t columns = sums_.size();
+  std::vector<double> shown(columns, NAN);
   std::ptrdiff_t before = -1;
   for (size_t c = 0; c < columns; ++c) {
-    if (counts[c] == 0) continue;
-    shown[c] = sums[c] / counts[c];
+    if (counts_[c] == 0) continue;
+    shown[c] = sums_[c] / counts_[c];
     for (size_t between = before < 0 ? c : static_cast<size_t>(before) + 1; between < c; ++between) {
       const auto from = static_cast<size_t>(before);
       const double share = static_cast<double>(between - from) / static_cast<double>(c - from);
@@ -104,20 +107,18 @@ std::vector<double> in_columns(const Series& series, double low, double high, si
   return shown;
 }
 
-}  // namespace
-
-std::string plot_together(const std::string& title, const std::vector<Series>& series, int columns, int lines) {
-  double low = INFINITY, high = -INFINITY, bottom = INFINITY, top = -INFINITY;
-  for (const Series& each : series)
-    for (const auto& [x, y] : each.points) low = std::min(low, x), high = std::max(high, x);
+std::string plot_together(const std::string& title, const std::vector<Series>& series, int lines) {
+  double bottom = INFINITY, top = -INFINITY;
   std::vector<std::vector<double>> shown;
   for (const Series& each : series) {
-    shown.push_back(in_columns(each, low, high, static_cast<size_t>(columns)));
+    shown.push_back(each.shown());
     for (const double y : shown.back())
       if (std::isfinite(y)) bottom = std::min(bottom, y), top = std::max(top, y);
   }
+  const double low = series[0].low(), high = series[0].high();
+  const size_t columns = shown[0].size();
   if (bottom > top) return title + ": no finite numbers\n";
-  std::vector<std::string> rows(static_cast<size_t>(lines), std::string(static_cast<size_t>(columns), ' '));
+  std::vector<std::string> rows(static_cast<size_t>(lines), std::string(columns, ' '));
   for (size_t number = 0; number < shown.size(); ++number)
     for (size_t c = 0; c < shown[number].size(); ++c) {
       const double y = shown[number][c];
@@ -139,7 +140,7 @@ std::string plot_together(const std::string& title, const std::vector<Series>& s
   }
   const std::string left = fixed(low, 0), right = fixed(high, 0);
   return all + std::string(margin + 1, ' ') + left +
-         padded(right, static_cast<size_t>(columns) - std::min(left.size(), static_cast<size_t>(columns))) + "\n";
+         padded(right, columns - std::min(left.size(), columns)) + "\n";
 }
 
 }  // namespace orrery::program

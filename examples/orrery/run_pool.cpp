@@ -165,7 +165,7 @@ class Pool {
     outcome.version = models::program_version();
     const std::string folder = path(run.key, "");
     try {
-      if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::read_run_log(folder));
+      if (file_exists(folder + "/metrics.jsonl")) outcome = models::outcome_of(models::RunLog::of_run(folder));
     } catch (const Error& error) {
       outcome.why = error.what();
     }

@@ -40,24 +40,24 @@ std::map<std::string, double> look_inside(const Claim& claim, const std::string&
 }
 
 // What the metric is measured of: a derived claim looks at the first step alone, whose figures come before its update.
-std::vector<LogRow> rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
-  std::vector<LogRow> rows = models::read_run_log(folder);
+models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
+  auto rows = models::RunLog::of_run(folder);
   if (claim.kind == Claim::Kind::derived)
-    std::erase_if(rows, [](const LogRow& row) { return row.step != 1 || !row.figures.contains("loss"); });
-  rows.push_back({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
+    rows.keep([](const LogRow& row) { return row.step == 1 && row.figures.contains("loss"); });
+  rows.add({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
   if (const std::vector<std::string> looks = claim.looks(); !looks.empty() && outcome.kind == Outcome::Kind::done)
-    rows.push_back({outcome.step, look_inside(claim, folder, join(looks))});
+    rows.add({outcome.step, look_inside(claim, folder, join(looks))});
   return rows;
 }
 
 // Throws if what the claim is measured of cannot be read.
 void check_measured(const Claim& claim, const std::string& folder) {
-  models::read_run_log(folder);
+  models::RunLog::of_run(folder).each([](const LogRow&) {});  // throws at a row that cannot be read
   if (!claim.looks().empty()) models::checkpoint_at(folder);
 }
 
 // A figure that is registered, and only has not been asked for, is told as such.
-void check_figures(const Claim& claim, const std::string& variant, std::span<const LogRow> rows) {
+void check_figures(const Claim& claim, const std::string& variant, const models::RunLog& rows) {
   const std::vector<std::string> names = models::figure_names(rows);
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
     if (!claim.concerns(m, variant)) continue;
@@ -219,7 +219,7 @@ class Study {
     };
     const bool told = outcome.kind == Outcome::Kind::diverged && asks_for_divergence(claim_);
     if (outcome.kind != Outcome::Kind::done && !told) return miss(outcome.why);
-    const std::vector<LogRow> rows = rows_of(claim_, options_.folder + "/" + key, outcome);
+    const models::RunLog rows = rows_of(claim_, options_.folder + "/" + key, outcome);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.concerns(m, variant.name)) continue;
       try {

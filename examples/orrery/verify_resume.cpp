@@ -129,13 +129,15 @@ class Verification {
     const std::string first = work_ / "uninterrupted", second = work_ / "resumed";
     std::vector<models::FileComparison> files =
         models::compare_checkpoints(models::latest_checkpoint(first), models::latest_checkpoint(second));
-    const std::vector<models::LogRow> rows = models::read_run_log(first);
-    const std::string rows_differ = models::log_difference(rows, models::read_run_log(second));
+    const auto log = models::RunLog::of_run(first);
+    const std::string rows_differ = models::log_difference(log, models::RunLog::of_run(second));
+    int64_t rows = 0;
+    log.each([&](const models::LogRow&) { ++rows; });
     Table table({"", "", ""}, "lrl");
     for (const models::FileComparison& file : files)
       table.add({file.name, grouped(static_cast<int64_t>(file.bytes)) + " bytes",
                  file.difference.empty() ? "same" : file.difference});
-    table.add({"metrics.jsonl", counted(static_cast<int64_t>(rows.size()), "row"),
+    table.add({"metrics.jsonl", counted(rows, "row"),
                rows_differ.empty() ? "same, but for the time they took" : rows_differ});
     std::cout << table.print();
     files.push_back({"metrics.jsonl", 0, rows_differ});

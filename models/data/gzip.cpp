@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/base/machine_memory.h"
+
 namespace orrery::models {
 namespace {
 
@@ -128,6 +130,11 @@ std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t 
   std::string all;
   for (size_t got = piece; got == piece;) {
     const size_t before = all.size();
+    if (before + piece > all.capacity()) {
+      const size_t more = std::max(piece, before / 4);  // the old bytes are held while they are copied
+      check_memory(text("read: ", name), static_cast<double>(before + more), "take a smaller file");
+      all.reserve(before + more);
+    }
     all.resize(before + piece);
     got = unpacking.read(std::span(all).subspan(before));
     all.resize(before + got);

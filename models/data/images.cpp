@@ -9,6 +9,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/machine_memory.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/unicode.h"
@@ -52,6 +53,9 @@ void check_names(const std::vector<std::string>& classes, const std::string& fol
 
 Images chosen(const Images& from, const std::vector<int64_t>& which) {
   Images some{from.height, from.width, from.channels, {}, {}};
+  const size_t size = which.size() * static_cast<size_t>(from.pixels_of_one());
+  check_memory("images: a part of them", static_cast<double>(size), "take fewer, or smaller ones with --image_size=N");
+  some.pixels.reserve(size);
   for (const int64_t i : which) {
     const std::span<const uint8_t> image = from.image(i);
     some.pixels.insert(some.pixels.end(), image.begin(), image.end());
@@ -109,12 +113,18 @@ void Images::add(const Picture& picture, int32_t label, std::string_view name) {
   check(picture.height == height && picture.width == width && picture.channels == channels, "images: ", name, " has ",
         picture.height, " x ", picture.width, " pixels, those before it ", height, " x ", width,
         "; bring all to one size with --image_size=N");
+  const size_t size = pixels.size() + picture.pixels.size();
+  if (size > pixels.capacity()) {
+    check_memory(text("images: the ", labels.size() + 1, " up to ", name), static_cast<double>(size + size / 4),
+                 "take fewer, or smaller ones with --image_size=N");
+    pixels.reserve(size + size / 4);
+  }
   pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
   labels.push_back(label);
 }
 
-std::string ImageSet::read(const std::string& path) {
-  std::string bytes = read_data_file(path);
+std::string ImageSet::read(const std::string& path, uint64_t limit) {
+  std::string bytes = read_data_file(path, limit);
   files[path] = {bytes.size(), sha256(std::as_bytes(std::span(bytes)))};
   return bytes;
 }

@@ -11,6 +11,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/registry.h"
+#include "models/data/gzip.h"
 #include "models/data/picture.h"
 
 namespace orrery::models {
@@ -53,7 +54,8 @@ struct ImageSet {
   std::map<std::string, Fingerprint> files = {};  // in it, by path
   Fingerprint fingerprint() const;                // of all of them, with their names in the folder
   std::optional<Fingerprint> apart = {};          // of what is for validation and was read elsewhere
-  std::string read(const std::string& path);      // a file, unpacked, and noted among `files`
+  // A file, unpacked, and recorded among `files`; of more bytes than `limit` an Error.
+  std::string read(const std::string& path, uint64_t limit = largest_unpacked);
 };
 
 // A way to lay images into a folder, one file in models/data/images.

@@ -8,20 +8,25 @@
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS 65536
 #include <stb/stb_image.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
-#include <limits>
+#include <iterator>
 #include <memory>
+#include <optional>
 
 #include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
 #include "models/data/gzip.h"
 
 namespace orrery::models {
 namespace {
 
+constexpr int64_t most_pixels = 1 << 26;
 // Deflate packs 1,032 bytes into one, and a byte may hold 8 pixels; a picture that claims more is none.
 constexpr int64_t most_pixels_of_byte = 8 * 1032;
 
@@ -48,17 +53,90 @@ std::vector<Weights> triangles(int64_t begin, int64_t length, int64_t side) {
   return all;
 }
 
-// A chunk of a PNG that claims more bytes than are left would be given memory for them before it is read.
-void check_chunks(std::string_view bytes, std::string_view name) {
-  constexpr std::string_view signature = "\x89PNG\r\n\x1a\n";
-  if (!bytes.starts_with(signature)) return;
-  for (size_t at = signature.size(); at + 8 <= bytes.size();) {
-    const auto byte = [&](size_t i) { return uint64_t{static_cast<unsigned char>(bytes[at + i])}; };
-    const uint64_t length = byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3), left = bytes.size() - at - 8;
-    check(length <= left, name, ": it cannot be decoded: a chunk claims ", length, " bytes, where ", left, " are left");
-    if (bytes.substr(at + 4, 4) == "IEND") return;
-    at += std::min<uint64_t>(length + 12, bytes.size() - at);
+uint32_t number_at(std::string_view bytes, size_t at) {  // of four bytes, big-endian
+  uint32_t number = 0;
+  for (size_t i = 0; i < 4; ++i) number = number << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return number;
+}
+uint32_t crc_of(std::string_view bytes) {
+  return static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+}
+
+// The bytes of a PNG's lines before they are packed, each with the number of its filter; those of interlaced ones in
+// their seven passes.
+uint64_t bytes_of_lines(std::string_view header) {
+  constexpr uint64_t samples_of[] = {1, 0, 3, 1, 2, 0, 4};  // by the kind of colour
+  const uint64_t width = number_at(header, 0), height = number_at(header, 4),
+                 depth = static_cast<unsigned char>(header[8]), kind = static_cast<unsigned char>(header[9]),
+                 bits = depth * (kind < std::size(samples_of) ? samples_of[kind] : 0);
+  const auto lines = [&](uint64_t across, uint64_t down) { return across == 0 ? 0 : down * (1 + (across * bits + 7) / 8); };
+  if (header[12] == 0) return lines(width, height);
+  constexpr struct {
+    uint64_t x, y, dx, dy;
+  } passes[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
+  uint64_t all = 0;
+  for (const auto& [x, y, dx, dy] : passes)
+    all += lines((width + dx - 1 - std::min(x, width)) / dx, (height + dy - 1 - std::min(y, height)) / dy);
+  return all;
+}
+
+// The pixels of a PNG, packed by zlib, whose Adler-32 stands at their end.  `most` bytes and a little are unpacked and
+// thrown away.
+class PixelCheck {
+ public:
+  PixelCheck(std::string_view name, uint64_t most, bool without_sum) : name_(name), left_(most + slack) {
+    check(inflateInit2(&stream_, without_sum ? -MAX_WBITS : MAX_WBITS) == Z_OK, name_, ": no memory to unpack it");
   }
+  ~PixelCheck() { inflateEnd(&stream_); }
+  PixelCheck(const PixelCheck&) = delete;
+
+  void add(std::string_view packed) {
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib does not write there
+    stream_.avail_in = static_cast<uInt>(packed.size());
+    while (!ended_ && stream_.avail_in > 0) {
+      std::array<Bytef, slack> lines;
+      stream_.next_out = lines.data(), stream_.avail_out = slack;
+      const int code = inflate(&stream_, Z_NO_FLUSH);
+      check(code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR, name_,
+            ": it cannot be decoded: its packed pixels are damaged: ", stream_.msg ? stream_.msg : "they end nowhere");
+      ended_ = code == Z_STREAM_END;
+      const uint64_t got = slack - stream_.avail_out;
+      check(got <= left_, name_, ": it cannot be decoded: it holds more bytes than its pixels need");
+      left_ -= got;
+    }
+  }
+  void end() const { check(ended_, name_, ": it cannot be decoded: its packed pixels end too early"); }
+
+ private:
+  static constexpr uint32_t slack = 1 << 15;
+  std::string_view name_;
+  uint64_t left_;
+  bool ended_ = false;
+  z_stream stream_ = {};
+};
+
+// What the decoder does not check of a PNG: the CRC-32 of each chunk, the Adler-32 of the pixels, and that no chunk
+// claims more bytes than are left, which would be given memory before they are read.
+void check_png(std::string_view bytes, std::string_view name) {
+  constexpr std::string_view signature = "\x89PNG\r\n\x1a\n";
+  constexpr size_t header_size = 13;
+  if (!bytes.starts_with(signature)) return;
+  std::optional<PixelCheck> pixels;
+  bool without_sum = false;
+  for (size_t at = signature.size(); at + 8 <= bytes.size();) {
+    const uint64_t length = number_at(bytes, at), left = bytes.size() - at - 8;
+    check(length <= left, name, ": it cannot be decoded: a chunk claims ", length, " bytes, where ", left, " are left");
+    const std::string_view kind = bytes.substr(at + 4, 4), content = bytes.substr(at + 8, length);
+    check(length + 4 <= left, name, ": it cannot be decoded: it ends within a chunk");
+    check(crc_of(bytes.substr(at + 4, length + 4)) == number_at(bytes, at + 8 + length), name,
+          ": it cannot be decoded: the CRC-32 of its chunk at byte ", at, " does not match; the file is damaged");
+    without_sum |= kind == "CgBI";  // Apple's form
+    if (kind == "IHDR" && !pixels && length == header_size) pixels.emplace(name, bytes_of_lines(content), without_sum);
+    if (kind == "IDAT" && pixels) pixels->add(content);
+    if (kind == "IEND") break;
+    at += length + 12;
+  }
+  if (pixels) pixels->end();
 }
 
 // A Huffman table of a JPEG has at most 256 symbols; versions of the decoder before 2.29 write beyond their table if
@@ -105,14 +183,20 @@ Picture decode_picture(std::string_view bytes, int64_t channels, std::string_vie
   check(channels == 1 || channels == 3, name, ": pictures are decoded to 1 channel or to 3, not to ", channels);
   check(bytes.size() <= largest_picture_file, name, " has ", bytes.size(), " bytes, more than the ",
         largest_picture_file, " that are read");
-  check_chunks(bytes, name);
+  check_png(bytes, name);
   if (bytes.starts_with('\xff')) check_huffman_tables(bytes, name);
   const auto* const begin = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, found = 0;
   if (stbi_info_from_memory(begin, size, &width, &height, &found) != 1) cannot_decode(name);
-  check(static_cast<int64_t>(width) * height <= most_pixels_of_byte * size, name, ": ", height, " x ", width,
-        " pixels are more than its ", size, " bytes can hold");
+  const int64_t area = int64_t{height} * width;
+  check(area <= most_pixels_of_byte * size, name, ": ", height, " x ", width, " pixels are more than its ", size,
+        " bytes can hold");
+  check(area <= most_pixels, name, ": ", height, " x ", width, " pixels are more than the ", most_pixels,
+        " that are read; make it smaller");
+  // Unpacked, decoded, brought to the channels, and copied.
+  const int64_t of_pixel = found * (stbi_is_16_bit_from_memory(begin, size) ? 4 : 2) + 2 * channels;
+  check_memory(name, static_cast<double>(area * of_pixel), "make the picture smaller");
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &found, static_cast<int>(channels)), stbi_image_free);
   if (!pixels) cannot_decode(name);

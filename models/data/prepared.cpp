@@ -33,17 +33,22 @@ SortedJson read_description(const std::string& path) {
   return json;
 }
 
-void check_file(const SortedJson& description, const std::string& path, const char* name, const Fingerprint& found) {
+// Whether the description has this value of a file.
+template <class T>
+bool describes(const SortedJson& description, const char* name, const char* key, const T& value) {
   const auto said = description["files"].find(name + 1);
-  const auto holds = [&](const char* key, const auto& value) { return said->contains(key) && (*said)[key] == value; };
-  check(said != description["files"].end() && said->is_object() && holds("bytes", found.bytes) &&
-            holds("sha256", found.sha256),
-        "tokens: ", path, name, " is not the file that ", path, description_name, " tells of; prepare the text again");
+  return said != description["files"].end() && said->is_object() && said->contains(key) && (*said)[key] == value;
 }
 
 // A file as it is when it is not packed.
 void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
               const SortedJson& description, const char* name) {
+  const bool packed = file.ends_with(".gz"), described = !description.is_null();
+  const auto check_described = [&](bool holds) {
+    check(holds, "tokens: ", path, name, " is not the file that ", path, description_name,
+          " tells of; prepare the text again");
+  };
+  if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
   Sha256 one;
   uint64_t bytes = 0;
   std::vector<std::byte> piece(TextFiles::piece_size);
@@ -54,12 +59,14 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
       bytes += got;
     }
   };
-  if (file.ends_with(".gz"))
+  if (packed)
     read(DataReader(file));
   else
     read(FileReader(file));  // whose first token may look like a packed file's beginning
   prepared.fingerprint.bytes += bytes;
-  if (!description.is_null()) check_file(description, path, name, {bytes, one.digits()});
+  if (described)
+    check_described(describes(description, name, "bytes", bytes) &&
+                    describes(description, name, "sha256", one.digits()));
 }
 
 REGISTER_DATA_FORMAT(prepared, {"prepared",

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/machine_memory.h"
 #include "models/data/prepared.h"
 #include "models/data/text_files.h"
 
@@ -28,12 +29,47 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
   return batch;
 }
 
+// The tokens of a text, for which memory is checked before it is taken.
+class TokensInMemory {
+ public:
+  explicit TokensInMemory(const TextFiles& files) : files_(files) {
+    tokens_.reserve(files.bytes());  // of what is not packed no tokenizer makes more
+  }
+  void add(std::span<const int32_t> some) {
+    const size_t size = tokens_.size() + some.size();
+    if (size > checked_) check_room(size);
+    tokens_.insert(tokens_.end(), some.begin(), some.end());
+  }
+  void read(uint64_t bytes) { bytes_read_ += bytes; }
+  std::vector<int32_t> take() { return std::move(tokens_); }
+
+ private:
+  // For the next tokens, and for all that are still to come, if those so far are like them.
+  void check_room(size_t size) {
+    const auto held = static_cast<double>(tokens_.size()), whole = static_cast<double>(files_.bytes());
+    const bool grows = size > tokens_.capacity();
+    const size_t next = std::max(size + at_once, grows ? size + size / 4 : 0);
+    const double still = bytes_read_ > 0 ? held * (whole / static_cast<double>(bytes_read_) - 1) : 0;
+    check_memory("text: " + files_.path(),
+                 sizeof(int32_t) * std::max(still, static_cast<double>(next) - (grows ? 0 : held)),
+                 "take a shorter text, or bring it to tokens that stay in a file with `orrery prepare`");
+    if (grows) tokens_.reserve(next);
+    checked_ = next;
+  }
+
+  static constexpr size_t at_once = size_t{1} << 22;
+  const TextFiles& files_;
+  std::vector<int32_t> tokens_;
+  size_t checked_ = 0;
+  uint64_t bytes_read_ = 0;
+};
+
 TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer) {
-  std::vector<int32_t> tokens;
-  tokens.reserve(files.bytes());  // of what is not packed no tokenizer makes more
-  encode_files(tokenizer, files,
-               [&](std::span<const int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
-  return tokens;
+  TokensInMemory tokens(files);
+  encode_files(
+      tokenizer, files, [&](std::span<const int32_t> some) { tokens.add(some); },
+      [&](uint64_t bytes) { tokens.read(bytes); });
+  return tokens.take();
 }
 
 }  // namespace

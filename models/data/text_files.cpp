@@ -7,6 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "engine/base/folders.h"
+#include "engine/base/machine_memory.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/unicode.h"
@@ -37,6 +38,7 @@ void TextFiles::each_piece(const std::string& file, const Take& take) {
   for (size_t kept = 0;;) {
     const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(buffer).subspan(kept)));
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
+    if (before > 0) check_memory("text: " + file, 8 * piece_size, "take a shorter text");  // for what a piece becomes
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
     if (end > 0) take(here.substr(0, end), before);
     before += end, kept = here.size() - end;

@@ -63,19 +63,19 @@ uint32_t crc32c(std::string_view bytes) {
   return ~remainder;
 }
 
-std::string tensorboard_events(std::span<const LogRow> rows, std::span<const std::string> figures) {
-  std::string file = record(field(1, 0.0) + field(3, std::string("brain.Event:2")));
+void tensorboard_events(const RunLog& log, std::span<const std::string> figures,
+                        const std::function<void(std::string_view)>& write) {
+  write(record(field(1, 0.0) + field(3, std::string("brain.Event:2"))));
   double seconds = 0;
-  for (const LogRow& row : rows) {
+  log.each([&](const LogRow& row) {
     const auto time = row.figures.find("milliseconds");
     if (time != row.figures.end() && std::isfinite(time->second)) seconds += time->second / 1000;
     std::string values;
     for (const std::string& name : figures)
       if (const auto found = row.figures.find(name); found != row.figures.end())
         values += field(1, field(1, name) + field(2, static_cast<float>(found->second)));
-    if (!values.empty()) file += record(field(1, seconds) + field(2, row.step) + field(5, values));
-  }
-  return file;
+    if (!values.empty()) write(record(field(1, seconds) + field(2, row.step) + field(5, values)));
+  });
 }
 
 }  // namespace orrery::models

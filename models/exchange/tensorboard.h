@@ -28,7 +28,8 @@ namespace orrery::models {
 // A record for each row that has one of the figures, whose names are the tags; their numbers are rounded to f32, as
 // the format has them.  The wall time is the seconds that the steps up to there have taken, from 0 at the run's
 // beginning (`milliseconds` of the rows), so that the same rows give the same bytes.
-std::string tensorboard_events(std::span<const LogRow> rows, std::span<const std::string> figures);
+void tensorboard_events(const RunLog& log, std::span<const std::string> figures,
+                        const std::function<void(std::string_view)>& write);
 
 uint32_t crc32c(std::string_view bytes);  // Castagnoli's: 0xe3069283 of "123456789"
 

@@ -9,14 +9,23 @@
 namespace orrery::models {
 namespace {
 
-using Steps = std::map<int64_t, std::map<std::string, double>>;  // a validation's row stands beside that of its step
+// The steps of a log, one after the other: a validation's row is taken together with that of its step.
+class Steps {
+ public:
+  explicit Steps(const RunLog& log) : pass_(log), next_(pass_.next()) {}
+  // False: there are no more.
+  bool take(LogRow& step) {
+    if (!next_) return false;
+    step = *next_;
+    while ((next_ = pass_.next()) && next_->step == step.step)
+      for (const auto& [name, value] : next_->figures) step.figures[name] = value;
+    return true;
+  }
 
-Steps by_step(std::span<const LogRow> rows) {
-  Steps steps;
-  for (const LogRow& row : rows)
-    for (const auto& [name, value] : row.figures) steps[row.step][name] = value;
-  return steps;
-}
+ private:
+  RunLog::Pass pass_;
+  const LogRow* next_;
+};
 
 using Values = std::vector<std::optional<std::string>>;
 bool all_same(const Values& values) {
@@ -59,20 +68,24 @@ std::vector<DifferingSetting> differing_settings(std::span<const TrainSettings> 
   return differing;
 }
 
-LogComparison compare_logs(std::span<const LogRow> first, std::span<const LogRow> second) {
-  const Steps ours = by_step(first), others = by_step(second);
+LogComparison compare_logs(const RunLog& first, const RunLog& second) {
+  Steps ours(first), others(second);
+  LogRow one, other;
   LogComparison comparison;
-  for (const auto& [step, figures] : ours) {
-    const auto found = others.find(step);
-    if (found == others.end()) continue;
-    ++comparison.steps, comparison.last = step;
-    if (comparison.parting >= 0) continue;
-    for (const auto& [name, value] : figures) {
-      const auto its = found->second.find(name);
-      if (tells_time(name) || its == found->second.end() || same_bits(value, its->second)) continue;
-      comparison.parting = step;
+  for (bool both = ours.take(one) && others.take(other); both;) {
+    if (one.step != other.step) {
+      both = one.step < other.step ? ours.take(one) : others.take(other);
+      continue;
+    }
+    ++comparison.steps, comparison.last = one.step;
+    for (const auto& [name, value] : one.figures) {
+      if (comparison.parting >= 0 && comparison.parting != one.step) break;
+      const auto its = other.figures.find(name);
+      if (tells_time(name) || its == other.figures.end() || same_bits(value, its->second)) continue;
+      comparison.parting = one.step;
       comparison.figures.push_back({name, value, its->second});
     }
+    both = ours.take(one) && others.take(other);
   }
   std::stable_partition(comparison.figures.begin(), comparison.figures.end(),
                         [](const PartingFigure& figure) { return figure.name.find('/') == std::string::npos; });

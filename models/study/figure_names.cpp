@@ -11,10 +11,12 @@
 
 namespace orrery::models {
 
-std::vector<std::string> figure_names(std::span<const LogRow> rows) {
+std::vector<std::string> figure_names(const RunLog& log) {
   std::set<std::string> names;
-  for (const LogRow& row : rows)
-    for (const auto& [name, value] : row.figures) names.insert(name);
+  log.each([&](const LogRow& row) {
+    for (const auto& [name, value] : row.figures)
+      if (!names.contains(name)) names.insert(name);
+  });
   return {names.begin(), names.end()};
 }
 

@@ -189,21 +189,21 @@ Numbers places_of(const Metric& part, const LogRow& row) {
 }
 
 // Of each row that has the figure, its places taken together.
-Numbers over_rows(const Metric& metric, std::span<const LogRow> rows) {
+Numbers over_rows(const Metric& metric, const RunLog& log) {
   const bool told = metric.kind == Kind::of_places, two = metric.parts.size() == 2;
   const Metric& figure = told ? metric.parts[0] : metric;
   Numbers all;
-  for (const LogRow& row : rows) {
+  log.each([&](const LogRow& row) {
     const Numbers places = places_of(figure, row), others = two ? places_of(metric.parts[1], row) : places;
     if (!places.empty() && !others.empty()) all.push_back(taken_together(told ? metric.name : "mean", places, others));
-  }
+  });
   for (const std::string& pattern : metric.figures())
-    if (all.empty()) fitting_figures("study", figure_names(rows), pattern);  // says which there are
+    if (all.empty()) fitting_figures("study", figure_names(log), pattern);  // says which there are
   check(!all.empty(), "study: no figure fits '", figure.name, "'");
   return all;
 }
 
-double number_of(const Metric& metric, std::span<const LogRow> rows, double swept) {
+double number_of(const Metric& metric, const RunLog& log, double swept) {
   switch (metric.kind) {
     case Kind::number:
       return metric.value;
@@ -211,16 +211,16 @@ double number_of(const Metric& metric, std::span<const LogRow> rows, double swep
       return swept;
     case Kind::figure:
     case Kind::of_places:
-      return over_rows(metric, rows).back();
+      return over_rows(metric, log).back();
     case Kind::of_rows:
-      return taken_together(metric.name, over_rows(metric.parts[0], rows));
+      return taken_together(metric.name, over_rows(metric.parts[0], log));
     case Kind::of_sweep:
-      return number_of(metric.parts[0], rows, swept);
+      return number_of(metric.parts[0], log, swept);
     case Kind::of_numbers:
       break;
   }
   Numbers parts;
-  for (const Metric& part : metric.parts) parts.push_back(number_of(part, rows, swept));
+  for (const Metric& part : metric.parts) parts.push_back(number_of(part, log, swept));
   return taken_together(metric.name, parts);
 }
 
@@ -262,11 +262,11 @@ std::string print(const Metric& metric) {
   return metric.name + "(" + join(parts) + ")";
 }
 
-double measure(const Metric& metric, std::span<const LogRow> rows, double swept) {
-  return checked(metric.is_of_sweep() ? metric.parts[0] : metric, number_of(metric, rows, swept));
+double measure(const Metric& metric, const RunLog& log, double swept) {
+  return checked(metric.is_of_sweep() ? metric.parts[0] : metric, number_of(metric, log, swept));
 }
 
-void check_measurable(const Metric& metric, std::span<const LogRow> rows) { number_of(metric, rows, 1); }
+void check_measurable(const Metric& metric, const RunLog& log) { number_of(metric, log, 1); }
 
 double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured) {
   Numbers x(swept.begin(), swept.end()), y(measured.begin(), measured.end());

@@ -47,9 +47,9 @@ std::string print(const Metric& metric);  // parse_metric reads it back
 
 // Of one run; of a metric over a sweep, what stands in it.  Errors: a figure that the rows do not have, with the
 // nearest name; a number that is not finite.
-double measure(const Metric& metric, std::span<const LogRow> rows, double swept);
+double measure(const Metric& metric, const RunLog& log, double swept);
 // An Error unless the rows have what the metric is measured of, whatever number that is.
-void check_measurable(const Metric& metric, std::span<const LogRow> rows);
+void check_measurable(const Metric& metric, const RunLog& log);
 // Of a metric over a sweep: from the swept values and what was measured at each.  An Error if it is no finite number.
 double measure_sweep(const Metric& metric, std::span<const double> swept, std::span<const double> measured);
 

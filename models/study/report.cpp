@@ -42,7 +42,7 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
   constexpr std::string_view per_second = "_per_second";
   std::string unit;
   std::vector<double> speeds;
-  for (const LogRow& row : run.log) {
+  run.log.each([&](const LogRow& row) {
     const auto figure = [&](const char* key) {
       const auto found = row.figures.find(key);
       return found == row.figures.end() ? NAN : found->second;
@@ -56,7 +56,7 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
     for (const auto& [key, x] : row.figures)
       if (key.ends_with(per_second) && std::isfinite(x))
         unit = key.substr(0, key.size() - per_second.size()), speeds.push_back(x);
-  }
+  });
   if (std::isfinite(best)) {
     item("validation loss", fixed(best, 4), "the lowest, at step " + grouped(best_at));
     if (last_at != best_at) item("last validation loss", fixed(last, 4), "at step " + grouped(last_at));

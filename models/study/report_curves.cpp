@@ -16,8 +16,8 @@ constexpr size_t most_points = 150'000, most_of_a_curve = 2'000,
 
 struct Series {
   std::string name, key;
-  size_t run = 0;
-  Curve curve;
+  size_t run = 0, rows = 0, not_finite = 0;
+  Curve shown = {};
 };
 struct Chart {
   std::string figure, group;
@@ -59,22 +59,32 @@ bool comes_before(const std::string& a, const std::string& b) {
   return a.size() < b.size();
 }
 
+// Each figure that is shown, of each row.
+void each_figure(const LoggedRun& run, const auto& take) {
+  run.log.each([&](const LogRow& row) {
+    for (const auto& [key, value] : row.figures)
+      if (run.shown.empty() || run.shown.contains(key)) take(row.step, key, value);
+  });
+}
+
 std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
+  struct Count {
+    size_t rows = 0, not_finite = 0;
+  };
   std::vector<Chart> charts;
   for (size_t r = 0; r < runs.size(); ++r) {
-    std::map<std::string, Curve> curves;
-    for (const LogRow& row : runs[r].log)
-      for (const auto& [key, value] : row.figures) {
-        curves[key].steps.push_back(row.step);
-        curves[key].values.push_back(value);
-      }
-    for (auto& [key, curve] : curves) {
+    std::map<std::string, Count> counts;
+    each_figure(runs[r], [&](int64_t, const std::string& key, double value) {
+      Count& count = counts[key];
+      ++count.rows, count.not_finite += std::isnan(value);
+    });
+    for (const auto& [key, count] : counts) {
       const auto [figure, place] = figure_and_place(key);
       auto chart = std::ranges::find(charts, figure, &Chart::figure);
       if (chart == charts.end())
         chart = charts.insert(charts.end(), {figure, has_places(figure) ? "Parts over time" : "Curves", {}});
       const std::string name = has_places(figure) ? place : key == "loss" ? "loss of steps" : in_words(place);
-      chart->series.push_back({name, key, r, std::move(curve)});
+      chart->series.push_back({name, key, r, count.rows, count.not_finite});
     }
   }
   const auto rank = [](const Chart& c) { return c.figure == "loss" ? 0 : has_places(c.figure) ? 2 : 1; };
@@ -96,36 +106,57 @@ Json short_number(double x) {
 
 }  // namespace
 
-Curve thinned(const Curve& curve, size_t most) {
-  const size_t n = curve.steps.size(), buckets = most / 2;
-  if (n <= most) return curve;
-  Curve result;
-  const auto take = [&](size_t i) {
-    result.steps.push_back(curve.steps[i]);
-    result.values.push_back(curve.values[i]);
-  };
-  for (size_t b = 0; b < buckets; ++b) {
-    const size_t begin = n * b / buckets, end = n * (b + 1) / buckets;
-    size_t least = begin, largest = begin;
-    for (size_t i = begin; i < end; ++i) {
-      if (std::isnan(curve.values[i])) {
-        least = largest = i;
-        break;
-      }
-      if (curve.values[i] < curve.values[least]) least = i;
-      if (curve.values[i] >= curve.values[largest]) largest = i;
-    }
-    take(std::min(least, largest));
-    if (least != largest) take(std::max(least, largest));
-  }
-  return result;
+void ThinnedCurve::keep(const Point& point) {
+  curve_.steps.push_back(point.step);
+  curve_.values.push_back(point.value);
 }
 
+void ThinnedCurve::add(int64_t step, double value) {
+  const Point point{step, value, at_++};
+  if (points_ <= most_) return keep(point);
+  const size_t buckets = most_ / 2;
+  if (point.at == end_) {  // another bucket begins
+    end_ = points_ * ++bucket_ / buckets;
+    least_ = largest_ = point, not_finite_ = false;
+  }
+  if (!not_finite_ && std::isnan(value)) least_ = largest_ = point, not_finite_ = true;
+  if (!not_finite_ && value < least_.value) least_ = point;
+  if (!not_finite_ && value >= largest_.value) largest_ = point;
+  if (at_ < end_) return;
+  const bool in_order = least_.at < largest_.at;
+  keep(in_order ? least_ : largest_);
+  if (least_.at != largest_.at) keep(in_order ? largest_ : least_);
+}
+
+Curve thinned(const Curve& curve, size_t most) {
+  ThinnedCurve thin(curve.steps.size(), most);
+  for (size_t i = 0; i < curve.steps.size(); ++i) thin.add(curve.steps[i], curve.values[i]);
+  return thin.curve();
+}
+
+namespace {
+
+void fill_in(std::vector<Chart>& charts, std::span<const LoggedRun> runs, size_t most) {
+  for (size_t r = 0; r < runs.size(); ++r) {
+    std::map<std::string, ThinnedCurve> curves;
+    for (const Chart& chart : charts)
+      for (const Series& series : chart.series)
+        if (series.run == r) curves.emplace(series.key, ThinnedCurve(series.rows, most));
+    each_figure(runs[r], [&](int64_t step, const std::string& key, double value) { curves.at(key).add(step, value); });
+    for (Chart& chart : charts)
+      for (Series& series : chart.series)
+        if (series.run == r) series.shown = curves.at(series.key).curve();
+  }
+}
+
+}  // namespace
+
 void add_curves(Json& sections, std::span<const LoggedRun> runs) {
-  const std::vector<Chart> charts = charts_of(runs);
+  std::vector<Chart> charts = charts_of(runs);
   size_t curves = 0;
   for (const Chart& chart : charts) curves += chart.series.size();
   const size_t most = std::clamp(most_points / std::max<size_t>(1, curves), least_of_a_curve, most_of_a_curve);
+  fill_in(charts, runs, most);
   Json names = Json::array();
   for (const LoggedRun& run : runs) names.push_back({{"name", run.name}, {"group", run.group}});
   for (const Chart& chart : charts) {
@@ -133,16 +164,15 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
     bool thin = false;
     size_t not_finite = 0;
     for (const Series& series : chart.series) {
-      const Curve shown = thinned(series.curve, most);
-      thin |= shown.steps.size() < series.curve.steps.size();
-      not_finite += static_cast<size_t>(std::count_if(series.curve.values.begin(), series.curve.values.end(),
-                                                      [](double x) { return std::isnan(x); }));
+      const Curve& shown = series.shown;
+      thin |= shown.steps.size() < series.rows;
+      not_finite += series.not_finite;
       Json values = Json::array();
       for (const double x : shown.values) values.push_back(short_number(x));
       all.push_back({{"name", series.name},
                      {"key", series.key},
                      {"run", series.run},
-                     {"rows", series.curve.steps.size()},
+                     {"rows", series.rows},
                      {"steps", shown.steps},
                      {"values", std::move(values)}});
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,13 +17,35 @@ struct Curve {
   std::vector<double> values;  // NaN where it is not finite
 };
 
-// At most `most` (4 or more) points of it: in each of most / 2 spans of equally many points the least and the largest
-// one, so that no peak is lost.  One that is not finite stands in place of them.  Of fewer points all.
+// A curve whose points come one after the other, at most `most` (4 or more) of which are kept, of `points` in all: in
+// each of most / 2 spans of equally many points the least and the largest one, so that no peak is lost.  One that is not
+// finite is kept in place of them.  Of fewer points all.
+class ThinnedCurve {
+ public:
+  ThinnedCurve(size_t points, size_t most) : points_(points), most_(most) {}
+  void add(int64_t step, double value);
+  const Curve& curve() const { return curve_; }  // once all points have come
+
+ private:
+  struct Point {
+    int64_t step = 0;
+    double value = 0;
+    size_t at = 0;
+  };
+  void keep(const Point& point);
+
+  size_t points_, most_, at_ = 0, bucket_ = 0, end_ = 0;
+  bool not_finite_ = false;  // in this bucket
+  Point least_, largest_;
+  Curve curve_;
+};
+
 Curve thinned(const Curve& curve, size_t most);
 
 struct LoggedRun {
   std::string name, group;  // runs of one group have one colour
-  std::vector<LogRow> log;
+  RunLog log;
+  std::set<std::string> shown = {};  // figures; empty: all
 };
 
 // Appends a section of kind `curves` for each figure: the losses together, then what stands alone, then figures of

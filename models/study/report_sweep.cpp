@@ -112,12 +112,10 @@ void add_curves_of_pool(Json& sections, const CsvTable& runs, const std::string&
     const std::string key = runs.at(i, "run"), folder = pool + "/" + key;
     const bool a_key = !key.empty() && key.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!a_key || !file_exists(folder + "/metrics.jsonl")) continue;
-    LoggedRun run{runs.at(i, "row") + ", seed " + runs.at(i, "seed"), runs.at(i, "row"), read_run_log(folder)};
-    for (LogRow& row : run.log)
-      std::erase_if(row.figures, [&](const auto& figure) {
-        return figure.first != metric && figure.first != "loss" && figure.first != "validation_loss";
-      });
-    logged.push_back(std::move(run));
+    logged.push_back({runs.at(i, "row") + ", seed " + runs.at(i, "seed"),
+                      runs.at(i, "row"),
+                      RunLog::of_run(folder),
+                      {metric, "loss", "validation_loss"}});
   }
   add_curves(sections, logged);
 }

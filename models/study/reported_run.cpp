@@ -34,9 +34,7 @@ void read_checkpoint(ReportedRun& run) {
 }  // namespace
 
 int64_t ReportedRun::last_step() const {
-  int64_t step = state ? state->step : 0;
-  for (const LogRow& row : log) step = std::max(step, row.step);
-  return step;
+  return std::max(state ? state->step : 0, logged);
 }
 
 std::string ReportedRun::setting(const std::string& key) const { return settings ? setting_of(*settings, key) : ""; }
@@ -46,7 +44,8 @@ ReportedRun read_reported_run(const std::string& folder) {
   run.folder = folder;
   while (run.folder.size() > 1 && run.folder.ends_with('/')) run.folder.pop_back();
   run.name = std::filesystem::path(run.folder).filename().string();
-  if (file_exists(folder + "/metrics.jsonl")) run.log = read_run_log(folder);
+  if (file_exists(folder + "/metrics.jsonl")) run.log = RunLog::of_run(folder);
+  run.log.each([&](const LogRow& row) { run.logged = std::max(run.logged, row.step); });
   read_checkpoint(run);
   if (const std::string file = folder + "/settings.toml"; !run.settings && file_exists(file)) try {
       run.settings = with_plugins_told(folder, [&] { return resolved(settings_in_file(file)); });

@@ -12,7 +12,8 @@ namespace orrery::models {
 
 struct ReportedRun {
   std::string folder, name;  // as it was given; the last part of that
-  std::vector<LogRow> log;
+  RunLog log;
+  int64_t logged = 0;  // the last step that the log has
   std::optional<TrainSettings> settings;  // resolved: of the newest checkpoint, else of settings.toml
   std::optional<CheckpointState> state;   // of the newest checkpoint
   std::string newest, best;               // checkpoints, by path; empty: none

@@ -108,10 +108,13 @@ std::vector<FileComparison> compare_checkpoints(const std::string& first, const 
   return all;
 }
 
-std::string log_difference(std::span<const LogRow> first, std::span<const LogRow> second) {
-  for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
-    const LogRow &a = first[i], &b = second[i];
-    const std::string row = text("row ", i + 1, ", step ", a.step, ": ");
+std::string log_difference(const RunLog& first, const RunLog& second) {
+  RunLog::Pass ours(first), others(second);
+  int64_t rows = 0, more = 0;
+  const LogRow *one = nullptr, *other = nullptr;
+  while ((one = ours.next(), other = others.next(), one && other)) {
+    const LogRow &a = *one, &b = *other;
+    const std::string row = text("row ", ++rows, ", step ", a.step, ": ");
     if (a.step != b.step) return row + both("its step", std::to_string(a.step), std::to_string(b.step));
     for (const auto& [name, value] : a.figures) {
       const auto found = b.figures.find(name);
@@ -122,7 +125,10 @@ std::string log_difference(std::span<const LogRow> first, std::span<const LogRow
     for (const auto& [name, value] : b.figures)
       if (!a.figures.contains(name)) return row + name + " is in the second alone";
   }
-  return first.size() == second.size() ? "" : text("there are ", first.size(), " rows and ", second.size());
+  if (!one && !other) return "";
+  const bool first_has_more = one != nullptr;
+  for (; one || other; one = one ? ours.next() : nullptr, other = other ? others.next() : nullptr) ++more;
+  return text("there are ", first_has_more ? rows + more : rows, " rows and ", first_has_more ? rows : rows + more);
 }
 
 }  // namespace orrery::models

@@ -21,6 +21,6 @@ std::vector<FileComparison> compare_checkpoints(const std::string& first, const 
 
 // The first row that is another one, in words; empty: all have the same steps and the same figures to the bit, but for
 // how long something took.
-std::string log_difference(std::span<const LogRow> first, std::span<const LogRow> second);
+std::string log_difference(const RunLog& first, const RunLog& second);
 
 }  // namespace orrery::models

@@ -5,29 +5,56 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/files.h"
 #include "models/json.h"
 
 namespace orrery::models {
+namespace {
+
+LogRow parse_row(std::string_view line, const std::string& what) {
+  const Json json = parse_json(line, what);
+  LogRow row{.step = whole_number_member(json, "step", what), .figures = {}};
+  for (const auto& [key, value] : json.items()) {
+    if (key == "step" || !(value.is_number() || value.is_null())) continue;
+    row.figures[key] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  }
+  return row;
+}
+
+}  // namespace
 
 bool same_bits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
 }
 
-std::vector<LogRow> read_run_log(const std::string& folder) {
-  const std::string path = folder + "/metrics.jsonl", log = read_file(path);
-  std::vector<LogRow> rows;
-  for (size_t begin = 0, end; (end = log.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string what = text(path, ", row ", rows.size() + 1);
-    const Json json = parse_json(std::string_view(log).substr(begin, end - begin), what);
-    LogRow row{.step = whole_number_member(json, "step", what), .figures = {}};
-    for (const auto& [key, value] : json.items()) {
-      if (key == "step" || !(value.is_number() || value.is_null())) continue;
-      row.figures[key] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-    }
-    rows.push_back(std::move(row));
+RunLog::RunLog(std::vector<LogRow> rows) : added_(std::move(rows)) {}
+
+RunLog RunLog::of_run(const std::string& folder) {
+  RunLog log;
+  log.path_ = folder + "/metrics.jsonl";
+  log.file_ = std::make_shared<const FileReader>(log.path_);
+  log.size_ = log.file_->size();
+  return log;
+}
+
+bool RunLog::empty() const { return Pass(*this).next() == nullptr; }
+
+std::vector<LogRow> RunLog::rows() const {
+  std::vector<LogRow> all;
+  each([&](const LogRow& row) { all.push_back(row); });
+  return all;
+}
+
+RunLog::Pass::Pass(const RunLog& log)
+    : log_(log), lines_(log.file_ ? std::make_unique<LineReader>(*log.file_, log.size_) : nullptr) {}
+
+const LogRow* RunLog::Pass::next() {
+  for (std::string_view line; lines_ && lines_->next(line);) {
+    ++rows_;
+    if (!flat_.read(line, row_)) row_ = parse_row(line, text(log_.path_, ", row ", rows_));
+    if (!log_.keeps_ || log_.keeps_(row_)) return &row_;
   }
-  return rows;
+  lines_.reset();
+  return added_ < log_.added_.size() ? &log_.added_[added_++] : nullptr;
 }
 
 }  // namespace orrery::models

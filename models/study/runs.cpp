@@ -181,12 +181,12 @@ std::string name(Outcome::Kind kind) {
   return kind == Outcome::Kind::done ? "done" : kind == Outcome::Kind::diverged ? "diverged" : "failed";
 }
 
-Outcome outcome_of(std::span<const LogRow> log) {
+Outcome outcome_of(const RunLog& log) {
   Outcome outcome;
   outcome.kind = Outcome::Kind::done, outcome.version = program_version();
   std::vector<Row> rows;
   std::vector<double> milliseconds;
-  for (const LogRow& row : log) {
+  log.each([&](const LogRow& row) {
     const auto number = [&](const char* key) {
       const auto found = row.figures.find(key);
       return found == row.figures.end() ? NAN : found->second;
@@ -200,7 +200,7 @@ Outcome outcome_of(std::span<const LogRow> log) {
       for (const auto& [key, value] : row.figures)
         if (std::isfinite(value)) outcome.figures[key] = value;
     }
-  }
+  });
   if (const size_t steps = milliseconds.size(); steps > 0) {
     const auto fast = milliseconds.begin() + static_cast<std::ptrdiff_t>(steps / 10);
     std::nth_element(milliseconds.begin(), fast, milliseconds.end());

@@ -67,7 +67,7 @@ std::string name(Outcome::Kind kind);
 // - the norm of its gradients rose beyond 10^8, or beyond 1,000 times the median of the steps before, and the loss did
 //   not come back: its last tenth lies above the first (AdamW bounds a run that is lost, and it ends at the loss of a
 //   guess by frequency), or the norm was still beyond 10^8 at the end.
-Outcome outcome_of(std::span<const LogRow> log);
+Outcome outcome_of(const RunLog& log);
 
 void write_outcome(const std::string& path, const Outcome& outcome);
 std::optional<Outcome> read_outcome(const std::string& path);  // none if there is no such file

@@ -1,29 +1,24 @@
 #include "models/training/memory_plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
-#include "engine/autograd/autograd.h"
 #include "engine/base/machine_memory.h"
 #include "engine/base/wording.h"
-#include "engine/ops/ops.h"
 #include "models/model.h"
-#include "models/training/extra_losses.h"
-#include "nn/optimizers/base/optimizer.h"
+#include "models/training/rehearsal.h"
 
 namespace orrery::models {
 namespace {
 
+constexpr int64_t kept_for_others = 16'000'000;  // bytes for the heap, the kernel, and buffers of libraries, which grow
 // What is measured shall cost a fraction of a second, whatever the model.
 constexpr double most_multiplications = 4e9, most_scores = 4e6;
 constexpr int64_t fewest_tokens = 16, most_tokens = 4096;
 // What was drawn out may be this much too large; a run is refused only if it cannot fit even then.
 constexpr double certain_share = 1 / 1.5;
-
-std::string in_megabytes(double bytes) {
-  return std::to_string(static_cast<int64_t>(std::ceil(std::min(bytes, 1e18) / 1e6))) + " MB";
-}
+// On the CPU, a run that fits by less than this factor, or does not fit by less, is measured whole.
+constexpr double doubtful_factor = 2.5, longest_rehearsal = 30;  // seconds of a step
 
 // A number of the model's; `otherwise` if it has no such setting.
 int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwise) {
@@ -33,7 +28,8 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
   return number ? **number : otherwise;
 }
 
-[[noreturn]] void fail_to_fit(const TrainSettings& s, const std::string& what, int64_t free) {
+[[noreturn]] void fail_to_fit(const TrainSettings& s, std::string_view about, double needed, const std::string& what,
+                              int64_t free) {
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
   for (const char* key :
@@ -46,23 +42,21 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
     const bool by_width = std::string_view(key) == "d_ff" && number_of(s, key, 1) == 0;
     numbers.push_back(text(key, " ", by_width ? std::to_string(4 * number_of(s, "width", 1)) : print_value(*found)));
   }
-  fail("train: the run cannot fit into memory: ", what, ", but ", in_megabytes(static_cast<double>(free)),
-       " are free on ", s.device, "; with ", join(numbers), ": lower the largest of these");
+  fail("train: the run cannot fit into memory: it needs ", about, " ", in_megabytes(needed), " (", what, "), but ",
+       in_megabytes(static_cast<double>(free)), " are free on ", s.device, "; with ", join(numbers),
+       ": lower the largest of these");
 }
 
-struct Sample {  // what is measured: so many sequences of so many tokens
-  int64_t batch, tokens;
-};
 // All of a sequence if the work allows it, and as many sequences of the batch.
 Sample choose_sample(const TrainSettings& s, const Task& task, int64_t parameters) {
   const auto width = static_cast<double>(number_of(s, "width", 1)),
              heads = static_cast<double>(number_of(s, "heads", 1));
   const double all = most_multiplications / (6 * static_cast<double>(parameters) * static_cast<double>(task.work())),
                one = std::min({all, std::sqrt(most_multiplications / (24 * width)), std::sqrt(most_scores / heads)});
-  const int64_t tokens = std::min(task.length(), std::max(fewest_tokens, static_cast<int64_t>(one)));
-  return {
-      std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1, task.training_batch(s.batch)),
-      tokens};
+  const int64_t tokens = std::min(task.length(), std::max(fewest_tokens, static_cast<int64_t>(one))),
+                sequences = std::clamp<int64_t>(std::min(static_cast<int64_t>(all), most_tokens) / tokens, 1,
+                                                task.training_batch(s.batch));
+  return {sequences, sequences, tokens};
 }
 
 int64_t layers_of(const TrainSettings& s) { return std::max<int64_t>(1, number_of(s, "layers", 1)); }
@@ -72,118 +66,58 @@ TrainSettings settings_with_layers(TrainSettings s, int64_t layers) {
   return s;
 }
 
-struct Peaks {  // bytes beside weights, gradients and moments
-  double step, reading;
-  double seconds;  // of forward and backward
-};
+// The model once more, with gradients, as the probe has it.
+double bytes_of_copy(const TrainSettings& s, int64_t parameters) {
+  return 2 * static_cast<double>(parameters) * bytes_of(parse_dtype(s.dtype));
+}
+
+// The process's own growth, and a checkpoint's state, whose tokenizer is parsed and printed twice.
+int64_t outside_of_tensors(const Task& task) {
+  constexpr int64_t of_a_byte = 16;
+  return kept_for_others + of_a_byte * static_cast<int64_t>(task.tokenizer().size());
+}
+
+// The parameters' first homes are held until they have moved, before there are moments; a resumed run reads the
+// optimizer's file whole.
+int64_t bytes_of_loading(const TrainSettings& s, const MemoryPlan& plan) {
+  const int64_t first_homes = plan.parameters * bytes_of(parse_dtype(s.dtype)) - plan.moments,
+                masters = parse_dtype(s.dtype) == Dtype::bf16 ? plan.weights : 0;
+  return std::max<int64_t>(first_homes, s.resume ? plan.moments + masters : 0);
+}
+
+std::string listed(const MemoryPlan& plan) {
+  std::vector<std::string> kinds;
+  for (const auto& [kind, bytes] : plan.kinds()) kinds.push_back(kind + " " + in_megabytes(static_cast<double>(bytes)));
+  return join(kinds);
+}
+
+void fill_in(MemoryPlan& plan, const Peaks& peaks) {
+  const auto bytes = [](double x) { return static_cast<int64_t>(std::min(x, 1e18)); };
+  plan.activations = bytes(std::max({peaks.step, peaks.validation, peaks.figures}));
+  plan.probe = std::max<int64_t>(0, bytes(peaks.probe) - plan.activations);
+}
+
 struct Measured {
   double moments = 0, update = 0;  // bytes, and the seconds of what a step does with parameters alone
-  Peaks whole{}, half{};  // at the sample's tokens, and at half of them
+  Peaks whole{}, half{};           // at the sample's tokens, and at half of them
 };
 
-double peak_of(const auto& work) {
-  const int64_t before = memory_use(Device::cpu).held;
-  reset_peak(Device::cpu);
-  work();
-  return static_cast<double>(memory_use(Device::cpu).peak - before);
+Measured measure_layers(const TrainSettings& s, const Task& task, int64_t layers, const Sample& sample) {
+  const TrainSettings settings = settings_with_layers(s, layers);
+  const double copies = bytes_of_copy(settings, *count_parameters(settings, largest_size));
+  Rehearsal rehearsal(settings, task);
+  Measured found;
+  const auto peaks = [&](int64_t tokens) {
+    Peaks all = rehearsal.run({sample.training, sample.validation, tokens});
+    all.probe = std::max(0.0, all.probe - copies);
+    return all;
+  };
+  found.moments = static_cast<double>(rehearsal.bytes_of_moments());
+  found.whole = peaks(sample.tokens);
+  if (sample.tokens < task.length()) found.half = peaks(std::max<int64_t>(1, sample.tokens / 2));
+  found.update = rehearsal.seconds_of_update();
+  return found;
 }
-
-// The shortest of a few times, if they are short: the first one pays for what is made once, on first use.
-double seconds_of(const auto& work) {
-  constexpr double enough = 0.02;
-  constexpr int most_times = 3;
-  double shortest = INFINITY, all = 0;
-  for (int i = 0; i < most_times && all < enough; ++i) {
-    const auto began = std::chrono::steady_clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    shortest = std::min(shortest, seconds), all += seconds;
-  }
-  return shortest;
-}
-
-// One step, and one batch of a validation, of a model with so many layers.
-class Measurement {
- public:
-  Measurement(const TrainSettings& settings, const Task& task, int64_t layers)
-      : s_(settings), task_(task), model_(make(settings, layers)) {
-    for (const nn::NamedParameter& p : nn::parameters_of(*model_)) {
-      const double highest = p.parameter->highest;  // spans at their longest
-      nn::fill(p.parameter->value, nn::constant(std::isfinite(highest) ? highest : 0.01), {});
-    }
-    nn::convert(*model_, parse_dtype(s_.dtype));
-    parameters_ = std::make_unique<nn::FlatParameters>(*model_);
-    optimizer_ = nn::make_optimizer(s_.optimizer, *parameters_);
-  }
-  Measured run(const Sample& sample) {
-    Measured found;
-    for (const auto& [name, moment] : optimizer_->moments()) found.moments += static_cast<double>(moment.bytes());
-    found.whole = peaks(sample.batch, sample.tokens);
-    if (sample.tokens < task_.length()) found.half = peaks(sample.batch, std::max<int64_t>(1, sample.tokens / 2));
-    found.update = seconds_of([&] { parameters_->zero_gradients(), optimizer_->step(0); });
-    return found;
-  }
-
- private:
-  static std::unique_ptr<nn::Module> make(const TrainSettings& settings, int64_t layers) {
-    const nn::ParameterCount untouched(largest_size);
-    return make_model(settings_with_layers(settings, layers));
-  }
-  Tensor loss(std::span<const Tensor> batch, nn::Pass& pass) {
-    Tensor total = task_.loss(*model_, batch, pass);
-    for (const nn::Pass::Loss& extra : pass.losses) total = total + sum(extra.value).to(total.dtype());
-    return total;
-  }
-  Peaks peaks(int64_t size, int64_t time) {
-    const std::vector<Tensor> batch = task_.sample(size, time);
-    const nn::Cache carried = carried_by(size);
-    double held = 0;
-    for (const auto& [path, entry] : carried.entries) held += static_cast<double>(entry.states.bytes());
-    double seconds = 0;
-    const double step = peak_of([&] {
-      seconds = seconds_of([&] { learn(batch, carried); });
-      optimizer_->step(0);
-    });
-    const double reading = peak_of([&] {
-      const NoGrad guard;
-      nn::Cache before = carried;
-      nn::Pass pass;
-      if (task_.carried() > 0) pass.cache = &before;
-      static_cast<void>(loss(batch, pass));
-    });
-    return {step + held * static_cast<double>(s_.gradient_accumulation_steps), reading + held, seconds};
-  }
-  void learn(std::span<const Tensor> batch, const nn::Cache& carried) {
-    nn::Cache before = carried;
-    nn::Pass pass;
-    if (task_.carried() > 0) pass.cache = &before;
-    pass.training = true;
-    for (const auto& [name, weight] : s_.losses.by_name)
-      if (weight > 0) pass.wanted_losses.insert(name);
-    parameters_->zero_gradients();
-    const Tensor total = loss(batch, pass);
-    for (const std::string& name : pass.wanted_losses) static_cast<void>(extra_loss(pass, name));
-    total.backward();
-  }
-  // What streams have, once they have read as many tokens as they carry.
-  nn::Cache carried_by(int64_t size) {
-    constexpr int64_t tokens_at_once = 512;
-    const NoGrad guard;
-    nn::Cache cache = stream_cache();
-    while (cache.tokens < task_.carried()) {
-      nn::Pass pass;
-      pass.cache = &cache;
-      static_cast<void>(loss(task_.sample(size, std::min(tokens_at_once, task_.carried() - cache.tokens)), pass));
-    }
-    return cache;
-  }
-
-  const TrainSettings& s_;
-  const Task& task_;
-  std::unique_ptr<nn::Module> model_;
-  std::unique_ptr<nn::FlatParameters> parameters_;
-  std::unique_ptr<nn::Optimizer> optimizer_;
-};
 
 // From the peak at t tokens and at t / 2, read as b t + c t^2, to all tokens.
 double with_tokens(double whole, double half, const Sample& sample, int64_t context) {
@@ -196,43 +130,46 @@ double with_layers(double one, double two, int64_t layers) {
   return one + std::max(0.0, two - one) * static_cast<double>(layers - 1);
 }
 
-// Fills in moments, activations and seconds.  The measured models are no larger than the run: if they do not fit, nor
-// does it.
-void measure(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
+// Fills in moments, activations, probe and seconds.  The measured models are no larger than the run: if they do not
+// fit, nor does it.
+void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
   const Sample sample = choose_sample(s, task, parameters_of_two);
   const int64_t layers = layers_of(s);
-  const Measured one = Measurement(s, task, 1).run(sample),
-                 two = layers > 1 ? Measurement(s, task, 2).run(sample) : one;
-  const auto drawn_out = [&](double Peaks::*peak) {
+  const Measured one = measure_layers(s, task, 1, sample),
+                 two = layers > 1 ? measure_layers(s, task, 2, sample) : one;
+  const auto of_one = [&](double Peaks::*peak) {
     const double whole = with_layers(one.whole.*peak, two.whole.*peak, layers),
                  half = with_layers(one.half.*peak, two.half.*peak, layers);
-    return with_tokens(whole, half, sample, task.length()) / static_cast<double>(sample.batch);
+    return with_tokens(whole, half, sample, task.length()) / static_cast<double>(sample.training);
   };
-  const double step = drawn_out(&Peaks::step) * static_cast<double>(task.training_batch(s.batch)),
-               reading = drawn_out(&Peaks::reading) * static_cast<double>(task.validation_batch());
+  const auto training = static_cast<double>(task.training_batch(s.batch)),
+             validation = static_cast<double>(task.validation_batch());
   plan.moments = static_cast<int64_t>(with_layers(one.moments, two.moments, layers));
-  plan.activations = static_cast<int64_t>(std::min(std::max(step, reading), 1e18));
+  fill_in(plan, {.step = of_one(&Peaks::step) * training,
+                 .validation = of_one(&Peaks::validation) * validation,
+                 .figures = of_one(&Peaks::figures) * training,
+                 .probe = s.probe && !s.resume ? of_one(&Peaks::probe) * training + bytes_of_copy(s, plan.parameters) : 0});
   if (parse_device(s.device) == Device::cpu)
     plan.seconds_of_step =
         with_layers(one.update, two.update, layers) +
-        drawn_out(&Peaks::seconds) * task.mean_batch(s.batch) * static_cast<double>(s.gradient_accumulation_steps);
+        of_one(&Peaks::seconds) * task.mean_batch(s.batch) * static_cast<double>(s.gradient_accumulation_steps);
 }
 
-class PoolLimit {  // what is measured may fail, but not take the machine down
- public:
-  explicit PoolLimit(int64_t free) : before_(memory_limit(Device::cpu)), refused_(memory_use(Device::cpu).refused) {
-    const MemoryUse use = memory_use(Device::cpu);
-    set_memory_limit(Device::cpu, use.held + std::max<int64_t>(1, free));
-  }
-  ~PoolLimit() { set_memory_limit(Device::cpu, before_); }
-  PoolLimit(const PoolLimit&) = delete;
-  bool reached() const { return memory_use(Device::cpu).refused > refused_; }
-
- private:
-  int64_t before_, refused_;
-};
+// The whole run's model, batches and lengths: nothing is extrapolated.
+void rehearse(const TrainSettings& s, const Task& task, MemoryPlan& plan) {
+  Rehearsal rehearsal(s, task);
+  plan.moments = rehearsal.bytes_of_moments();
+  fill_in(plan, rehearsal.run({task.training_batch(s.batch), task.validation_batch(), task.length()}));
+}
 
 }  // namespace
+
+HostMemoryLimit::HostMemoryLimit() : before_(memory_limit(Device::cpu)), refused_(memory_use(Device::cpu).refused) {
+  const int64_t free = std::max<int64_t>(1, free_memory(Device::cpu) - kept_for_others);
+  set_memory_limit(Device::cpu, memory_use(Device::cpu).held + free);
+}
+HostMemoryLimit::~HostMemoryLimit() { set_memory_limit(Device::cpu, before_); }
+bool HostMemoryLimit::reached() const { return memory_use(Device::cpu).refused > refused_; }
 
 int64_t MemoryPlan::total() const {
   return weights + gradients + moments + guard + probe + activations + data + program;
@@ -266,52 +203,72 @@ std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t m
 
 MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const Device device = parse_device(s.device);
+  const bool on_host = device == Device::cpu;
   MemoryPlan plan;
-  plan.free = free_memory(device);
-  // Each on the device, and twice on the host, where the next one is made while it is sent.
+  // What the process has already counts as needed and as free.
+  const auto look_at_machine = [&] {
+    release_cached(Device::cpu);
+    const int64_t resident = on_host ? resident_memory() : 0;
+    plan.free = free_memory(device) + resident;
+    if (on_host) plan.program = std::max<int64_t>(0, resident - task.bytes()) + outside_of_tensors(task);
+  };
+  look_at_machine();
   int64_t batches = 0;
   for (const Tensor& x : task.sample(1, 1))
-    batches += product_of_sizes("train: batch x length", {s.gradient_accumulation_steps, task.training_batch(s.batch),
-                                                          task.length(), x.bytes(), 3});
+    // Each of a step as it was made, on the device, and twice on the host, where the next one is made while it is sent.
+    batches += product_of_sizes("train: batch x length", {4 * s.gradient_accumulation_steps + 1,
+                                                          task.training_batch(s.batch), task.length(), x.bytes()});
   plan.data = task.bytes() + batches;
-  if (device == Device::cpu) plan.program = std::max<int64_t>(0, resident_memory() - task.bytes());
-  if (batches > plan.free)
-    fail_to_fit(s,
-                orrery::text("the batches of gradient_accumulation_steps ", s.gradient_accumulation_steps, " need ",
+  const int64_t fixed = on_host ? plan.program + plan.data : batches;
+  if (fixed > plan.free)
+    fail_to_fit(s, "about", static_cast<double>(fixed),
+                orrery::text("the batches of gradient_accumulation_steps ", s.gradient_accumulation_steps, " alone ",
                              in_megabytes(static_cast<double>(batches))),
                 plan.free);
 
   const Dtype dtype = parse_dtype(s.dtype);
   const int64_t gradient = dtype == Dtype::bf16 ? 4 : bytes_of(dtype),
-                weight = dtype == Dtype::bf16 ? 4 + bytes_of(dtype) : gradient, most = plan.free / (weight + gradient);
+                weight = dtype == Dtype::bf16 ? 4 + bytes_of(dtype) : gradient,
+                most = (plan.free - fixed) / (weight + gradient);
   const std::optional<int64_t> parameters = count_parameters(s, most);
   if (!parameters)
-    fail_to_fit(s, orrery::text("weights and gradients alone are more than ", most, " parameters"), plan.free);
+    fail_to_fit(s, "more than", static_cast<double>(plan.free),
+                orrery::text("weights and gradients alone are more than ", most, " parameters"), plan.free);
   plan.parameters = *parameters, plan.weights = *parameters * weight, plan.gradients = *parameters * gradient;
 
   const TrainSettings two = settings_with_layers(s, std::min<int64_t>(2, layers_of(s)));
-  const PoolLimit limit(free_memory(Device::cpu));
-  try {
-    measure(s, task, *count_parameters(two, most), plan);
-  } catch (const Error&) {
-    if (!limit.reached()) throw;
-    fail_to_fit(s, layers_of(s) > 1 ? "a step of two layers alone needs more" : "a step of its one layer needs more",
-                plan.free);
-  }
-  reset_peak(Device::cpu);
-  release_cached(Device::cpu);
-  if (s.nan_guard) plan.guard = plan.weights + plan.moments;
-  if (s.probe && !s.resume) plan.probe = *parameters * bytes_of(dtype) * 2;
-  const double certain = static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.guard + plan.probe) +
-                         static_cast<double>(plan.activations) * certain_share;
-  if (certain > static_cast<double>(plan.free))
-    fail_to_fit(s,
-                orrery::text("parameters ", plan.parameters, ", weights, gradients and moments need ",
-                             in_megabytes(static_cast<double>(plan.weights + plan.gradients + plan.moments)),
-                             plan.guard > 0 ? ", their copies for nan_guard " : "",
-                             plan.guard > 0 ? in_megabytes(static_cast<double>(plan.guard)) : "",
-                             " and activations about ", in_megabytes(static_cast<double>(plan.activations))),
-                plan.free);
+  const auto measured = [&](const auto& measure, const std::string& too_large) {
+    {
+      const HostMemoryLimit limit;
+      try {
+        measure();
+      } catch (const Error&) {
+        if (!limit.reached()) throw;
+        fail_to_fit(s, "more than", static_cast<double>(std::max(plan.free, plan.total())), too_large, plan.free);
+      }
+    }
+    reset_peak(Device::cpu);
+    release_cached(Device::cpu);
+    if (s.nan_guard) plan.guard = plan.weights + plan.moments;
+    plan.activations = std::max(plan.activations, bytes_of_loading(s, plan));
+  };
+  const auto needs = [&](double share) {  // with this share of what was measured
+    return static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.guard) +
+           static_cast<double>(plan.activations + plan.probe) * share +
+           static_cast<double>(on_host ? plan.program + plan.data : 0);
+  };
+  const auto check_fits = [&](double share) {
+    if (needs(share) > static_cast<double>(plan.free)) fail_to_fit(s, "about", needs(1), listed(plan), plan.free);
+  };
+  measured([&] { extrapolate(s, task, *count_parameters(two, most), plan); },
+           layers_of(s) > 1 ? "a step of two layers alone does not fit" : "a step of its one layer does not fit");
+  if (!on_host) return check_fits(certain_share), plan;
+  check_fits(1 / doubtful_factor);
+  if (needs(doubtful_factor) <= static_cast<double>(plan.free)) return plan;
+  if (plan.seconds_of_step > longest_rehearsal) return check_fits(1), plan;
+  measured([&] { rehearse(s, task, plan); }, listed(plan));
+  look_at_machine();
+  check_fits(1);
   return plan;
 }
 

@@ -1,10 +1,12 @@
-// What a run will hold in memory and how long its steps will take, found before anything of its size is allocated, and
-// the refusal if it cannot fit.
+// The plan of a run's memory and time, made before anything of the run's size is allocated, and the refusal of a run
+// that cannot fit.
 //
 // Parameters are counted exactly: the model is built with one layer and with two, on memory that nothing touches, and
 // every further layer is like the second.  Moments, activations and time are measured: these small models do one step
-// of few tokens, and its peaks and seconds are drawn out to all layers, sequences and tokens.  So whatever is
-// registered is reckoned, plug-ins too.  Learned spans count at their longest, which they may reach: a run that begins
+// of few tokens, and its peaks and seconds are extrapolated to all layers, sequences and tokens.  So everything that is
+// registered is counted, plug-ins too.  An extrapolation may be wrong by a factor.  Where that decides whether a run on
+// the CPU fits, the whole run's model does a step, a validation, figures and a probe first (models/training/rehearsal.h),
+// under a limit that is what is free.  Learned spans count at their longest, which they may reach: a run that begins
 // with short ones holds less at first.
 #pragma once
 
@@ -25,14 +27,27 @@ struct MemoryPlan {
   int64_t gradients = 0;
   int64_t moments = 0;      // of the optimizer
   int64_t guard = 0;        // with nan_guard: copies of weights and moments, to undo an update
-  int64_t probe = 0;        // with probe: the model once more, with its gradients, before the first step
-  int64_t activations = 0;  // the most that a step or a validation holds beside the above
-  int64_t data = 0;         // what is learned, and its batches
-  int64_t program = 0;      // what the process had before the run made anything; 0 on a GPU
-  int64_t free = 0;         // what the device has for all this
+  int64_t probe = 0;        // what a probe holds in addition to all that a step does
+  int64_t activations = 0;  // the most that a step, a validation, figures or loading hold in addition to the above
+  int64_t data = 0;         // the training data in memory, and batches
+  int64_t program = 0;      // the process without tensors and data: libraries, heap, threads; 0 on a GPU
+  int64_t free = 0;         // what the device has for all this, with what the process has already
   double seconds_of_step = 0;  // about; 0: not known, for it is measured on the CPU and the run is on a GPU
   int64_t total() const;
   std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without those that are 0
+};
+
+// While it lives, tensors on the host get what is free now and no more: an allocation beyond is an Error, and blocks
+// that were kept for reuse are given back before.
+class HostMemoryLimit {
+ public:
+  HostMemoryLimit();
+  ~HostMemoryLimit();
+  HostMemoryLimit(const HostMemoryLimit&) = delete;
+  bool reached() const;  // whether an allocation was refused
+
+ private:
+  int64_t before_, refused_;
 };
 
 // For data that are in memory already.  Errors: a run that cannot fit, settings that do not go together, a weight for a

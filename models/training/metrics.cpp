@@ -7,6 +7,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/training/log_rows.h"
 
 namespace orrery::models {
 namespace {
@@ -22,22 +23,29 @@ std::optional<int64_t> step_of(std::string_view line) {
 }
 
 // The rows of steps up to `step`.  What is no such row is left out: a crash may have cut the last line short.
-std::string rows_until(std::string_view log, int64_t step) {
-  std::string kept;
-  for (size_t at = 0; at < log.size();) {
-    const size_t end = std::min(log.find('\n', at), log.size());
-    const std::string_view line = log.substr(at, end - at);
-    at = end + 1;
-    const std::optional<int64_t> its = step_of(line);
-    if (its && *its <= step) kept.append(line).append("\n");
-  }
-  return kept;
+void keep_rows_until(int64_t step, const std::string& path) {
+  const FileReader log(path);
+  write_file_atomically(path, [&](FileWriter& to) {
+    constexpr size_t at_once = 1 << 18;
+    LineReader lines(log, log.size());
+    FlatRowReader flat;
+    LogRow row;
+    std::string kept;
+    const auto add = [&](std::string_view line) {
+      const std::optional<int64_t> its = flat.read(line, row) ? row.step : step_of(line);
+      if (its && *its <= step) kept.append(line).append("\n");
+      if (kept.size() >= at_once) to.write(kept), kept.clear();
+    };
+    for (std::string_view line; lines.next(line);) add(line);
+    add(lines.rest());
+    to.write(kept);
+  });
 }
 
 }  // namespace
 
 Metrics::Metrics(const std::string& folder, int64_t step) : path_(folder + "/metrics.jsonl") {
-  if (file_exists(path_)) write_file_atomically(path_, rows_until(read_file(path_), step));
+  if (file_exists(path_)) keep_rows_until(step, path_);
   log_ = std::make_unique<FileAppender>(path_);
 }
 

@@ -11,6 +11,7 @@
 #include "models/modules.h"
 #include "nn/base/spec_family.h"
 #include "nn/base/sublayer.h"
+#include "nn/diagnostics/diagnostics.h"
 #include "nn/diagnostics/predictions.h"
 #include "nn/optimizers/base/optimizer.h"
 
@@ -52,21 +53,21 @@ Scores scores_of(const Tensor& given) {
   const int64_t sequences =
                     std::clamp<int64_t>(enough * given.size(0) / std::max<int64_t>(1, given.numel()), 1, given.size(0)),
                 columns = given.size(-1), queries = given.size(-2);
-  const std::vector<double> s = given.slice(0, sequences).to_vector();
   Scores found;
   std::map<std::pair<int64_t, int64_t>, double> alike;  // by keys and place
   double variances = 0, rows_of_two = 0;
-  const auto rows = static_cast<int64_t>(s.size()) / std::max<int64_t>(1, columns);
-  for (int64_t r = 0; r < rows; ++r) {
-    const auto begin = s.begin() + r * columns, end = begin + columns;
-    double n = 0, sum = 0, squares = 0;
-    for (auto at = begin; at != end; ++at) n += *at != 0, sum += *at, squares += *at * *at;
-    alike[{static_cast<int64_t>(n), std::min(columns, r % queries + 1 + columns - queries)}] += 1;
-    found.all.sum += squares, found.all.count += n;
-    if (n < 2) continue;
-    variances += (squares - sum * sum / n) / (n - 1);
-    rows_of_two += 1;
-  }
+  int64_t rows = 0;
+  nn::each_some_rows(given.slice(0, sequences), [&](const std::vector<double>& s) {
+    for (auto begin = s.begin(); begin != s.end(); begin += columns, ++rows) {
+      double n = 0, sum = 0, squares = 0;
+      for (auto at = begin; at != begin + columns; ++at) n += *at != 0, sum += *at, squares += *at * *at;
+      alike[{static_cast<int64_t>(n), std::min(columns, rows % queries + 1 + columns - queries)}] += 1;
+      found.all.sum += squares, found.all.count += n;
+      if (n < 2) continue;
+      variances += (squares - sum * sum / n) / (n - 1);
+      rows_of_two += 1;
+    }
+  });
   if (rows_of_two > 0) found.row_variance = variances / rows_of_two;
   for (const auto& [key, count] : alike)
     found.queries.push_back({.keys = static_cast<double>(key.first),

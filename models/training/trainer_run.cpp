@@ -93,6 +93,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     std::unique_ptr<RunFolder>& folder;
     ~Unlock() { folder.reset(); }
   } const at_the_end{folder_};
+  const HostMemoryLimit planned;
   write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)), plugins_);
   Audience audience(s.out, step_, events);
   audience.warnings(task_->warnings());

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <vector>
 
 #include "engine/tensor/tensor.h"
 
@@ -28,6 +30,8 @@ double zero_share(const Tensor& weights, const Tensor& visible = {});
 // Share of the rows (..., n) whose weights are all zero, though there is something to see: queries that read nothing.
 // Rows in which `visible` is 0 everywhere do not count.
 double dead_row_share(const Tensor& weights, const Tensor& visible = {});
+// Passes the rows of x, in order and as doubles, a few at a time: the memory does not grow with x.
+void each_some_rows(const Tensor& x, const std::function<void(std::vector<double> rows)>& take);
 // The part of a row's positive weight that its largest `share` of entries carries, mean over the rows that have any:
 // share 0.002 of 4,096 slots are the 8 largest; at least one.
 double top_share(const Tensor& weights, double share);

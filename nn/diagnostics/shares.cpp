@@ -63,23 +63,33 @@ double dead_row_share(const Tensor& weights, const Tensor& visible) {
   return zero_share(max(where(seen, absolute(weights), zero), -1), max(seen, -1));
 }
 
+void each_some_rows(const Tensor& x, const std::function<void(std::vector<double> rows)>& take) {
+  constexpr int64_t numbers_at_once = 1 << 16;
+  const int64_t width = x.size(-1), rows = width > 0 ? x.numel() / width : 0,
+                at_once = std::max<int64_t>(1, numbers_at_once / std::max<int64_t>(1, width));
+  const Tensor flat = x.detach().reshape(Shape{rows, width});
+  for (int64_t row = 0; row < rows; row += at_once)
+    take(flat.slice(row, std::min(rows, row + at_once)).to_vector());
+}
+
 double top_share(const Tensor& weights, double share) {
   check(share > 0 && share <= 1, "top_share: the share of a row's entries must lie in (0, 1], not ", share);
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_share: weights of shape ", weights.shape(),
         " have no rows");
-  std::vector<double> w = weights.to_vector();
   const auto width = static_cast<std::ptrdiff_t>(weights.size(-1));
   const auto top = std::clamp<std::ptrdiff_t>(std::lround(share * static_cast<double>(width)), 1, width);
   double carried = 0;
   int64_t counted = 0;
-  for (auto row = w.begin(); row != w.end(); row += width) {
-    std::transform(row, row + width, row, [](double x) { return x < 0 ? 0 : x; });
-    std::nth_element(row, row + (top - 1), row + width, std::greater<>());
-    const double all = std::accumulate(row, row + width, 0.0);
-    if (all == 0) continue;
-    carried += std::accumulate(row, row + top, 0.0) / all;
-    ++counted;
-  }
+  each_some_rows(weights, [&](std::vector<double> w) {
+    for (auto row = w.begin(); row != w.end(); row += width) {
+      std::transform(row, row + width, row, [](double x) { return x < 0 ? 0 : x; });
+      std::nth_element(row, row + (top - 1), row + width, std::greater<>());
+      const double all = std::accumulate(row, row + width, 0.0);
+      if (all == 0) continue;
+      carried += std::accumulate(row, row + top, 0.0) / all;
+      ++counted;
+    }
+  });
   return carried / static_cast<double>(std::max<int64_t>(1, counted));
 }
 

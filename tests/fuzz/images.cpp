@@ -4,6 +4,7 @@
 #include "models/data/gzip.h"
 #include "models/data/picture_tally.h"
 #include "tests/fuzz/format.h"
+#include "tests/support/png.h"
 
 namespace {
 
@@ -60,7 +61,7 @@ REGISTER_FORMAT(classes, {.name = "classes",
                           .words = {"{\"classes\":", "[", "]", "\"\\u0000\"", "\"\\ud800\"", ",", "null", "[["}});
 
 void read_a_picture(const std::string& folder, std::string_view bytes) {
-  put(folder + "/picture.png", bytes);
+  put(folder + "/picture.png", orrery::testing::with_chunk_sums(bytes));
   const int orientation = exif_orientation(bytes);
   promise(orientation >= 1 && orientation <= 8, "the orientation is none");
   for (const int64_t channels : {1, 3}) {

@@ -67,7 +67,7 @@ REGISTER_FORMAT(pool_use, {.name = "pool_use",
 void read_log(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
   put(path, bytes);
-  const std::vector<orrery::models::LogRow> rows = orrery::models::read_run_log(folder);
+  const std::vector<orrery::models::LogRow> rows = orrery::models::RunLog::of_run(folder).rows();
   promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
           "a row is lost, or made up");
   for (const auto& row : rows)
@@ -82,7 +82,8 @@ void read_log(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(run_log, {.name = "run_log",
-                          .readers = {"models/study/run_log.cpp", "models/study/runs.cpp", "models/json.cpp"},
+                          .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/training/log_rows.cpp",
+                                      "models/training/log_rows.h", "models/study/runs.cpp", "models/json.cpp"},
                           .read = read_log,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,

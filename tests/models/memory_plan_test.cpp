@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 
 #include "models/gpt.h"
 #include "models/training/trainer.h"
@@ -26,7 +28,7 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 
 struct Reckoned {
-  double estimate, peak;  // bytes of tensors: weights, gradients, moments and activations
+  double estimate, peak;  // bytes of tensors: all kinds except data and program
 };
 Reckoned reckon(const std::string& model, const Assignments& more, const char* steps = "1") {
   const Folder folder;
@@ -46,7 +48,7 @@ Reckoned reckon(const std::string& model, const Assignments& more, const char* s
     if (const double highest = p.parameter->highest; std::isfinite(highest))
       nn::fill(p.parameter->value, nn::constant(highest), {});
   trainer.run();
-  return {static_cast<double>(plan.weights + plan.gradients + plan.moments + plan.activations),
+  return {static_cast<double>(plan.total() - plan.data - plan.program),
           static_cast<double>(memory_use(Device::cpu).peak - before)};
 }
 void check_reckoned(const std::string& model, const Assignments& more = {}, const char* steps = "1") {
@@ -77,6 +79,22 @@ class Limit {
   ~Limit() { set_memory_limit(Device::cpu, 0); }
 };
 
+// Whether a run of these settings is begun where so many bytes are free for tensors, and then ends well.
+bool trains_within(int64_t bytes, const Assignments& more) {
+  const Folder folder;
+  Assignments all = {{"data", write_small_text(folder)}, {"out", folder / "run"}, {"steps", "2"}};
+  all.insert(all.end(), more.begin(), more.end());
+  const Limit limit(bytes);
+  std::optional<Trainer> trainer;
+  try {
+    trainer.emplace(make_settings(all));
+  } catch (const Error&) {
+    return false;
+  }
+  CHECK(trainer->run().steps_done == 2);
+  return true;
+}
+
 // Not by the clock on the wall: other work may have the processor.
 double seconds_of_work() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
@@ -97,6 +115,10 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
   check_reckoned("stream-char-small", {{"batch", "4"}, {"optimizer", "adagrad"}, {"grad_clip", "0"}}, "3");
   for (const char* batch : {"2", "8"})
     check_reckoned("stream-char-all-attention", {{"batch", batch}, {"gradient_accumulation_steps", "2"}}, "3");
+  check_reckoned("gpt-char-small", {{"probe", "yes"}});
+  check_reckoned("gpt-char-small", {{"probe", "yes"}, {"layers", "8"}, {"context", "512"}, {"batch", "2"}});
+  check_reckoned("gpt-char-small", {{"figures", "all"}, {"context", "256"}});
+  check_reckoned("gpt-char-small", {{"nan_guard", "yes"}, {"gradient_accumulation_steps", "3"}});
   check_reckoned("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
   check_reckoned("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch", "32"}});
   check_reckoned("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
@@ -144,8 +166,38 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
                                           {"batch", "1"},
                                           {"context", "8"},
                                           {"head_size", "4096"}});
-    CHECK(sentence.starts_with(start + "a step of its one layer needs more, but "));
+    CHECK(sentence.starts_with(start + "it needs more than "));
+    CHECK(sentence.find("a step of its one layer does not fit") != std::string::npos);
     CHECK(sentence.find("width 8, head_size 4096, d_ff 32") != std::string::npos);
   }
   CHECK(seconds_of_work() - began < 20);
+}
+
+TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limit one of the two") {
+  const std::vector<Assignments> runs = {
+      {{"layers", "3"}, {"probe", "yes"}, {"context", "256"}, {"figures", "all"}},
+      {{"layers", "6"}, {"nan_guard", "yes"}, {"optimizer", "lion"}, {"gradient_accumulation_steps", "2"}},
+      {{"layers", "3"}, {"dtype", "bf16"}, {"vocabulary", "8000"}, {"batch", "2"}},
+      {{"layers", "3"}, {"optimizer", "sgd"}, {"batch", "1"}, {"context", "8"}, {"width", "512"}}};
+  for (const Assignments& run : runs) {
+    CAPTURE(run[1].first);
+    int64_t refused = 0, trains = 0;
+    for (int64_t limit = 16'000'000; limit < 500'000'000; limit += limit / 3)
+      (trains_within(limit, run) ? trains : refused) = limit;
+    CHECK(refused > 0);
+    CHECK(trains > 0);
+    CHECK(refused < trains);
+  }
+}
+
+TEST_CASE("memory plan: the refusal has what is needed and what is free") {
+  const Limit limit(40'000'000);
+  const std::string sentence = refusal({{"layers", "12"}, {"probe", "yes"}});
+  long long needed = 0, free = 0;
+  CHECK(std::sscanf(sentence.c_str(), "train: the run cannot fit into memory: it needs about %lld MB (", &needed) == 1);
+  const size_t at = sentence.find("), but ");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::sscanf(sentence.c_str() + at, "), but %lld MB are free on cpu;", &free) == 1);
+  CHECK(needed > free);
+  CHECK(free >= 40);
 }

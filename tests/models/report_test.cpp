@@ -23,7 +23,7 @@ namespace {
 
 std::vector<LogRow> rows_of(const Folder& folder, const std::string& log) {
   write_file_atomically(folder / "metrics.jsonl", log);
-  return read_run_log(folder.path.string());
+  return RunLog::of_run(folder.path.string()).rows();
 }
 
 }  // namespace

@@ -194,11 +194,12 @@ TEST_CASE("means: a validation's loss and bits per character are over its target
 
 TEST_CASE("means: data without any target are refused before the first step") {
   const Run run;
+  const std::string tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
   std::string text = "the only document of some words<|endoftext|>", ends;
   for (int i = 0; i < 200; ++i) ends += "<|endoftext|>";
   write(run.folder / "text.txt", text + ends);
   expect_error([&] {
-    run.train(with(packed, {{"data", run.folder / "text.txt"}}));
+    run.train(with(packed, {{"data", run.folder / "text.txt"}, {"tokenizer", tokenizer}}));
   })
       .names("documents")
       .names("validation part")
@@ -207,9 +208,9 @@ TEST_CASE("means: data without any target are refused before the first step") {
   write(run.folder / "ends.txt", ends);
   write(run.folder / "words.txt", text);
   expect_error([&] {
-    run.train(with(packed, {{"data", run.folder / "ends.txt"},
-                            {"validation_data", run.folder / "words.txt"},
-                            {"tokenizer", ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text"}}));
+    run.train(with(
+        packed,
+        {{"data", run.folder / "ends.txt"}, {"validation_data", run.folder / "words.txt"}, {"tokenizer", tokenizer}}));
   })
       .names("documents")
       .names("data")

@@ -138,18 +138,18 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   };
   const std::string validation = "{\"step\":100,\"validation_loss\":2.5,\"accuracy\":0.25}\n";
   write(metrics, rows(100, 0, 0) + validation);
-  const auto done = outcome_of(read_run_log(folder.path));
+  const auto done = outcome_of(RunLog::of_run(folder.path));
   CHECK(name(done.kind) == "done");
   CHECK(done.step == 100);
   CHECK(done.seconds == doctest::Approx(1));
   CHECK(done.figures == std::map<std::string, double>{{"validation_loss", 2.5}, {"accuracy", 0.25}});
   write(metrics, rows(100, 60, 5) + validation);
-  const auto lost = outcome_of(read_run_log(folder.path));
+  const auto lost = outcome_of(RunLog::of_run(folder.path));
   CHECK(name(lost.kind) == "diverged");
   CHECK(lost.step == 60);
   CHECK(contains(lost.why, "diverged at step 60, where the gradients' norm was " + print_number(1e10)));
   write(metrics, rows(100, 60, 1) + validation);  // it came back
-  CHECK(name(outcome_of(read_run_log(folder.path)).kind) == "done");
+  CHECK(name(outcome_of(RunLog::of_run(folder.path)).kind) == "done");
   // Lost within its first steps, whatever the medians are then: it stays far above what it was untrained.
   const auto from_the_start = [&](double loss, double norm, double end, double validated) {
     std::string all = "{\"step\":1,\"loss\":4.08,\"gradient_norm\":0.02,\"milliseconds\":10}\n";
@@ -157,7 +157,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
       all += "{\"step\":" + std::to_string(step) + ",\"loss\":" + print_number(step > 50 ? end : loss) +
              ",\"gradient_norm\":" + print_number(norm) + ",\"milliseconds\":10}\n";
     write(metrics, all + "{\"step\":60,\"validation_loss\":" + print_number(validated) + "}\n");
-    return outcome_of(read_run_log(folder.path));
+    return outcome_of(RunLog::of_run(folder.path));
   };
   const auto huge = from_the_start(1e13, 1e19, 4e10, 4e10);
   CHECK(name(huge.kind) == "diverged");
@@ -172,7 +172,7 @@ TEST_CASE("study: what became of a run, told by its metrics, comes back from its
   CHECK(name(from_the_start(3, 0.5, 0.1, 6).kind) == "done");  // it learned by heart what it was given
   CHECK(name(from_the_start(4.2, 0.5, 4.3, 4.3).kind) == "done");
   write(metrics, rows(10, 0, 0));
-  CHECK(outcome_of(read_run_log(folder.path)).why == "it ended after step 10 without a validation");
+  CHECK(outcome_of(RunLog::of_run(folder.path)).why == "it ended after step 10 without a validation");
   for (const auto& each : {done, lost}) {
     write_outcome(file, each);
     const auto again = read_outcome(file).value();
@@ -193,7 +193,7 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
         "{\"step\":1,\"loss\":2.5,\"entropy/blocks.0.attention.1\":3,\"tokens_per_second\":7}\n"
         "{\"step\":1,\"validation_loss\":null,\"note\":\"text\"}\n"
         "{\"step\":2,\"loss\":2");
-  const std::vector<LogRow> rows = read_run_log(folder.path);
+  const std::vector<LogRow> rows = RunLog::of_run(folder.path).rows();
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].step == 1);
   CHECK(rows[0].figures ==
@@ -201,7 +201,7 @@ TEST_CASE("study: the rows of a run's log, whatever their figures, but for one t
   REQUIRE(rows[1].figures.size() == 1);
   CHECK(std::isnan(rows[1].figures.at("validation_loss")));
   write(log, "{\"step\":1,\"loss\":2}\n{\"loss\":2}\n");
-  CHECK(error_of([&] { read_run_log(folder.path); }) == log + ", row 2: 'step' is missing");
+  CHECK(error_of([&] { RunLog::of_run(folder.path).rows(); }) == log + ", row 2: 'step' is missing");
 
   const std::vector<std::string> names = figure_names(rows);
   CHECK(names ==

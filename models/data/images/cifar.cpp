@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/base/files.h"
+#include "engine/base/machine_memory.h"
 #include "models/data/gzip.h"
 #include "models/data/images.h"
 
@@ -26,6 +27,8 @@ void read_records(ImageSet& set, const std::string& path, Images& images) {
   const std::string bytes = set.read(path);
   check(bytes.size() % record == 0, "images: ", path, " has ", bytes.size(), " bytes, no multiple of the ", record,
         " of a record");
+  check_memory("images: " + path, static_cast<double>(bytes.size() + images.pixels.size()), "take fewer images");
+  images.pixels.reserve(images.pixels.size() + bytes.size());
   const auto* from = reinterpret_cast<const uint8_t*>(bytes.data());
   for (const uint8_t* const end = from + bytes.size(); from < end; from += record) {
     images.labels.push_back(*from);

@@ -3,6 +3,7 @@
 // LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
 #include <set>
 
+#include "engine/base/machine_memory.h"
 #include "engine/base/sizes.h"
 #include "models/data/gzip.h"
 #include "models/data/images.h"
@@ -12,37 +13,48 @@ namespace {
 
 constexpr int64_t largest_side = 65536;
 
-// The sizes after the magic number, which says how many there are; `bytes` is left with what they describe.
-std::vector<int64_t> read_header(std::string_view& bytes, uint32_t magic, const std::string& path) {
-  const auto number = [&] {
-    check(bytes.size() >= 4, "images: ", path, " ends within its header");
+struct IdxFile {
+  std::vector<int64_t> sizes;
+  std::string bytes;  // with the header
+  std::string_view content;
+};
+// The header is read first and says how many bytes follow: no more are unpacked.
+IdxFile read_idx_file(ImageSet& set, const std::string& path, uint32_t magic) {
+  const size_t axes = magic & 0xff, header = 4 * (1 + axes);
+  std::string begin(header, '\0');
+  begin.resize(DataReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
+  const auto number = [&](size_t i) {
+    check(begin.size() >= 4 * (i + 1), "images: ", path, " ends within its header");
     uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes[static_cast<size_t>(i)]);
-    bytes.remove_prefix(4);
+    for (size_t k = 4 * i; k < 4 * (i + 1); ++k) value = value << 8 | static_cast<unsigned char>(begin[k]);
     return value;
   };
-  const uint32_t found = number();
-  check(found == magic, "images: ", path, " begins with ", found, ", not with ", magic, ", as an IDX file of ",
+  check(number(0) == magic, "images: ", path, " begins with ", number(0), ", not with ", magic, ", as an IDX file of ",
         magic == 0x801 ? "labels" : "images", " does");
-  std::vector<int64_t> sizes(magic & 0xff);
-  for (int64_t& size : sizes) size = number();
+  IdxFile file;
   int64_t count = 1;
-  for (const int64_t size : sizes) count = product_of_sizes(text("images: ", path, ": its size"), {count, size});
-  check(count == static_cast<int64_t>(bytes.size()), "images: ", path, " has ", bytes.size(),
+  for (size_t i = 1; i <= axes; ++i) {
+    file.sizes.push_back(number(i));
+    count = product_of_sizes(text("images: ", path, ": its size"), {count, file.sizes.back()});
+  }
+  check_memory("images: " + path, 2 * static_cast<double>(count), "take fewer images");  // as bytes and as pixels
+  constexpr uint64_t packing = 1 << 16;  // a small file may be larger when it is packed
+  file.bytes = set.read(path, header + static_cast<uint64_t>(count) + packing);
+  file.content = std::string_view(file.bytes).substr(header);
+  check(count == static_cast<int64_t>(file.content.size()), "images: ", path, " has ", file.content.size(),
         " bytes after its header, which speaks of ", count);
-  return sizes;
+  return file;
 }
 
 Images read_part(ImageSet& set, const std::string& pixels, const std::string& labels, const ImageOptions& options) {
-  const std::string image_file = set.read(pixels), label_file = set.read(labels);
-  std::string_view image_bytes = image_file, label_bytes = label_file;
-  const std::vector<int64_t> sizes = read_header(image_bytes, 0x803, pixels);
-  const int64_t count = read_header(label_bytes, 0x801, labels)[0];
+  const IdxFile of_pixels = read_idx_file(set, pixels, 0x803), of_labels = read_idx_file(set, labels, 0x801);
+  const std::vector<int64_t>& sizes = of_pixels.sizes;
+  const int64_t count = of_labels.sizes[0];
   check(sizes[0] == count, "images: ", pixels, " has ", sizes[0], " images, ", labels, " ", count, " labels");
   check(sizes[1] >= 1 && sizes[2] >= 1 && sizes[1] <= largest_side && sizes[2] <= largest_side, "images: ", pixels,
         ": its images have ", sizes[1], " x ", sizes[2], " pixels");
-  Images images{sizes[1], sizes[2], 1, {image_bytes.begin(), image_bytes.end()}, {}};
-  for (const char label : label_bytes) images.labels.push_back(static_cast<unsigned char>(label));
+  Images images{sizes[1], sizes[2], 1, {of_pixels.content.begin(), of_pixels.content.end()}, {}};
+  for (const char label : of_labels.content) images.labels.push_back(static_cast<unsigned char>(label));
   return brought_to(std::move(images), options, pixels);
 }
 

@@ -10,9 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/machine_memory.h"
+#include "engine/base/wording.h"
 #include "models/data/added_tokens.h"
 #include "models/data/base64.h"
 #include "models/data/gzip.h"
@@ -341,6 +344,22 @@ std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec, const
   return train_sentence_piece(lines_evenly(text, static_cast<uint64_t>(settings.most_bytes)), settings);
 }
 
+// An Error if the library would need more memory than there is.  It holds the text a few times, and a symbol for each
+// character of the different words; bytes are measured, for 12 letters a word at the most.
+void check_memory_of_learning(std::string_view text, const std::string& kind) {
+  constexpr double bytes_of_pair_learning = 6, bytes_of_sums = 28, bytes_of_words = 70;  // for a byte of each
+  std::unordered_set<std::string_view> words;
+  double different = 0;
+  for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find_first_of(" \n", at), text.size());
+    if (words.insert(text.substr(at, end - at)).second) different += static_cast<double>(end - at);
+  }
+  const double whole = kind == "bpe" ? bytes_of_pair_learning : bytes_of_sums;
+  check_memory("tokenizer: learning pieces of " + in_megabytes(static_cast<double>(text.size())),
+               whole * static_cast<double>(text.size()) + bytes_of_words * different,
+               "take a shorter text, or less of it, as with sentence_piece(most_bytes=1e6)");
+}
+
 REGISTER_TOKENIZER(
     sentence_piece,
     {.name = "sentence_piece",
@@ -356,6 +375,7 @@ REGISTER_TOKENIZER(
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& s) {
   const Lines lines(text, s.kind == "bpe" ? &rules_of_learning() : nullptr);
   check(!lines.done(), "tokenizer: there is no text to learn pieces from");
+  check_memory_of_learning(text, s.kind);
   return std::make_unique<SentencePiece>(
       learned_model(lines,
                     {{"vocab_size", std::to_string(s.vocabulary)},

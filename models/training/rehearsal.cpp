@@ -1,0 +1,139 @@
+#include "models/training/rehearsal.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/sizes.h"
+#include "engine/ops/ops.h"
+#include "models/figures/base/figure.h"
+#include "models/model.h"
+#include "models/training/extra_losses.h"
+#include "models/training/probe.h"
+
+namespace orrery::models {
+namespace {
+
+double peak_of(const auto& work) {
+  const int64_t before = memory_use(Device::cpu).held;
+  reset_peak(Device::cpu);
+  work();
+  return static_cast<double>(memory_use(Device::cpu).peak - before);
+}
+
+// The shortest of a few times, if they are short: the first one pays for what is made once, on first use.
+double seconds_of(const auto& work) {
+  constexpr double enough = 0.02;
+  constexpr int most_times = 3;
+  double shortest = std::numeric_limits<double>::infinity(), all = 0;
+  for (int i = 0; i < most_times && all < enough; ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    work();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    shortest = std::min(shortest, seconds), all += seconds;
+  }
+  return shortest;
+}
+
+std::unique_ptr<nn::Module> make_untouched(const TrainSettings& settings) {
+  const nn::ParameterCount untouched(largest_size);
+  return make_model(settings);
+}
+
+}  // namespace
+
+Rehearsal::Rehearsal(const TrainSettings& settings, const Task& task)
+    : s_(settings), task_(task), model_(make_untouched(settings)) {
+  for (const nn::NamedParameter& p : nn::parameters_of(*model_)) {
+    const double highest = p.parameter->highest;  // spans at their longest
+    nn::fill(p.parameter->value, nn::constant(std::isfinite(highest) ? highest : 0.01), {});
+  }
+  nn::convert(*model_, parse_dtype(s_.dtype));
+  parameters_ = std::make_unique<nn::FlatParameters>(*model_);
+  optimizer_ = nn::make_optimizer(s_.optimizer, *parameters_);
+}
+
+int64_t Rehearsal::bytes_of_moments() const {
+  int64_t bytes = 0;
+  for (const auto& [name, moment] : optimizer_->moments()) bytes += moment.bytes();
+  return bytes;
+}
+
+Peaks Rehearsal::run(const Sample& sample) {
+  const std::vector<Tensor> batch = task_.sample(sample.training, sample.tokens);
+  const nn::Cache carried = carried_by(sample.training);
+  double held = 0;
+  for (const auto& [path, entry] : carried.entries) held += static_cast<double>(entry.states.bytes());
+  held *= static_cast<double>(s_.gradient_accumulation_steps);
+  Peaks peaks;
+  peaks.step = held + peak_of([&] {
+                 peaks.seconds = seconds_of([&] {
+                   parameters_->zero_gradients();
+                   learn(batch, carried);
+                 });
+                 // A second micro-batch meets the gradients of the first.
+                 if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
+                 optimizer_->step(0);
+               });
+  if (s_.figures_every > 0) peaks.figures = held + peak_of([&] { show_figures(batch, carried); });
+  if (s_.probe && !s_.resume) peaks.probe = peak_of([&] { probe_signals(s_, task_, *model_, batch); });
+  const bool alike = sample.validation == sample.training;
+  const std::vector<Tensor> held_out = alike ? batch : task_.sample(sample.validation, sample.tokens);
+  const nn::Cache remembered = alike ? carried : carried_by(sample.validation);
+  double of_validation = 0;
+  for (const auto& [path, entry] : remembered.entries) of_validation += static_cast<double>(entry.states.bytes());
+  peaks.validation = held + of_validation + peak_of([&] {
+                       const NoGrad guard;
+                       nn::Cache before = remembered;
+                       nn::Pass pass;
+                       if (task_.carried() > 0) pass.cache = &before;
+                       static_cast<void>(loss(held_out, pass));
+                     });
+  return peaks;
+}
+
+double Rehearsal::seconds_of_update() {
+  return seconds_of([&] { parameters_->zero_gradients(), optimizer_->step(0); });
+}
+
+Tensor Rehearsal::loss(std::span<const Tensor> batch, nn::Pass& pass) {
+  Tensor total = task_.loss(*model_, batch, pass);
+  for (const nn::Pass::Loss& extra : pass.losses) total = total + sum(extra.value).to(total.dtype());
+  return total;
+}
+
+void Rehearsal::learn(std::span<const Tensor> batch, const nn::Cache& carried) {
+  nn::Cache before = carried;
+  nn::Pass pass;
+  if (task_.carried() > 0) pass.cache = &before;
+  pass.training = true;
+  for (const auto& [name, weight] : s_.losses.by_name)
+    if (weight > 0) pass.wanted_losses.insert(name);
+  const Tensor total = loss(batch, pass);
+  for (const std::string& name : pass.wanted_losses) static_cast<void>(extra_loss(pass, name));
+  total.backward();
+}
+
+void Rehearsal::show_figures(std::span<const Tensor> batch, const nn::Cache& carried) {
+  const std::vector<const Figure*> wanted = figures_called(s_.figures);
+  FigureRow row;
+  look(row, wanted, task_, *model_, batch, task_.carried() > 0 ? &carried : nullptr);
+  look(row, wanted, *parameters_);
+}
+
+// What streams have, once they have read as many tokens as they carry.
+nn::Cache Rehearsal::carried_by(int64_t streams) {
+  const int64_t tokens_at_once = std::clamp<int64_t>(task_.length(), 64, 512);
+  const NoGrad guard;
+  nn::Cache cache = stream_cache();
+  while (cache.tokens < task_.carried()) {
+    nn::Pass pass;
+    pass.cache = &cache;
+    static_cast<void>(loss(task_.sample(streams, std::min(tokens_at_once, task_.carried() - cache.tokens)), pass));
+  }
+  return cache;
+}
+
+}  // namespace orrery::models

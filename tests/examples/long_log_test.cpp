@@ -1,0 +1,116 @@
+// What reads a run's log takes no more memory for many rows than for few.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "models/study/run_log.h"
+#include "tests/examples/program.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+extern char** environ;
+
+namespace {
+
+// Rows of steps as training writes them, and a validation after each hundredth.
+void write_log(const std::string& run, int64_t rows) {
+  std::ofstream out(run + "/metrics.jsonl", std::ios::binary);
+  for (int64_t step = 1; step <= rows; ++step) {
+    const std::string number = std::to_string(step);
+    out << "{\"step\":" << number << ",\"loss\":2." << number << ",\"gradient_norm\":0." << number
+        << ",\"learning_rate\":0.00025,\"milliseconds\":1.5,\"tokens_per_second\":12345.678,\"multiply_adds\":123456,"
+           "\"entropy/blocks.0.attention.0\":1.25,\"entropy/blocks.0.attention.1\":null}\n";
+    if (step % 100 == 0) out << "{\"step\":" << number << ",\"validation_loss\":2.5,\"bits_per_character\":1.5}\n";
+  }
+}
+
+// The most memory in bytes that the program has while it does this; it must end well.
+int64_t peak_of(Words words) {
+  words.insert(words.begin(), ORRERY_PROGRAM);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  REQUIRE(posix_spawn(&child, ORRERY_PROGRAM, &actions, nullptr, arguments.data(), environ) == 0);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  rusage use = {};
+  REQUIRE(wait4(child, &status, 0, &use) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  return int64_t{use.ru_maxrss} * 1024;
+}
+
+}  // namespace
+
+TEST_CASE("long logs: report, compare, metrics and resuming take no more memory for more rows") {
+  constexpr int64_t few = 1'000, many = 150'000, slack = 25'000'000;
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text());
+  const auto run = [&](int64_t rows, const std::string& name) { return folder / (name + std::to_string(rows)); };
+  const Words train = Words{"train", "--data=" + text, "--figures=none"} + tiny;
+  for (const int64_t rows : {few, many})
+    for (const char* name : {"a", "b"}) {
+      REQUIRE(run_orrery(train + Words{"--out=" + run(rows, name)}).code == 0);
+      write_log(run(rows, name), rows);
+    }
+  const auto check_same = [&](const char* what, const auto& words) {
+    const int64_t of_few = peak_of(words(few)), of_many = peak_of(words(many));
+    CAPTURE(what);
+    CAPTURE(of_few);
+    CAPTURE(of_many);
+    CHECK(of_many < of_few + slack);
+  };
+  check_same("report", [&](int64_t n) { return Words{"report", run(n, "a"), "--out=" + (folder / "a.html")}; });
+  check_same("compare", [&](int64_t n) { return Words{"compare", run(n, "a"), run(n, "b")}; });
+  check_same("metrics", [&](int64_t n) { return Words{"metrics", run(n, "a"), "--out=" + (folder / "a.csv")}; });
+  check_same("tensorboard", [&](int64_t n) {
+    return Words{"metrics", run(n, "a"), "--format=tensorboard", "--out=" + (folder / "events")};
+  });
+  check_same("resume", [&](int64_t n) {
+    return train + Words{"--out=" + run(n, "a"), "--resume=yes", "--steps=5"};
+  });
+}
+
+TEST_CASE("long logs: rows that are read without a general parser are the same as with it") {
+  using namespace orrery::models;
+  const Folder folder;
+  const std::string flat =
+      R"({"step":1,"loss":2.5,"gradient_norm":null,"a/b.0":-1e-7,"multiply_adds":123456789012345678}
+{"step":2,"loss":0.1,"gradient_norm":-0,"a/b.0":1E+2,"multiply_adds":-3}
+{"loss":0.25,"step":3}
+{"step":4,"gradient_norm":4.9e-324,"loss":17976931348623157e292}
+{"step":4,"validation_loss":3}
+{"step":5,"loss":3,"gradient_norm":1e-400}
+)";
+  std::string spaced;  // which the general parser reads
+  for (const char c : flat) spaced += c == ':' ? std::string(": ") : std::string(1, c);
+  const auto rows_of = [&](const std::string& log) {
+    folder.write("metrics.jsonl", log);
+    return RunLog::of_run(folder.path()).rows();
+  };
+  const std::vector<LogRow> one = rows_of(flat), other = rows_of(spaced);
+  REQUIRE(one.size() == 6);
+  REQUIRE(other.size() == 6);
+  for (size_t i = 0; i < one.size(); ++i) {
+    CHECK(one[i].step == other[i].step);
+    REQUIRE(one[i].figures.size() == other[i].figures.size());
+    for (const auto& [name, value] : one[i].figures) CHECK(same_bits(value, other[i].figures.at(name)));
+  }
+  CHECK(one[2].figures == std::map<std::string, double>{{"loss", 0.25}});
+  for (const char* wrong : {"{\"step\":1,\"loss\":01}\n", "{\"step\":1,\"loss\":1.}\n", "{\"step\":1,\"loss\":.5}\n",
+                            "{\"step\":1,\"loss\":+1}\n", "{\"step\":1.0}\n", "{\"step\":1,}\n", "{\"step\":1}}\n",
+                            "{\"step\":1,\"loss\":1e999}\n", "{\"step\":1,\"loss\":nan}\n", "\n"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS(rows_of(wrong));
+  }
+}

@@ -1,0 +1,116 @@
+// One picture: the forms that are read, the sums that are compared, and the sizes that are refused.
+#include "models/data/picture.h"
+
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/base/files.h"
+#include "tests/support/message.h"
+#include "tests/support/png.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::big_endian;
+using orrery::testing::expect_error;
+using orrery::testing::png_chunk;
+using orrery::testing::with_chunk_sums;
+
+namespace {
+
+const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
+
+std::array<double, 3> means_of(const Picture& picture) {
+  std::array<double, 3> means = {};
+  for (size_t i = 0; i < picture.pixels.size(); ++i) means[i % 3] += picture.pixels[i];
+  for (double& mean : means) mean /= static_cast<double>(picture.height * picture.width);
+  return means;
+}
+
+std::string zlib_packed(const std::string& bytes) {
+  std::string packed(compressBound(bytes.size()), '\0');
+  uLongf size = packed.size();
+  CHECK(compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()),
+                 bytes.size()) == Z_OK);
+  packed.resize(size);
+  return packed;
+}
+
+// `kind` 0: grey, 2: red, green, blue; of 8 bits.
+std::string png(uint32_t height, uint32_t width, char kind, const std::string& packed_lines) {
+  const std::string header = big_endian(width) + big_endian(height) + '\x08' + kind + std::string(3, '\0');
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", packed_lines) + png_chunk("IEND", "");
+}
+
+}  // namespace
+
+TEST_CASE("picture: forms of files are read as Pillow reads them") {
+  struct {
+    const char* file;
+    std::array<double, 3> means;
+    double within;
+  } const forms[] = {{"rgb.png", {78.900, 17.317, 84.425}, 5e-4},        {"half_clear.png", {78.900, 17.317, 84.425}, 5e-4},
+                     {"is_a_png.jpg", {78.900, 17.317, 84.425}, 5e-4},   {"palette.png", {78.825, 14.800, 88.358}, 5e-4},
+                     {"cmyk.jpg", {78.950, 17.325, 84.433}, 1},          {"progressive.jpg", {78.483, 17.558, 85.508}, 2}};
+  for (const auto& [file, means, within] : forms) {
+    CAPTURE(file);
+    const Picture picture = read_picture(cases + "picture_forms/" + file, 3);
+    CHECK(picture.height == 10);
+    CHECK(picture.width == 12);
+    const std::array<double, 3> found = means_of(picture);
+    for (size_t c = 0; c < 3; ++c) CHECK(std::abs(found[c] - means[c]) <= within);
+  }
+  const std::string webp = cases + "picture_forms/webp.png";
+  expect_error([&] { read_picture(webp, 3); }).names(webp);
+  CHECK(read_picture(cases + "picture_forms/turned.jpg", 3).height > 0);
+}
+
+TEST_CASE("picture: a PNG with one changed bit is refused, whichever bit it is") {
+  const std::string file = cases + "damaged_png/one_bit.png";
+  expect_error([&] { read_picture(file, 3); }).names(file).value("CRC-32");
+  const std::string whole = read_file(cases + "damaged_png/whole.png");
+  CHECK(decode_picture(whole, 3, "whole.png").height > 0);
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string damaged = whole;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+    CAPTURE(bit);
+    expect_error([&] { decode_picture(damaged, 3, "a.png"); }).names("a.png");
+  }
+  for (size_t size = 0; size < whole.size(); ++size)
+    expect_error([&] { decode_picture(std::string_view(whole).substr(0, size), 3, "a.png"); }).names("a.png");
+}
+
+TEST_CASE("picture: the sum of the packed pixels is compared, and their number") {
+  const std::string lines(4 * (1 + 3), '\0'), packed = zlib_packed(lines);
+  CHECK(decode_picture(png(4, 3, 0, packed), 1, "a.png").pixels == std::vector<uint8_t>(12));
+  std::string other_sum = packed;
+  other_sum.back() = static_cast<char>(other_sum.back() ^ 1);
+  expect_error([&] { decode_picture(png(4, 3, 0, other_sum), 1, "a.png"); }).names("a.png").value("packed pixels");
+  expect_error([&] { decode_picture(png(4, 3, 0, packed.substr(0, packed.size() - 1)), 1, "a.png"); })
+      .names("a.png")
+      .value("end too early");
+  // 400 MB of zeros for 12 pixels
+  const std::string bomb = zlib_packed(std::string(50'000'000, '\0'));
+  expect_error([&] { decode_picture(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
+}
+
+TEST_CASE("picture: interlaced pixels and those of few bits are counted as they are packed") {
+  // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6 and 10 pixels in 1, 1, 1, 2, 1, 3 and 2 lines.
+  const std::string lines(25 + 11, '\0');
+  std::string file = png(5, 5, 0, zlib_packed(lines));
+  file[8 + 8 + 12] = 1;  // interlaced
+  CHECK(decode_picture(with_chunk_sums(file), 1, "a.png").pixels == std::vector<uint8_t>(25));
+  std::string bits = png(3, 9, 0, zlib_packed(std::string(3 * (1 + 2), '\0')));
+  bits[8 + 8 + 8] = 1;  // one bit a pixel
+  CHECK(decode_picture(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
+}
+
+TEST_CASE("picture: one that would take gigabytes is refused before it is decoded") {
+  const std::string packed = zlib_packed(std::string(20'000 * (1 + 20'000), '\0'));
+  const std::string file = png(20'000, 20'000, 0, packed);
+  CHECK(file.size() < 500'000);
+  expect_error([&] { decode_picture(file, 3, "a.png"); }).names("a.png").value("20000 x 20000").offers("67108864");
+}
