@@ -251,11 +251,11 @@ std::string checkpoint_at(const std::string& folder) {
 }
 
 void RunFolder::check_free() const {
-  const auto check_file = [&](const char* name, const char* kind, bool (*written_by_a_run)(const std::string&)) {
-    check_output(lock_.user().command, in(path_, name), {kind, written_by_a_run}, lock_.user().setting);
+  const auto check_file = [&](const char* name, const OutputKind& kind) {
+    check_output(lock_.user().command, in(path_, name), kind, lock_.user().setting);
   };
-  check_file(settings_name, "the settings of a run", is_written_settings_file);
-  check_file(metrics_name, "the log of a run", is_metrics_file);
+  check_file(settings_name, {"the settings of a run", is_written_settings_file});
+  check_file(metrics_name, {"the log of a run", is_metrics_file});
 }
 
 std::string RunFolder::checkpoint_to_resume(bool from_previous) {

@@ -117,7 +117,7 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
 
   const std::string claim = folder.write("claim.toml", "");
   fs::create_directories(folder / "judged/timing");
-  for (const char* name : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
+  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
     const std::string mine = folder.write(std::string("judged/") + name, "mine\n");
     expect_error(run_orrery({"study", claim, "--out=" + (folder / "judged")})).names(mine).offers("--out");
     fs::remove(mine);
