@@ -2,24 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "engine/base/config.h"
+#include "models/block_settings.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/dropout.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::models {
-
-// The keys of a model's settings for normalizations of one sublayer.
-template <class V, class Settings>
-void visit_own_normalizations(V& v, Settings& s) {
-  v("attention_normalization", s.attention_normalization, "that of the attention; same: normalization",
-    name_of_family("normalization"));
-  v("feed_forward_normalization", s.feed_forward_normalization, "that of the feed-forward; same: normalization",
-    name_of_family("normalization"));
-}
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;

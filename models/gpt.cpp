@@ -22,10 +22,6 @@ const Spec& final_normalization(const GptSettings& s) {
   return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
 }
 
-std::optional<bool> own_bias(const std::string& word) {
-  return word == "same" ? std::nullopt : std::optional(word == "yes");
-}
-
 BlockOptions block_options(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
   return {.width = s.width,
           .heads = s.heads,

@@ -73,9 +73,7 @@ struct GptSettings {
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);
-    v("attention_bias", attention_bias, "biases in attention; same: as bias; query_key: in queries and keys alone",
-      one_of({"same", "yes", "no", "query_key"}));
-    v("feed_forward_bias", feed_forward_bias, "biases in feed-forwards; same: as bias", one_of({"same", "yes", "no"}));
+    visit_own_biases(v, *this);
     v("head_bias", head_bias, "a bias of the logits");
     v("tied_head", tied_head, "the embedding is the head's matrix too");
     v("shared_activation", shared_activation,

@@ -10,42 +10,40 @@ namespace orrery::models {
 namespace {
 
 constexpr size_t deepest = 64;
-constexpr size_t most_in_order = 5'000;    // members of one object: the parser looks each key up among those before it
-constexpr size_t most_values = 1'000'000;  // in all
+constexpr size_t most_comparisons = 100'000'000;  // of keys, while ordered objects are made
 
 int64_t line_of(std::string_view text, size_t at) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n');
 }
 
-void check_limits(std::string_view text, std::string_view what, size_t most_members) {
+// Returns how many keys are compared while ordered objects are made: an object compares each with all before it.
+size_t check_limits(std::string_view text, std::string_view what) {
   check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
         " that are read");
   std::array<size_t, deepest + 1> members = {};  // of what is open, from the outside
-  size_t depth = 0, values = 1, at = 0;
-  const auto limit = [&](bool kept, const auto&... parts) {  // the line is counted only where it is told
-    if (!kept) fail(what, ": line ", line_of(text, at), ": ", parts...);
-  };
-  for (; at < text.size(); ++at) {
+  size_t depth = 0, comparisons = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (c == '"') {
       for (++at; at < text.size() && text[at] != '"'; ++at)
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
-      limit(depth < deepest, "lists and objects stand in one another more than ", deepest, " deep");
+      if (depth == deepest)
+        fail(what, ": line ", line_of(text, at), ": lists and objects stand in one another more than ", deepest,
+             " deep");
       members[++depth] = 0;
     } else if ((c == '}' || c == ']') && depth > 0) {
       --depth;
     } else if (c == ':') {
-      limit(++members[depth] <= most_members, "an object has more than ", most_members, " members");
-    } else if (c == ',') {
-      limit(++values <= most_values, "more than ", most_values, " values");
+      comparisons += members[depth]++;
     }
   }
+  return comparisons;
 }
 
+// After check_limits.
 template <class Parsed>
-Parsed parse(std::string_view text, std::string_view what, size_t most_members) {
-  check_limits(text, what, most_members);
+Parsed parse(std::string_view text, std::string_view what) {
   try {
     return Parsed::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
@@ -61,9 +59,13 @@ Parsed parse(std::string_view text, std::string_view what, size_t most_members) 
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view what) { return parse<Json>(text, what, most_in_order); }
+Json parse_json(std::string_view text, std::string_view what) {
+  if (check_limits(text, what) <= most_comparisons) return parse<Json>(text, what);
+  return parse<SortedJson>(text, what);
+}
 SortedJson parse_large_json(std::string_view text, std::string_view what) {
-  return parse<SortedJson>(text, what, most_values);
+  check_limits(text, what);
+  return parse<SortedJson>(text, what);
 }
 
 const Json& member(const Json& object, const std::string& key, std::string_view what) {

@@ -11,14 +11,16 @@ namespace orrery::models {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t largest_json = uint64_t{16} << 20;  // bytes; for read_file
+constexpr uint64_t largest_json = uint64_t{64} << 20;  // bytes; for read_file
 
 // Errors begin with `what`, most often the file's path:
 //   run/step_000100/state.json: line 3, column 7: this is no JSON
 //   run/step_000100/state.json: line 1: lists and objects stand in one another more than 64 deep
+// Members come in their order; those of a text whose objects have tens of thousands of them come sorted, because an
+// ordered object compares each key with all that precede it.
 Json parse_json(std::string_view text, std::string_view what);
 
-// The same for objects of tens of thousands of members, such as a vocabulary; they come sorted.
+// The same for a vocabulary and other large objects, whose members are found fast; they come sorted.
 using SortedJson = nlohmann::json;
 SortedJson parse_large_json(std::string_view text, std::string_view what);
 

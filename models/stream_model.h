@@ -7,8 +7,9 @@
 //
 // As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
 // weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, a normalization follows
-// each residual.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the size of
-// blocks changes no logit, only how far gradients go.  Their recipe beside it:
+// each residual.  Their feed-forwards have biases and their attentions none: bias=yes with attention_bias=no, as in the
+// presets of their sizes.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the
+// size of blocks changes no logit, only how far gradients go.  Their recipe beside it:
 //   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
 #pragma once
 
@@ -34,7 +35,7 @@ struct StreamSettings {
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
        position = parse_spec("relative"), initial_std = parse_spec("adaptive_span"),
        embedding_scale = parse_spec("none");
-  std::string norm_place = "post";
+  std::string norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
   bool bias = false;
   double dropout = 0;
 
@@ -66,6 +67,7 @@ struct StreamSettings {
     v("initial_std", initial_std, "how weights start, in the words of nn/layers/initial_weights.h");
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
+    visit_own_biases(v, *this);
     v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
       fraction());
   }

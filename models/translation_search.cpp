@@ -84,7 +84,12 @@ class Search {  // of one batch
     const auto most = static_cast<size_t>(std::min(2 * s_.beam, tokens));
     const double before = hypotheses_[static_cast<size_t>(row)].log_probability - log_sum;
     std::vector<Candidate> best;
+    auto never = marks_.never.begin();
     for (int64_t token = 0; token < tokens; ++token) {
+      if (never != marks_.never.end() && *never == token) {
+        ++never;
+        continue;
+      }
       const Candidate one{before + z[token], static_cast<size_t>(row), static_cast<int32_t>(token)};
       if (best.size() == most && !likelier(one, best.back())) continue;
       if (best.size() == most) best.pop_back();

@@ -111,9 +111,13 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
 // dz = sum dm / R
 template <class N, class A = Sum<N>>
 void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) {
-  for (int64_t i = 0; i < block.count && block.span_gradients; ++i)
-    (w.sums.span ? w.sums.span[block.head] : block.p.gradients.span[block.place() + i]) +=
-        block.span_gradients[i] / block.p.ramp;
+  if (!block.span_gradients) return;
+  A of_block = 0;
+  for (int64_t i = 0; i < block.count; ++i) {
+    const A dz = block.span_gradients[i] / block.p.ramp;
+    w.sums.span ? of_block += dz : block.p.gradients.span[block.place() + i] += dz;
+  }
+  if (w.sums.span) w.sums.span[block.head] += of_block;
 }
 
 template <class N, class A = Sum<N>>

@@ -27,13 +27,15 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* places, con
       largest = select<A>(s > largest, s, largest);
     }
     const Vector<A> shrink = row.raise(largest, exponential_of);
+    Vector<A> of_tile{};  // one chain over all keys would lose digits with their root
     for (int64_t j = 0; j < keys; ++j) {
       A* const s = scores + j * width + i;
       Vector<A> w = exponential<A>(load(s) - row.base);
       if (places) w *= mask_weight(load(places + j * width + i));
-      row.sum += w;
+      of_tile += w;
       store(s, w);
     }
+    row.sum += of_tile;
     store(state.largest + i, largest), store(state.sum + i, row.sum), store(state.shrink + i, shrink);
     changed |= largest != before;
   }

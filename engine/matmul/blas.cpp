@@ -2,7 +2,9 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "engine/base/check.h"
 #include "engine/matmul/tile.h"
 
 namespace orrery::detail::matmul {
@@ -11,6 +13,13 @@ namespace {
 // OpenBLAS's bits depend on the shape it is handed and not on who calls, provided that it does not split the work
 // itself.  Called as well as the symbol below, which other builds of OpenBLAS may not ask.
 const bool single_threaded = (openblas_set_num_threads(1), true);
+
+// OpenBLAS counts in int, and a larger size would become another one.
+int blas_size(int64_t size) {
+  check(size <= std::numeric_limits<int>::max(), "matmul: a matrix with ", size,
+        " rows or columns; OpenBLAS counts to ", std::numeric_limits<int>::max());
+  return static_cast<int>(size);
+}
 
 void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
           float beta, float* c, int ldc) {
@@ -34,20 +43,18 @@ void gemv(CBLAS_TRANSPOSE form, int rows, int columns, const double* m, int stri
 template <class T>
 void multiply_row(const Tile<T>& t) {
   if (!t.accumulate) std::fill_n(t.c, t.n, T(0));
-  const int n = static_cast<int>(t.n), k = static_cast<int>(t.k),
-            step = t.a.transposed ? static_cast<int>(t.a.stride) : 1;
+  const int n = blas_size(t.n), k = blas_size(t.k), step = t.a.transposed ? blas_size(t.a.stride) : 1;
   if (t.b.transposed)
-    gemv(CblasNoTrans, n, k, t.b.data, static_cast<int>(t.b.stride), t.a.data, step, t.c);
+    gemv(CblasNoTrans, n, k, t.b.data, blas_size(t.b.stride), t.a.data, step, t.c);
   else
-    gemv(CblasTrans, k, n, t.b.data, static_cast<int>(t.b.stride), t.a.data, step, t.c);
+    gemv(CblasTrans, k, n, t.b.data, blas_size(t.b.stride), t.a.data, step, t.c);
 }
 
 template <class T>
 void multiply_matrices(const Tile<T>& t) {
   const auto form = [](const Operand<T>& x) { return x.transposed ? CblasTrans : CblasNoTrans; };
-  gemm(form(t.a), form(t.b), static_cast<int>(t.m), static_cast<int>(t.n), static_cast<int>(t.k), t.a.data,
-       static_cast<int>(t.a.stride), t.b.data, static_cast<int>(t.b.stride), t.accumulate ? T(1) : T(0), t.c,
-       static_cast<int>(t.stride));
+  gemm(form(t.a), form(t.b), blas_size(t.m), blas_size(t.n), blas_size(t.k), t.a.data, blas_size(t.a.stride), t.b.data,
+       blas_size(t.b.stride), t.accumulate ? T(1) : T(0), t.c, blas_size(t.stride));
 }
 
 template <class T>

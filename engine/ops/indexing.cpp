@@ -107,21 +107,32 @@ struct Pieces {
 };
 
 // add(i, terms) for the columns of a strip, with the sum over `count` rows, in their order; row(s) is one of them.  A
-// GPU's thread adds up a column, a CPU all of them at once, in vectors.
+// GPU's thread adds up a column, a CPU all of them at once, in vectors.  Many rows are summed in parts, so that the
+// rounding does not grow with their number.
 template <class A, class Walk, class RowAt, class Add>
 HOST_DEVICE void add_up(const Walk& walk, int width, int64_t count, const RowAt& row, const Add& add) {
+  constexpr int64_t rows_of_part = 256;
+  const auto end_of = [=](int64_t s) { return count - s < rows_of_part ? count : s + rows_of_part; };
   if constexpr (std::is_same_v<Walk, CpuRow>) {
     A sum[strip_width] = {};
-    for (int64_t s = 0; s < count; ++s) {
-      const auto x = row(s);
-      for (int i = 0; i < width; ++i) sum[i] += x[i];
+    for (int64_t s = 0; s < count;) {
+      A part[strip_width] = {};
+      for (const int64_t end = end_of(s); s < end; ++s) {
+        const auto x = row(s);
+        for (int i = 0; i < width; ++i) part[i] += x[i];
+      }
+      for (int i = 0; i < width; ++i) sum[i] += part[i];
     }
     for (int i = 0; i < width; ++i) add(i, sum[i]);
   } else {
     walk.each([&](int i) {
       if (i >= width) return;
       A sum = 0;
-      for (int64_t s = 0; s < count; ++s) sum += row(s)[i];
+      for (int64_t s = 0; s < count;) {
+        A part = 0;
+        for (const int64_t end = end_of(s); s < end; ++s) part += row(s)[i];
+        sum += part;
+      }
       add(i, sum);
     });
   }

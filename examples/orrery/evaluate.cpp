@@ -9,6 +9,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
+#include "examples/orrery/text_bounds.h"
 #include "examples/orrery/trained.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -20,6 +21,7 @@ struct EvaluateSettings {
   std::string checkpoint, device = "cpu";
   int64_t threads = 0;
   bool bleu = true;
+  TextBegin begin;
   AnySettings* task = nullptr;  // of the checkpoint, once it is read
 
   template <class V>
@@ -28,6 +30,7 @@ struct EvaluateSettings {
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("bleu", bleu, "of a model that translates: translate all that is judged and tell BLEU, which takes longest");
+    begin.visit(v);
     if (task) task->visit(v);
   }
 };
@@ -93,7 +96,7 @@ std::string evaluate_help(const Arguments& given) {
 
 int evaluate(const Arguments& arguments) {
   EvaluateSettings s;
-  const Trained trained = read_trained("evaluate", checkpoint_in(arguments));
+  Trained trained = read_trained("evaluate", checkpoint_in(arguments));
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
   s.task = &task_settings;
   refuse_tokenizer(s, arguments);
@@ -105,16 +108,16 @@ int evaluate(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
+  follow("evaluate", s.begin, trained);
   std::optional<Progress> progress(std::in_place, std::cerr);
-  const models::TaskOptions options{.batch = trained.settings.batch,
-                                    .micro_batches = trained.settings.gradient_accumulation_steps,
-                                    .seed = static_cast<uint64_t>(trained.settings.seed),
-                                    .tokenizer = trained.tokenizer,
-                                    .purpose = models::Purpose::judge,
-                                    .bleu = s.bleu,
-                                    .progress = [&](const std::string& done, double share) {
-                                      progress->share(done, share);
-                                    }};
+  const models::TaskOptions options{
+      .batch = trained.settings.batch,
+      .micro_batches = trained.settings.gradient_accumulation_steps,
+      .seed = static_cast<uint64_t>(trained.settings.seed),
+      .tokenizer = trained.tokenizer,
+      .purpose = models::Purpose::judge,
+      .bleu = s.bleu,
+      .progress = [&](const std::string& done, double share) { progress->share(done, share); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   for (const std::string& sentence : task->warnings()) std::cout << "warning: " << sentence << "\n";
   nn::move(*trained.model, device);

@@ -7,6 +7,7 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
 #include "models/exchange/base/exchange.h"
+#include "models/language_model.h"
 
 namespace orrery::program {
 namespace {
@@ -65,9 +66,9 @@ int import_weights(const Arguments& arguments) {
   for (const auto& line : report.placed) placed.add({line.ours, line.theirs, line.how});
   std::cout << placed.print(0);
   for (const auto& [name, why] : report.left) std::cout << "left: " << name << ": " << why << '\n';
+  for (const std::string& note : report.notes) std::cout << "note: " << note << '\n';
   std::cout << "format: " << report.format
-            << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer)
-            << (report.tokenizer_note.empty() ? "" : " (" + report.tokenizer_note + ")") << '\n'
+            << (report.classes > 0 ? text("; classes: ", report.classes) : "; tokenizer: " + report.tokenizer) << '\n'
             << report.checkpoint << ": " << grouped(report.parameters) << " parameters in " << report.placed.size()
             << " tensors, " << report.left.size() << " left\n";
   if (report.largest_difference)
@@ -91,6 +92,9 @@ int export_weights(const Arguments& arguments) {
   const Trained trained = read_trained("export", run);
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
+  const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
+  if (writes && models::restore_tokenizer(trained.tokenizer)->name() == "numbers")
+    std::cout << "note: this run has no tokenizer but numbers, and no file of one is written\n";
   std::cout << s.out << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as " << format
             << std::endl;
   return 0;

@@ -9,6 +9,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/given_text.h"
 #include "examples/orrery/table.h"
+#include "examples/orrery/text_bounds.h"
 #include "examples/orrery/trained.h"
 #include "models/data/running_text.h"
 #include "models/data/tokenizer.h"
@@ -22,6 +23,7 @@ namespace {
 struct GenerateSettings {
   std::string checkpoint, prompt, start, device = "cpu";
   models::SamplingSettings sampling;
+  TextBounds bounds;
   int64_t samples = 1, threads = 0;
 
   template <class V>
@@ -40,6 +42,7 @@ struct GenerateSettings {
       "tokens that are kept each time the context is full, the rest being forgotten; 0: half of the context",
       between(0, 16777216));
     v("samples", samples, "texts to write", between(1, 1e6));
+    bounds.visit(v);
     v("threads", threads, "cores to use; 0: all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -97,12 +100,14 @@ int generate(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   const std::string prompt = prompt_of(s);
-  const Trained trained = read_trained("generate", s.checkpoint);
+  Trained trained = read_trained("generate", s.checkpoint);
+  follow("generate", s.bounds, trained);
   nn::move(*trained.model, device);
   auto& writes = models::model_as<models::LanguageModel>(*trained.model, "generate", "a language model");
   const std::unique_ptr<models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   const std::vector<int32_t> tokens =
-      prompt.empty() ? models::beginning_of_text(*tokenizer) : tokenizer->encode(prompt);
+      prompt.empty() ? models::beginning_of_text(*tokenizer) : models::encode_text(*tokenizer, prompt);
+  s.sampling = sampling_with(writes, *tokenizer, s.sampling);
   const int64_t read = std::min(static_cast<int64_t>(tokens.size()), writes.context());
   Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {

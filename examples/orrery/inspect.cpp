@@ -12,6 +12,7 @@
 #include "examples/orrery/report_page.h"
 #include "examples/orrery/subject.h"
 #include "examples/orrery/table.h"
+#include "examples/orrery/text_bounds.h"
 #include "examples/orrery/view_text.h"
 #include "models/exchange/npy.h"
 #include "models/hook_names.h"
@@ -29,6 +30,7 @@ struct InspectSettings {
   std::string looks, hooks, out, page, other, corpus;
   models::ExampleSettings example;
   models::LookSettings look;
+  TextBegin begin;
   int64_t threads = 0;
 
   template <class V>
@@ -46,6 +48,7 @@ struct InspectSettings {
     v("other", other, "a second example (text, image or source) to patch values from, for the look at causes");
     v("corpus", corpus, "a text file, whose places a memory is looked for in; none: the example alone");
     v("seed", look.seed, "of examples that a look makes up", between(0, models::largest_seed));
+    begin.visit(v);
     v("hooks", hooks,
       "values to list and write: names or patterns with commas between, as blocks.*.attention.weights; * is any text; "
       "TransformerLens's names are taken too");
@@ -153,7 +156,7 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
   constexpr size_t most_pieces = 1024;
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   check(model && subject.tokens(), "inspect: --corpus is a text, and this is no model of texts; leave it out");
-  const std::vector<int32_t> tokens = models::restore_tokenizer(trained.tokenizer)->encode(text_of_file(file));
+  const std::vector<int32_t> tokens = encode_text(*models::restore_tokenizer(trained.tokenizer), text_of_file(file));
   check(!tokens.empty(), "inspect: the corpus ", file, " has no tokens; give a text");
   std::vector<std::unique_ptr<models::Subject>> pieces;
   for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {
@@ -204,7 +207,8 @@ int inspect(const Arguments& arguments) {
   if (s.looks.empty() && (s.hooks.empty() || !s.page.empty())) s.looks = usual_looks;
   check_looks_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  const Trained trained = read_trained("inspect", words[0]);
+  Trained trained = read_trained("inspect", words[0]);
+  follow("inspect", s.begin, trained);
   warn_of_version(words[0], trained.version);
   const auto subject = make_subject("inspect", trained, s.example);
   check_all_is_read("inspect", trained, s.example);

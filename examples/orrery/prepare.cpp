@@ -50,8 +50,9 @@ int prepare(const Arguments& arguments) {
   models::Prepared made;
   {
     Progress progress;
-    made = models::prepare(s.to, [&](double share) { progress.share("read", share); });
+    made = models::prepare(s.to, [&](const std::string& done, double share) { progress.share(done, share); });
   }
+  for (const std::string& note : made.notes) std::cout << "note: " << note << "\n";
   std::cout << grouped(made.train) << " tokens to learn, " << grouped(made.validation) << " for validation, of "
             << grouped(made.vocabulary) << " that there are\nfiles:\n  " << s.to.out << "/train.bin\n";
   if (made.validation > 0) std::cout << "  " << s.to.out << "/val.bin\n";

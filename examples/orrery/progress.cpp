@@ -35,10 +35,11 @@ std::string step_line(const models::StepReport& r, bool narrow) {
   const auto wide = [&](const std::string& number, size_t width) { return narrow ? number : padded(number, width); };
   const std::string steps = std::to_string(r.steps), gap = narrow ? " " : "  ";
   return (narrow ? "" : "step ") + padded(std::to_string(r.step), steps.size()) + "/" + steps + gap + "loss " +
-         fixed(r.loss, 4) + gap + (narrow ? "|g| " : "gradient ") + wide(fixed(r.gradient_norm, 3), 6) + gap + "lr " +
-         scientific(r.learning_rate) + gap + wide(fixed(r.milliseconds, 1), 6) + " ms" + gap +
-         wide(grouped(rounded(r.units_per_second)), 7) + " " + (narrow && r.unit == "tokens" ? "tok" : r.unit) + "/s" +
-         gap + "MFU " + (std::isnan(r.used) ? "n/a" : fixed(100 * r.used, 1) + " %") + gap +
+         (std::isnan(r.loss) ? "none" : fixed(r.loss, 4)) + gap + (narrow ? "|g| " : "gradient ") +
+         wide(fixed(r.gradient_norm, 3), 6) + gap + "lr " + scientific(r.learning_rate) + gap +
+         wide(fixed(r.milliseconds, 1), 6) + " ms" + gap + wide(grouped(rounded(r.units_per_second)), 7) + " " +
+         (narrow && r.unit == "tokens" ? "tok" : r.unit) + "/s" + gap + "MFU " +
+         (std::isnan(r.used) ? "n/a" : fixed(100 * r.used, 1) + " %") + gap +
          wide(fixed(static_cast<double>(r.memory) / 1e6, 0), 4) + " MB" + gap + time_text(r.seconds_left) +
          (narrow ? "" : " left");
 }

@@ -41,6 +41,7 @@ struct ReportSettings {
     v("sample_tokens", samples.tokens, "tokens of a text", between(1, 100'000));
     v("look", looks, "what to look at inside, with commas between, or all, or none: `orrery list looks`");
     example.visit(v);
+    samples.bounds.visit(v);
     v("seed", samples.seed, "same seed, same texts; each further text takes the next seed",
       between(-models::largest_seed, models::largest_seed));
     v("threads", threads, "cores to use; 0: all", between(0, 1024));

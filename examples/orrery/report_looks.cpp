@@ -36,9 +36,10 @@ models::ExampleSettings held_out_example(const Trained& trained, const models::T
 // What a language model itself writes.
 models::ExampleSettings own_text(models::LanguageModel& model, const models::Tokenizer& tokenizer, int64_t seed) {
   const int64_t tokens = std::min(most_tokens, model.context());
-  std::vector<int32_t> written =
-      models::generate(model, models::beginning_of_text(tokenizer), {.tokens = tokens, .seed = seed});
+  std::vector<int32_t> written = models::generate(model, models::beginning_of_text(tokenizer),
+                                                  sampling_with(model, tokenizer, {.tokens = tokens, .seed = seed}));
   if (written.size() > static_cast<size_t>(tokens)) written.resize(static_cast<size_t>(tokens));
+  if (tokenizer.begins_texts()) written.erase(written.begin());  // it gets one again when it is read
   models::ExampleSettings example;
   example.text = tokenizer.decode(written);
   return example;
@@ -68,7 +69,8 @@ void add_looks(models::Json& sections, std::span<const models::ReportedRun> runs
     std::vector<models::View> views;
     bool given = false;
     try {
-      const Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      follow("report", samples.bounds, trained);
       given = reads(*trained.model, example), looked = true, read |= given;
       if (const auto subject = subject_of(trained, example, samples)) views = look_at(*subject, looks, {});
     } catch (const Error& error) {

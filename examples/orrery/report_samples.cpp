@@ -21,9 +21,9 @@ void add_texts(Json& items, models::LanguageModel& model, const models::Tokenize
                const SampleSettings& s) {
   const std::vector<int32_t> prompt = models::beginning_of_text(tokenizer);
   for (int64_t i = 0; i < s.samples; ++i) {
-    const models::SamplingSettings sampling{.tokens = s.tokens, .seed = s.seed + i};
+    const models::SamplingSettings sampling = sampling_with(model, tokenizer, {.tokens = s.tokens, .seed = s.seed + i});
     std::vector<int32_t> all = models::generate(model, prompt, sampling);
-    if (all.size() > static_cast<size_t>(s.tokens)) all.erase(all.begin(), all.end() - s.tokens);
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
     items.push_back(item(text(name, "seed ", s.seed + i), tokenizer.decode(all)));
   }
 }
@@ -39,10 +39,8 @@ void add_translations(Json& items, models::TranslationModel& model, const models
     std::vector<std::vector<int32_t>> tokens = {tokenizer.encode(source)};
     tokens[0].push_back(marks.end);
     if (static_cast<int64_t>(tokens[0].size()) > context) continue;
-    std::vector<int32_t> found = models::translate(model, tokens, marks, {})[0];
-    std::erase_if(found, [&](int32_t token) { return token >= tokenizer.size(); });
     all += text(all.empty() ? "" : "\n\n", "source     ", source, "\nreference  ", target, "\nmodel      ",
-                tokenizer.decode(found));
+                models::translate_to_text(model, tokens, tokenizer, {})[0]);
   }
   items.push_back(item(name + "held-out sentences, greedy", all));
 }
@@ -69,7 +67,8 @@ void add_samples(Json& sections, std::span<const models::ReportedRun> runs, cons
     const std::string name = runs.size() == 1 ? "" : run.name + ", ";
     try {
       // A run at work may have put a better one in its place.
-      const Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      Trained trained = read_trained("report", folder_exists(run.best) ? run.best : run.folder);
+      follow("report", s.bounds, trained);
       if (setting_of(trained.settings, "tokenizer").empty()) continue;  // neither texts nor sentences
       const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
       if (auto* const writes = dynamic_cast<models::LanguageModel*>(trained.model.get()))

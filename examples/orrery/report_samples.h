@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "examples/orrery/text_bounds.h"
 #include "models/data/pairs.h"
 #include "models/json.h"
 #include "models/study/reported_run.h"
@@ -11,6 +12,7 @@ namespace orrery::program {
 
 struct SampleSettings {
   int64_t samples = 2, tokens = 300, seed = 1;
+  TextBounds bounds = {};
 };
 
 // Appends a section with texts of language models, or with translations of held-out sentences, by the best checkpoint

@@ -11,12 +11,9 @@ namespace {
 
 std::string own_translation(models::TranslationModel& model, const models::Tokenizer& tokenizer,
                             const std::string& source) {
-  const models::SentenceMarks marks = models::sentence_marks(tokenizer);
   std::vector<std::vector<int32_t>> sources = {tokenizer.encode(source)};
-  sources[0].push_back(marks.end);
-  std::vector<int32_t> found = models::translate(model, sources, marks, {})[0];
-  std::erase_if(found, [&](int32_t token) { return token >= tokenizer.size(); });
-  return tokenizer.decode(found);
+  sources[0].push_back(models::sentence_marks(tokenizer).end);
+  return models::translate_to_text(model, sources, tokenizer, {})[0];
 }
 
 }  // namespace

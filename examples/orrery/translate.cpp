@@ -9,6 +9,7 @@
 #include "examples/orrery/trained.h"
 #include "models/data/bleu.h"
 #include "models/data/gzip.h"
+#include "models/data/unicode.h"
 #include "models/model.h"
 #include "models/translation_search.h"
 
@@ -37,7 +38,8 @@ struct TranslateSettings {
   }
 };
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_of(const std::string& text, const std::string& file) {
+  models::check_utf8(text, "translate: " + file);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -76,8 +78,8 @@ int translate(const Arguments& arguments) {
   auto& translates = models::model_as<models::TranslationModel>(
       *trained.model, "translate", "one that translates; train one with --model=translation-small");
   const std::vector<std::string> references =
-      s.reference.empty() ? std::vector<std::string>() : lines_of(models::read_data_file(s.reference));
-  const std::vector<std::string> sentences = lines_of(all_of(s.input));
+      s.reference.empty() ? std::vector<std::string>() : lines_of(models::read_data_file(s.reference), s.reference);
+  const std::vector<std::string> sentences = lines_of(all_of(s.input), s.input == "-" ? "the standard input" : s.input);
   check(s.reference.empty() || references.size() == sentences.size(), "translate: ", sentences.size(),
         " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");
   const models::SentenceMarks marks = models::sentence_marks(*tokenizer);

@@ -1,9 +1,11 @@
 // Learning byte pairs: Sennrich et al. 2016, arXiv:1508.07909, algorithm 1, on pieces of a text.
 //   count the pieces; each is its bytes at first;
 //   again and again the pair of neighbours that is most frequent in all pieces becomes a token
-// Of equally frequent pairs the one whose tokens are older is taken, so the same text gives the same tokens.  A merge
-// changes the counts of the pairs around its places alone: they are kept, and a heap tells the most frequent one; what
-// the heap says may be of before, and is compared with the count.
+// Of equally frequent pairs the one whose tokens are older is taken, so the same text gives the same tokens.
+//
+// All pieces lie one behind the other, and each token knows its neighbours.  A merge changes the counts of the pairs
+// around its places alone: they are kept, with the places, and a heap tells the most frequent pair; what the heap says
+// may be of before, and is compared with the count.  So n bytes take some n log n steps, however long a piece is.
 #include <algorithm>
 #include <optional>
 #include <queue>
@@ -19,7 +21,7 @@ namespace {
 constexpr std::string_view end_of_text = "<|endoftext|>";
 
 struct Word {  // a piece of the text
-  std::vector<int32_t> tokens;
+  std::string bytes;
   int64_t count;
 };
 
@@ -43,33 +45,44 @@ std::vector<Word> words_of(const TextPieces& text) {
   std::unordered_map<std::string, int64_t> counts;
   const auto count = [&](std::string_view piece) { ++counts[std::string(piece)]; };
   std::string waiting;  // what comes next decides its pieces
+  size_t enough = 0;    // bytes that are tried next: twice those of a piece that has not ended
   text.each([&](std::string_view more, uint64_t) {
     waiting += more;
+    if (waiting.size() < enough) return;
     size_t at = 0;
     for (size_t end; (end = waiting.find(end_of_text, at)) != std::string::npos; at = end + end_of_text.size())
       cut.each(std::string_view(waiting).substr(at, end - at), count);
     const size_t certain = waiting.size() - std::min(waiting.size(), end_of_text.size() - 1);  // it may have begun
     if (at < certain) at += cut.each_certain(std::string_view(waiting).substr(at, certain - at), count);
+    enough = at > 0 ? 0 : 2 * waiting.size();
     waiting.erase(0, at);
   });
   cut.each(waiting, count);
-  std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
-  std::sort(sorted.begin(), sorted.end());
   std::vector<Word> words;
-  for (const auto& [bytes, often] : sorted) {
-    Word word{{}, often};
-    for (const char c : bytes) word.tokens.push_back(static_cast<unsigned char>(c));
-    words.push_back(std::move(word));
-  }
+  for (auto& [bytes, often] : counts) words.push_back({bytes, often});
+  std::sort(words.begin(), words.end(), [](const Word& a, const Word& b) { return a.bytes < b.bytes; });
   return words;
 }
 
 class Learning {
  public:
-  explicit Learning(std::vector<Word> words) : words_(std::move(words)) {
-    for (size_t i = 0; i < words_.size(); ++i)
-      for (size_t k = 0; k + 1 < words_[i].tokens.size(); ++k)
-        change({words_[i].tokens[k], words_[i].tokens[k + 1]}, words_[i].count, i);
+  explicit Learning(const std::vector<Word>& words) {
+    size_t all = 0;
+    for (const Word& word : words) all += word.bytes.size();
+    check(all < none, "tokenizer: this text has ", all,
+          " bytes of different words; byte pairs are learned from fewer than ", none);
+    nodes_.reserve(all);
+    for (const Word& word : words) {
+      const uint32_t begin = static_cast<uint32_t>(nodes_.size());
+      counts_.push_back(word.count);
+      for (const char c : word.bytes) {
+        const auto here = static_cast<uint32_t>(nodes_.size());
+        nodes_.push_back({static_cast<unsigned char>(c), here == begin ? none : here - 1, here + 1,
+                          static_cast<uint32_t>(counts_.size() - 1)});
+        if (here > begin) add(here - 1);
+      }
+      if (!word.bytes.empty()) nodes_.back().after = none;
+    }
     for (const auto& [pair, place] : places_) heap_.push({place.count, pair});
   }
 
@@ -78,7 +91,8 @@ class Learning {
     while (!heap_.empty()) {
       const Candidate best = heap_.top();
       heap_.pop();
-      const int64_t now = places_[best.pair].count;
+      const auto found = places_.find(best.pair);
+      const int64_t now = found == places_.end() ? 0 : found->second.count;
       if (now == best.count && now > 1) return best.pair;
       if (now != best.count && now > 1) heap_.push({now, best.pair});
     }
@@ -86,50 +100,62 @@ class Learning {
   }
 
   void merge(const Pair& pair, int32_t token) {
-    const Places places = std::move(places_[pair]);
-    places_.erase(pair);
+    std::vector<uint32_t> at = std::move(places_[pair].at);
+    std::sort(at.begin(), at.end());  // from the left: of equal tokens in a row the first two become one
     std::unordered_set<Pair, PairHash> risen;
-    for (const size_t i : places.words) {
-      std::vector<int32_t>& tokens = words_[i].tokens;
-      const int64_t often = words_[i].count;
-      for (size_t k = 0; k + 1 < tokens.size(); ++k) {
-        if (tokens[k] != pair.first || tokens[k + 1] != pair.second) continue;
-        if (k > 0) {
-          change({tokens[k - 1], pair.first}, -often, i), change({tokens[k - 1], token}, often, i);
-          risen.insert({tokens[k - 1], token});
-        }
-        if (k + 2 < tokens.size()) {
-          change({pair.second, tokens[k + 2]}, -often, i), change({token, tokens[k + 2]}, often, i);
-          risen.insert({token, tokens[k + 2]});
-        }
-        tokens[k] = token;
-        tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(k) + 1);
-      }
+    for (const uint32_t left : at) {
+      if (pair_at(left) != pair) continue;  // since it was noted, a merge has taken one of the two
+      const uint32_t right = nodes_[left].after, before = nodes_[left].before, after = nodes_[right].after;
+      if (before != none) remove(before);
+      if (after != none) remove(right);
+      nodes_[left].token = token, nodes_[left].after = after;
+      nodes_[right].token = gone;
+      if (after != none) nodes_[after].before = left;
+      if (before != none) risen.insert(add(before));
+      if (after != none) risen.insert(add(left));
     }
-    places_.erase(pair);  // of equal tokens in a row it was its own neighbour
-    for (const Pair& each : risen) heap_.push({places_[each].count, each});
+    places_.erase(pair);
+    for (const Pair& each : risen)
+      if (const auto found = places_.find(each); found != places_.end()) heap_.push({found->second.count, each});
   }
 
  private:
+  static constexpr uint32_t none = 0xFFFFFFFF;  // no node
+  static constexpr int32_t gone = -1;           // no token: another one holds its bytes
+  struct Node {
+    int32_t token;
+    uint32_t before, after;  // in the same word
+    uint32_t word;
+  };
   struct Places {
     int64_t count = 0;
-    std::unordered_set<size_t> words;  // where it is, or was
+    std::vector<uint32_t> at;  // where it begins, or began
   };
 
-  void change(const Pair& pair, int64_t by, size_t word) {
-    Places& places = places_[pair];
-    places.count += by;
-    if (by > 0) places.words.insert(word);
+  Pair pair_at(uint32_t left) const {
+    const Node& node = nodes_[left];
+    return {node.token, node.token == gone || node.after == none ? gone : nodes_[node.after].token};
   }
+  int64_t count_of(uint32_t node) const { return counts_[nodes_[node].word]; }
+  Pair add(uint32_t left) {
+    const Pair pair = pair_at(left);
+    Places& places = places_[pair];
+    places.count += count_of(left);
+    places.at.push_back(left);
+    return pair;
+  }
+  void remove(uint32_t left) { places_[pair_at(left)].count -= count_of(left); }
 
-  std::vector<Word> words_;
+  std::vector<Node> nodes_;
+  std::vector<int64_t> counts_;  // of the words
   std::unordered_map<Pair, Places, PairHash> places_;
   std::priority_queue<Candidate> heap_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary) {
+std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary,
+                                            const LearningProgress& progress) {
   BytePairVocabulary learned;
   for (int byte = 0; byte < 256; ++byte) learned.tokens.emplace_back(1, static_cast<char>(byte));
   std::unordered_map<std::string, int32_t> number;
@@ -147,6 +173,7 @@ std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t voca
     const auto [at, fresh] = number.emplace(left + right, static_cast<int32_t>(number.size()));
     learning.merge(*best, at->second);
     if (fresh) learned.tokens.push_back(at->first);
+    if (progress) progress(static_cast<double>(learned.tokens.size() - 256) / static_cast<double>(vocabulary - 257));
   }
   learned.added.push_back(static_cast<int32_t>(learned.tokens.size()));
   learned.tokens.emplace_back(end_of_text);

@@ -8,12 +8,14 @@
 #include <unordered_map>
 
 #include "engine/base/check.h"
+#include "models/data/added_tokens.h"
 #include "models/data/unicode.h"
 #include "models/json.h"
 
 namespace orrery::models {
 namespace {
 
+constexpr int32_t no_token = -1;
 constexpr size_t longest_remembered = 64, most_remembered = 1 << 20;  // pieces: bytes of one, and how many
 
 struct Alphabet {
@@ -41,17 +43,20 @@ class BytePairs final : public Tokenizer {
       : vocabulary_(std::move(vocabulary)), pieces_(vocabulary_.pattern) {
     const std::vector<std::string>& tokens = vocabulary_.tokens;
     for (size_t i = 0; i < tokens.size(); ++i) {
-      check(!tokens[i].empty(), what, ": token ", i, " is empty");
+      if (tokens[i].empty()) continue;
       check(number_of_.emplace(tokens[i], static_cast<int32_t>(i)).second, what, ": token ", i, ", '",
             printable_bytes(tokens[i]), "', is there twice");
     }
     const auto number = [&](const std::string& bytes) {
       const auto found = number_of_.find(bytes);
-      check(found != number_of_.end(), what, ": there is no token '", printable_bytes(bytes), "', which ",
-            bytes.size() == 1 ? "is a byte" : "a merge needs");
+      check(found != number_of_.end(), what, ": there is no token '", printable_bytes(bytes), "', which a merge needs");
       return found->second;
     };
-    for (size_t b = 0; b < 256; ++b) byte_token_[b] = number(std::string(1, static_cast<char>(b)));
+    for (size_t b = 0; b < 256; ++b) {
+      const auto found = number_of_.find(std::string(1, static_cast<char>(b)));
+      byte_token_[b] = found == number_of_.end() ? no_token : found->second;
+    }
+    for (const int32_t added : vocabulary_.added) added_.add({added, tokens[static_cast<size_t>(added)]});
     int32_t rank = 0;
     for (const auto& [left, right] : vocabulary_.merges)
       merges_.emplace(key(number(left), number(right)), Merge{rank++, number(left + right)});
@@ -68,6 +73,10 @@ class BytePairs final : public Tokenizer {
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
     return encode(text, true, tokens);
   }
+  bool has_token(int32_t number) const override {
+    return Tokenizer::has_token(number) && !vocabulary_.tokens[static_cast<size_t>(number)].empty();
+  }
+  std::vector<std::string> notes() const override { return vocabulary_.notes; }
   std::optional<int32_t> end_of_text() const override {
     for (const int32_t added : vocabulary_.added)
       for (const char* const name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
@@ -106,43 +115,33 @@ class BytePairs final : public Tokenizer {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
   }
 
-  const std::string& bytes_of_added(size_t i) const {
-    return vocabulary_.tokens[static_cast<size_t>(vocabulary_.added[i])];
-  }
-
   // Returns the bytes that were encoded: all, unless more text may follow and change the last tokens.
   size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens) const {
     Remembered remembered;
-    const auto take = [&](std::string_view piece) { encode(piece, remembered, tokens); };
-    std::vector<size_t> places(vocabulary_.added.size());  // of each added token, the next one in the text
-    size_t longest = 1;
-    for (size_t i = 0; i < places.size(); ++i) {
-      places[i] = text.find(bytes_of_added(i));
-      longest = std::max(longest, bytes_of_added(i).size());
-    }
+    const auto take = [&](std::string_view piece) {
+      encode(piece, static_cast<size_t>(piece.data() - text.data()), remembered, tokens);
+    };
+    AddedTokens::Places places(added_, text);
+    const size_t longest = std::max<size_t>(1, added_.longest());
     // From here on an added token may begin that the end breaks off.
     const size_t certain = !more ? text.size() : text.size() < longest ? 0 : text.size() - longest + 1;
     size_t at = 0;
     while (at < text.size()) {
-      size_t place = text.size(), next = places.size();
-      for (size_t i = 0; i < places.size(); ++i) {
-        if (places[i] < at) places[i] = text.find(bytes_of_added(i), at);
-        const bool longer = next < places.size() && bytes_of_added(i).size() > bytes_of_added(next).size();
-        if (places[i] < place || (places[i] == place && longer)) place = places[i], next = i;
-      }
-      if (more && place >= certain)
+      const AddedTokens::Found next = places.next(at);
+      if (more && next.begin >= certain)
         return at >= certain ? at : at + pieces_.each_certain(text.substr(at, certain - at), take);
-      pieces_.each(text.substr(at, place - at), take);
-      if (next == places.size()) break;
-      tokens.push_back(vocabulary_.added[next]);
-      at = place + bytes_of_added(next).size();
+      pieces_.each(text.substr(at, next.begin - at), take);
+      if (next.begin == next.end) break;
+      tokens.push_back(next.token);
+      at = next.end;
     }
     return text.size();
   }
 
-  void encode(std::string_view piece, Remembered& remembered, std::vector<int32_t>& tokens) const {
+  // `at`: where it stands, for errors.
+  void encode(std::string_view piece, size_t at, Remembered& remembered, std::vector<int32_t>& tokens) const {
     if (piece.size() == 1) {
-      tokens.push_back(byte_token_[static_cast<unsigned char>(piece[0])]);
+      tokens.push_back(token_of_byte(piece, 0, at));
       return;
     }
     if (vocabulary_.whole_pieces)
@@ -151,18 +150,26 @@ class BytePairs final : public Tokenizer {
         return;
       }
     if (piece.size() > longest_remembered) {
-      const std::vector<int32_t> merged = merge(piece);
+      const std::vector<int32_t> merged = merge(piece, at);
       tokens.insert(tokens.end(), merged.begin(), merged.end());
       return;
     }
     if (remembered.size() > most_remembered) remembered.clear();
     const auto [entry, fresh] = remembered.try_emplace(std::string(piece));
-    if (fresh) entry->second = merge(piece);
+    if (fresh) entry->second = merge(piece, at);
     tokens.insert(tokens.end(), entry->second.begin(), entry->second.end());
   }
 
+  int32_t token_of_byte(std::string_view piece, size_t i, size_t at) const {
+    const int32_t token = byte_token_[static_cast<unsigned char>(piece[i])];
+    if (token == no_token)
+      fail("tokenizer: the vocabulary has no token for the byte '", printable_bytes(piece.substr(i, 1)), "' at byte ",
+           at + i, " of the text; leave it out");
+    return token;
+  }
+
   // A list of tokens, linked so that two become one where they stand, and a heap of the merges that are possible.
-  std::vector<int32_t> merge(std::string_view piece) const {
+  std::vector<int32_t> merge(std::string_view piece, size_t at) const {
     struct Node {
       int32_t token;
       size_t before, after;  // nodes; `none`: the end
@@ -185,8 +192,7 @@ class BytePairs final : public Tokenizer {
         candidates.push({found->second.rank, left, right, a, b, found->second.token});
     };
     for (size_t i = 0; i < nodes.size(); ++i)
-      nodes[i] = {byte_token_[static_cast<unsigned char>(piece[i])], i == 0 ? none : i - 1,
-                  i + 1 == nodes.size() ? none : i + 1};
+      nodes[i] = {token_of_byte(piece, i, at), i == 0 ? none : i - 1, i + 1 == nodes.size() ? none : i + 1};
     for (size_t i = 0; i + 1 < nodes.size(); ++i) consider(i, i + 1);
     while (!candidates.empty()) {
       const Candidate c = candidates.top();
@@ -209,6 +215,7 @@ class BytePairs final : public Tokenizer {
   std::unordered_map<std::string, int32_t> number_of_;
   std::unordered_map<uint64_t, Merge> merges_;
   std::array<int32_t, 256> byte_token_;
+  AddedTokens added_;
 };
 
 }  // namespace

@@ -20,13 +20,15 @@ namespace orrery::models {
 
 struct BytePairVocabulary {
   std::string pattern = gpt2_pattern;
-  std::vector<std::string> tokens;                          // their bytes
+  std::vector<std::string> tokens;                          // their bytes; empty: no token has that number
   std::vector<std::pair<std::string, std::string>> merges;  // the bytes of two tokens, the first pair first
   std::vector<int32_t> added;                               // tokens that stand for themselves, before any cutting
+  std::vector<std::string> notes = {};                      // as Tokenizer::notes has them
   bool whole_pieces = false;  // a piece that is a token is that one, whatever the merges would make of it
 };
 
-// Errors begin with `what`: a byte without a token, a token twice or empty, a merge of what are no tokens.
+// Errors begin with `what`: a token twice, a merge of what are no tokens.  A text with a byte that no token has is an
+// Error where it is encoded.
 std::unique_ptr<Tokenizer> make_byte_pairs(BytePairVocabulary vocabulary, std::string_view what);
 
 // A vocabulary learned from this text: all bytes, so many merges, and <|endoftext|>, the last token.  The same for the
@@ -39,7 +41,8 @@ struct BytePairSettings {
     v("vocabulary", vocabulary, "tokens: 256 bytes, merges, and <|endoftext|>", between(257, 1e6));
   }
 };
-std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary);
+std::unique_ptr<Tokenizer> learn_byte_pairs(const TextPieces& text, int64_t vocabulary,
+                                            const LearningProgress& progress = {});
 
 // Bytes as files write them, and back; an Error that begins with `what` if a character stands for no byte.
 std::string printable_bytes(std::string_view bytes);

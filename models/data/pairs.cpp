@@ -8,6 +8,7 @@
 #include "engine/base/wording.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
+#include "models/data/unicode.h"
 
 namespace orrery::models {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 std::vector<std::string> lines_of(const std::string& path) {
   const std::string bytes = read_data_file(path);
   check(!bytes.empty(), "pairs: ", path, " is empty");
+  check_utf8(bytes, "pairs: " + path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < bytes.size();) {
     const size_t end = std::min(bytes.find('\n', at), bytes.size());
@@ -107,6 +109,7 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
   const auto token = [&](std::optional<int32_t> own) { return own ? *own : static_cast<int32_t>(marks.vocabulary++); };
   marks.begin = token(tokenizer.begin());
   marks.end = token(tokenizer.end());
+  marks.never = numbers_without_token(tokenizer, tokenizer.size());
   return marks;
 }
 
@@ -199,13 +202,6 @@ std::vector<const Pair*> PairBatches::pairs_at(int64_t number) const {
   std::vector<const Pair*> chosen;
   for (size_t i = begins_[batch]; i < begins_[batch + 1]; ++i) chosen.push_back(&pairs_[sorted_[i]]);
   return chosen;
-}
-
-PairBatches::Tokens PairBatches::tokens_at(int64_t number) const {
-  Tokens tokens;
-  for (const Pair* const pair : pairs_at(number))
-    tokens.sources += length(pair->source), tokens.targets += length(pair->target);
-  return tokens;
 }
 
 }  // namespace orrery::models

@@ -40,7 +40,8 @@ std::string text_of(std::span<const TextPair> pairs);  // all sources, then all 
 // Tokens that stand for the beginning and the end: the tokenizer's, or two beyond its own.
 struct SentenceMarks {
   int32_t begin, end;
-  int64_t vocabulary;  // tokens with them
+  int64_t vocabulary;               // tokens with them
+  std::vector<int32_t> never = {};  // numbers below that are no tokens, in a gap of the tokenizer's
 };
 SentenceMarks sentence_marks(const Tokenizer& tokenizer);
 
@@ -64,10 +65,6 @@ class PairBatches {
   PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed);
   int64_t of_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
   PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0 through all epochs
-  struct Tokens {
-    int64_t sources = 0, targets = 0;
-  };
-  Tokens tokens_at(int64_t number) const;
   int64_t all_tokens() const { return all_tokens_; }  // of an epoch, sources and targets
   // The most rows times the longest row of any batch: what a batch needs at most.
   int64_t most_places() const { return most_places_; }

@@ -134,7 +134,7 @@ void check_validation_fraction(double fraction) {
   check(fraction >= 0 && fraction < 1, "text: validation_fraction ", fraction, " must be at least 0 and below 1");
 }
 
-Prepared prepare(const Preparation& p, const std::function<void(double)>& progress) {
+Prepared prepare(const Preparation& p, const std::function<void(const std::string&, double)>& progress) {
   check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
   check(!p.out.empty(), "prepare: no place for the tokens; give a folder with --out=DIR");
   check_validation_fraction(p.validation_fraction);
@@ -143,7 +143,9 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
           " is there already; remove it, or choose another --out");
   const bool own = !p.validation_input.empty();
   const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double share) {
+    if (progress) progress("learned", share);
+  });
   const NewFolder folder(p.out);
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
   double done = 0;
@@ -152,7 +154,7 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
     const auto add = [&](std::span<const int32_t> tokens) { spool.add(tokens); };
     encode_files(*tokenizer, files, add, [&](uint64_t more) {
       done += static_cast<double>(more);
-      if (progress) progress(std::min(1.0, done / bytes));  // a packed file has more than lies there
+      if (progress) progress("read", std::min(1.0, done / bytes));  // a packed file has more than lies there
     });
     return spool.sequence();
   };
@@ -178,7 +180,7 @@ Prepared prepare(const Preparation& p, const std::function<void(double)>& progre
   if (validation.size() > 0) write_token_file(p.out + validation_name, validation, vocabulary);
   write_file_atomically(p.out + description_name, description.dump(1) + "\n");
   write_token_file(p.out + train_name, train, vocabulary);
-  return {train.size(), validation.size(), vocabulary};
+  return {train.size(), validation.size(), vocabulary, tokenizer->notes()};
 }
 
 }  // namespace orrery::models

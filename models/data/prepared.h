@@ -34,9 +34,12 @@ struct Preparation {
 struct Prepared {
   int64_t train, validation;  // tokens
   int64_t vocabulary;
+  std::vector<std::string> notes = {};  // of the tokenizer, as Tokenizer::notes has them
 };
-// Reads a text, which memory need not hold, and writes a folder as above.  `progress` is told the share that is done.
-Prepared prepare(const Preparation& preparation, const std::function<void(double share)>& progress = {});
+// Reads a text, which memory need not hold, and writes a folder as above.  `progress` is told what is done of a share,
+// "learned" or "read".
+Prepared prepare(const Preparation& preparation,
+                 const std::function<void(const std::string& done, double share)>& progress = {});
 
 // The first tokens and the last, a fraction of all.
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last);

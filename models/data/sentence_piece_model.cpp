@@ -90,61 +90,73 @@ void add_float_field(std::string& message, uint64_t field, float number) {
   message.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-constexpr uint64_t sums_scores = 1, merges_pairs = 2;  // kinds of models in the trainer's settings
+// The fields' numbers are those of sentencepiece_model.proto, here and below.
+constexpr uint64_t pieces_field = 1, trainer_field = 2, normalizer_field = 3, denormalizer_field = 5;
+constexpr uint64_t rules_field = 2, one_in_front_field = 3, in_a_row_are_one_field = 4, are_escaped_field = 5;
+constexpr uint64_t sums_scores = 1, merges_pairs = 2, finds_words = 3;  // kinds of models in the trainer's settings
 
-// What a model says of spaces, as far as sentence_piece_spaces asks.
-struct Spaces {
-  std::string rules = "nmt_nfkc";  // sentencepiece_model.proto's own defaults
-  uint64_t kind = sums_scores;
-  bool one_in_front = true, in_a_row_are_one = true, are_escaped = true, end_pieces = false;
-  bool is_a_piece = false, stand_within_pieces = false;
-
-  void read_piece(std::string_view piece) {
-    constexpr std::string_view escaped = "\xE2\x96\x81";
-    is_a_piece |= piece == escaped;
-    stand_within_pieces |= piece.find(' ') != piece.npos || (!piece.empty() && piece.find(escaped, 1) != piece.npos);
-  }
-  void read_trainer(uint64_t field, uint64_t number) {
-    if (field == 3) kind = number;
-    if (field == 24) end_pieces = number != 0;
-  }
-  void read_normalizer(uint64_t field, uint64_t number) {
-    if (field == 3) one_in_front = number != 0;
-    if (field == 4) in_a_row_are_one = number != 0;
-    if (field == 5) are_escaped = number != 0;
-  }
-};
+void read_piece(SentencePieceFacts& facts, std::string_view part, std::string_view what) {
+  using Kind = SentencePieceEntry::Kind;
+  std::string_view piece;
+  auto kind = static_cast<uint64_t>(Kind::normal);
+  each_field(
+      part, what,
+      [&](uint64_t field, std::string_view text) {
+        if (field == 1) piece = text;
+      },
+      [&](uint64_t field, uint64_t number) {
+        if (field == 3) kind = number;
+      });
+  const auto is = [&](Kind one) { return kind == static_cast<uint64_t>(one); };
+  facts.has_own_symbols |= is(Kind::user_defined);
+  if (is(Kind::normal) || is(Kind::user_defined) || is(Kind::unused)) facts.pieces.emplace_back(piece);
+}
 
 }  // namespace
 
-SentencePieceSpaces sentence_piece_spaces(std::string_view model, std::string_view what) {
-  constexpr uint64_t pieces = 1, trainer = 2, normalizer = 3;
-  Spaces s;
-  const auto none = [](uint64_t, std::string_view) {};
+SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what) {
+  SentencePieceFacts facts;
   each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == pieces)
-      each_field(part, what, [&](uint64_t of_part, std::string_view text) {
-        if (of_part == 1) s.read_piece(text);
-      });
-    if (field == trainer)
-      each_field(part, what, none, [&](uint64_t of_part, uint64_t number) { s.read_trainer(of_part, number); });
-    if (field == normalizer)
-      each_field(
-          part, what,
-          [&](uint64_t of_part, std::string_view text) {
-            if (of_part == 1) s.rules = text;
-          },
-          [&](uint64_t of_part, uint64_t number) { s.read_normalizer(of_part, number); });
+    if (field == pieces_field) read_piece(facts, part, what);
+    if (field != trainer_field && field != normalizer_field) return;
+    each_field(
+        part, what,
+        [&](uint64_t of_part, std::string_view text) {
+          if (field == normalizer_field && of_part == rules_field) facts.rules = text;
+        },
+        [&](uint64_t of_part, uint64_t number) {
+          if (field == trainer_field && of_part == 3)
+            facts.sums_scores = number == sums_scores, facts.finds_words = number == finds_words;
+          if (field == trainer_field && of_part == 24) facts.end_pieces = number != 0;
+          if (field != normalizer_field) return;
+          if (of_part == one_in_front_field) facts.one_in_front = number != 0;
+          if (of_part == in_a_row_are_one_field) facts.in_a_row_are_one = number != 0;
+          if (of_part == are_escaped_field) facts.are_escaped = number != 0;
+        });
   });
-  const bool sums = s.kind == sums_scores;
-  if ((!sums && s.kind != merges_pairs) || !s.is_a_piece || s.stand_within_pieces || s.end_pieces || !s.one_in_front ||
-      !s.in_a_row_are_one || !s.are_escaped)
-    return {};
-  if (s.rules == "nmt_nfkc" || s.rules == "nmt_nfkc_cf") return {" \n", sums};
-  return {s.rules == "nfkc" || s.rules == "nfkc_cf" || s.rules == "identity" ? " " : "", sums};
+  return facts;
 }
 
-// The fields' numbers are those of sentencepiece_model.proto.
+std::vector<std::string> sentence_piece_names(std::string_view model, std::string_view what) {
+  std::vector<std::string> names;
+  each_field(model, what, [&](uint64_t field, std::string_view part) {
+    if (field != pieces_field) return;
+    names.emplace_back();
+    each_field(part, what, [&](uint64_t of_part, std::string_view text) {
+      if (of_part == 1) names.back() = text;
+    });
+  });
+  return names;
+}
+
+// Of a field that is there twice, protobuf joins the two messages, and of their numbers the last one counts.
+std::string without_space_in_front(std::string model) {
+  std::string normalizer;
+  add_number_field(normalizer, one_in_front_field, 0);
+  add_bytes_field(model, normalizer_field, normalizer);
+  return model;
+}
+
 std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces) {
   std::string model, trainer, normalizer;
   bool bytes = false;
@@ -153,28 +165,27 @@ std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces) 
     add_bytes_field(piece, 1, each.piece);
     add_float_field(piece, 2, each.score);
     add_number_field(piece, 3, static_cast<uint64_t>(each.kind));
-    add_bytes_field(model, 1, piece);
+    add_bytes_field(model, pieces_field, piece);
     bytes |= each.kind == SentencePieceEntry::Kind::byte;
   }
   add_number_field(trainer, 3, merges_pairs);
   add_number_field(trainer, 4, pieces.size());
   add_number_field(trainer, 35, bytes);  // an unknown character as its bytes
   for (uint64_t token = 0; token < 3; ++token) add_number_field(trainer, 40 + token, token);
-  add_bytes_field(model, 2, trainer);
+  add_bytes_field(model, trainer_field, trainer);
   add_bytes_field(normalizer, 1, "identity");
-  add_number_field(normalizer, 3, 1);  // a space in front
-  add_number_field(normalizer, 4, 0);  // spaces in a row stay
-  add_number_field(normalizer, 5, 1);  // spaces are U+2581
-  add_bytes_field(model, 3, normalizer);
+  add_number_field(normalizer, one_in_front_field, 1);
+  add_number_field(normalizer, in_a_row_are_one_field, 0);
+  add_number_field(normalizer, are_escaped_field, 1);  // as U+2581
+  add_bytes_field(model, normalizer_field, normalizer);
   return model;
 }
 
 void check_sentence_piece_model(std::string_view model, std::string_view what) {
-  constexpr uint64_t normalizer = 3, denormalizer = 5, rules = 2;  // numbers of sentencepiece_model.proto
   each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == normalizer || field == denormalizer)
+    if (field == normalizer_field || field == denormalizer_field)
       each_field(part, what, [&](uint64_t of_part, std::string_view bytes) {
-        if (of_part == rules) check_rules(bytes, what);
+        if (of_part == rules_field) check_rules(bytes, what);
       });
   });
 }

@@ -13,18 +13,30 @@ namespace orrery::models {
 // message has no form.
 void check_sentence_piece_model(std::string_view model, std::string_view what);
 
-struct SentencePieceSpaces {
-  // Before which of a text's bytes it can be divided, the parts having the tokens of the whole: where no piece goes on
-  // beyond a space, a part begins with the piece of the space that the model puts in front, in place of its own.  Line
-  // breaks are spaces by the rules of nmt.  Empty: nowhere, for a piece may hold spaces, the model tells spaces in a
-  // row apart, or its rules of normalization are not the library's.
-  std::string_view before = "";
-  bool sums_scores = false;  // a text's pieces are those with the largest sum (unigram), not what pairs merge into
+// What a model says of texts, as far as it decides where they can be divided.
+struct SentencePieceFacts {
+  std::string rules = "";    // of normalization, in the library's own form; empty: none
+  bool sums_scores = true;   // a text's pieces are those with the largest sum (unigram), not what pairs merge into
+  bool finds_words = false;  // a piece is a word with its space
+  bool one_in_front = true;  // a text gets a space in front
+  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // of spaces
+  std::vector<std::string> pieces = {};                                  // that a text can have
+  bool has_own_symbols = false;                                          // pieces of users, which no rule changes
 };
-SentencePieceSpaces sentence_piece_spaces(std::string_view model, std::string_view what);
+SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what);
+std::vector<std::string> sentence_piece_names(std::string_view model, std::string_view what);  // of all its pieces
+// The same model without the space in front of a text.
+std::string without_space_in_front(std::string model);
 
 struct SentencePieceEntry {
-  enum class Kind { normal = 1, unknown = 2, control = 3, byte = 6 };  // as sentencepiece_model.proto counts them
+  enum class Kind {
+    normal = 1,
+    unknown = 2,
+    control = 3,
+    user_defined = 4,
+    unused = 5,
+    byte = 6
+  };  // as sentencepiece_model.proto counts them
   std::string piece;
   float score;
   Kind kind;

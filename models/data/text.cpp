@@ -126,6 +126,19 @@ Tensor separate_documents(Batch& batch, int32_t end) {
   return ids;
 }
 
+void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what) {
+  constexpr int64_t tokens_at_once = 1 << 16;
+  std::vector<int32_t> some;
+  for (int64_t at = 0; at + 1 < tokens.size(); at += tokens_at_once) {
+    some.resize(static_cast<size_t>(std::min(tokens_at_once, tokens.size() - 1 - at)));
+    tokens.read(at, some);
+    if (std::any_of(some.begin(), some.end(), [&](int32_t token) { return token != end; })) return;
+  }
+  fail("train: with documents=yes, ", what, " has ", tokens.size(),
+       " tokens and 0 targets, because each of its documents is one token; take a text with longer documents, or "
+       "documents=no");
+}
+
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take) {
   check(batch >= 1 && context >= 1, "text: batch ", batch, " and context ", context, " must be at least 1");

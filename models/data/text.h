@@ -51,6 +51,9 @@ class TextBatches {  // random crops; which ones depends on (seed, step, micro-b
 // row.  What follows an end is another document's first token, which is no target: it becomes -1.
 Tensor separate_documents(Batch& batch, int32_t end);
 
+// An Error, of the text `what`, if no token follows another one of its document.
+void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what);
+
 // Every token but the first is a target exactly once.  Windows of `context` tokens, up to `batch` at a time; what is
 // left over at the end is a batch of one shorter window.  Ends early where `take` returns false.
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,

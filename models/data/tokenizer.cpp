@@ -1,5 +1,6 @@
 #include "models/data/tokenizer.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -21,18 +22,25 @@ const TokenizerEntry* named_by(const std::string& name_or_path) {
 }
 
 // `text` is asked for only if a vocabulary is made of it.
-std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextPieces()>& text) {
+std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::function<TextPieces()>& text,
+                                   const LearningProgress& progress) {
   const TokenizerEntry* const named = named_by(name_or_path);
-  if (named && named->train) return named->train(text(), parse_spec(name_or_path));
+  if (named && named->train) return named->train(text(), parse_spec(name_or_path), progress);
   if (named && named->make) {
     check(name_or_path == named->name, "tokenizer: ", named->name, " has no settings; it is ", name_or_path, " here");
     return named->make(text());
   }
-  std::vector<std::string> names;
+  std::vector<std::string> names, notes;  // notes: why others of its files were not taken
   for (const auto& [name, entry] : tokenizers()) {
-    if (entry.reads && file_exists(name_or_path) && entry.reads(name_or_path)) return entry.read(name_or_path);
     if (entry.make || entry.train) names.push_back(name);
+    if (!entry.reads || !file_exists(name_or_path) || !entry.reads(name_or_path)) continue;
+    try {
+      return with_use(entry.read(name_or_path), {.notes = notes});
+    } catch (const TokenizerNotSupported& error) {
+      notes.emplace_back(error.what());
+    }
   }
+  if (!notes.empty()) throw TokenizerNotSupported(join(notes, "; "));
   check(!file_exists(name_or_path), "tokenizer: ", name_or_path,
         " is none that is known; a folder needs vocab.json and merges.txt, or tokenizer.json, or one file .model");
   const std::string meant = nearest(name_or_path, names);
@@ -45,6 +53,7 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
                  const std::function<void(uint64_t)>& progress) {
   std::string waiting;  // for what decides its tokens
   uint64_t done = 0;    // bytes before it
+  size_t enough = 0;    // bytes that are tried next: twice those that decided nothing
   std::vector<int32_t> tokens;
   const auto told = [&](const auto& encode) {
     try {
@@ -56,54 +65,102 @@ void encode_file(const Tokenizer& tokenizer, const std::string& file, const Take
   };
   TextFiles::each_piece(file, [&](std::string_view piece, uint64_t) {
     waiting += piece;
-    told([&] {
-      tokens.clear();
-      const size_t read = tokenizer.encode_beginning(waiting, tokens);
-      waiting.erase(0, read);
-      done += read;
-    });
+    if (waiting.size() >= enough)
+      told([&] {
+        tokens.clear();
+        const size_t read = tokenizer.encode_beginning(waiting, tokens);
+        enough = read > 0 ? 0 : 2 * waiting.size();
+        waiting.erase(0, read);
+        done += read;
+      });
     if (progress) progress(piece.size());
   });
   if (!waiting.empty()) told([&] { tokens = tokenizer.encode(waiting); });
 }
 
-constexpr const char *begin_key = "begin_token", *end_key = "end_token";
+constexpr const char *begin_key = "begin_token", *end_key = "end_token", *begins_key = "begins_texts",
+                     *ends_key = "ends", *vocabulary_key = "vocabulary";
 
-class Marked final : public Tokenizer {
+class UsedTokenizer final : public Tokenizer {
  public:
-  Marked(std::unique_ptr<Tokenizer> tokenizer, std::optional<int32_t> begin, std::optional<int32_t> end)
-      : inner_(std::move(tokenizer)), begin_(begin), end_(end) {
-    for (const auto& mark : {begin_, end_})
-      if (mark) check_token(*mark, inner_->size());
+  UsedTokenizer(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use)
+      : inner_(std::move(tokenizer)), use_(std::move(use)) {
+    for (const auto& mark : {use_.begin, use_.end})
+      if (mark) check_token(*mark, size());
+    for (const int32_t end : ends()) check_token(end, size());
   }
   std::string name() const override { return inner_->name(); }
-  int64_t size() const override { return inner_->size(); }
-  std::vector<int32_t> encode(std::string_view text) const override { return inner_->encode(text); }
+  int64_t size() const override { return std::min(inner_->size(), use_.vocabulary.value_or(inner_->size())); }
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> tokens = inner_->encode(text);
+    check_known(tokens);
+    return tokens;
+  }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    return inner_->encode_beginning(text, tokens);
+    const size_t bytes = inner_->encode_beginning(text, tokens);
+    check_known(tokens);
+    return bytes;
   }
   std::string decode(std::span<const int32_t> tokens) const override { return inner_->decode(tokens); }
+  bool has_token(int32_t number) const override { return number < size() && inner_->has_token(number); }
   std::string save() const override {
     Json saved = parse_json(inner_->save(), unreadable_tokenizer);
-    if (begin_) saved[begin_key] = *begin_;
-    if (end_) saved[end_key] = *end_;
+    if (use_.begin) saved[begin_key] = *use_.begin;
+    if (use_.end) saved[end_key] = *use_.end;
+    if (use_.begins_texts) saved[begins_key] = *use_.begins_texts;
+    if (use_.ends) saved[ends_key] = *use_.ends;
+    if (use_.vocabulary) saved[vocabulary_key] = *use_.vocabulary;
     return saved.dump();
   }
-  std::optional<int32_t> begin() const override { return begin_ ? begin_ : inner_->begin(); }
-  std::optional<int32_t> end() const override { return end_ ? end_ : inner_->end(); }
-  std::optional<int32_t> end_of_text() const override { return end_ ? end_ : inner_->end_of_text(); }
+  std::optional<int32_t> begin() const override { return use_.begin ? use_.begin : inner_->begin(); }
+  std::optional<int32_t> end() const override { return use_.end ? use_.end : inner_->end(); }
+  std::optional<int32_t> end_of_text() const override { return use_.end ? use_.end : inner_->end_of_text(); }
+  bool begins_texts() const override { return begin() && use_.begins_texts.value_or(inner_->begins_texts()); }
+  std::vector<int32_t> ends() const override { return use_.ends ? *use_.ends : inner_->ends(); }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> all = inner_->notes();
+    all.insert(all.end(), use_.notes.begin(), use_.notes.end());
+    return all;
+  }
 
  private:
+  void check_known(std::span<const int32_t> tokens) const {
+    for (const int32_t token : tokens)
+      if (token >= size())
+        fail("tokenizer: the text has token ", token, ", '", inner_->decode(std::span(&token, 1)),
+             "', and the model knows 0 to ", size() - 1, "; leave it out of the text");
+  }
+
   std::unique_ptr<Tokenizer> inner_;
-  std::optional<int32_t> begin_, end_;
+  TokenizerUse use_;
 };
 
-std::optional<int32_t> saved_mark(const Json& saved, const char* key) {
-  if (!saved.contains(key)) return std::nullopt;
-  const int64_t token = whole_number_member(saved, key, unreadable_tokenizer);
-  check(token >= 0 && token <= std::numeric_limits<int32_t>::max(), unreadable_tokenizer, ": '", key, "' ", token,
+int32_t saved_token(const Json& number, const char* key) {
+  check(number.is_number_unsigned() && number.get<uint64_t>() <= std::numeric_limits<int32_t>::max(),
+        unreadable_tokenizer, ": '", key, "' ", number.dump(-1, ' ', false, Json::error_handler_t::replace),
         " is no token");
-  return static_cast<int32_t>(token);
+  return number.get<int32_t>();
+}
+
+TokenizerUse saved_use(const Json& saved) {
+  TokenizerUse use;
+  if (saved.contains(begin_key)) use.begin = saved_token(saved[begin_key], begin_key);
+  if (saved.contains(end_key)) use.end = saved_token(saved[end_key], end_key);
+  if (saved.contains(begins_key)) {
+    check(saved[begins_key].is_boolean(), unreadable_tokenizer, ": '", begins_key, "' must be true or false");
+    use.begins_texts = saved[begins_key].get<bool>();
+  }
+  if (saved.contains(ends_key)) {
+    check(saved[ends_key].is_array(), unreadable_tokenizer, ": '", ends_key, "' must be a list of tokens");
+    use.ends.emplace();
+    for (const Json& number : saved[ends_key]) use.ends->push_back(saved_token(number, ends_key));
+  }
+  if (saved.contains(vocabulary_key)) {
+    use.vocabulary = whole_number_member(saved, vocabulary_key, unreadable_tokenizer);
+    check(*use.vocabulary >= 1, unreadable_tokenizer, ": '", vocabulary_key, "' ", *use.vocabulary,
+          " must be at least 1");
+  }
+  return use;
 }
 
 }  // namespace
@@ -114,26 +171,35 @@ bool has_tokenizer(const std::string& path) {
   return false;
 }
 
-std::unique_ptr<Tokenizer> with_marks(std::unique_ptr<Tokenizer> tokenizer, std::optional<int32_t> begin,
-                                      std::optional<int32_t> end) {
-  if (begin == tokenizer->begin()) begin.reset();
-  if (end == tokenizer->end()) end.reset();
-  if (!begin && !end) return tokenizer;
-  return std::make_unique<Marked>(std::move(tokenizer), begin, end);
+std::unique_ptr<Tokenizer> with_use(std::unique_ptr<Tokenizer> tokenizer, TokenizerUse use) {
+  if (use.begin == tokenizer->begin()) use.begin.reset();
+  if (use.end == tokenizer->end()) use.end.reset();
+  if (use.begins_texts == tokenizer->begins_texts()) use.begins_texts.reset();
+  if (use.ends == tokenizer->ends()) use.ends.reset();
+  if (use.vocabulary && *use.vocabulary >= tokenizer->size()) use.vocabulary.reset();
+  if (!use.begin && !use.end && !use.begins_texts && !use.ends && !use.vocabulary && use.notes.empty())
+    return tokenizer;
+  return std::make_unique<UsedTokenizer>(std::move(tokenizer), std::move(use));
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
-  return make_of(name_or_path, [&] { return TextPieces(text); });
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text,
+                                          const LearningProgress& progress) {
+  return make_of(
+      name_or_path, [&] { return TextPieces(text); }, progress);
 }
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data) {
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
+                                          const LearningProgress& progress) {
   std::optional<TextFiles> files;
-  return make_of(name_or_path, [&] { return TextPieces(files.emplace(data)); });
+  return make_of(
+      name_or_path, [&] { return TextPieces(files.emplace(data)); }, progress);
 }
 
 void encode_files(const Tokenizer& tokenizer, const TextFiles& text, const TakeTokens& take,
                   const std::function<void(uint64_t)>& progress) {
   const std::optional<int32_t> between = text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
+  const std::optional<int32_t> before = tokenizer.begins_texts() ? tokenizer.begin() : std::nullopt;
   for (const std::string& file : text.files()) {
+    if (before) take(std::span(&*before, 1));
     encode_file(tokenizer, file, take, progress);
     if (between) take(std::span(&*between, 1));
   }
@@ -143,7 +209,20 @@ std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {
   const Json saved = parse_json(json, unreadable_tokenizer);
   const TokenizerEntry& entry = tokenizers().at(text_member(saved, "name", unreadable_tokenizer));
   check(entry.restore != nullptr, unreadable_tokenizer, ": ", entry.name, " is read from files of others alone");
-  return with_marks(entry.restore(json), saved_mark(saved, begin_key), saved_mark(saved, end_key));
+  return with_use(entry.restore(json), saved_use(saved));
+}
+
+std::vector<int32_t> encode_text(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> tokens = tokenizer.encode(text);
+  if (tokenizer.begins_texts()) tokens.insert(tokens.begin(), *tokenizer.begin());
+  return tokens;
+}
+
+std::vector<int32_t> numbers_without_token(const Tokenizer& tokenizer, int64_t vocabulary) {
+  std::vector<int32_t> without;
+  for (int64_t number = 0; number < vocabulary; ++number)
+    if (!tokenizer.has_token(static_cast<int32_t>(number))) without.push_back(static_cast<int32_t>(number));
+  return without;
 }
 
 std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer) {

@@ -6,6 +6,15 @@
 #include "engine/base/check.h"
 
 namespace orrery::models {
+namespace {
+
+[[noreturn]] void refuse_byte(uint64_t at, std::string_view what, std::string_view way_out) {
+  fail(what, " is not UTF-8 at byte ", at, "; ", way_out);
+}
+constexpr std::string_view text_of_a_tokenizer = "tokenizer: the text",
+                           without_characters = "convert it, or use tokenizer=byte";
+
+}  // namespace
 
 std::optional<Character> character_if_any(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
@@ -23,10 +32,19 @@ std::optional<Character> character_if_any(std::string_view text, size_t at) {
   return valid ? std::optional(Character{point, length}) : std::nullopt;
 }
 
+void check_utf8(std::string_view text, std::string_view what, std::string_view way_out, uint64_t before) {
+  for (size_t at = 0; at < text.size();) {
+    const std::optional<Character> found = character_if_any(text, at);
+    if (!found) refuse_byte(before + at, what, way_out);
+    at += found->bytes;
+  }
+}
+void check_characters(std::string_view text, uint64_t before) {
+  check_utf8(text, text_of_a_tokenizer, without_characters, before);
+}
 Character character_at(std::string_view text, size_t at, uint64_t before) {
   const std::optional<Character> found = character_if_any(text, at);
-  check(found.has_value(), "tokenizer: the text is not UTF-8 at byte ", before + at,
-        "; convert it, or use tokenizer=byte");
+  if (!found) refuse_byte(before + at, text_of_a_tokenizer, without_characters);
   return *found;
 }
 

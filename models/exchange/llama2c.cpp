@@ -145,6 +145,7 @@ ImportedModel read(const std::string& path) {
                      .places = places_of(h),
                      .tensors = read_tensors(file, h, path)};
   from.known_rest["angles.0"] = from.known_rest["angles.1"] = "angles, which are no weights";
+  from.begins_texts = true, from.ends = {1};  // run.c puts the token 1 before a prompt, and stops where one is drawn
   const std::string folder = std::filesystem::path(path).parent_path().string();
   from.tokenizer_path = find_data_file(folder.empty() ? "." : folder, {"tokenizer.bin"});
   return from;

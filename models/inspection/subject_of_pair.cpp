@@ -28,7 +28,7 @@ class PairSubject final : public Subject {
 
   std::string answer(int32_t token) const override {
     if (token == marks_.begin || token == marks_.end) return token == marks_.begin ? "[begin]" : "[end]";
-    if (token >= tokenizer_->size()) return "[" + std::to_string(token) + "]";
+    if (!tokenizer_->has_token(token)) return "[" + std::to_string(token) + "]";
     return shown_word(tokenizer_->decode(std::vector<int32_t>{token}));
   }
   const Words& places(const std::string& path) const override { return of_source(path) ? source_ : target_; }

@@ -21,7 +21,7 @@ class TextSubject final : public Subject {
   }
 
   std::string answer(int32_t token) const override {
-    if (token >= tokenizer_->size()) return "[" + std::to_string(token) + "]";  // beyond the tokenizer's
+    if (!tokenizer_->has_token(token)) return "[" + std::to_string(token) + "]";  // beyond the tokenizer's
     return shown_word(tokenizer_->decode(std::vector<int32_t>{token}));
   }
   const Words& places(const std::string&) const override { return words_; }
@@ -48,7 +48,7 @@ class TextSubject final : public Subject {
 
 std::unique_ptr<Subject> text_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                       const std::string& text) {
-  std::vector<int32_t> tokens = tokenizer->encode(text);
+  std::vector<int32_t> tokens = encode_text(*tokenizer, text);
   return std::make_unique<TextSubject>(model, std::move(tokenizer), std::move(tokens));
 }
 

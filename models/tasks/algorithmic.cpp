@@ -9,6 +9,7 @@
 #include "models/data/algorithmic/base/problem.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
+#include "models/tasks/evaluation.h"
 #include "models/tasks/span_report.h"
 #include "nn/losses/base/loss.h"
 
@@ -50,6 +51,9 @@ class Algorithmic final : public Task {
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
     return sequences(key_.derive("train").derive(step).derive(micro_batch), 0, batch_);
   }
+  BatchCounts counts(std::span<const Tensor> batch) const override {
+    return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
+  }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
@@ -57,8 +61,8 @@ class Algorithmic final : public Task {
     const NoGrad guard;
     const Device device = nn::device_of(model);
     const SpanReport spans(model);
-    double total = 0;
-    int64_t answers = 0, right = 0;
+    MeanLoss loss;
+    int64_t right = 0;
     for (int64_t first = 0; first < settings_.validation_sequences; first += sequences_at_once) {
       if (stop && stop()) return std::nullopt;
       const int64_t rows = std::min(sequences_at_once, settings_.validation_sequences - first);
@@ -66,16 +70,11 @@ class Algorithmic final : public Task {
       nn::Pass pass;
       const Tensor logits = model(some[0].to(device), pass), said = argmax(logits).to(Device::cpu);
       const int32_t *target = some[1].data<int32_t>(), *likeliest = said.data<int32_t>();
-      int64_t here = 0;
-      for (int64_t i = 0; i < some[1].numel(); ++i) {
-        if (target[i] == no_answer) continue;
-        ++here, right += likeliest[i] == target[i] ? 1 : 0;
-      }
-      total += nn::cross_entropy(logits, some[1].to(device)).item() * static_cast<double>(here);
-      answers += here;
+      for (int64_t i = 0; i < some[1].numel(); ++i) right += target[i] != no_answer && likeliest[i] == target[i];
+      loss.add(nn::cross_entropy(logits, some[1].to(device)).item(), count_targets(some[1]));
     }
-    Validation found{.loss = total / static_cast<double>(answers), .answers = answers};
-    found.figures.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(answers));
+    Validation found{.loss = loss.mean(), .answers = loss.targets()};
+    found.figures.emplace_back("accuracy", static_cast<double>(right) / static_cast<double>(loss.targets()));
     spans.add_to(found);
     return found;
   }

@@ -1,4 +1,4 @@
-// The loss on the validation text.
+// Losses on held-out data.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,22 @@
 
 namespace orrery::models {
 
-// Mean negative log-likelihood in nats of every token but the first, each predicted once, over consecutive windows of
-// `context` tokens.  `stop` is asked between them; if it says true there is no result.  With an `end_of_document` a
-// token sees only its own document, and what follows such a token is not predicted.
-std::optional<double> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
-                               const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {});
+// The mean of a loss over all targets of held-out data, which are evaluated in parts of any size.
+class MeanLoss {
+ public:
+  void add(double mean, int64_t targets) { total_ += mean * static_cast<double>(targets), targets_ += targets; }
+  int64_t targets() const { return targets_; }
+  double mean() const;  // throws an Error without a target
+
+ private:
+  double total_ = 0;
+  int64_t targets_ = 0;
+};
+
+// Negative log-likelihood in nats of every token but the first, each predicted once, over consecutive windows of
+// `context` tokens.  `stop` is called between them; if it returns true there is no result.  With an `end_of_document` a
+// token sees only its own document, and the token that follows `end_of_document` is not predicted.
+std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
+                                 const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {});
 
 }  // namespace orrery::models

@@ -15,6 +15,7 @@
 #include "models/data/images.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
+#include "models/tasks/evaluation.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {
@@ -80,6 +81,9 @@ class ImageClassification final : public Task {
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
     const bool last = micro_batch + 1 >= micro_batches_;
     return ahead_.at({step, micro_batch}, last ? Place{step + 1, 0} : Place{step, micro_batch + 1});
+  }
+  BatchCounts counts(std::span<const Tensor> batch) const override {
+    return {.targets = batch[0].size(0), .units = batch[0].size(0)};
   }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
     return loss_of(model(batch[0], pass), batch.subspan(1), pass.training);
@@ -225,7 +229,7 @@ class ImageClassification final : public Task {
     const Device device = nn::device_of(model);
     std::vector<int64_t> places(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) places[static_cast<size_t>(i)] = i * images.count() / count;
-    double total = 0;
+    MeanLoss loss;
     int64_t right = 0;
     for (int64_t first = 0, here = 0; first < count; first += here) {
       if (stop && stop()) return std::nullopt;
@@ -238,9 +242,9 @@ class ImageClassification final : public Task {
       const Tensor logits = model(tensors[0], pass), found = argmax(logits).to(Device::cpu);
       right += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
                                   std::plus<>(), std::equal_to<>());
-      total += loss_of(logits, std::span(tensors).subspan(1), false).item() * static_cast<double>(here);
+      loss.add(loss_of(logits, std::span(tensors).subspan(1), false).item(), here);
     }
-    return Judged{total / static_cast<double>(count), static_cast<double>(right) / static_cast<double>(count)};
+    return Judged{loss.mean(), static_cast<double>(right) / static_cast<double>(count)};
   }
 
   // Of sigmoid: the pixels and q, (B, K).  Of softmax: the pixels and the labels, with mixup those of the other images

@@ -39,6 +39,9 @@ class LanguageModeling final : public TextTask {
     check(end_of_document_.has_value(),
           "train: documents=yes, but the tokenizer has no token that ends a text; take "
           "one that has, such as GPT-2's");
+    if (options.purpose != Purpose::judge) check_documents(training(), *end_of_document_, "data");
+    check_documents(validation(), *end_of_document_,
+                    s.validation_data.empty() ? "the validation part of data" : "validation_data");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -60,12 +63,13 @@ class LanguageModeling final : public TextTask {
     const SpanReport spans(model);
     const auto loss = evaluate(model, validation(), context(), windows_at_once, stop, end_of_document_);
     if (!loss) return std::nullopt;
-    Validation found{.loss = *loss, .figures = {{"bits_per_character", bits_per_character(*loss)}}};
+    Validation found{.loss = loss->mean(),
+                     .figures = {{"bits_per_character", bits_per_character(*loss, end_of_document_)}}};
     spans.add_to(found);
     if (learned_sample().size() < 2) return found;
     const auto learned = evaluate(model, learned_sample(), context(), windows_at_once, stop, end_of_document_);
     if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", *learned);
+    if (learned->targets() > 0) found.figures.emplace_back("training_loss", learned->mean());
     return found;
   }
   int64_t validation_batch() const override {

@@ -10,6 +10,7 @@
 #include "engine/autograd/autograd.h"
 #include "models/data/streams.h"
 #include "models/model.h"
+#include "models/tasks/evaluation.h"
 #include "models/tasks/span_report.h"
 #include "models/tasks/text_task.h"
 #include "nn/losses/base/loss.h"
@@ -49,7 +50,7 @@ class StreamModeling final : public TextTask {
     const int64_t work = attention_multiply_adds();
     const auto loss = mean_loss(model, validation(), stop);
     if (!loss) return std::nullopt;
-    Validation found{.loss = *loss, .figures = {{"bits_per_character", bits_per_character(*loss)}}};
+    Validation found{.loss = loss->mean(), .figures = {{"bits_per_character", bits_per_character(*loss)}}};
     spans.add_to(found);
     if (nn::device_of(model) == Device::cpu)
       found.figures.emplace_back(
@@ -58,7 +59,7 @@ class StreamModeling final : public TextTask {
     if (learned_sample().size() < 2) return found;
     const auto learned = mean_loss(model, learned_sample(), stop);
     if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", *learned);
+    found.figures.emplace_back("training_loss", learned->mean());
     return found;
   }
   int64_t validation_batch() const override {
@@ -70,25 +71,23 @@ class StreamModeling final : public TextTask {
   int64_t streams_of(const TokenSequence& tokens) const {
     return std::clamp<int64_t>((tokens.size() - 1) / (least_blocks * context()), 1, most_streams);
   }
-  std::optional<double> mean_loss(nn::Module& model, const TokenSequence& tokens,
-                                  const std::function<bool()>& stop) const {
+  std::optional<MeanLoss> mean_loss(nn::Module& model, const TokenSequence& tokens,
+                                    const std::function<bool()>& stop) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
     nn::Cache memory = stream_cache();
-    double total = 0;
+    MeanLoss mean;
     bool stopped = false;
     each_block(tokens, context(), streams_of(tokens), [&](const Batch& block) {
       if (stop && stop()) return stopped = true, false;
       nn::Pass pass;
       pass.cache = &memory;
-      const int32_t* const first = block.targets.data<int32_t>();
-      const auto here = std::count_if(first, first + block.targets.numel(), [](int32_t t) { return t >= 0; });
       const std::vector<Tensor> batch = {block.inputs.to(device), block.targets.to(device)};
-      total += loss(model, batch, pass).item() * static_cast<double>(here);
+      mean.add(loss(model, batch, pass).item(), count_targets(block.targets));
       return true;
     });
     if (stopped) return std::nullopt;
-    return total / static_cast<double>(tokens.size() - 1);
+    return mean;
   }
 
   int64_t memory_;

@@ -22,7 +22,10 @@ void check_named(const TextSettings& s, Purpose purpose) {
 std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
   check_named(s, options.purpose);
   if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
-  if (!is_prepared(s.data)) return make_tokenizer(s.tokenizer, s.data);
+  if (!is_prepared(s.data))
+    return make_tokenizer(s.tokenizer, s.data, [&](double share) {
+      if (options.progress) options.progress("learned", share);
+    });
   std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
   if (own && s.tokenizer == TextSettings().tokenizer) return own;
   const auto refuse = [&]() -> std::string {
@@ -70,20 +73,22 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
 }
 
 // Unicode's characters, whatever the tokens are: every byte but those that go on with one.
-int64_t TextTask::characters() const {
+int64_t TextTask::characters(std::optional<int32_t> end_of_document) const {
   int64_t count = 0;
   for (int64_t at = 1; at < held_out(); at += tokens_at_once) {
-    std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at)));
-    validation().read(at, some);
-    const std::string text = tokenizer_->decode(some);
+    std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at) + 1)), targets;
+    validation().read(at - 1, some);
+    for (size_t i = 1; i < some.size(); ++i)
+      if (some[i - 1] != end_of_document) targets.push_back(some[i]);
+    const std::string text = tokenizer_->decode(targets);
     count +=
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
   }
   return count;
 }
-double TextTask::bits_per_character(double loss) const {
-  if (characters_ == 0) characters_ = characters();
-  return loss * static_cast<double>(held_out() - 1) / std::log(2.0) / static_cast<double>(characters_);
+double TextTask::bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document) const {
+  if (characters_ == 0) characters_ = characters(end_of_document);
+  return loss.mean() * static_cast<double>(loss.targets()) / std::log(2.0) / static_cast<double>(characters_);
 }
 
 int64_t TextTask::bytes() const {

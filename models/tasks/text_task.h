@@ -7,6 +7,7 @@
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/tasks/base/task.h"
+#include "models/tasks/evaluation.h"
 
 namespace orrery::models {
 
@@ -44,6 +45,9 @@ class TextTask : public Task {
   // Reads the text, and gives the model its vocabulary.
   TextTask(const TextSettings& settings, AnySettings& model, const TaskOptions& options);
 
+  BatchCounts counts(std::span<const Tensor> batch) const override {
+    return {.targets = count_targets(batch[1]), .units = batch[0].numel()};
+  }
   std::string kind() const override { return "text"; }
   std::string unit() const override { return "tokens"; }
   int64_t units_of_batch() const override { return batch_ * context_; }
@@ -51,6 +55,7 @@ class TextTask : public Task {
   int64_t held_out() const override { return validation().size(); }
   std::string data() const override { return data_; }
   std::string tokenizer() const override { return tokenizer_->save(); }
+  std::vector<std::string> warnings() const override { return tokenizer_->notes(); }
   Fingerprint fingerprint() const override { return fingerprint_; }
   std::map<std::string, Fingerprint> read_beside() const override { return beside_; }
 
@@ -62,13 +67,14 @@ class TextTask : public Task {
   const TokenSequence& training() const { return training_; }  // empty: a model is judged by other data
   const TokenSequence& validation() const { return validation_; }
   const TokenSequence& learned_sample() const { return learned_sample_; }  // whose loss is told beside; may be empty
-  double bits_per_character(double loss) const;  // of a mean loss over the validation's tokens
+  // Of the validation's loss.  With an `end_of_document` the token that follows it is not predicted.
+  double bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document = {}) const;
   std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
 
  private:
-  int64_t characters() const;
+  int64_t characters(std::optional<int32_t> end_of_document) const;
 
   std::string data_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -77,7 +83,7 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> beside_;
   TokenSequence training_, validation_, learned_sample_;
   int64_t batch_, context_;
-  mutable int64_t characters_ = 0;  // of the validation's tokens but the first; 0: not counted yet
+  mutable int64_t characters_ = 0;  // of the validation's targets; 0: not counted yet
 };
 
 }  // namespace orrery::models

@@ -1,17 +1,16 @@
 // Translation: each next token of the target, by the source and the target so far.
 //   loss of a step = -1 / N sum ln p(target_t | target before t, source),   N: tokens of all targets of the step
-// Micro-batches differ in their numbers of tokens n; the trainer takes the mean of their M losses, so each is
-// M n / N times its own mean.
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <numeric>
 
 #include "engine/autograd/autograd.h"
-#include "engine/ops/ops.h"
 #include "models/data/bleu.h"
 #include "models/data/pairs.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
+#include "models/tasks/evaluation.h"
 #include "models/translation_model.h"
 #include "models/translation_search.h"
 #include "nn/losses/base/loss.h"
@@ -98,27 +97,27 @@ class Translation final : public Task {
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
-    int64_t targets = 0;
-    for (int64_t micro = 0; micro < micro_batches_; ++micro)
-      targets += batches_->tokens_at(number(step, micro)).targets;
-    const int64_t here = batches_->tokens_at(number(step, micro_batch)).targets;
-    const double weight = static_cast<double>(micro_batches_ * here) / static_cast<double>(targets);
-    return tensors_of(batches_->at(number(step, micro_batch)), weight);
+    return tensors_of(batches_->at(step * micro_batches_ + micro_batch));
+  }
+  BatchCounts counts(std::span<const Tensor> batch) const override {
+    const auto tokens = [](const Tensor& lengths) {
+      return std::accumulate(lengths.data<int32_t>(), lengths.data<int32_t>() + lengths.numel(), int64_t{0});
+    };
+    return {.targets = count_targets(batch[3]), .units = tokens(batch[1]) + tokens(batch[4])};
   }
   bool varies() const override { return true; }
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const override {
-    const Tensor mean = mean_loss(model, batch, pass, pass.training ? settings_.label_smoothing : 0);
-    return mean * batch[5].to(mean.dtype());
+    return mean_loss(model, batch, pass, pass.training ? settings_.label_smoothing : 0);
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
     const auto loss = judge(model, *validation_, stop);
     if (!loss) return std::nullopt;
-    Validation found{.loss = *loss};
+    Validation found{.loss = loss->mean()};
     if (bleu_) found.figures.emplace_back("BLEU", bleu_of(model));
     if (!learned_in_sample_) return found;
     const auto learned = judge(model, *learned_in_sample_, stop);
     if (!learned) return std::nullopt;
-    found.figures.emplace_back("training_loss", *learned);
+    found.figures.emplace_back("training_loss", learned->mean());
     return found;
   }
 
@@ -131,14 +130,6 @@ class Translation final : public Task {
   std::string kind() const override { return "pairs"; }
   std::string unit() const override { return "tokens"; }
   int64_t units_of_batch() const override { return batches_ ? batches_->all_tokens() / batches_->of_epoch() : 0; }
-  int64_t units_of_step(int64_t step, int64_t micro_batches) const override {
-    int64_t tokens = 0;
-    for (int64_t micro = 0; micro < micro_batches; ++micro) {
-      const PairBatches::Tokens here = batches_->tokens_at(number(step, micro));
-      tokens += here.sources + here.targets;
-    }
-    return tokens;
-  }
   int64_t epoch() const override { return batches_ ? batches_->all_tokens() : 0; }
   int64_t held_out() const override { return validation_->all_tokens(); }
   std::string data() const override { return settings_.data.empty() ? settings_.validation_data : settings_.data; }
@@ -159,7 +150,7 @@ class Translation final : public Task {
     const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32),
                  lengths = Tensor::from(Shape{batch},
                                         std::vector<int32_t>(static_cast<size_t>(batch), static_cast<int32_t>(length)));
-    return {tokens, lengths, tokens, tokens, lengths, Tensor::full(Shape{}, 1)};
+    return {tokens, lengths, tokens, tokens, lengths};
   }
 
  private:
@@ -231,9 +222,8 @@ class Translation final : public Task {
   static TranslationModel& as_translation_model(nn::Module& model) {
     return model_as<TranslationModel>(model, "translation", "one that reads one sequence and writes another");
   }
-  int64_t number(int64_t step, int64_t micro_batch) const { return step * micro_batches_ + micro_batch; }
-  static std::vector<Tensor> tensors_of(const PairBatch& b, double weight) {
-    return {b.sources, b.source_lengths, b.inputs, b.targets, b.target_lengths, Tensor::full(Shape{}, weight)};
+  static std::vector<Tensor> tensors_of(const PairBatch& b) {
+    return {b.sources, b.source_lengths, b.inputs, b.targets, b.target_lengths};
   }
   static Tensor mean_loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass, double smoothing) {
     TranslationModel& translates = as_translation_model(model);
@@ -242,21 +232,20 @@ class Translation final : public Task {
     return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
   }
   // The mean over the targets of all pairs; none if `stop` has said true.
-  std::optional<double> judge(nn::Module& model, const PairBatches& batches, const std::function<bool()>& stop) const {
+  std::optional<MeanLoss> judge(nn::Module& model, const PairBatches& batches,
+                                const std::function<bool()>& stop) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
-    double total = 0;
-    int64_t count = 0;
+    MeanLoss loss;
     for (int64_t i = 0; i < batches.of_epoch(); ++i) {
       if (stop && stop()) return std::nullopt;
-      std::vector<Tensor> batch = tensors_of(batches.at(i), 1);
+      std::vector<Tensor> batch = tensors_of(batches.at(i));
+      const int64_t targets = count_targets(batch[3]);
       for (Tensor& x : batch) x = x.to(device);
       nn::Pass pass;
-      const int64_t targets = batches.tokens_at(i).targets;
-      total += mean_loss(model, batch, pass, 0).item() * static_cast<double>(targets);
-      count += targets;
+      loss.add(mean_loss(model, batch, pass, 0).item(), targets);
     }
-    return total / static_cast<double>(count);
+    return loss;
   }
   static std::vector<Pair> evenly(const std::vector<Pair>& pairs, int64_t count) {
     std::vector<Pair> some(static_cast<size_t>(std::min(count, static_cast<int64_t>(pairs.size()))));

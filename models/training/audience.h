@@ -19,7 +19,8 @@ struct Probe;  // models/training/probe.h
 struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
   int64_t steps;
-  double loss, gradient_norm, learning_rate;
+  double loss;  // no number if no micro-batch had a target
+  double gradient_norm, learning_rate;
   double milliseconds;      // of this step
   std::string unit;         // of the task, such as "tokens"
   double units_per_second;  // of this step; evaluation and checkpoints are not counted

@@ -92,6 +92,10 @@ std::string json_of(const CheckpointState& state) {
   // An object from the beginning: one that null becomes crashes without memory.
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
+  if (!state.beside.empty()) {
+    Json& beside = json["beside"] = Json::object();
+    for (const auto& [key, data] : state.beside) beside[key] = as_json(data);
+  }
   json["tokenizer"] = Json::parse(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
   for (const auto& [key, value] : state.settings) settings[key] = as_json(value);
@@ -152,6 +156,10 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   state.files[weights_name] = fingerprint(member(files, weights_name, what), what);
   if (files.contains(optimizer_name)) state.files[optimizer_name] = fingerprint(files[optimizer_name], what);
   state.text = fingerprint(member(json, "text", what), what);
+  if (json.contains("beside")) {
+    check(json["beside"].is_object(), what, ": its 'beside' is not an object {...}");
+    for (const auto& [key, data] : json["beside"].items()) state.beside[key] = fingerprint(data, what);
+  }
   const std::string hash = text_member(json, "sha256", what);
   json.erase("sha256");
   check(hash_of(json.dump()) == hash, what, ": it is not what was written: its SHA-256 is another than it says");

@@ -25,6 +25,7 @@ struct CheckpointState {
   double validation_loss = 0;                     // the latest; 0 if there was none
   int64_t validated = -1;                         // the step after which it was computed; -1: none, or not recorded
   Fingerprint text = {};                          // of what was learned; without a hash: it was not recorded
+  std::map<std::string, Fingerprint> beside = {};  // of what else was read (Task::read_beside); empty: not recorded
   std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: written before there were hashes
   int64_t position = 0;                           // tokens of each stream that were read; 0: batches are no streams
   std::string version = {};                       // of the program that wrote it, once it is read

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/check.h"
 #include "engine/base/random.h"
+#include "models/data/tokenizer.h"
 
 namespace orrery::models {
 namespace {
@@ -51,9 +53,11 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
   if (s.temperature == 0) return token[0];
   const double most = logits[static_cast<size_t>(token[0])];
   const auto weight = [&](int32_t i) { return std::exp((logits[static_cast<size_t>(i)] - most) / s.temperature); };
-  size_t kept = s.top_k > 0 ? std::min(logits.size(), static_cast<size_t>(s.top_k)) : logits.size();
+  const size_t drawn = logits.size() - s.never.size();  // the others come last
+  size_t kept = s.top_k > 0 ? std::min(drawn, static_cast<size_t>(s.top_k)) : drawn;
   double total = 0;
-  for (size_t i = 0; i < kept; ++i) total += weight(s.top_k > 0 ? token[i] : static_cast<int32_t>(i));
+  for (size_t i = 0; i < (s.top_k > 0 ? kept : logits.size()); ++i)
+    total += weight(s.top_k > 0 ? token[i] : static_cast<int32_t>(i));
   if (s.top_p < 1) {
     const double wanted = s.top_p * total;
     const size_t most_kept = kept;
@@ -77,6 +81,10 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
   const auto context = static_cast<size_t>(model.context());
   check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep ", s.keep, " must be between 0 and ",
         context, " (the context)");
+  const int64_t vocabulary = model.vocabulary();
+  for (const int32_t token : s.never) check_token(token, vocabulary);
+  check(static_cast<int64_t>(s.never.size()) < vocabulary, "generate: none of the model's ", vocabulary,
+        " numbers is a token of its tokenizer");
   const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);
   const NoGrad guard;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
@@ -89,9 +97,11 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
     pass.cache = &cache;
     const auto read = static_cast<int64_t>(unread);
     const Tensor input = Tensor::from(Shape{1, read}, std::span<const int32_t>(tokens).last(unread));
-    const std::vector<double> last = model.next(input.to(device), pass).to_vector();
+    std::vector<double> last = model.next(input.to(device), pass).to_vector();
     check_finite(last);
+    for (const int32_t token : s.never) last[static_cast<size_t>(token)] = -std::numeric_limits<double>::infinity();
     const int32_t next = draw(last, s, static_cast<double>(uniform(key, static_cast<uint64_t>(i))));
+    if (std::find(s.ends.begin(), s.ends.end(), next) != s.ends.end()) break;
     tokens.push_back(next);
     unread = 1;
     if (each) each(next);

@@ -15,6 +15,8 @@ struct SamplingSettings {
   double top_p = 1;          // of those the fewest, from the most likely on, whose probabilities add up to this
   int64_t seed = 1;
   int64_t keep = 0;  // tokens that the model still sees once the context has been full; 0: half of the context
+  std::vector<int32_t> never = {};  // numbers that are not drawn, because they are no tokens
+  std::vector<int32_t> ends = {};   // a text ends where one of these is drawn, which is no part of it
 };
 
 // Continues `prompt` (at least one token); each new token is given to `each` as soon as it is known.

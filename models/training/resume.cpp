@@ -1,45 +1,110 @@
 #include "models/training/resume.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "engine/base/check.h"
 #include "models/model.h"
 
 namespace orrery::models {
 namespace {
 
-// A run that went on with other data recorded those; a run of before recorded none.
+// Which settings a resumed run may change.  All others must stay as they were, those of the model and of the task too:
+// with another value the numbers of the log, or the data of the next steps, would mean something else from there on.
+
+// How the run goes on learning, computes, logs and saves.
+constexpr std::string_view free_settings[] = {"model",  // a preset; the model's class and settings are compared
+                                              "dropout",
+                                              "out",
+                                              "init_from",
+                                              "rate_factors",
+                                              "decays",
+                                              "steps",
+                                              "batch",
+                                              "batch_tokens",
+                                              "gradient_accumulation_steps",
+                                              "learning_rate",
+                                              "min_learning_rate",
+                                              "warmup_steps",
+                                              "warmup_form",
+                                              "schedule",
+                                              "optimizer",
+                                              "grad_clip",
+                                              "threads",
+                                              "device",
+                                              "precision",
+                                              "graph",
+                                              "evaluate_every",
+                                              "checkpoint_every",
+                                              "figures",
+                                              "figures_every",
+                                              "peak_tflops",
+                                              "keep_checkpoints",
+                                              "keep_best",
+                                              "save_optimizer",
+                                              "resume",
+                                              "from_previous",
+                                              "other_text",
+                                              "nan_guard",
+                                              "probe",
+                                              "profile"};
+constexpr std::string_view free_group = "losses.";  // weights, which no logged loss is multiplied by
+
+// How data are read and divided: free with other_text=yes.
+constexpr std::string_view settings_of_data[] = {
+    "validation_fraction", "validation_tokens", "training_loss_tokens", "training_loss_images",
+    "training_loss_pairs", "source_column",     "target_column",        "document_column",
+    "document_lines",      "longest",           "skip_broken"};
+
+bool is_in(const auto& names, std::string_view key) {
+  return std::any_of(std::begin(names), std::end(names), [&](std::string_view name) { return name == key; });
+}
+
+bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
+
+void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
+  constexpr const char* with_its_own = "; resume it with its own settings, as in --resume=yes --config=";
+  const auto check_same = [&](const std::string& key, const std::string& its, const std::string& ours) {
+    check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours, with_its_own, now.out,
+          "/settings.toml",
+          is_in(settings_of_data, key) || is_path_of_data(key) ? ", or add --other_text=yes to go on with other data"
+                                                               : "");
+  };
+  check_same("task", then.task, now.task);
+  check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
+  const TrainSettings its = resolved(then);
+  for (const auto& [key, value] : list_settings(resolved(now))) {
+    if (key.starts_with(free_group) || is_in(free_settings, key)) continue;
+    if (now.other_text && is_in(settings_of_data, key)) continue;
+    const std::string before = setting_of(its, key);
+    // Data may lie elsewhere by now; whether there are any decides what they are for.
+    if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty())) check_same(key, before, value);
+  }
+}
+
+// A run that went on with other data recorded those; an older checkpoint recorded none.
 void check_same_data(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
                      const Task& task) {
-  const Fingerprint found = task.fingerprint();
-  if (now.other_text || before.text.sha256.empty() || before.text == found) return;
-  fail("train: ", task.data(), " (", found.bytes, " bytes, SHA-256 ", found.sha256.substr(0, 12), "...) is not the ",
-       task.kind(), " that the run in ", now.out, " learned, which was ",
-       setting_of<std::string>(then.task_settings, "data"), " (", before.text.bytes, " bytes, SHA-256 ",
-       before.text.sha256.substr(0, 12),
-       "...); resume it with that one, or add --other_text=yes to go on with this one");
+  if (now.other_text) return;
+  const auto check_same = [&](const Fingerprint& found, const Fingerprint& its, const std::string& ours,
+                              const std::string& use, const std::string& key) {
+    check(its.sha256.empty() || its == found, "train: ", ours, " (", found.bytes, " bytes, SHA-256 ",
+          found.sha256.substr(0, 12), "...) is not the ", task.kind(), " that the run in ", now.out, " ", use,
+          ", which was ", setting_of(then, key), " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
+          "...); resume it with that one, or add --other_text=yes to go on with this one");
+  };
+  check_same(task.fingerprint(), before.text, task.data(), "learned", "data");
+  for (const auto& [key, found] : task.read_beside())
+    if (const auto its = before.beside.find(key); its != before.beside.end())
+      check_same(found, its->second, setting_of(now, key), "read as " + key, key);
 }
 
 }  // namespace
 
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
-  check(then.dtype == now.dtype, "train: the run in ", now.out, " has dtype=", then.dtype, ", not ", now.dtype,
-        "; resume it with its own");
-  const auto check_same = [&](const std::string& key, const std::string& its, const std::string& ours) {
-    check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours,
-          "; resume it with its own settings, as in --resume=yes --config=", now.out, "/settings.toml");
-  };
-  check_same("task", then.task, now.task);
-  const TrainSettings its = resolved(then), ours = resolved(now);
-  const std::vector<Setting> before_model = its.model_settings.members(), model = ours.model_settings.members();
-  check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
-  for (size_t i = 0; i < model.size(); ++i)
-    if (model[i].key != "dropout")  // no part of the model
-      check_same(model[i].key, print_value(before_model[i]), print_value(model[i]));
-  const std::vector<Setting> before_task = its.task_settings.members();
-  const std::vector<Setting> our_task = ours.task_settings.members();
-  for (const char* decides_the_data : {"tokenizer", "problem"})
-    if (const Setting* const then_set = find_setting(before_task, decides_the_data))
-      check_same(decides_the_data, print_value(*then_set), print_value(*find_setting(our_task, decides_the_data)));
+  check_same_settings(now, then);
   check_same_data(now, then, before, task);
 }
 

@@ -6,8 +6,8 @@
 
 namespace orrery::models {
 
-// An Error that names what differs, and the way out: the dtype, the model (today's settings and defaults must still
-// describe it), the task, the tokenizer, the data unless now.other_text.
+// An Error that names what differs, and the way out: a setting that a resumed run may not change (today's settings and
+// defaults must still describe the run), or the content of its data unless now.other_text.
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task);
 
 }  // namespace orrery::models

@@ -69,8 +69,8 @@ struct TrainSettings {
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches of an update",
       between(1, 4096));
     v("learning_rate|rate", learning_rate, "learning rate at its peak", above(0, 1e30));
-    v("min_learning_rate|final_rate", min_learning_rate, "learning rate at the last step, for schedules that fall",
-      between(0, 1000));
+    v("min_learning_rate|final_rate", min_learning_rate,
+      "learning rate that falling schedules reach when the run ends, one step after its last", between(0, 1000));
     v("warmup_steps|warm_up", warmup_steps, "steps in which the rate rises to its peak", between(0, 1e9));
     v("warmup_form|warm_up_form", warmup_form,
       "linear; quadratic: steep at first and level where it reaches the peak",

@@ -6,7 +6,24 @@ namespace {
 // Of shapes, the first that come: a graph of a step takes the card about a megabyte, whatever its batch.
 constexpr size_t most_recordings = 512;
 
+double fraction_of(int64_t part, int64_t all) {
+  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
 }  // namespace
+
+void StepFractions::send(const std::vector<BatchCounts>& micro_batches) {
+  step_ = {};
+  for (const BatchCounts& each : micro_batches) step_.targets += each.targets, step_.units += each.units;
+  std::vector<double> targets;
+  of_units_.clear();
+  for (const BatchCounts& each : micro_batches) {
+    targets.push_back(fraction_of(each.targets, step_.targets));
+    of_units_.push_back(fraction_of(each.units, step_.units));
+  }
+  const Tensor& to = of_targets_.tensor();
+  of_targets_.send(Tensor::from(to.shape(), targets, to.dtype()));
+}
 
 StepInputs& StepInputsByShape::of(const std::vector<std::vector<Tensor>>& batches) {
   std::vector<int64_t> sizes;  // none: of what is not recorded

@@ -9,8 +9,25 @@
 #include <vector>
 
 #include "engine/tensor/staging.h"
+#include "models/tasks/base/task.h"
 
 namespace orrery::models {
+
+// What fraction of its step each micro-batch is: the means over a step add them up by it.
+class StepFractions {
+ public:
+  StepFractions(int64_t micro_batches, Dtype dtype, Device device)
+      : of_targets_(Tensor::zeros(Shape{micro_batches}, dtype, device)) {}
+  void send(const std::vector<BatchCounts>& micro_batches);  // queues them for the device
+  const BatchCounts& step() const { return step_; }          // of all micro-batches
+  Tensor of_targets(int64_t micro_batch) const { return of_targets_.tensor()[micro_batch]; }  // (), on the device
+  double of_units(int64_t micro_batch) const { return of_units_[static_cast<size_t>(micro_batch)]; }
+
+ private:
+  HostToDevice of_targets_;
+  std::vector<double> of_units_;
+  BatchCounts step_;
+};
 
 struct StepInputs {
   std::vector<std::vector<HostToDevice>> batches;  // of each micro-batch, the task's tensors

@@ -124,6 +124,8 @@ void Trainer::make_inputs() {
   steps_ = std::make_unique<StepInputsByShape>(device_, s.graph);
   if (task_->carried() > 0) carried_.resize(static_cast<size_t>(s.gradient_accumulation_steps), stream_cache());
   numbers_ = std::make_unique<HostToDevice>(Tensor::zeros(Shape{s.gradient_accumulation_steps}, Dtype::i32, device_));
+  fractions_ = std::make_unique<StepFractions>(s.gradient_accumulation_steps,
+                                               s.dtype == "f64" ? Dtype::f64 : Dtype::f32, device_);
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
 }
@@ -142,7 +144,6 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::Pass& pass, doub
 void Trainer::do_step() {
   const TrainSettings& s = settings_;
   const RandomKey key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
-  const double fraction = 1.0 / static_cast<double>(s.gradient_accumulation_steps);
   parameters_->zero_gradients();
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
@@ -152,9 +153,9 @@ void Trainer::do_step() {
     if (!carried_.empty()) pass.cache = &carried_[static_cast<size_t>(micro)];
     for (const auto& [name, weight] : loss_weights_) pass.wanted_losses.insert(name);
     pass.key = LateKey(key, numbers_->tensor().data<int32_t>() + micro);
-    const Tensor loss = scale(task_->loss(*model_, batch, pass), fraction);
+    const Tensor loss = task_->loss(*model_, batch, pass) * fractions_->of_targets(micro);
     add_in_place(losses_[0], loss.detach().to(Dtype::f64));
-    with_extra_losses(loss, pass, fraction).backward();
+    with_extra_losses(loss, pass, fractions_->of_units(micro)).backward();
   }
   optimizer_->update(losses_[0]);
   nn::after_step(*model_);
@@ -162,8 +163,12 @@ void Trainer::do_step() {
 
 void Trainer::send_batches() {
   std::vector<std::vector<Tensor>> batches;
-  for (int64_t micro = 0; micro < settings_.gradient_accumulation_steps; ++micro)
+  std::vector<BatchCounts> counts;
+  for (int64_t micro = 0; micro < settings_.gradient_accumulation_steps; ++micro) {
     batches.push_back(task_->batch(settings_.overfit_one_batch ? 0 : step_, micro));
+    counts.push_back(task_->counts(batches.back()));
+  }
+  fractions_->send(counts);
   inputs_ = &steps_->send(batches);
 }
 
@@ -206,7 +211,8 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   ++step_;
   const size_t outcome = optimizer_->fetch_outcome(), losses = losses_read_->fetch();
   if (tells_figures) look(figures, wanted_figures_, *parameters_);
-  in_flight_.push_back({step_, learning_rate, began, outcome, losses, inputs_->flops, std::move(figures)});
+  in_flight_.push_back(
+      {step_, learning_rate, began, outcome, losses, fractions_->step(), inputs_->flops, std::move(figures)});
 }
 
 void Trainer::report(Audience& audience) {
@@ -215,7 +221,8 @@ void Trainer::report(Audience& audience) {
   in_flight_.pop_front();
   const nn::Optimizer::Outcome outcome = optimizer_->outcome(done.outcome);
   const double* losses = losses_read_->read<double>(done.losses);
-  const double loss = *losses, norm = outcome.gradient_norm;
+  const bool has_targets = done.counts.targets > 0;  // else there is no mean of the task's losses
+  const double loss = has_targets ? *losses : NAN, norm = outcome.gradient_norm;
   if (!outcome.done)
     fail_not_finite(
         orrery::text("the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
@@ -224,9 +231,10 @@ void Trainer::report(Audience& audience) {
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;
   stepping_ += seconds;
-  const auto units = static_cast<double>(task_->units_of_step(done.step - 1, s.gradient_accumulation_steps));
-  std::vector<std::pair<std::string, double>> row = {
-      {"loss", loss}, {"gradient_norm", norm}, {"learning_rate", done.learning_rate}};
+  const auto units = static_cast<double>(done.counts.units);
+  std::vector<std::pair<std::string, double>> row;
+  if (has_targets) row.emplace_back("loss", loss);
+  row.insert(row.end(), {{"gradient_norm", norm}, {"learning_rate", done.learning_rate}});
   for (const auto& [name, weight] : loss_weights_) row.emplace_back(name, *++losses);
   row.insert(row.end(), {{"milliseconds", seconds * 1e3},
                          {task_->unit() + "_per_second", units / seconds},

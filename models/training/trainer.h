@@ -63,6 +63,7 @@ class Trainer {
     double learning_rate;
     Clock::time_point began;
     size_t outcome, losses;  // tickets
+    BatchCounts counts;      // of all micro-batches
     double flops;
     FigureRow figures;
   };
@@ -102,8 +103,9 @@ class Trainer {
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;                    // of this step
   std::unique_ptr<HostToDevice> numbers_;           // of the micro-batches: what the random keys end with
+  std::unique_ptr<StepFractions> fractions_;        // of this step
   std::vector<nn::Cache> carried_;                  // of each micro-batch, if it is of streams
-  Tensor losses_;                                   // means over the micro-batches: cross-entropy, then loss_weights_'s
+  Tensor losses_;                                   // means over the step: the task's, then loss_weights_'s
   std::unique_ptr<DeviceToHost> losses_read_;
   std::deque<InFlight> in_flight_;
   Clock::time_point reported_;  // the last step

@@ -68,6 +68,7 @@ CheckpointState Trainer::state() const {
           .validation_loss = validation_loss_,
           .validated = validated_,
           .text = task_->fingerprint(),
+          .beside = task_->read_beside(),
           .position = carried_.empty() ? 0 : carried_[0].tokens,
           .carried = carried_};
 }

@@ -2,7 +2,7 @@
 //   per row:  l = lse - (1 - s) z_t - s mean_v z_v,   lse = m + ln sum_v exp(z_v - m),  m = max z
 // which is the cross-entropy with q_v = (1 - s) [v = t] + s / V: label smoothing s, Szegedy et al. 2016,
 // arXiv:1512.00567
-//   loss = (sum of l over the rows with a target) / N,   N = the number of such rows
+//   loss = (sum of l over the rows with a target) / N,   N = the number of such rows, at least 1
 //   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target, which is any below 0
 // Kept: the logits, the targets, N and the log-sum-exp of each row (1 number a row).  Backward overwrites the logits
 // with their gradient if there is no other owner, so a vocabulary of 50,000 is held once.
@@ -52,6 +52,9 @@ struct LossOfRow {  // and whether it counts
     return {{static_cast<double>(loss), target < 0 ? 0.0 : 1.0}};
   }
 };
+struct FractionOfRow {  // 1 / N
+  HOST_DEVICE double operator()(double count) const { return 1 / (count > 1 ? count : 1); }
+};
 
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
@@ -63,7 +66,8 @@ struct CrossEntropy {
     each_row(name, RowLoss{smoothing}, row_of(logits), number_of<int32_t>(targets), to_number(log_sum),
              to_number(loss));
     sum_elements(name, LossOfRow{}, to_sums<double>(total, count), row_of(loss), row_of<int32_t>(targets));
-    const Tensor share = reciprocal(count);
+    const Tensor share = Tensor::empty_like(count);
+    each_element(name, FractionOfRow{}, to_elements<double>(share), row_of<double>(count));
     saved.save(logits, targets, log_sum, share);
     return (total * share).to(log_sum.dtype());
   }
@@ -75,16 +79,12 @@ struct CrossEntropy {
   }
 };
 
-// On the CPU.  On a device an impossible target, and a batch without any, make a loss that is not a number.
+// On the CPU.  On a device an impossible target makes a loss that is not a number.
 void check_targets(const Tensor& targets, int64_t classes) {
   const int32_t* const t = targets.data<int32_t>();
-  int64_t counted = 0;
-  for (int64_t i = 0; i < targets.numel(); ++i) {
+  for (int64_t i = 0; i < targets.numel(); ++i)
     check(t[i] < classes, "cross_entropy: target ", t[i], " at position ", i, " is outside 0 to ", classes - 1,
           " (a negative one leaves its row out)");
-    counted += t[i] >= 0;
-  }
-  check(counted > 0, "cross_entropy: no row has a target, so there is no mean; leave such a batch out");
 }
 
 Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) {

@@ -271,17 +271,14 @@ TEST_CASE("outside: texts that are too deep, too long or too many are refused be
   };
   state(repeated("[", 100'000) + repeated("]", 100'000), "lists and objects stand in one another more than 64 deep");
   state(repeated("{\"a\":", 100'000) + "1" + repeated("}", 100'000), "more than 64 deep");
-  std::string members = "{\"name\": \"byte\"";
-  for (int i = 0; i < 100'000; ++i) members += ", \"" + std::to_string(i) + "\": 1";
-  state(members + "}", "an object has more than 5000 members");
   state("{\"name\": 1e999}", "a number is too large");
   state("{\"name\": 7}", "'name' must be text in quotes");
   state("{\"name\": \"character\"}", "'characters' is missing");
   state("{\"name\": \"character\", \"characters\": [1]}", "'characters' must be text in quotes");
   state("[]", "an object {...} should hold 'name'");
   state("{\"name\": ", ": this is no JSON");
-  std::ofstream(path, std::ios::binary) << std::string(17 << 20, ' ');
-  check_refused({"generate", "--checkpoint=" + (folder / "run")}, " bytes, more than the 16777216 that are read");
+  std::ofstream(path, std::ios::binary) << std::string(65 << 20, ' ');
+  check_refused({"generate", "--checkpoint=" + (folder / "run")}, " bytes, more than the 67108864 that are read");
 }
 
 TEST_CASE("outside: what the file system refuses is told with the path") {

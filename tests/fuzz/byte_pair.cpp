@@ -1,4 +1,6 @@
 // A tokenizer.json, as others write it, whole or damaged.
+#include "engine/base/check.h"
+#include "models/data/byte_pairs.h"
 #include "models/data/tokenizer.h"
 #include "tests/fuzz/format.h"
 
@@ -6,6 +8,7 @@ namespace {
 
 using namespace fuzz;
 using namespace orrery::models;
+using orrery::text;
 
 void read_tokenizer_json(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/tokenizer.json";
@@ -45,5 +48,38 @@ REGISTER_FORMAT(byte_pair, {.name = "byte_pair",
                                       "-1",
                                       "419",
                                       "420"}});
+
+// The files beside a vocabulary of the 256 bytes: as names with numbers, or else as settings with names.
+void read_added_tokens(const std::string& folder, std::string_view bytes) {
+  std::string vocabulary = "{";
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary += text(byte ? ", \"" : "\"", byte == '"' || byte == '\\' ? "\\" : "",
+                       printable_bytes(std::string(1, static_cast<char>(byte))), "\": ", byte);
+  put(folder + "/merges.txt", "a b\n");
+  put(folder + "/vocab.json", vocabulary + ", \"ab\": 256}");
+  const auto read = [&] {
+    const auto tokenizer = make_tokenizer(folder, "");
+    const std::string words = "the <|user|> cab<s>\xff" + std::string(bytes.substr(0, 100));
+    const std::vector<int32_t> tokens = tokenizer->encode(words);
+    promise(tokenizer->decode(tokens) == words, "encoded and decoded it is another text");
+    promise(restore_tokenizer(tokenizer->save())->encode(words) == tokens, "a restored tokenizer gives other tokens");
+  };
+  put(folder + "/added_tokens.json", bytes);
+  try {
+    read();
+  } catch (const orrery::Error&) {
+    put(folder + "/added_tokens.json", "{}");
+    put(folder + "/tokenizer_config.json", bytes), put(folder + "/special_tokens_map.json", bytes);
+    read();
+  }
+}
+
+REGISTER_FORMAT(added_tokens, {.name = "added_tokens",
+                               .readers = {"models/data/added_tokens.cpp", "models/data/json_members.cpp"},
+                               .read = read_added_tokens,
+                               .memory_multiple = 256,
+                               .memory_base = 1 << 20,
+                               .words = json_words({"\"added_tokens_decoder\":", "\"content\":", "\"<|user|>\"",
+                                                    "\"pad_token\":", "\"lstrip\":", "\"257\"", "4351", "4352"})});
 
 }  // namespace

@@ -41,7 +41,7 @@ REGISTER_FORMAT(pairs, {.name = "pairs",
 void read_pieces(const std::string& path, std::string_view bytes) {
   put(path, bytes);
   const auto tokenizer = make_tokenizer(path, "");
-  const std::string text = "It's 12 o'clock,  na\xc3\xafve\xff";
+  const std::string text = "It's 12 o'clock,  na\xc3\xafve";
   const std::vector<int32_t> tokens = tokenizer->encode(text);
   for (const int32_t token : tokens) promise(token >= 0 && token < tokenizer->size(), "a number that is no token");
   promise(restore_tokenizer(tokenizer->save())->decode(tokens) == tokenizer->decode(tokens),

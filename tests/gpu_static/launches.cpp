@@ -56,6 +56,7 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
   const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.95, decay=0.1)"), parameters);
   const Tensor tokens = Tensor::zeros(Shape{2, batch, settings.context}, Dtype::i32, Device::cuda);
   const Tensor losses = Tensor::zeros(Shape{1}, Dtype::f64, Device::cuda);
+  const Tensor fraction = Tensor::full(Shape{}, 1, Dtype::f32, Device::cuda);  // of the step's targets
   for (const bool second : {false, true}) {
     recorder::active = second;
     recorder::phase = "forward";
@@ -63,7 +64,7 @@ void record_step(const models::GptSettings& settings, int64_t batch) {
     nn::Pass pass;
     pass.training = true;
     optimizer->request(1e-3, 1.0);
-    const Tensor loss = scale(nn::cross_entropy(model(tokens[0], pass), tokens[1], 0), 1.0);
+    const Tensor loss = nn::cross_entropy(model(tokens[0], pass), tokens[1], 0) * fraction;
     add_in_place(losses[0], loss.detach().to(Dtype::f64));
     loss.backward();
     optimizer->update(losses[0]);

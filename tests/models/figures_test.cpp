@@ -173,7 +173,7 @@ TEST_CASE("figures: entropies, zeros and sums of rows are those of the weights, 
       const Tensor residual = shown.at(path + ".residual");
       for (const double x : residual.to_vector()) squares += x * x;
       CHECK(looked.row.at("residual_rms/" + path) ==
-            doctest::Approx(std::sqrt(squares / static_cast<double>(residual.numel()))).epsilon(1e-6));
+            doctest::Approx(std::sqrt(squares / static_cast<double>(residual.numel()))).epsilon(1e-13));
     }
   }
 }

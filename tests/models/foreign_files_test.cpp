@@ -10,7 +10,9 @@
 
 #include "engine/base/files.h"
 #include "engine/tensor/safetensors.h"
+#include "models/data/sentence_piece.h"
 #include "models/data/text.h"
+#include "models/data/unicode.h"
 #include "models/json.h"
 #include "models/settings_file.h"
 #include "models/toml.h"
@@ -125,6 +127,32 @@ TEST_CASE("foreign files: JSON takes at most 64 times its size of memory, TOML 2
   CHECK(memory_of_reading(settings + repeated("\n", 800'000), toml) < 256);
   const auto words = [](const std::string& path) { Text(path, *make_tokenizer("character", path)); };
   CHECK(memory_of_reading(repeated("some text\n", 1'000'000), words) < 8);
+}
+
+TEST_CASE("foreign files: JSON has as many members and values as its bytes have place for") {
+  std::string many = "{\"a\": 1";
+  for (int i = 0; i < 30'000; ++i) many += text(", \"", i, "\": ", i);
+  const Json json = parse_json(many + "}", "f");
+  CHECK(json.size() == 30'001);
+  CHECK(whole_number_member(json, "29999", "f") == 29'999);
+  CHECK(parse_large_json("[" + repeated("[\"a\",\"b\"],", 700'000) + "1]", "f").size() == 700'001);
+  CHECK(parse_json(R"({"b": 1, "a": 2})", "f").dump() == R"({"b":1,"a":2})");  // in its order
+}
+
+TEST_CASE("foreign files: SentencePiece takes few bytes for each byte of a text in the letters of China") {
+  std::string text, word;
+  for (uint32_t i = 0, drawn = 1; text.size() < 4'000'000; ++i) {
+    drawn = drawn * 1664525 + 1013904223;
+    text += utf8(0x4e00 + (drawn >> 16) % 300);
+    if (i % 30 == 29) text += i % 60 == 29 ? "\xe3\x80\x82\n" : " ";
+  }
+  const auto tokenizer = train_sentence_piece(text.substr(0, 60'000), {.vocabulary = 600});
+  std::string one_word = text;
+  std::erase_if(one_word, [](char c) { return c == ' ' || c == '\n'; });
+  for (const std::string& one : {text, one_word}) {
+    const auto encode = [&](const std::string& path) { tokenizer->encode(read_file(path)); };
+    CHECK(memory_of_reading(one, encode) < 15);  // 75, if it comes to the library at once
+  }
 }
 
 TEST_CASE("foreign files: what TOML's parser takes for granted is checked before it runs") {

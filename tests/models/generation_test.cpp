@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/support/errors.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -50,4 +51,20 @@ TEST_CASE("generate: top_p is a share of what top_k has left, and must be one") 
   CHECK(counts({.tokens = 500, .temperature = 1, .top_k = 2, .top_p = 0.5}) == std::vector<int>{0, 500, 0, 0});
   for (const double wrong : {0.0, 1.5, -1.0})
     CHECK(orrery::testing::error_of([&] { counts({.tokens = 1, .top_p = wrong}); }).find("generate: top_p ") == 0);
+}
+
+TEST_CASE("generate: what is no token is never drawn, and a text ends at each of its ends, which it does not hold") {
+  for (const int64_t top_k : {0, 2})
+    for (const double temperature : {0.0, 1.0}) {
+      const std::vector<int> drawn =
+          counts({.tokens = 300, .temperature = temperature, .top_k = top_k, .never = {1, 3}});
+      CHECK(drawn[1] + drawn[3] == 0);
+      CHECK(drawn[2] > 0);
+    }
+  Constant model;
+  const auto written = [&](const SamplingSettings& s) { return generate(model, {0}, s); };
+  CHECK(written({.tokens = 9, .temperature = 0, .ends = {1}}) == std::vector<int32_t>{0});
+  CHECK(written({.tokens = 3, .temperature = 0, .ends = {2, 3}}) == std::vector<int32_t>{0, 1, 1, 1});
+  CHECK(written({.tokens = 300, .temperature = 1, .never = {2}, .ends = {3, 1}}).size() < 50);
+  orrery::testing::expect_error([&] { written({.tokens = 1, .never = {0, 1, 2, 3}}); }).names("generate").value(4);
 }

@@ -12,6 +12,7 @@
 #include "models/tasks/base/task.h"
 #include "models/tasks/span_report.h"
 #include "models/training/generation.h"
+#include "models/training/settings.h"
 #include "nn/losses/base/loss.h"
 #include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
@@ -306,4 +307,33 @@ TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
   read(*model, some_tokens(2, 3), &states);
   CHECK(error_of([&] { read(*model, some_tokens(1, 3), &states); }).find("1 sequences come, but the cache is of 2") !=
         std::string::npos);
+}
+
+TEST_CASE(
+    "stream: the presets of the authors' sizes have biases in feed-forwards alone; settings of before give none") {
+  const auto biases = [](const std::string& preset, const std::vector<std::pair<std::string, std::string>>& changes) {
+    std::vector<std::pair<std::string, std::string>> all = {{"model", preset},
+                                                            {"layers", "1"},
+                                                            {"width", "16"},
+                                                            {"d_ff", "32"},
+                                                            {"memory", "16"},
+                                                            {"vocabulary", "9"},
+                                                            {"attention", "softmax(span=adaptive_span(16))"}};
+    all.insert(all.end(), changes.begin(), changes.end());
+    std::string found;
+    const auto model = make_model(make_settings(all));
+    for (const nn::NamedParameter& p : nn::parameters_of(*model))
+      if (p.path.ends_with(".bias") && p.path.find("norm") == std::string::npos) found += p.path + " ";
+    return found;
+  };
+  const std::string feed_forward = "blocks.0.feed_forward.input.bias blocks.0.feed_forward.output.bias ",
+                    head = "head.bias ";
+  for (const char* preset : {"adaptive-span-small", "adaptive-span-large"}) {
+    CHECK(biases(preset, {}) == feed_forward + head);
+    CHECK(biases(preset, {{"bias", "no"}}) == head);  // as runs of these presets have recorded it
+  }
+  CHECK(biases("all-attention-small", {}) == head);
+  CHECK(biases("stream-char-small", {}) == head);
+  CHECK(biases("stream", {{"feed_forward_bias", "yes"}}) == feed_forward + head);
+  CHECK(biases("stream", {{"bias", "yes"}, {"feed_forward_bias", "no"}}).ends_with("attention.output.bias " + head));
 }

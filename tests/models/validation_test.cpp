@@ -42,14 +42,14 @@ TEST_CASE("validation: a stated number of tokens, the loss of learned ones besid
   REQUIRE(held_out.size() > 20);
   CHECK(some.task->held_out() == 20);
   const auto [loss, figures] = some.validate();
-  CHECK(loss == evaluate(*some.model, held_out.part(0, 20), 8).value());
+  CHECK(loss == evaluate(*some.model, held_out.part(0, 20), 8).value().mean());
   CHECK(figures.at("training_loss") ==
-        evaluate(*some.model, learned.part(learned.size() - 30, learned.size()), 8).value());
+        evaluate(*some.model, learned.part(learned.size() - 30, learned.size()), 8).value().mean());
   CHECK(figures.at("bits_per_character") == doctest::Approx(loss / std::log(2.0)).epsilon(1e-12));  // a token is one
 
   const Judged all(run, {{"training_loss_tokens", "0"}});
   const auto [whole, beside] = all.validate();
-  CHECK(whole == evaluate(*all.model, held_out, 8).value());
+  CHECK(whole == evaluate(*all.model, held_out, 8).value().mean());
   CHECK(!beside.contains("training_loss"));
   CHECK(contains(error_of([&] { Judged(run, {{"validation_tokens", "1000000000"}}); }),
                  "tokens are held out; lower it, or take all of them with --validation_tokens=0"));
@@ -85,10 +85,10 @@ TEST_CASE("documents: packed they are judged and learned as each by itself") {
   double total = 0;
   for (const std::vector<int32_t>& each : documents) {
     packed.insert(packed.end(), each.begin(), each.end());
-    total += evaluate(*model, each, 16).value() * static_cast<double>(each.size() - 1);
+    total += evaluate(*model, each, 16).value().mean() * static_cast<double>(each.size() - 1);
   }
-  CHECK(evaluate(*model, packed, 16, 1, {}, 0).value() == doctest::Approx(total / 9).epsilon(1e-6));
-  CHECK(evaluate(*model, packed, 16).value() != doctest::Approx(total / 9).epsilon(1e-3));
+  CHECK(evaluate(*model, packed, 16, 1, {}, 0).value().mean() == doctest::Approx(total / 9).epsilon(1e-6));
+  CHECK(evaluate(*model, packed, 16).value().mean() != doctest::Approx(total / 9).epsilon(1e-3));
   // A window with nothing but an end has no target.
   CHECK(evaluate(*model, std::vector<int32_t>{1, 0, 2, 0, 3}, 1, 1, {}, 0).has_value());
 

@@ -4,14 +4,13 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/added_tokens.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/gzip.h"
-#include "models/json.h"
+#include "models/data/json_members.h"
 
 namespace orrery::models {
 namespace {
-
-constexpr int64_t most_tokens = 1'000'000;
 
 // One merge of two tokens, "Ġ t".
 std::pair<std::string, std::string> merge_of(std::string_view line, std::string_view what) {
@@ -21,27 +20,55 @@ std::pair<std::string, std::string> merge_of(std::string_view line, std::string_
   return {bytes_of_printable(line.substr(0, space), what), bytes_of_printable(line.substr(space + 1), what)};
 }
 
-// {"!": 0, ...}: as many numbers as tokens, from 0 on.  Tokens in `added`, by number, are text as it is.
-std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<std::pair<int64_t, std::string>>& added,
+// {"!": 0, ...}: the tokens by number, empty where a number is not given.  Those in `added` are text as it is.
+std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<AddedToken>& added,
                                    const std::string& what) {
   check(numbers.is_object() && !numbers.empty(), what,
         ": the vocabulary must be an object of tokens and their numbers");
-  int64_t size = static_cast<int64_t>(numbers.size());
-  for (const auto& [number, text] : added) size = std::max(size, number + 1);
-  check(size <= most_tokens, what, ": ", size, " tokens, more than the ", most_tokens, " that are read");
-  std::vector<std::string> tokens(static_cast<size_t>(size));
-  for (const auto& [number, text] : added) tokens[static_cast<size_t>(number)] = text;
+  std::vector<std::string> tokens;
+  const auto most = static_cast<int64_t>(8 * (numbers.size() + added.size()) + 4096);  // in gaps there may be nothing
+  const auto place = [&](int64_t number) -> std::string& {
+    check(number < most, what, ": a token has number ", number, ", and there are only ", numbers.size() + added.size());
+    if (number >= static_cast<int64_t>(tokens.size())) tokens.resize(static_cast<size_t>(number) + 1);
+    return tokens[static_cast<size_t>(number)];
+  };
+  for (const AddedToken& each : added) place(each.number) = each.text;
   for (const auto& [token, value] : numbers.items()) {
-    const bool whole = value.is_number_unsigned() && value.get<uint64_t>() < static_cast<uint64_t>(size);
-    check(whole, what, ": the number of '", token, "' must be a whole one below ", size, ", the number of tokens");
-    std::string& place = tokens[value.get<size_t>()];
-    if (!place.empty() && place == token) continue;  // an added one
-    check(place.empty(), what, ": number ", value.get<size_t>(), " is given twice");
-    place = bytes_of_printable(token, what);
+    check(value.is_number_unsigned() && value.get<uint64_t>() < most_tokens, what, ": the number of '", token,
+          "' must be a whole one below ", most_tokens);
+    std::string& there = place(value.get<int64_t>());
+    if (!there.empty() && there == token) continue;  // an added one
+    check(there.empty(), what, ": number ", value.get<int64_t>(), " is given twice");
+    there = bytes_of_printable(token, what);
   }
-  for (size_t i = 0; i < tokens.size(); ++i)
-    check(!tokens[i].empty(), what, ": the vocabulary has no token number ", i);
   return tokens;
+}
+
+// The vocabulary's tokens with those that are told in files beside it.
+void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::vector<AddedToken> added,
+                const TokensBeside& beside, const std::string& what) {
+  const auto add = [&](const AddedToken& token) {
+    for (const AddedToken& each : added)
+      if (each.number == token.number && each.text == token.text) return;
+    added.push_back(token);
+  };
+  for (const AddedToken& each : beside.added) add(each);
+  const auto is_added = [&](const std::string& text) {
+    return std::any_of(added.begin(), added.end(), [&](const AddedToken& each) { return each.text == text; });
+  };
+  for (const std::string& special : beside.special) {
+    const auto found = numbers.is_object() ? numbers.find(special) : numbers.end();
+    if (found != numbers.end() && found->is_number_unsigned() && found->get<uint64_t>() < most_tokens)
+      add({found->get<int64_t>(), special});
+    else if (!is_added(special))
+      vocabulary.notes.push_back(text("tokenizer: ", special, " is named and has no number, so it is no token"));
+  }
+  vocabulary.tokens = tokens_of(numbers, added, what);
+  for (const AddedToken& each : added) vocabulary.added.push_back(static_cast<int32_t>(each.number));
+  const auto gaps = std::count(vocabulary.tokens.begin(), vocabulary.tokens.end(), std::string());
+  if (gaps > 0)
+    vocabulary.notes.push_back(text("tokenizer: of ", vocabulary.tokens.size(), " numbers ", gaps,
+                                    gaps == 1 ? " has no token" : " have no tokens"));
 }
 
 SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, largest_json), path); }
@@ -51,12 +78,9 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder)
                     merges_file = find_data_file(folder, {"merges.txt"});
   const SortedJson numbers = read_json(vocabulary_file);
   BytePairVocabulary vocabulary;
-  std::vector<std::pair<int64_t, std::string>> added;
-  if (const auto end = numbers.is_object() ? numbers.find("<|endoftext|>") : numbers.end();
-      end != numbers.end() && end->is_number_unsigned() && end->get<uint64_t>() < most_tokens)
-    added.emplace_back(end->get<int64_t>(), end.key());
-  vocabulary.tokens = tokens_of(numbers, added, vocabulary_file);
-  for (const auto& one : added) vocabulary.added.push_back(static_cast<int32_t>(one.first));
+  TokensBeside beside = tokens_beside(folder);
+  if (numbers.is_object() && numbers.contains("<|endoftext|>")) beside.special.emplace_back("<|endoftext|>");
+  set_tokens(vocabulary, numbers, {}, beside, vocabulary_file);
   const std::string merges = read_data_file(merges_file, largest_json);
   for (size_t at = 0; at < merges.size();) {
     const size_t end = std::min(merges.find('\n', at), merges.size());
@@ -69,27 +93,9 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder)
   return make_byte_pairs(std::move(vocabulary), folder);
 }
 
-// A member of an object, which may be absent or null: then null.
-const SortedJson& item(const SortedJson& object, const char* key) {
-  static const SortedJson null;
-  if (!object.is_object()) return null;
-  const auto found = object.find(key);
-  return found == object.end() ? null : *found;
-}
-bool is_true(const SortedJson& object, const char* key) { return item(object, key) == SortedJson(true); }
-
 template <class... Parts>
 void supported(bool is, const Parts&... parts) {
   if (!is) throw TokenizerNotSupported(text(parts...));
-}
-
-// Refused by name where it says what this program cannot do: a key that is neither absent nor one of these.
-void must_be(const SortedJson& object, const char* key, std::initializer_list<SortedJson> harmless,
-             const std::string& what) {
-  const SortedJson& value = item(object, key);
-  supported(value.is_null() || std::find(harmless.begin(), harmless.end(), value) != harmless.end(), what, ": \"", key,
-            "\": ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 100),
-            " is not supported");
 }
 
 // The expression that cuts: ByteLevel alone has GPT-2's; after a Split it has that one's.
@@ -116,7 +122,9 @@ std::string pattern_of(const SortedJson& cutter, const std::string& what) {
   return expression.get<std::string>();
 }
 
-std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path) {
+bool is_true(const SortedJson& object, const char* key) { return item(object, key) == SortedJson(true); }
+
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const TokensBeside& beside) {
   const SortedJson json = read_json(path);
   const SortedJson& model = item(json, "model");
   check(model.is_object(), path, ": it has no \"model\"");
@@ -129,18 +137,17 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path) {
   BytePairVocabulary vocabulary;
   vocabulary.pattern = pattern_of(item(json, "pre_tokenizer"), path);
   vocabulary.whole_pieces = is_true(model, "ignore_merges");
-  std::vector<std::pair<int64_t, std::string>> added;
+  std::vector<AddedToken> added;
   if (const SortedJson& list = item(json, "added_tokens"); list.is_array())
     for (const SortedJson& one : list) {
       const SortedJson &number = item(one, "id"), &words = item(one, "content");
       check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && words.is_string() &&
                 !words.get<std::string>().empty(),
             path, ": an added token needs an \"id\" below ", most_tokens, " and \"content\"");
-      for (const char* key : {"lstrip", "rstrip", "single_word"}) must_be(one, key, {false}, path);
-      added.emplace_back(number.get<int64_t>(), words.get<std::string>());
-      vocabulary.added.push_back(static_cast<int32_t>(added.back().first));
+      check_plain_token(one, path);
+      added.push_back({number.get<int64_t>(), words.get<std::string>()});
     }
-  vocabulary.tokens = tokens_of(item(model, "vocab"), added, path);
+  set_tokens(vocabulary, item(model, "vocab"), std::move(added), beside, path);
   const SortedJson& merges = item(model, "merges");
   check(merges.is_array(), path, ": \"merges\" must be a list");
   for (const SortedJson& one : merges) {
@@ -181,24 +188,22 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
   return make_byte_pairs(std::move(vocabulary), what);
 }
 
-bool is_tokenizer_json(const std::string& path) {
-  return ends_with_or_packed(path, ".json") && !folder_exists(path);
-}
+bool is_tokenizer_json(const std::string& path) { return ends_with_or_packed(path, ".json") && !folder_exists(path); }
 
 std::unique_ptr<Tokenizer> read(const std::string& path) {
-  if (is_tokenizer_json(path)) return read_tokenizer_json(path);
+  if (is_tokenizer_json(path)) return read_tokenizer_json(path, {});
   const std::string one = find_data_file(path, {"tokenizer.json"});
-  return one.empty() ? read_vocabulary_and_merges(path) : read_tokenizer_json(one);
+  return one.empty() ? read_vocabulary_and_merges(path) : read_tokenizer_json(one, tokens_beside(path));
 }
 bool reads(const std::string& path) {
   const auto holds = [&](const char* name) { return !find_data_file(path, {name}).empty(); };
   return is_tokenizer_json(path) || holds("tokenizer.json") || (holds("vocab.json") && holds("merges.txt"));
 }
 
-std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec) {
+std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec, const LearningProgress& progress) {
   BytePairSettings settings;
   read_settings(spec, settings);
-  return learn_byte_pairs(text, settings.vocabulary);
+  return learn_byte_pairs(text, settings.vocabulary, progress);
 }
 
 REGISTER_TOKENIZER(byte_pair,

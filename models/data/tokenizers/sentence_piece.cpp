@@ -5,8 +5,10 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -14,16 +16,24 @@
 #include "engine/base/files.h"
 #include "engine/base/machine_memory.h"
 #include "engine/base/wording.h"
+#include "models/data/added_tokens.h"
 #include "models/data/base64.h"
 #include "models/data/gzip.h"
+#include "models/data/sentence_piece_cuts.h"
 #include "models/data/sentence_piece_model.h"
+#include "models/data/unicode.h"
 #include "models/json.h"
 
 namespace orrery::models {
 namespace {
 
+using Processor = sentencepiece::SentencePieceProcessor;
+
 constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it still fits into a checkpoint's state.json
-constexpr size_t most_at_once = size_t{1} << 30;       // of a text; the library counts in int
+constexpr size_t part_bytes = size_t{1} << 16;         // of a text that is encoded at once, if it can be divided
+constexpr size_t most_at_once = size_t{1} << 24;       // if not
+constexpr int64_t most_gaps = 4096;                    // between pieces and added tokens
+constexpr size_t most_to_learn = size_t{1} << 30;      // bytes of a line; the library counts in int
 
 // The library's words without its own place in them: "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
 std::string reason(const sentencepiece::util::Status& status) {
@@ -37,88 +47,195 @@ std::string reason(const sentencepiece::util::Status& status) {
 // decode(encode(text)) is the text so written.
 class SentencePiece final : public Tokenizer {
  public:
-  SentencePiece(std::string model, std::string_view what) : model_(std::move(model)) {
+  SentencePiece(std::string model, std::string_view what, const TokensBeside& beside = {}) : model_(std::move(model)) {
     check_sentence_piece_model(model_, what);
-    const std::string problem = loaded();
-    check(problem.empty() && processor_.GetPieceSize() > 0, what, ": this is no SentencePiece model",
+    std::string problem;
+    std::tie(processor_, problem) = processor_of(model_);
+    check(problem.empty() && processor_->GetPieceSize() > 0, what, ": this is no SentencePiece model",
           problem.empty() ? "" : " (" + problem + ")");
-    spaces_ = sentence_piece_spaces(model_, what);
+    SentencePieceFacts facts = sentence_piece_facts(model_, what);
+    sums_scores_ = facts.sums_scores;
+    cuts_ = std::make_unique<SentencePieceCuts>(std::move(facts));
+    size_ = processor_->GetPieceSize();
+    const int64_t most = size_ + static_cast<int64_t>(beside.added.size()) + most_gaps;
+    for (const AddedToken& each : beside.added) {
+      check(each.number < most, what, ": an added token has number ", each.number, ", and there are ", size_,
+            " pieces");
+      size_ = std::max(size_, each.number + 1);
+      added_.add(each);
+    }
+    for (const std::string& special : beside.special) {
+      const int piece = processor_->PieceToId(special);
+      const bool known = std::any_of(beside.added.begin(), beside.added.end(),
+                                     [&](const AddedToken& each) { return each.text == special; });
+      if (known) continue;
+      if (processor_->IdToPiece(piece) == special)
+        added_.add({piece, special});
+      else
+        notes_.push_back("tokenizer: " + special + " is named and has no number, so it is no token");
+    }
   }
   std::string name() const override { return "sentence_piece"; }
-  int64_t size() const override { return processor_.GetPieceSize(); }
-  // The library sums scores in f32 over all that it encodes at once: after a few thousand words the sums are rounded to
-  // more than what pieces differ by.  So they begin anew with each word.
-  std::vector<int32_t> encode(std::string_view text) const override {
-    if (!spaces_.sums_scores || spaces_.before.empty()) return encode_at_once(text);
-    std::vector<int32_t> all;
-    for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
-      for (end = begin + 1; end < text.size() && !divides(text, end);) ++end;
-      const std::vector<int32_t> some = encode_at_once(text.substr(begin, end - begin));
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    return all;
+  int64_t size() const override { return size_; }
+  bool has_token(int32_t number) const override {
+    return number >= 0 && (number < pieces() || added_text(number) != nullptr);
   }
-  // The library takes some 170 bytes for each one that it encodes at once, so a long text comes to it in parts.
+  // Unigram models sum scores in f32 over all that is encoded at once: after a few thousand words the sums are rounded
+  // to more than what pieces differ by.  So they begin anew with each word.
+  std::vector<int32_t> encode(std::string_view text) const override {
+    check_characters(text);
+    std::vector<int32_t> tokens;
+    AddedTokens::Places places(added_, text);
+    for (size_t at = 0; at < text.size();) {
+      const AddedTokens::Found next = places.next(at);
+      if (next.begin > at) add_tokens(text.substr(at, next.begin - at), at > 0, tokens);
+      if (next.end > next.begin) tokens.push_back(next.token);
+      at = next.end;
+    }
+    return tokens;
+  }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
-    size_t end = text.empty() ? 0 : text.size() - 1;
-    while (end > 0 && !divides(text, end)) --end;
-    if (end > 0) tokens = encode(text.substr(0, end));
-    return end;
+    SentencePieceCuts::Cut last{0, 0, false};
+    AddedTokens::Places places(added_, text);
+    for (size_t at = 0; at < text.size();) {
+      const AddedTokens::Found next = places.next(at);
+      const bool more = next.begin == text.size();
+      cuts_->each(text.substr(at, next.begin - at), text.size(), more, [&](const SentencePieceCuts::Cut& cut) {
+        // An added token may have begun at the end.
+        if (at + cut.begin + added_.longest() <= text.size()) last = {at + cut.end, at + cut.begin, false};
+      });
+      at = next.end;
+    }
+    if (last.begin > 0) tokens = encode(text.substr(0, last.end));  // the part behind begins like a text
+    return last.begin;
   }
   std::string decode(std::span<const int32_t> tokens) const override {
-    for (const int32_t token : tokens) check_token(token, size());
     std::string text;
-    const auto status = processor_.Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
-    check(status.ok(), "tokenizer: SentencePiece cannot decode the tokens: ", reason(status));
+    for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end + 1) {
+      for (end = begin; end < tokens.size() && tokens[end] < pieces(); ++end) check_token(tokens[end], size());
+      std::string some;
+      const Processor& processor = begin > 0 ? within_words() : *processor_;
+      const auto status = processor.Decode(std::vector<int>(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                            tokens.begin() + static_cast<std::ptrdiff_t>(end)),
+                                           &some);
+      check(status.ok(), "tokenizer: SentencePiece cannot decode the tokens: ", reason(status));
+      text += some;
+      if (end == tokens.size()) break;
+      check_token(tokens[end], size());
+      if (const std::string* const added = added_text(tokens[end])) text += *added;
+    }
     return text;
   }
-  std::string save() const override { return Json{{"name", name()}, {"model", base64(model_)}}.dump(); }
-  std::optional<int32_t> begin() const override { return token(processor_.bos_id()); }
-  std::optional<int32_t> end() const override { return token(processor_.eos_id()); }
+  std::string save() const override {
+    Json saved{{"name", name()}, {"model", base64(model_)}};
+    for (const AddedToken& each : added_.all())
+      saved["added"].push_back({{"number", each.number}, {"text", each.text}});
+    return saved.dump();
+  }
+  std::optional<int32_t> begin() const override { return token(processor_->bos_id()); }
+  std::optional<int32_t> end() const override { return token(processor_->eos_id()); }
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
-  std::vector<int32_t> encode_at_once(std::string_view text) const {
-    check(text.size() <= most_at_once, "tokenizer: ", text.size(), " bytes at once, more than the ", most_at_once,
-          " that SentencePiece takes");
-    std::vector<int> pieces;
-    const auto status = processor_.Encode(text, &pieces);
-    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
-    return pieces;
+  int64_t pieces() const { return processor_->GetPieceSize(); }
+  // Of a number beyond the pieces; null: it is in a gap.
+  const std::string* added_text(int32_t number) const {
+    for (const AddedToken& each : added_.all())
+      if (each.number == number) return &each.text;
+    return nullptr;
   }
-  std::string loaded() {  // empty, or why not
+  // A text without added tokens, in parts.
+  void add_tokens(std::string_view text, bool within_word, std::vector<int32_t>& tokens) const {
+    SentencePieceCuts::Cut last{0, 0, within_word};  // where the part begins
+    std::optional<SentencePieceCuts::Cut> next;      // where it can end, at a space
+    const auto take = [&](const SentencePieceCuts::Cut& cut) {
+      add_part(text.substr(last.begin, cut.end - last.begin), last.within_word, tokens);
+      last = cut, next.reset();
+    };
+    cuts_->each(text, part_bytes, false, [&](const SentencePieceCuts::Cut& cut) {
+      const auto is_enough = [&] { return cut.end - last.begin >= part_bytes; };
+      if (next && is_enough()) take(*next);
+      if (!cut.within_word) next = cut;
+      if ((sums_scores_ && !cut.within_word) || is_enough()) take(cut);
+    });
+    add_part(text.substr(last.begin), last.within_word, tokens);
+  }
+  // One within a word comes without the space that the library puts in front of texts.
+  void add_part(std::string_view part, bool within_word, std::vector<int32_t>& tokens) const {
+    for (; part.size() > most_at_once; within_word = true) {  // no place was found at which a piece must end
+      const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
+      size_t bytes = end_of_characters(part.substr(0, most_at_once));
+      while (bytes > 1 && (is_space(bytes) || is_space(bytes - 1)))
+        bytes = end_of_characters(part.substr(0, bytes - 1));
+      add_part(part.substr(0, bytes), within_word, tokens);
+      part.remove_prefix(bytes);
+    }
+    std::vector<int> pieces;
+    const auto status = (within_word ? within_words() : *processor_).Encode(part, &pieces);
+    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
+    tokens.insert(tokens.end(), pieces.begin(), pieces.end());
+  }
+  const Processor& within_words() const {
+    std::call_once(within_words_made_, [&] { within_words_ = processor_of(without_space_in_front(model_)).first; });
+    return *within_words_;
+  }
+  // And why there is none, or empty.
+  static std::pair<std::unique_ptr<Processor>, std::string> processor_of(const std::string& model) {
+    auto processor = std::make_unique<Processor>();
     try {
-      const auto status = processor_.LoadFromSerializedProto(model_);
-      return status.ok() ? "" : reason(status);
+      const auto status = processor->LoadFromSerializedProto(model);
+      return {std::move(processor), status.ok() ? "" : reason(status)};
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {  // of the trie that the library makes of the pieces
-      return "the library cannot look for its pieces";
+      return {nullptr, "the library cannot look for its pieces"};
     }
-  }
-  // Before a space between two characters of ASCII, which no rule of normalization joins with it.
-  bool divides(std::string_view text, size_t at) const {
-    const auto stands_alone = [](char c) { return c > ' ' && c < '\x7f'; };
-    return at > 0 && at + 1 < text.size() && spaces_.before.find(text[at]) != spaces_.before.npos &&
-           stands_alone(text[at - 1]) && stands_alone(text[at + 1]);
   }
   static std::optional<int32_t> token(int number) { return number < 0 ? std::optional<int32_t>() : number; }
 
   std::string model_;  // as in the file
-  SentencePieceSpaces spaces_;
-  sentencepiece::SentencePieceProcessor processor_;
+  int64_t size_ = 0;
+  AddedTokens added_;
+  std::vector<std::string> notes_;
+  bool sums_scores_ = false;
+  std::unique_ptr<SentencePieceCuts> cuts_;
+  std::unique_ptr<Processor> processor_;
+  mutable std::once_flag within_words_made_;
+  mutable std::unique_ptr<Processor> within_words_;  // made where a word is cut
 };
+
+// The library's learning of pairs keeps a place within a word in 16 bits, one of them a sign: of a longer word it would
+// write where there is no memory.  Returns how much of a line comes before the first word's characters that are too
+// many, as the rules write them.
+size_t without_longer_word(std::string_view line, const SentencePieceRules& rules) {
+  constexpr size_t longest_word = 32'767, most_characters_of_a_byte = 6;  // U+FDFA, three bytes, becomes 18
+  if (line.size() <= longest_word / most_characters_of_a_byte) return line.size();
+  size_t characters = 0;  // of the word
+  for (size_t at = 0; at < line.size();) {
+    const SentencePieceRules::Replaced here = rules.first(line.substr(at));
+    size_t end = characters;
+    for (const char c : here.text) end = c == ' ' ? 0 : end + ((static_cast<unsigned char>(c) & 0xC0) != 0x80);
+    if (end > longest_word) return at;
+    characters = end, at += here.bytes;
+  }
+  return line.size();
+}
 
 class Lines final : public sentencepiece::SentenceIterator {  // of a text, without empty ones
  public:
-  explicit Lines(std::string_view text) : left_(text) { Next(); }
+  // With rules of normalization words are divided that are too long under them.
+  explicit Lines(std::string_view text, const SentencePieceRules* rules = nullptr) : left_(text), rules_(rules) {
+    Next();
+  }
   bool done() const override { return line_.empty(); }
   void Next() override {
     line_.clear();
     while (line_.empty() && !left_.empty()) {
-      const size_t end = std::min(left_.find('\n'), left_.size());
+      const size_t line = std::min(left_.find('\n'), left_.size()),
+                   end = rules_ ? without_longer_word(left_.substr(0, line), *rules_) : line;
       line_ = left_.substr(0, end);
       if (line_.ends_with('\r')) line_.pop_back();
-      left_.remove_prefix(std::min(end + 1, left_.size()));
+      left_.remove_prefix(end < line ? end : std::min(end + 1, left_.size()));
     }
   }
   const std::string& value() const override { return line_; }
@@ -126,8 +243,31 @@ class Lines final : public sentencepiece::SentenceIterator {  // of a text, with
 
  private:
   std::string_view left_;
+  const SentencePieceRules* rules_;
   std::string line_;
 };
+
+// The library's learning, with more arguments.
+std::string learned_model(Lines lines, std::unordered_map<std::string, std::string> arguments, std::string_view what) {
+  arguments.insert({{"num_threads", "1"},  // sums of several threads would depend on their number
+                    {"max_sentence_length", std::to_string(most_to_learn)},
+                    {"minloglevel", "3"}});
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
+  check(status.ok(), what, ": ", reason(status));
+  return model;
+}
+
+// The rules of normalization that the library learns with; it hands them out in models alone.
+const SentencePieceRules& rules_of_learning() {
+  static const SentencePieceRules rules = [] {
+    constexpr const char* what = "tokenizer: SentencePiece learns nothing";
+    const std::string least =
+        learned_model(Lines("a"), {{"vocab_size", "8"}, {"model_type", "char"}, {"hard_vocab_limit", "false"}}, what);
+    return SentencePieceRules(sentence_piece_facts(least, what).rules);
+  }();
+  return rules;
+}
 
 // Its one file .model, packed or not; empty: there is none, or more.
 std::string the_model_in(const std::string& folder) {
@@ -143,18 +283,34 @@ std::string the_model_in(const std::string& folder) {
 bool reads(const std::string& path) {
   return folder_exists(path) ? !the_model_in(path).empty() : ends_with_or_packed(path, ".model");
 }
+// A folder's other files may name tokens beside the model's pieces.
 std::unique_ptr<Tokenizer> read(const std::string& path) {
-  const std::string file = folder_exists(path) ? the_model_in(path) : path;
-  return std::make_unique<SentencePiece>(read_data_file(file, largest_model), "tokenizer: " + file);
+  const bool folder = folder_exists(path);
+  const std::string file = folder ? the_model_in(path) : path;
+  return std::make_unique<SentencePiece>(read_data_file(file, largest_model), "tokenizer: " + file,
+                                         folder ? tokens_beside(path) : TokensBeside());
 }
 std::unique_ptr<Tokenizer> restore(const std::string& json) {
-  const std::string text = text_member(parse_json(json, unreadable_tokenizer), "model", unreadable_tokenizer);
-  return std::make_unique<SentencePiece>(bytes_of_base64(text, unreadable_tokenizer), unreadable_tokenizer);
+  const std::string_view what = unreadable_tokenizer;
+  const Json saved = parse_json(json, what);
+  TokensBeside beside;
+  if (saved.contains("added")) {
+    check(saved["added"].is_array(), what, ": 'added' must be a list");
+    for (const Json& each : saved["added"]) {
+      const AddedToken one{whole_number_member(each, "number", what), text_member(each, "text", what)};
+      check(one.number >= 0 && !one.text.empty(), what, ": an added token needs a number and a text");
+      beside.added.push_back(one);
+    }
+  }
+  return std::make_unique<SentencePiece>(bytes_of_base64(text_member(saved, "model", what), what), what, beside);
 }
 // A text of at most so many bytes; of a longer one every k-th line, with the smallest k that should fit.
 std::string lines_evenly(const TextPieces& text, uint64_t most) {
   uint64_t bytes = 0;
-  text.each([&](std::string_view piece, uint64_t) { bytes += piece.size(); });
+  text.each([&](std::string_view piece, uint64_t before) {
+    check_characters(piece, before);
+    bytes += piece.size();
+  });
   const uint64_t k = (bytes + most - 1) / most;
   std::string some;
   uint64_t number = 0;  // of the line
@@ -170,7 +326,7 @@ std::string lines_evenly(const TextPieces& text, uint64_t most) {
   });
   return some;
 }
-std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec) {
+std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec, const LearningProgress&) {
   SentencePieceSettings settings;
   read_settings(spec, settings);
   return train_sentence_piece(lines_evenly(text, static_cast<uint64_t>(settings.most_bytes)), settings);
@@ -205,22 +361,17 @@ REGISTER_TOKENIZER(
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& s) {
-  Lines lines(text);
+  const Lines lines(text, s.kind == "bpe" ? &rules_of_learning() : nullptr);
   check(!lines.done(), "tokenizer: there is no text to learn pieces from");
   check_memory_of_learning(text, s.kind);
-  const std::unordered_map<std::string, std::string> arguments = {
-      {"vocab_size", std::to_string(s.vocabulary)},
-      {"model_type", s.kind},
-      {"character_coverage", print_number(s.coverage)},
-      {"byte_fallback", s.byte_fallback ? "true" : "false"},
-      {"num_threads", "1"},  // sums of several threads would depend on their number
-      {"max_sentence_length", std::to_string(most_at_once)},
-      {"minloglevel", "3"},
-  };
-  std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
-  check(status.ok(), "tokenizer: no ", s.vocabulary, " pieces can be learned from this text: ", reason(status));
-  return std::make_unique<SentencePiece>(std::move(model), "tokenizer: what was learned");
+  return std::make_unique<SentencePiece>(
+      learned_model(lines,
+                    {{"vocab_size", std::to_string(s.vocabulary)},
+                     {"model_type", s.kind},
+                     {"character_coverage", print_number(s.coverage)},
+                     {"byte_fallback", s.byte_fallback ? "true" : "false"}},
+                    orrery::text("tokenizer: no ", s.vocabulary, " pieces can be learned from this text")),
+      "tokenizer: what was learned");
 }
 
 }  // namespace orrery::models

@@ -140,39 +140,58 @@ std::string write_run(const TrainSettings& run, nn::Module& model, const std::st
 
 struct FoundTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::string setting;    // what --tokenizer=... names it by later
-  std::string note = {};  // why it is not the folder's own
+  std::string setting;                  // what --tokenizer=... names it by later
+  std::vector<std::string> notes = {};  // why it is not the folder's own, and what it does not do
 };
 
 // What is asked for, that of the folder, or numbers where there is none that this program can read.  One that is
 // damaged is an Error: numbers in its place would hide it.
 FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked, int64_t vocabulary) {
-  if (!asked.empty()) return {make_tokenizer(asked, ""), asked};
+  const auto with_notes = [](std::unique_ptr<Tokenizer> tokenizer, const std::string& setting) {
+    std::vector<std::string> notes = tokenizer->notes();
+    return FoundTokenizer{std::move(tokenizer), setting, std::move(notes)};
+  };
+  if (!asked.empty()) return with_notes(make_tokenizer(asked, ""), asked);
   if (!from.saved_tokenizer.empty()) {
     auto ours = restore_tokenizer(from.saved_tokenizer);
     const std::string name = ours->name();
     return {std::move(ours), name};
   }
-  std::string note;
+  std::vector<std::string> notes;
   if (has_tokenizer(from.tokenizer_path)) try {
-      return {make_tokenizer(from.tokenizer_path, ""), from.tokenizer_path};
+      return with_notes(make_tokenizer(from.tokenizer_path, ""), from.tokenizer_path);
     } catch (const TokenizerNotSupported& error) {
-      note = error.what();
+      notes = {error.what()};
     } catch (const Error& error) {
       fail("import: ", error.what(), "; mend it, or name another with --tokenizer=FOLDER");
     }
   else if (!from.tokenizer_path.empty())
-    note = "tokenizer: " + from.tokenizer_path + " has none that is known";
-  return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", note};
+    notes = {"tokenizer: " + from.tokenizer_path + " has none that is known"};
+  return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "numbers", notes};
 }
 
-// With their tokens for beginning and end, unless the vocabulary lacks them.
-std::unique_ptr<Tokenizer> marked(std::unique_ptr<Tokenizer> tokenizer, const ImportedModel& from) {
+// As their programs use it: what stands around a text, as far as the vocabulary has it, and what the model knows.
+void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t vocabulary) {
+  const int64_t tokens = found.tokenizer->size(), known = std::min(tokens, vocabulary);
   const auto mark = [&](const std::optional<int64_t>& token) {
-    return token && *token < tokenizer->size() ? std::optional(static_cast<int32_t>(*token)) : std::nullopt;
+    return token && *token < known ? std::optional(static_cast<int32_t>(*token)) : std::nullopt;
   };
-  const std::optional<int32_t> begin = mark(from.begin_token), end = mark(from.end_token);
-  return with_marks(std::move(tokenizer), begin, end);
+  TokenizerUse use{.begin = mark(from.begin_token), .end = mark(from.end_token), .vocabulary = known};
+  if (found.tokenizer->name() != "numbers") use.begins_texts = from.begins_texts;  // whose texts are tokens as they are
+  if (found.tokenizer->name() != "numbers" && use.begin && !from.begins_texts)
+    found.notes.push_back(text("no file says whether a text begins with token ", *use.begin,
+                               "; it does not here, --begin=yes asks for it"));
+  for (const int64_t end : from.ends)
+    if (const auto token = mark(end)) use.ends.emplace(use.ends.value_or(std::vector<int32_t>())).push_back(*token);
+  if (tokens > vocabulary)
+    found.notes.push_back(text("the tokenizer has ", tokens, " tokens and the model ", vocabulary,
+                               ": a text that has one of the others is refused"));
+  found.tokenizer = with_use(std::move(found.tokenizer), std::move(use));
+  const auto without = static_cast<int64_t>(numbers_without_token(*found.tokenizer, vocabulary).size());
+  if (without > 0)
+    found.notes.push_back(
+        text("of the model's ", vocabulary, " numbers ", without,
+             without == 1 ? " is no token and is never drawn" : " are no tokens and are never drawn"));
 }
 
 const Spec* position_of(const TrainSettings& run) {  // null: the model has no such setting
@@ -241,21 +260,17 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   run.out = out;
   FoundTokenizer found;
   if (!images) {
-    found = tokenizer_for(from, tokenizer, setting_of<int64_t>(run.model_settings, "vocabulary"));
-    found.tokenizer = marked(std::move(found.tokenizer), from);
+    const int64_t vocabulary = setting_of<int64_t>(run.model_settings, "vocabulary");
+    found = tokenizer_for(from, tokenizer, vocabulary);
+    use_as_theirs(found, from, vocabulary);
     setting_of<std::string>(run.task_settings, "tokenizer") = found.setting;
   }
   check_described(run, from, path);
   ImportReport report{.format = format.name,
                       .tokenizer = images ? "" : found.tokenizer->name(),
-                      .tokenizer_note = found.note,
-                      .classes = static_cast<int64_t>(from.classes.size())};
+                      .classes = static_cast<int64_t>(from.classes.size()),
+                      .notes = found.notes};
   const auto model = make_model(run);
-  if (!images) {
-    const int64_t vocabulary = model_as<LanguageModel>(*model, "import", "a language model").vocabulary();
-    check(found.tokenizer->size() <= vocabulary, "import: the tokenizer has ", found.tokenizer->size(),
-          " tokens, the model's vocabulary ", vocabulary, "; name another with --tokenizer");
-  }
   copy_into(*model, placed_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);
   report.largest_difference = checked_difference(*model, path, check_file);

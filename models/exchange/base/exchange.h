@@ -39,11 +39,13 @@ struct ImportedModel {
   std::vector<std::pair<std::string, std::string>> settings = {};  // of a run, as make_settings takes them
   std::vector<TensorPlace> places = {};
   std::vector<StoredTensor> tensors = {};
-  std::map<std::string, std::string> known_rest = {};  // tensors of theirs that are not needed, and why
-  std::vector<std::string> classes = {};               // of a model of images, which has no tokenizer
-  std::string tokenizer_path = {};                     // where its own may lie; empty: it has none
-  std::string saved_tokenizer = {};                    // as Tokenizer::save wrote it, if it was ours
+  std::map<std::string, std::string> known_rest = {};       // tensors of theirs that are not needed, and why
+  std::vector<std::string> classes = {};                    // of a model of images, which has no tokenizer
+  std::string tokenizer_path = {};                          // where its own may lie; empty: it has none
+  std::string saved_tokenizer = {};                         // as Tokenizer::save wrote it, if it was ours
   std::optional<int64_t> begin_token = {}, end_token = {};  // of a text, where theirs are named
+  std::optional<bool> begins_texts = {};                    // their programs put that token before each text
+  std::vector<int64_t> ends = {};                           // where their programs end a text that they write
 };
 
 // What is exported.
@@ -70,8 +72,9 @@ struct ImportReport {
   struct Line {
     std::string ours, theirs, how;  // how: what was done with them, if anything
   };
-  std::string format = {}, checkpoint = {}, tokenizer = {}, tokenizer_note = {};  // without a tokenizer:
+  std::string format = {}, checkpoint = {}, tokenizer = {};  // without a tokenizer:
   int64_t classes = 0;
+  std::vector<std::string> notes = {};  // what is not as in the folder, or assumed where it says nothing
   int64_t parameters = 0;
   std::vector<Line> placed = {};
   std::vector<std::pair<std::string, std::string>> left = {};  // theirs that were not used, and why

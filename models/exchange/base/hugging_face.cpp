@@ -42,12 +42,41 @@ std::string shortened(const Json& value) {
 
 GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
 
+// Whether a tokenizer.json puts a token before a text: {"single": [{"SpecialToken": ...}, {"Sequence": ...}], ...},
+// alone or among others.
+bool begins_with_token(const SortedJson& processor) {
+  if (!processor.is_object()) return false;
+  if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
+    return std::any_of(several->begin(), several->end(), begins_with_token);
+  const auto single = processor.find("single");
+  return single != processor.end() && single->is_array() && !single->empty() && single->front().is_object() &&
+         single->front().contains("SpecialToken");
+}
+
+// By tokenizer_config.json or tokenizer.json, the first of them that says it; none: neither does.
+std::optional<bool> begins_texts(const std::string& folder) {
+  const HuggingFaceConfig config(folder, "tokenizer_config.json");
+  if (config.has("add_bos_token")) return config.flag("add_bos_token", false);
+  const std::string path = find_data_file(folder, {"tokenizer.json"});
+  if (path.empty()) return std::nullopt;
+  try {
+    const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
+    return json.is_object() && json.contains("post_processor") && begins_with_token(json["post_processor"]);
+  } catch (const Error&) {  // told where the tokenizer is read, if it is
+    return std::nullopt;
+  }
+}
+
 bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
 
 }  // namespace
 
-HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : path_(find_data_file(folder, {config_name})) {
+HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : HuggingFaceConfig(folder, config_name) {
   check(!path_.empty(), "read: ", folder, " has no ", config_name);
+}
+HuggingFaceConfig::HuggingFaceConfig(const std::string& folder, const char* name)
+    : path_(find_data_file(folder, {name})), json_(Json::object()) {
+  if (path_.empty()) return;
   json_ = parse_json(read_data_file(path_, largest_json), path_);
   check(json_.is_object(), path_, ": it is no object {...}");
 }
@@ -64,10 +93,17 @@ void HuggingFaceConfig::read(const std::vector<Setting>& settings, const char* o
   named.key = theirs;  // as errors call it
   set_setting(std::span<const Setting>(&named, 1), path_, theirs, std::to_string(whole_number(theirs, otherwise)));
 }
-std::optional<int64_t> HuggingFaceConfig::token(const std::string& key) const {
-  const Json* found = find(key);
-  if (found && found->is_array() && !found->empty()) found = &found->front();
-  return found && found->is_number_unsigned() ? std::optional(found->get<int64_t>()) : std::nullopt;
+std::vector<int64_t> HuggingFaceConfig::tokens(const std::string& key) const {
+  std::vector<int64_t> all;
+  const Json* const found = find(key);
+  const auto add = [&](const Json& one) {
+    if (one.is_number_unsigned()) all.push_back(one.get<int64_t>());
+  };
+  if (found && found->is_array())
+    for (const Json& one : *found) add(one);
+  else if (found)
+    add(*found);
+  return all;
 }
 double HuggingFaceConfig::number(const std::string& key, std::optional<double> otherwise) const {
   return !has(key) && otherwise ? *otherwise : number_member(json_, key, path_);
@@ -110,7 +146,13 @@ void read_rest(const std::string& folder, ImportedModel& to) {
   const HuggingFaceConfig config(folder);
   if (const Json* const ours = config.find("orrery_tokenizer")) to.saved_tokenizer = ours->dump();
   to.tokenizer_path = folder;
-  to.begin_token = config.token("bos_token_id"), to.end_token = config.token("eos_token_id");
+  const auto first = [](const std::vector<int64_t>& tokens) {
+    return tokens.empty() ? std::nullopt : std::optional(tokens[0]);
+  };
+  to.begin_token = first(config.tokens("bos_token_id")), to.end_token = first(config.tokens("eos_token_id"));
+  const HuggingFaceConfig generation(folder, "generation_config.json");
+  to.ends = (generation.has("eos_token_id") ? generation : config).tokens("eos_token_id");
+  to.begins_texts = begins_texts(folder);
 }
 
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
@@ -130,10 +172,7 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer) {
   const Json saved = parse_json(tokenizer, "export: the tokenizer");
-  if (saved.at("name") == "byte_pair")
-    write_byte_pair_files(folder, saved);
-  else
-    config["orrery_tokenizer"] = saved;  // no file of theirs says it
+  if (!write_tokenizer_files(folder, saved)) config["orrery_tokenizer"] = saved;
   write_hugging_face(folder, std::move(config), tensors);
 }
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors) {
@@ -202,6 +241,7 @@ void add_marks(Json& config, const std::string& tokenizer) {
   };
   add("bos_token_id", restored->begin());
   add("eos_token_id", restored->end_of_text());
+  if (const std::vector<int32_t> ends = restored->ends(); ends.size() > 1) config["eos_token_id"] = ends;
 }
 
 }  // namespace orrery::models

@@ -15,7 +15,9 @@ namespace orrery::models {
 // A config.json.  A key that is null counts as absent.  Errors name the file and the key.
 class HuggingFaceConfig {
  public:
+  // Of the folder, or another file of it, `name`, which may be absent and is empty then.
   explicit HuggingFaceConfig(const std::string& folder);
+  HuggingFaceConfig(const std::string& folder, const char* name);
   bool has(const std::string& key) const { return find(key) != nullptr; }
   // An absent one is `otherwise`; without that it is an Error.
   int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
@@ -34,8 +36,8 @@ class HuggingFaceConfig {
   void must_be(const std::string& key, std::initializer_list<Json> harmless) const;
   // The activation under that key, by our name.
   std::string activation(const std::string& key, const std::string& otherwise) const;
-  std::optional<int64_t> token(const std::string& key) const;  // of several the first one; no number: none
-  const Json* find(const std::string& key) const;              // null: absent
+  std::vector<int64_t> tokens(const std::string& key) const;  // a number or a list of them; no number: none
+  const Json* find(const std::string& key) const;             // null: absent
   const std::string& path() const { return path_; }
 
  private:
@@ -47,7 +49,7 @@ bool has_config(const std::string& folder);  // whether it is a folder with a co
 // Whether it is a folder whose config.json has that model_type.
 bool has_model_type(const std::string& folder, const std::string& model_type);
 
-// Tensors of the folder, and where its tokenizer is.
+// Tensors of the folder, where its tokenizer is, and what stands around its texts.
 void read_rest(const std::string& folder, ImportedModel& to);
 // Whether the head is the embedding: unless config.json says otherwise, or both are there and differ.
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,

@@ -4,33 +4,72 @@
 #include <set>
 
 #include "engine/base/files.h"
+#include "models/data/base64.h"
 #include "models/data/byte_pairs.h"
+#include "models/data/sentence_piece_model.h"
+#include "models/data/tokenizer.h"
+#include "models/data/unicode.h"
 
 namespace orrery::models {
+namespace {
 
-void write_byte_pair_files(const std::string& folder, const Json& saved) {
-  const std::string what = "export: the tokenizer";
+constexpr std::string_view what = "export: the tokenizer";
+
+void write_json(const std::string& folder, const char* name, const Json& json) {
+  write_file_atomically(folder + "/" + name, json.dump(2) + "\n");
+}
+void write_json(const std::string& folder, const char* name, const SortedJson& json) {
+  write_file_atomically(folder + "/" + name, json.dump() + "\n");
+}
+
+// The names of the tokens that begin and end a text, as far as they have some.
+Json config_with_marks(const Tokenizer& tokenizer, const std::vector<std::string>& names) {
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  const auto add = [&](const char* key, const std::optional<int32_t>& token) {
+    if (token && !names[static_cast<size_t>(*token)].empty()) config[key] = names[static_cast<size_t>(*token)];
+  };
+  add("bos_token", tokenizer.begin()), add("eos_token", tokenizer.end_of_text());
+  return config;
+}
+
+SortedJson tokenizer_json(const SortedJson& cutter, const SortedJson& decoder, const SortedJson& model) {
+  return {{"version", "1.0"},        {"truncation", nullptr},     {"padding", nullptr},
+          {"normalizer", nullptr},   {"post_processor", nullptr}, {"added_tokens", SortedJson::array()},
+          {"pre_tokenizer", cutter}, {"decoder", decoder},        {"model", model}};
+}
+
+// Puts the token that begins a text before each.
+SortedJson beginning(const std::string& name, int32_t token) {
+  const SortedJson special = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}},
+                   first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                   second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  return {{"type", "TemplateProcessing"},
+          {"single", SortedJson::array({special, first})},
+          {"pair", SortedJson::array({special, first, second})},
+          {"special_tokens",
+           {{name, {{"id", name}, {"ids", SortedJson::array({token})}, {"tokens", SortedJson::array({name})}}}}}};
+}
+
+void write_byte_pairs(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
   SortedJson vocabulary = SortedJson::object(), added = SortedJson::array(), merges = SortedJson::array();
   std::set<int64_t> as_text;
   for (const Json& number : member(saved, "added", what)) as_text.insert(number.get<int64_t>());
-  int64_t next = 0;
-  std::string end_of_text;
+  std::vector<std::string> names;
   for (const Json& token : member(saved, "tokens", what)) {
-    const int64_t number = next++;
+    const auto number = static_cast<int64_t>(names.size());
     const auto printed = token.get<std::string>();
-    if (!as_text.contains(number)) {
-      vocabulary[printed] = number;
-      continue;
-    }
-    const std::string words = bytes_of_printable(printed, what);
-    vocabulary[words] = number, end_of_text = words;
-    added.push_back({{"id", number},
-                     {"content", words},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
+    const bool is_added = as_text.contains(number);
+    names.push_back(is_added ? bytes_of_printable(printed, what) : printed);
+    if (printed.empty()) continue;  // no token has that number
+    vocabulary[names.back()] = number;
+    if (is_added)
+      added.push_back({{"id", number},
+                       {"content", names.back()},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
   }
   for (const Json& merge : member(saved, "merges", what)) merges.push_back(merge.get<std::string>());
   const SortedJson byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
@@ -46,29 +85,79 @@ void write_byte_pair_files(const std::string& folder, const Json& saved) {
       pattern == gpt2_pattern
           ? cutting(true)
           : SortedJson{{"type", "Sequence"}, {"pretokenizers", SortedJson::array({split, cutting(false)})}};
-  const SortedJson tokenizer = {{"version", "1.0"},
-                                {"truncation", nullptr},
-                                {"padding", nullptr},
-                                {"added_tokens", added},
-                                {"normalizer", nullptr},
-                                {"pre_tokenizer", cutter},
-                                {"post_processor", nullptr},
-                                {"decoder", cutting(true)},
-                                {"model",
-                                 {{"type", "BPE"},
-                                  {"dropout", nullptr},
-                                  {"unk_token", nullptr},
-                                  {"continuing_subword_prefix", nullptr},
-                                  {"end_of_word_suffix", nullptr},
-                                  {"fuse_unk", false},
-                                  {"byte_fallback", false},
-                                  {"ignore_merges", member(saved, "whole_pieces", what).get<bool>()},
-                                  {"vocab", vocabulary},
-                                  {"merges", merges}}}};
-  write_file_atomically(folder + "/tokenizer.json", tokenizer.dump() + "\n");
-  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
-  if (!end_of_text.empty()) config["eos_token"] = end_of_text;
-  write_file_atomically(folder + "/tokenizer_config.json", config.dump(2) + "\n");
+  SortedJson json = tokenizer_json(cutter, cutting(true),
+                                   {{"type", "BPE"},
+                                    {"dropout", nullptr},
+                                    {"unk_token", nullptr},
+                                    {"continuing_subword_prefix", nullptr},
+                                    {"end_of_word_suffix", nullptr},
+                                    {"fuse_unk", false},
+                                    {"byte_fallback", false},
+                                    {"ignore_merges", member(saved, "whole_pieces", what).get<bool>()},
+                                    {"vocab", vocabulary},
+                                    {"merges", merges}});
+  json["added_tokens"] = added;
+  if (tokenizer.begins_texts())
+    json["post_processor"] = beginning(names[static_cast<size_t>(*tokenizer.begin())], *tokenizer.begin());
+  write_json(folder, "tokenizer.json", json);
+  write_json(folder, "tokenizer_config.json", config_with_marks(tokenizer, names));
+}
+
+// Byte-level pairs without a merge.
+void write_bytes(const std::string& folder, const Tokenizer& tokenizer) {
+  Json tokens = Json::array();
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(printable_bytes(std::string(1, static_cast<char>(byte))));
+  write_byte_pairs(folder,
+                   {{"pattern", gpt2_pattern},
+                    {"whole_pieces", false},
+                    {"added", Json::array()},
+                    {"tokens", std::move(tokens)},
+                    {"merges", Json::array()}},
+                   tokenizer);
+}
+
+// Each character is a word.
+void write_characters(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
+  const std::string characters = text_member(saved, "characters", what);
+  SortedJson vocabulary = SortedJson::object();
+  std::vector<std::string> names;
+  for (size_t at = 0; at < characters.size();) {
+    names.push_back(utf8(character_at(characters, at).point));
+    vocabulary[names.back()] = names.size() - 1;
+    at += names.back().size();
+  }
+  const SortedJson cutter = {
+      {"type", "Split"}, {"pattern", {{"Regex", "[\\s\\S]"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  write_json(folder, "tokenizer.json",
+             tokenizer_json(cutter, {{"type", "Fuse"}},
+                            {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}}));
+  write_json(folder, "tokenizer_config.json", config_with_marks(tokenizer, names));
+}
+
+void write_sentence_piece(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
+  const std::string model = bytes_of_base64(text_member(saved, "model", what), what);
+  std::vector<std::string> names = sentence_piece_names(model, what);
+  names.resize(static_cast<size_t>(std::max<int64_t>(tokenizer.size(), static_cast<int64_t>(names.size()))));
+  write_file_atomically(folder + "/tokenizer.model", model);
+  Json config = config_with_marks(tokenizer, names);
+  config["add_bos_token"] = tokenizer.begins_texts(), config["add_eos_token"] = false;
+  write_json(folder, "tokenizer_config.json", config);
+  if (!saved.contains("added")) return;
+  Json added = Json::object();
+  for (const Json& each : saved["added"]) added[each.at("text").get<std::string>()] = each.at("number");
+  write_json(folder, "added_tokens.json", added);
+}
+
+}  // namespace
+
+bool write_tokenizer_files(const std::string& folder, const Json& saved) {
+  const std::string name = text_member(saved, "name", what);
+  const auto restored = restore_tokenizer(saved.dump());
+  if (name == "byte_pair") write_byte_pairs(folder, saved, *restored);
+  if (name == "sentence_piece") write_sentence_piece(folder, saved, *restored);
+  if (name == "byte") write_bytes(folder, *restored);
+  if (name == "character") write_characters(folder, saved, *restored);
+  return name == "byte_pair" || name == "sentence_piece";
 }
 
 }  // namespace orrery::models

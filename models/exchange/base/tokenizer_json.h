@@ -1,14 +1,14 @@
-// A byte-level tokenizer of ours in the files of Hugging Face's tokenizers.
+// A tokenizer of ours in the files of Hugging Face's programs.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "models/json.h"
 
 namespace orrery::models {
 
-// tokenizer.json and tokenizer_config.json, from what Tokenizer::save wrote for byte_pair.
-void write_byte_pair_files(const std::string& folder, const Json& saved);
+// Writes what there is of it, from what Tokenizer::save wrote: tokenizer.json or tokenizer.model, tokenizer_config.json
+// and added_tokens.json; nothing for one of numbers.  Returns whether the files alone are read back as the same one.
+bool write_tokenizer_files(const std::string& folder, const Json& saved);
 
 }  // namespace orrery::models

@@ -49,6 +49,15 @@ struct Validation {
   int64_t answers = 0;                                       // of what is held out: the loss is of these; 0: of all
 };
 
+// What the means over a micro-batch are taken over: a step's means add each micro-batch with its fraction of the step.
+struct BatchCounts {
+  int64_t targets = 0;  // predictions; 0: the micro-batch adds nothing to the loss
+  int64_t units = 0;    // tokens, images, ... that the model reads; the losses of layers are means over these
+};
+
+// The targets of an i32 tensor on the CPU: a negative number is none.
+int64_t count_targets(const Tensor& targets);
+
 // What a stream carries along at its beginning: nothing yet.
 inline nn::Cache stream_cache() { return {.entries = {}, .tokens = 0, .of_states = true}; }
 
@@ -61,8 +70,9 @@ class Task {
   virtual std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const = 0;
   // Whether their shapes differ from batch to batch.
   virtual bool varies() const { return false; }
-  // The mean loss over such tensors, which lie on the model's device by now; pass.training says whether it is learned
-  // from.
+  virtual BatchCounts counts(std::span<const Tensor> batch) const = 0;  // of such tensors, on the CPU
+  // The mean loss over the targets of such tensors, which are on the model's device now; 0 if there are none.
+  // pass.training says whether it is learned from.
   virtual Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::Pass& pass) const = 0;
   // Not 0: batches are streams.  Each row goes on where that of the same micro-batch of the step before ended, and the
   // model sees so many tokens of before: the pass brings a cache of states, which is part of a checkpoint.
@@ -73,11 +83,7 @@ class Task {
   // ---- what is told about it
   virtual std::string kind() const = 0;        // of the data: "text", "images"
   virtual std::string unit() const = 0;        // what is counted: "tokens", "images"
-  virtual int64_t units_of_batch() const = 0;  // in a micro-batch
-  // In all micro-batches of a step, from 0.
-  virtual int64_t units_of_step(int64_t /*step*/, int64_t micro_batches) const {
-    return units_of_batch() * micro_batches;
-  }
+  virtual int64_t units_of_batch() const = 0;  // in a micro-batch, on average
   virtual int64_t epoch() const = 0;                      // units of all that there is to learn
   virtual int64_t held_out() const = 0;                   // units of what is kept for validation
   virtual std::string tokenizer() const { return "{}"; }  // as Tokenizer::save wrote it; of images, the classes' names

@@ -3,6 +3,9 @@
 //
 // On a CPU a whole state S (D, Dv) runs along a head: sums of outer products vectorize without being folded.  A device
 // has many more threads than there are heads, so there each column of a state runs on its own.
+//
+// A state is the sum of two: one of all complete tiles of 256 terms, one of the terms since.  The rounding of a single
+// sum would grow with the root of the number of keys.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +31,8 @@ struct Heads {
   }
 };
 
+inline constexpr int terms_of_tile = 256;
+
 // x and y (B, T, heads, D), v (B, T, heads, Dv); x's heads are a multiple of y's and v's, which are read by groups.
 template <class A>
 struct LinearInputs {
@@ -42,6 +47,26 @@ struct LinearGradients {
 
 // ---- by columns
 
+// The state of a row, `n` numbers of complete tiles and then `n` of the terms since.
+template <class A, class Row>
+struct ColumnState {
+  Row row;
+  A *tiles, *since;
+  int terms = 0;
+  HOST_DEVICE ColumnState(const Row& walk, A* memory) : row(walk), tiles(memory), since(memory + walk.n) { clear(); }
+  HOST_DEVICE void clear() {
+    terms = 0;
+    row.each([a = tiles, b = since](int k) { a[k] = b[k] = 0; });
+  }
+  HOST_DEVICE void add(A x, const A* y) {  // x y
+    row.each([=, b = since](int k) { b[k] += x * y[k]; });
+    if (++terms % terms_of_tile == 0) row.each([a = tiles, b = since](int k) { a[k] += b[k], b[k] = 0; });
+  }
+  HOST_DEVICE A times(const A* z) const {
+    return row.sum([=, a = tiles, b = since](int k) { return (a[k] + b[k]) * z[k]; });
+  }
+};
+
 // out_i[e] += <c_i, s_i>,  s_i = sum over the keys j that i sees of a_j[e] b_j.  A row is one e of one query head.
 template <class A>
 struct ScanOfQueries {
@@ -54,21 +79,15 @@ struct ScanOfQueries {
     const int64_t e = r % a.n, head = r / a.n % c.heads, sequence = r / a.n / c.heads;
     const int64_t key_head = head / (c.heads / a.heads);
     const int32_t* const range = ranges + 2 * sequence * c.tokens;
-    A* const s = states + r * row.n;
+    ColumnState<A, Row> s(row, states + 2 * r * row.n);
     int64_t first = 0, next = 0;
-    row.each([=](int k) { s[k] = 0; });
     for (int64_t i = 0; i < c.tokens; ++i) {
       if (range[2 * i] != first) {
-        row.each([=](int k) { s[k] = 0; });
+        s.clear();
         first = next = range[2 * i];
       }
-      for (; next < range[2 * i + 1]; ++next) {
-        const A x = a.at(sequence, key_head, next)[e];
-        const A* const y = b.at(sequence, key_head, next);
-        row.each([=](int k) { s[k] += x * y[k]; });
-      }
-      const A* const z = c.at(sequence, head, i);
-      const A sum = row.sum([=](int k) { return s[k] * z[k]; });
+      for (; next < range[2 * i + 1]; ++next) s.add(a.at(sequence, key_head, next)[e], b.at(sequence, key_head, next));
+      const A sum = s.times(c.at(sequence, head, i));
       A* const to = out.at(sequence, head, i) + e;
       row.once([=] { *to += sum; });
     }
@@ -93,12 +112,11 @@ struct ScanOfKeys {
   HOST_DEVICE void scan(Row row, int64_t r, int64_t sequence, int64_t head, int64_t e) const {
     const int64_t key_head = head / (a.heads / c.heads);
     const int32_t* const range = ranges + 2 * sequence * a.tokens;
-    A* const s = states + r * row.n;
+    ColumnState<A, Row> s(row, states + 2 * r * row.n);
     const auto read_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
       while (next > end) {
         --next;
-        const A* const z = c.at(sequence, key_head, next);
-        const A sum = row.sum([=](int k) { return s[k] * z[k]; });
+        const A sum = s.times(c.at(sequence, key_head, next));
         A* const to = out.at(sequence, key_head, next) + e;
         row.once([=] { *to += sum; });
       }
@@ -107,13 +125,11 @@ struct ScanOfKeys {
     for (int64_t i = a.tokens - 1; i >= 0; --i) {
       if (range[2 * i] != first) {
         if (first >= 0) read_down_to(first, next);
-        row.each([=](int k) { s[k] = 0; });
+        s.clear();
         first = range[2 * i], next = range[2 * i + 1];
       }
       read_down_to(range[2 * i + 1], next);
-      const A x = a.at(sequence, head, i)[e];
-      const A* const y = b.at(sequence, head, i);
-      row.each([=](int k) { s[k] += x * y[k]; });
+      s.add(a.at(sequence, head, i)[e], b.at(sequence, head, i));
     }
     if (first >= 0) read_down_to(first, next);
   }
@@ -123,7 +139,7 @@ template <template <class> class Scan, class A>
 void scan_columns(Device device, const LinearInputs<A>& in, const Heads<const A>& a, const Heads<const A>& b,
                   const Heads<const A>& c, const Heads<A>& out) {
   const int64_t count = in.batch * c.heads * a.n;
-  const Tensor states = Tensor::empty(Shape{count, b.n}, dtype_of<A>, device);
+  const Tensor states = Tensor::empty(Shape{count, 2, b.n}, dtype_of<A>, device);
   rows(device, count, static_cast<int>(b.n), Scan<A>{a, b, c, out, in.ranges, states.mutable_data<A>()});
 }
 template <class A>
@@ -141,20 +157,39 @@ void add_gradients_by_columns(Device device, const LinearInputs<A>& in, const He
 // ---- by states, on a CPU: o += S^T x for every query, with S the sum of y v^T
 
 template <class A>
-void add_outer(A* state, const A* x, const A* v, int64_t rows, int64_t columns) {  // state += x v^T
-  for (int64_t d = 0; d < rows; ++d)
-    for (int64_t e = 0; e < columns; ++e) state[d * columns + e] += x[d] * v[e];
-}
-template <class A>
-void add_left(A* out, const A* state, const A* x, int64_t rows, int64_t columns) {  // out += state^T x
-  for (int64_t d = 0; d < rows; ++d)
-    for (int64_t e = 0; e < columns; ++e) out[e] += state[d * columns + e] * x[d];
-}
-template <class A>
-void add_right(A* out, const A* state, const A* v, int64_t rows, int64_t columns) {  // out += state v
-  for (int64_t d = 0; d < rows; ++d)
-    out[d] += CpuRow{static_cast<int>(columns)}.sum([=](int e) { return state[d * columns + e] * v[e]; });
-}
+class WholeState {
+ public:
+  // Its size is the square of the head's, so it counts as what tensors hold: a run in which it cannot fit is refused.
+  WholeState(int64_t rows, int64_t columns)
+      : rows_(rows), columns_(columns), memory_(Tensor::zeros(Shape{2, rows, columns}, dtype_of<A>, Device::cpu)) {}
+  void clear() {
+    std::fill_n(tiles(), 2 * rows_ * columns_, A(0));
+    terms_ = 0;
+  }
+  void add_outer(const A* x, const A* v) {  // state += x v^T
+    A *const a = tiles(), *const b = a + rows_ * columns_;
+    for (int64_t d = 0; d < rows_; ++d)
+      for (int64_t e = 0; e < columns_; ++e) b[d * columns_ + e] += x[d] * v[e];
+    if (++terms_ % terms_of_tile != 0) return;
+    for (int64_t i = 0; i < rows_ * columns_; ++i) a[i] += b[i], b[i] = 0;
+  }
+  void add_left(A* out, const A* x) const {  // out += state^T x
+    const A *const a = tiles(), *const b = a + rows_ * columns_;
+    for (int64_t d = 0; d < rows_; ++d)
+      for (int64_t e = 0; e < columns_; ++e) out[e] += (a[d * columns_ + e] + b[d * columns_ + e]) * x[d];
+  }
+  void add_right(A* out, const A* v) const {  // out += state v
+    const A *a = tiles(), *b = a + rows_ * columns_;
+    for (int64_t d = 0; d < rows_; ++d, a += columns_, b += columns_)
+      out[d] += CpuRow{static_cast<int>(columns_)}.sum([=](int e) { return (a[e] + b[e]) * v[e]; });
+  }
+
+ private:
+  A* tiles() const { return memory_.template mutable_data<A>(); }  // and after them the terms since
+  int64_t rows_, columns_;
+  Tensor memory_;
+  int terms_ = 0;
+};
 
 // One head of one sequence.
 template <class A>
@@ -170,35 +205,29 @@ struct HeadScan {
   // Calls read(i, state) for every query, in order, with the state S_i.
   template <class Read>
   void queries(const Read& read) const {
-    const Tensor memory = zero_state();
-    A* const state = memory.mutable_data<A>();
+    WholeState<A> state(in.x.n, in.v.n);
     int64_t first = 0, next = 0;
     for (int64_t i = 0; i < in.x.tokens; ++i) {
-      if (range[2 * i] != first) std::fill_n(state, in.x.n * in.v.n, A(0)), first = next = range[2 * i];
-      for (; next < range[2 * i + 1]; ++next) add_outer(state, y(next), v(next), in.x.n, in.v.n);
+      if (range[2 * i] != first) state.clear(), first = next = range[2 * i];
+      for (; next < range[2 * i + 1]; ++next) state.add_outer(y(next), v(next));
       read(i, state);
     }
   }
   // Calls read(j, state) for every key that is seen, from the last to the first, with the state R_j.
   template <class Read>
   void keys(const Heads<const A>& dy, const Read& read) const {
-    const Tensor memory = zero_state();
-    A* const state = memory.mutable_data<A>();
+    WholeState<A> state(in.x.n, in.v.n);
     int64_t first = -1, next = 0;  // keys at `next` and beyond are done
     for (int64_t i = in.x.tokens - 1; i >= 0; --i) {
       if (range[2 * i] != first) {
         while (first >= 0 && next > first) read(--next, state);
-        std::fill_n(state, in.x.n * in.v.n, A(0)), first = range[2 * i], next = range[2 * i + 1];
+        state.clear(), first = range[2 * i], next = range[2 * i + 1];
       }
       while (next > range[2 * i + 1]) read(--next, state);
-      add_outer(state, x(i), dy.at(sequence, head, i), in.x.n, in.v.n);
+      state.add_outer(x(i), dy.at(sequence, head, i));
     }
     while (first >= 0 && next > first) read(--next, state);
   }
-
- private:
-  // Its size is the square of the head's, so it counts as what tensors hold: a run in which it cannot fit is refused.
-  Tensor zero_state() const { return Tensor::zeros(Shape{in.x.n, in.v.n}, dtype_of<A>, Device::cpu); }
 };
 
 template <class A>
@@ -207,8 +236,7 @@ void add_outputs_by_states(const LinearInputs<A>& in, const Heads<A>& out) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t sequence = u / in.x.heads, head = u % in.x.heads;
       const HeadScan<A> scan{in, sequence, head, head / (in.x.heads / in.y.heads)};
-      scan.queries(
-          [&](int64_t i, const A* state) { add_left(out.at(sequence, head, i), state, scan.x(i), in.x.n, in.v.n); });
+      scan.queries([&](int64_t i, const WholeState<A>& s) { s.add_left(out.at(sequence, head, i), scan.x(i)); });
     }
   });
 }
@@ -220,12 +248,12 @@ void add_gradients_by_states(const LinearInputs<A>& in, const Heads<const A>& dy
       for (int64_t q = 0; q < group; ++q) {
         const int64_t sequence = u / in.y.heads, key_head = u % in.y.heads, head = key_head * group + q;
         const HeadScan<A> scan{in, sequence, head, key_head};
-        scan.queries([&](int64_t i, const A* s) {
-          add_right(d.x.at(sequence, head, i), s, dy.at(sequence, head, i), in.x.n, in.v.n);
+        scan.queries([&](int64_t i, const WholeState<A>& s) {
+          s.add_right(d.x.at(sequence, head, i), dy.at(sequence, head, i));
         });
-        scan.keys(dy, [&](int64_t j, const A* r) {
-          add_right(d.y.at(sequence, key_head, j), r, scan.v(j), in.x.n, in.v.n);
-          add_left(d.v.at(sequence, key_head, j), r, scan.y(j), in.x.n, in.v.n);
+        scan.keys(dy, [&](int64_t j, const WholeState<A>& r) {
+          r.add_right(d.y.at(sequence, key_head, j), scan.v(j));
+          r.add_left(d.v.at(sequence, key_head, j), scan.y(j));
         });
       }
   });

@@ -22,8 +22,8 @@ Registry<LossInfo>& losses();
 
 // Mean over the targets of  ln sum_v exp(logits_v) - sum_v q_v logits_v, in nats, with q_v = 1 - smoothing at the
 // target and smoothing / V more everywhere.  logits (..., V), targets (...) i32; a negative target leaves its row out
-// of the sum and of the mean, and it is an error if all are left out, or if one is V or more.  On a device, where
-// targets are not checked, such a loss is NaN.  The logits' buffer is reused for their gradient
+// of the sum and of the mean; without any target the loss and its gradient are 0.  A target of V or more is an Error;
+// on a device, where targets are not checked, it makes the loss NaN.  The logits' buffer is reused for their gradient
 // if the caller has let go of it: pass them as a temporary.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0);
 

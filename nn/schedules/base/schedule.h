@@ -10,7 +10,7 @@ namespace orrery::nn {
 
 struct ScheduleOptions {
   double learning_rate = 1e-3;         // the peak
-  double min_learning_rate = 1e-4;     // at the last step, for those that fall
+  double min_learning_rate = 1e-4;     // at step `steps`, one after the last step, for those that fall
   int64_t warmup_steps = 100;          // steps of the rise to the peak, which step `warmup_steps` reaches
   int64_t steps = 2000;                // of the whole run
   std::string warmup_form = "linear";  // or quadratic
@@ -23,7 +23,7 @@ class Schedule {
   double learning_rate(int64_t step) const;  // of step 0, 1, ...
 
  protected:
-  // At a step after the warm-up; `progress` runs from 0 there to 1 at the end of the run, and stays 1.
+  // At a step after the warm-up; `progress` runs from 0 there to 1 at step `steps`, which ends the run, and stays 1.
   virtual double after_warmup(int64_t step, double progress) const = 0;
   const ScheduleOptions options_;
 };

@@ -11,6 +11,7 @@
 #include "engine/base/parallel.h"
 #include "engine/base/version.h"
 #include "engine/matmul/tile.h"
+#include "tests/support/message.h"
 #include "tests/support/product_kernels.h"
 #include "tests/support/random_tensors.h"
 
@@ -323,4 +324,26 @@ TEST_CASE("matmul: the bits of a few rows of a layer are those of many") {
 TEST_CASE("matmul: kernels that do not exist are named") {
   CHECK_THROWS_WITH_AS(use_product_kernels("mmx"),
                        "matmul: no kernels 'mmx'; there are avx512_bf16, avx512, avx2 and openblas", Error);
+}
+
+TEST_CASE("matmul: a size beyond what OpenBLAS counts to is refused, and not taken for another one") {
+  const float one = 1;
+  float c = 0;
+  constexpr int64_t k = (int64_t{1} << 32) + 1;  // 1, where 32 bits are kept
+  for (const int64_t m : {1, 2})
+    expect_error([&] {
+      detail::matmul::openblas.f32.multiply({.m = m,
+                                             .n = 1,
+                                             .k = k,
+                                             .a = {&one, k, false},
+                                             .b = {&one, 1, false},
+                                             .c = &c,
+                                             .stride = 1,
+                                             .accumulate = true},
+                                            {}, nullptr);
+    })
+        .names("matmul")
+        .value(k)
+        .offers(std::numeric_limits<int>::max());
+  CHECK(c == 0);
 }

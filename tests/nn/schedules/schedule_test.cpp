@@ -29,6 +29,17 @@ TEST_CASE("schedules: warm-up, ends, shapes") {
   CHECK(rate("constant", usual, 100) == 1);
 }
 
+TEST_CASE("schedules: a falling one reaches its end one step after the last step of the run") {
+  const ScheduleOptions options{.learning_rate = 1e-3, .min_learning_rate = 1e-4, .warmup_steps = 100, .steps = 2000};
+  for (const char* spec : {"cosine", "linear", "warmup_stable_decay", "warmup_stable_decay(decay_form=exponential)"}) {
+    CAPTURE(spec);
+    CHECK(rate(spec, options, 2000) == Approx(1e-4).epsilon(1e-14));
+    CHECK(rate(spec, options, 1999) > 1e-4);
+    CHECK(rate(spec, options, 1999) < rate(spec, options, 1998));
+  }
+  CHECK(rate("linear", options, 1999) == Approx(1e-4 + 9e-4 / 1900).epsilon(1e-14));
+}
+
 TEST_CASE("a quadratic warm-up is 1 - (1 - u)^2 in every schedule, and both forms meet the peak") {
   ScheduleOptions quadratic = usual;
   quadratic.warmup_form = "quadratic";

@@ -1,0 +1,30 @@
+#include "models/data/json_members.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/data/tokenizer.h"
+
+namespace orrery::models {
+
+const SortedJson& item(const SortedJson& object, const char* key) {
+  static const SortedJson null;
+  if (!object.is_object()) return null;
+  const auto found = object.find(key);
+  return found == object.end() ? null : *found;
+}
+
+void must_be(const SortedJson& object, const char* key, std::initializer_list<SortedJson> harmless,
+             const std::string& what) {
+  const SortedJson& value = item(object, key);
+  if (value.is_null() || std::find(harmless.begin(), harmless.end(), value) != harmless.end()) return;
+  throw TokenizerNotSupported(
+      text(what, ": \"", key, "\": ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 100),
+           " is not supported"));
+}
+
+void check_plain_token(const SortedJson& token, const std::string& what) {
+  for (const char* const key : {"lstrip", "rstrip", "single_word"}) must_be(token, key, {false}, what);
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,119 @@
+#include "models/data/sentence_piece_cuts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "models/data/unicode.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr char32_t space = ' ', escaped_space = 0x2581, nothing = 0xFFFFFFFF;
+
+uint64_t pair_of(char32_t a, char32_t b) { return static_cast<uint64_t>(a) << 32 | b; }
+
+template <class T>
+void sort_once(std::vector<T>& all) {
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+}
+
+char32_t first_of(std::string_view text) {
+  const auto found = character_if_any(text, 0);
+  return found ? found->point : nothing;
+}
+char32_t last_of(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return first_of(text.substr(at));
+}
+
+}  // namespace
+
+// As Darts-clone reads its double array; models/data/sentence_piece_model.cpp says how that is laid out.
+SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) const {
+  const auto unit = [&](uint64_t place) {
+    uint32_t number;
+    std::memcpy(&number, rules_.data() + 4 * (place + 1), sizeof number);
+    return number;
+  };
+  const auto below = [](uint32_t node) { return static_cast<uint64_t>(node >> 10) << ((node & 1u << 9) >> 6); };
+  Replaced found{0, {}, true};
+  if (!rules_.empty()) {
+    found.is_certain = false;
+    uint32_t bytes;
+    std::memcpy(&bytes, rules_.data(), sizeof bytes);
+    const char* const texts = rules_.data() + 4 + bytes;
+    uint64_t place = below(unit(0));
+    for (size_t i = 0; i < text.size(); ++i) {
+      const auto byte = static_cast<unsigned char>(text[i]);
+      place ^= byte;
+      const uint32_t node = unit(place);
+      if ((node & (1u << 31 | 255u)) != byte) {
+        found.is_certain = true;
+        break;
+      }
+      place ^= below(node);
+      if (node & 1u << 8) found = {i + 1, texts + (unit(place) & 0x7fffffffu), false};
+    }
+  }
+  if (found.bytes > 0) return found;
+  const auto character = character_if_any(text, 0);
+  found.bytes = character ? character->bytes : 1;
+  found.text = text.substr(0, found.bytes);
+  return found;
+}
+
+SentencePieceCuts::SentencePieceCuts(SentencePieceFacts facts)
+    : facts_(std::move(facts)), rules_(std::move(facts_.rules)) {
+  for (const std::string& piece : facts_.pieces) {
+    char32_t before = nothing;
+    for (size_t at = 0; at < piece.size();) {
+      const auto c = character_if_any(piece, at);
+      const char32_t point = c ? c->point : nothing;
+      if (before != nothing) together_.push_back(pair_of(before, point));
+      at += c ? c->bytes : 1;
+      if (before == nothing && at == piece.size()) known_.push_back(point);
+      before = point;
+    }
+  }
+  facts_.pieces = {};
+  sort_once(known_), sort_once(together_);
+}
+
+bool SentencePieceCuts::are_apart(char32_t a, char32_t b) const {
+  const auto is_known = [&](char32_t c) { return std::binary_search(known_.begin(), known_.end(), c); };
+  return !std::binary_search(together_.begin(), together_.end(), pair_of(a, b)) && (is_known(a) || is_known(b));
+}
+
+void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
+                             const std::function<void(const Cut&)>& take) const {
+  // Users' symbols are found before any rule is; spaces may end pieces; and unknown words in a row are one token.
+  if (facts_.has_own_symbols || facts_.end_pieces || facts_.finds_words) return;
+  const char32_t written_space = facts_.are_escaped ? escaped_space : space;
+  // The part behind a space gets one in front, or keeps its own.
+  const bool divides_at_spaces = facts_.one_in_front || !facts_.in_a_row_are_one;
+  char32_t a = space;
+  size_t last = 0;  // cut
+  for (size_t at = 0; at < text.size();) {
+    const SentencePieceRules::Replaced here = rules_.first(text.substr(at));
+    if (more && !here.is_certain) return;
+    if (!here.text.empty()) {
+      const char32_t b = first_of(here.text);
+      const bool certain = a != space && a != escaped_space && a != nothing && b != escaped_space && b != nothing;
+      if (certain && b == space) {
+        const size_t begin = facts_.one_in_front ? at + here.bytes : at;
+        // Spaces at the end are a token where they are not dropped: a part behind must have something.
+        const bool whole = here.text == " " && (begin < text.size() || facts_.in_a_row_are_one);
+        if (divides_at_spaces && whole && are_apart(a, written_space)) take({at, begin, false}), last = at;
+      } else if (certain && at - last >= spacing && are_apart(a, b)) {
+        take({at, at, true}), last = at;
+      }
+      a = last_of(here.text);
+    }
+    at += here.bytes;
+  }
+}
+
+}  // namespace orrery::models

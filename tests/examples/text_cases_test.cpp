@@ -1,0 +1,151 @@
+// Texts, tokenizers and models of others that went wrong once, through the program: tests/cases/README.md has the
+// values, which are of transformers.
+#include <doctest/doctest.h>
+
+#include "tests/examples/training.h"
+#include "tests/support/message.h"
+
+using orrery::testing::expect_error;
+using Words = std::vector<std::string>;
+
+namespace {
+
+const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
+
+std::string imported(const Folder& folder, const std::string& name, const std::string& told = "") {
+  const Outcome outcome = run_orrery({"import", cases + name, "--out=" + (folder / name)});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(contains(outcome.out, told), outcome.out);
+  return "--checkpoint=" + (folder / name);
+}
+
+// What the likeliest tokens make of a prompt; `told` is on the standard error.
+std::string likeliest(const std::string& run, const std::string& prompt, int tokens, const Words& more = {},
+                      const std::string& told = "") {
+  const Outcome outcome = run_orrery(
+      Words{"generate", run, "--prompt=" + prompt, "--temperature=0", "--tokens=" + std::to_string(tokens)} + more);
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(contains(outcome.err, told), outcome.err);
+  return outcome.out;
+}
+
+}  // namespace
+
+TEST_CASE("generate: a model's vocabulary that is larger than the tokenizer's is not drawn from") {
+  const Folder folder;
+  const std::string run = folder / "run";
+  REQUIRE(run_orrery(Words{"train", "--model=gpt", "--vocabulary=200", "--data=" + shakespeare, "--out=" + run,
+                           "--evaluate_every=0", "--figures=none"} +
+                     tiny)
+              .code == 0);
+  for (const char* const seed : {"--seed=1", "--seed=2"}) {
+    const Outcome written = run_orrery({"generate", "--checkpoint=" + run, "--prompt=First", "--tokens=50", seed});
+    CHECK_MESSAGE(written.code == 0, written.err);
+    CHECK(written.out.size() == 5 + 50 + 1);  // whose characters are all of one byte
+  }
+  REQUIRE(run_orrery({"report", run}).code == 0);
+  CHECK(!contains(read_file(run + "/report.html"), "is no token"));
+  CHECK(run_orrery({"inspect", run, "--text=First", "--look=depth"}).code == 0);
+}
+
+TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes with a note") {
+  const Folder folder;
+  const std::string run = imported(folder, "tokenizer_larger", "321 tokens and the model 320");
+  // 84 258 288 312 300 299 69, then 7 7 245 245 245 245 57 57 57 57
+  CHECK(likeliest(run, "the old gate", 10) ==
+        "the old gate''\x96\x96\x96\x96"
+        "YYYY\n");
+  expect_error(run_orrery({"generate", run, "--prompt=the<|pad|> gate"})).names("tokenizer").value(320).offers(319);
+}
+
+TEST_CASE("generate: a text begins and ends as in the folder that the model was imported from") {
+  const Folder folder;
+  const std::string llama = imported(folder, "llama_bos"), prompt = "First Citizen:";
+  CHECK(likeliest(llama, prompt, 12, {}, "begins with token 1") == prompt + " notn?erasith,ien?n?\n");
+  const std::string without = prompt + "utill onhstnleolut onl m\n";
+  CHECK(likeliest(llama, prompt, 12, {"--begin=no"}) == without);
+  const std::string text = folder.write("text.txt", "First Citizen: the old gate and the old road of the citizen\n");
+  const auto evaluated = [&](const Words& more) {
+    const Outcome outcome = run_orrery(Words{"evaluate", llama, "--validation_data=" + text} + more);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out;
+  };
+  CHECK(evaluated({}) == evaluated({"--begin=yes"}));
+  CHECK(evaluated({}) != evaluated({"--begin=no"}));
+  const auto inspected = [&](const Words& more) {
+    return run_orrery(Words{"inspect", folder / "llama_bos", "--text=First", "--look=depth"} + more).out;
+  };
+  CHECK(inspected({}) == inspected({"--begin=yes"}));
+  CHECK(inspected({}) != inspected({"--begin=no"}));
+
+  const std::string gpt2 = imported(folder, "gpt2_end_of_text"), gate = "the old gate";
+  const std::string ended = "the old gatend h IS I I Iimimim\n";
+  CHECK(likeliest(gpt2, gate, 30, {}, "ends at token 0 (<|endoftext|>)") == ended);
+  CHECK(contains(likeliest(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
+  CHECK(run_orrery({"report", folder / "gpt2_end_of_text"}).code == 0);
+  CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));
+}
+
+TEST_CASE("generate: a model that was trained here begins and ends no text unless it is asked to") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "run", {"--tokenizer=byte_pair(vocabulary=265)"})).code == 0);
+  const std::string run = "--checkpoint=" + (folder / "run");
+  const Outcome written = run_orrery({"generate", run, "--prompt=ae", "--tokens=20"});
+  CHECK(!contains(written.err, "token 264"));
+  CHECK(run_orrery({"generate", run, "--prompt=ae", "--tokens=20", "--stop_at_end=no"}).out == written.out);
+  CHECK(run_orrery({"generate", run, "--prompt=ae", "--tokens=20", "--stop_at_end=yes"}).code == 0);
+  expect_error(run_orrery({"generate", run, "--prompt=ae", "--begin=yes"})).names("begin=yes").offers("--begin");
+}
+
+TEST_CASE("prepare and train: bytes that are not UTF-8 are refused by pieces as by characters") {
+  const Folder folder;
+  const std::string latin = cases + "latin1/latin1.txt", out = "--out=" + (folder / "out");
+  for (const char* const tokenizer : {"--tokenizer=sentence_piece(vocabulary=60)", "--tokenizer=character"}) {
+    expect_error(run_orrery({"prepare", "--input=" + latin, tokenizer, out})).names("UTF-8").value(5);
+    expect_error(run_orrery(Words{"train", "--data=" + latin, tokenizer, out} + tiny)).names("UTF-8").value(5);
+  }
+  const std::string good = folder.write("good.txt", "a\nb\n");
+  expect_error(run_orrery({"train", "--model=translation-small", "--data=" + latin, "--translations=" + good, out}))
+      .names("pairs: " + latin)
+      .names("UTF-8")
+      .value(5);
+}
+
+TEST_CASE("prepare: a word of any length is learned from") {
+  const Folder folder;
+  for (const int letters : {32'000, 40'000, 70'000}) {
+    const std::string text = folder / "text", out = folder / std::to_string(letters);
+    REQUIRE(
+        run_shell("python3 '" + cases + "long_word/make.py' " + std::to_string(letters) + " > '" + text + "'").code ==
+        0);
+    const Outcome made =
+        run_orrery({"prepare", "--input=" + text, "--tokenizer=sentence_piece(vocabulary=80)", "--out=" + out});
+    CHECK_MESSAGE(made.code == 0, made.err);
+    CHECK(contains(made.out, "of 80 that there are"));
+  }
+}
+
+TEST_CASE("export: a tokenizer comes in the files of the programs that it is for, and back") {
+  const Folder folder;
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += "to be or not to be and\n";
+  const std::string text = folder.write("text.txt", words);
+  for (const std::string tokenizer :
+       {"sentence_piece(vocabulary=20)", "byte", "character", "byte_pair(vocabulary=260)"}) {
+    CAPTURE(tokenizer);
+    const Folder here;
+    REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + (here / "run"), "--tokenizer=" + tokenizer} + tiny)
+                .code == 0);
+    REQUIRE(run_orrery({"export", here / "run", "--out=" + (here / "theirs")}).code == 0);
+    const bool pieces = tokenizer.starts_with("sentence");
+    CHECK(run_shell("test -e '" + (here / "theirs") + (pieces ? "/tokenizer.model'" : "/tokenizer.json'")).code == 0);
+    const Outcome again = run_orrery({"import", here / "theirs", "--out=" + (here / "again")});
+    CHECK_MESSAGE(again.code == 0, again.err);
+    const auto generated = [&](const std::string& run) {
+      return run_orrery(
+                 {"generate", "--checkpoint=" + (here / run), "--prompt=to be", "--tokens=30", "--stop_at_end=no"})
+          .out;
+    };
+    CHECK(generated("again") == generated("run"));
+  }
+}

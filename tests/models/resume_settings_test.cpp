@@ -1,0 +1,97 @@
+// Which settings a resumed run may change: not those that would change what its numbers mean.
+#include <doctest/doctest.h>
+
+#include "tests/support/message.h"
+#include "tests/support/small_run.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using namespace orrery::testing;
+
+namespace {
+
+// Only begins the resumed run: all is checked by then.
+void begin_again(const Run& run, Assignments more) {
+  more.insert(more.begin(), {{"resume", "yes"}, {"steps", "8"}});
+  const Trainer trainer(run.settings(more));
+}
+
+}  // namespace
+
+TEST_CASE("resume: settings that change what a number means are refused") {
+  struct Change {
+    std::string key, its, ours;
+  };
+  const Run run;
+  run.train();
+  const std::vector<Change> changes = {{"validation_fraction", "0.1", "0.2"},
+                                       {"validation_tokens", "0", "20"},
+                                       {"training_loss_tokens", "16384", "5"},
+                                       {"label_smoothing", "0", "0.1"},
+                                       {"seed", "1337", "5"},
+                                       {"overfit_one_batch", "no", "yes"},
+                                       {"dtype", "f32", "f64"},
+                                       {"width", "8", "16"}};
+  for (const Change& c : changes) {
+    CAPTURE(c.key);
+    expect_error([&] { begin_again(run, {{c.key, c.ours}}); }).names(c.key).value(c.its).value(c.ours).offers("config");
+  }
+  const Run problem("problem");
+  const std::vector<Change> of_problem = {{"problem", "", "copy(length=2)"}, {"validation_sequences", "", "20"}};
+  const auto settings_of_problem = [&](const Assignments& more) {
+    Assignments all = {{"out", problem.out}, {"model", "gpt"}, {"task", "algorithmic"}, {"problem", "copy(length=3)"},
+                       {"layers", "1"},      {"heads", "2"},   {"width", "8"},          {"context", "8"},
+                       {"batch", "2"},       {"steps", "2"},   {"evaluate_every", "0"}};
+    all.insert(all.end(), more.begin(), more.end());
+    return make_settings(all);
+  };
+  Trainer(settings_of_problem({})).run();
+  for (const Change& c : of_problem) {
+    CAPTURE(c.key);
+    expect_error([&] {
+      Trainer(settings_of_problem({{"resume", "yes"}, {c.key, c.ours}}));
+    })
+        .names(c.key)
+        .offers("config");
+  }
+}
+
+TEST_CASE("resume: how a run goes on learning, computes and logs may change") {
+  const Run run;
+  run.train();
+  const Assignments changes = {
+      {"learning_rate", "1e-4"}, {"schedule", "linear"},   {"warmup_steps", "3"},
+      {"grad_clip", "0.5"},      {"batch", "3"},           {"gradient_accumulation_steps", "2"},
+      {"dropout", "0.1"},        {"threads", "1"},         {"evaluate_every", "1"},
+      {"checkpoint_every", "1"}, {"figures", "none"},      {"keep_best", "no"},
+      {"nan_guard", "yes"},      {"decays", "*.bias=yes"}, {"optimizer", "adamw(weight_decay=0)"}};
+  for (const auto& change : changes) {
+    CAPTURE(change.first);
+    CHECK(error_of([&] { begin_again(run, {change}); }) == "no error");
+  }
+}
+
+TEST_CASE("resume: other data for validation are refused, as other data to learn are") {
+  const Run run;
+  const std::string held_out = run.folder / "held_out.txt";
+  write(held_out, "the quick fox number 7 jumps over the lazy dog.\n");
+  expect_error([&] {
+    run.train(), begin_again(run, {{"validation_data", held_out}});
+  })
+      .names("validation_data")
+      .value(held_out)
+      .offers("other_text");
+
+  const Run apart("apart");
+  const Assignments own = {{"validation_data", held_out}};
+  apart.train(own);
+  CHECK(error_of([&] { begin_again(apart, own); }) == "no error");
+  write(held_out, "the lazy dog number 8 jumps over the quick fox.\n");
+  expect_error([&] { begin_again(apart, own); }).names(held_out).names("validation_data").offers("other_text");
+  const std::string same = apart.folder / "same.txt";
+  write(same, "the quick fox number 7 jumps over the lazy dog.\n");
+  CHECK(error_of([&] { begin_again(apart, {{"validation_data", same}}); }) == "no error");
+  CHECK(error_of([&] {
+          begin_again(apart, {{"validation_data", held_out}, {"validation_tokens", "9"}, {"other_text", "yes"}});
+        }) == "no error");
+}
