@@ -78,8 +78,9 @@ int64_t free_in_groups() {
     const std::string root = version_2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
     for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
       if (path == "/") path.clear();
-      least = std::min(least, version_2 ? left_in_group(root + path, "/memory.max", "/memory.current", "", "file_mapped")
-                                        : left_in_group(root + path, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+      const std::string group = root + path;
+      least = std::min(least, version_2 ? left_in_group(group, "/memory.max", "/memory.current", "", "file_mapped")
+                                        : left_in_group(group, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                                                         "total_", "mapped_file"));
       if (path.find('/') == std::string::npos) break;
     }

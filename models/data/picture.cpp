@@ -69,7 +69,9 @@ uint64_t bytes_of_lines(std::string_view header) {
   const uint64_t width = number_at(header, 0), height = number_at(header, 4),
                  depth = static_cast<unsigned char>(header[8]), kind = static_cast<unsigned char>(header[9]),
                  bits = depth * (kind < std::size(samples_of) ? samples_of[kind] : 0);
-  const auto lines = [&](uint64_t across, uint64_t down) { return across == 0 ? 0 : down * (1 + (across * bits + 7) / 8); };
+  const auto lines = [&](uint64_t across, uint64_t down) {
+    return across == 0 ? 0 : down * (1 + (across * bits + 7) / 8);
+  };
   if (header[12] == 0) return lines(width, height);
   constexpr struct {
     uint64_t x, y, dx, dy;

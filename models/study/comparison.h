@@ -29,8 +29,8 @@ struct LogComparison {
   int64_t parting = -1;                // the first of them in which a figure differs; -1: none does
   std::vector<PartingFigure> figures;  // that differ there; those of the whole model first, then those of its parts
 };
-// Of what both have at a step, the numbers that are not the same to the bit, but for how long something took.  Rows come
-// in the order of their steps, as runs write them.
+// Compares the numbers that both logs have at a step, to the bit; durations are left out. The rows
+// must be in the order of their steps, as runs write them.
 LogComparison compare_logs(const RunLog& first, const RunLog& second);
 
 struct ParameterDifference {

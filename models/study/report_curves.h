@@ -17,9 +17,9 @@ struct Curve {
   std::vector<double> values;  // NaN where it is not finite
 };
 
-// A curve whose points come one after the other, at most `most` (4 or more) of which are kept, of `points` in all: in
-// each of most / 2 spans of equally many points the least and the largest one, so that no peak is lost.  One that is not
-// finite is kept in place of them.  Of fewer points all.
+// A curve that keeps at most `most` (4 or more) of its `points`, which are added in order: the least and
+// the largest of each of most / 2 spans of equally many points, so that no peak is lost. A point that is
+// not finite is kept in their place. With fewer points than `most`, all are kept.
 class ThinnedCurve {
  public:
   ThinnedCurve(size_t points, size_t most) : points_(points), most_(most) {}

@@ -32,9 +32,8 @@ int64_t number_of(const TrainSettings& s, std::string_view key, int64_t otherwis
                               int64_t free) {
   std::vector<std::string> numbers;
   const std::vector<Setting> members = s.model_settings.members();
-  for (const char* key :
-       {"layers", "width", "head_size", "d_ff", "vocabulary", "batch", "context", "image_size", "attention",
-        "feed_forward"}) {
+  for (const char* key : {"layers", "width", "head_size", "d_ff", "vocabulary", "batch", "context", "image_size",
+                          "attention", "feed_forward"}) {
     if (std::string_view(key) == "batch") numbers.push_back(text(key, " ", s.batch));
     const Setting* const found = find_setting(members, key);
     const bool of_width = std::string_view(key) == "head_size" && number_of(s, key, 0) == 0;
@@ -135,8 +134,7 @@ double with_layers(double one, double two, int64_t layers) {
 void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
   const Sample sample = choose_sample(s, task, parameters_of_two);
   const int64_t layers = layers_of(s);
-  const Measured one = measure_layers(s, task, 1, sample),
-                 two = layers > 1 ? measure_layers(s, task, 2, sample) : one;
+  const Measured one = measure_layers(s, task, 1, sample), two = layers > 1 ? measure_layers(s, task, 2, sample) : one;
   const auto of_one = [&](double Peaks::*peak) {
     const double whole = with_layers(one.whole.*peak, two.whole.*peak, layers),
                  half = with_layers(one.half.*peak, two.half.*peak, layers);
@@ -145,10 +143,11 @@ void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of
   const auto training = static_cast<double>(task.training_batch(s.batch)),
              validation = static_cast<double>(task.validation_batch());
   plan.moments = static_cast<int64_t>(with_layers(one.moments, two.moments, layers));
-  fill_in(plan, {.step = of_one(&Peaks::step) * training,
-                 .validation = of_one(&Peaks::validation) * validation,
-                 .figures = of_one(&Peaks::figures) * training,
-                 .probe = s.probe && !s.resume ? of_one(&Peaks::probe) * training + bytes_of_copy(s, plan.parameters) : 0});
+  fill_in(plan,
+          {.step = of_one(&Peaks::step) * training,
+           .validation = of_one(&Peaks::validation) * validation,
+           .figures = of_one(&Peaks::figures) * training,
+           .probe = s.probe && !s.resume ? of_one(&Peaks::probe) * training + bytes_of_copy(s, plan.parameters) : 0});
   if (parse_device(s.device) == Device::cpu)
     plan.seconds_of_step =
         with_layers(one.update, two.update, layers) +

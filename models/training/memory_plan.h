@@ -5,8 +5,8 @@
 // every further layer is like the second.  Moments, activations and time are measured: these small models do one step
 // of few tokens, and its peaks and seconds are extrapolated to all layers, sequences and tokens.  So everything that is
 // registered is counted, plug-ins too.  An extrapolation may be wrong by a factor.  Where that decides whether a run on
-// the CPU fits, the whole run's model does a step, a validation, figures and a probe first (models/training/rehearsal.h),
-// under a limit that is what is free.  Learned spans count at their longest, which they may reach: a run that begins
+// the CPU fits, the whole run's model does a step, a validation, figures and a probe first, under a limit that is what
+// is free (models/training/rehearsal.h).  Learned spans count at their longest, which they may reach: a run that begins
 // with short ones holds less at first.
 #pragma once
 

@@ -81,13 +81,14 @@ void read_log(const std::string& folder, std::string_view bytes) {
   promise_same_again(folder, outcome);
 }
 
-REGISTER_FORMAT(run_log, {.name = "run_log",
-                          .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/training/log_rows.cpp",
-                                      "models/training/log_rows.h", "models/study/runs.cpp", "models/json.cpp"},
-                          .read = read_log,
-                          .memory_multiple = 256,
-                          .memory_base = 1 << 20,
-                          .words = words_of_runs});
+REGISTER_FORMAT(run_log,
+                {.name = "run_log",
+                 .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/training/log_rows.cpp",
+                             "models/training/log_rows.h", "models/study/runs.cpp", "models/json.cpp"},
+                 .read = read_log,
+                 .memory_multiple = 256,
+                 .memory_base = 1 << 20,
+                 .words = words_of_runs});
 
 // A checkpoint beside one whose files are all these bytes: what differs is told, or that they cannot be read.
 void compare_files(const std::string& folder, std::string_view bytes) {
