@@ -79,10 +79,10 @@ configure_subfolder() {
   done
   or_show configure.log cmake -S "$subfolder" -B "$folder" -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "$@"
 }
-# commands FOLDER: how the files of the libraries are compiled there.
+# commands FOLDER: how the files of the libraries are compiled there, but for those that the build itself writes.
 commands() {
   sed -n '/orrery_\(core\|models\)\.dir/s/^ *"command": "\(.*\)",$/\1/p' "$1/compile_commands.json" |
-    sed 's/ -o [^ ]*//' | tr -s ' ' | sort
+    grep -v '/\(build_facts\|source_hash\)\.cpp' | sed 's/ -o [^ ]*//' | tr -s ' ' | sort
 }
 type=$(setting "$build" CMAKE_BUILD_TYPE)
 case $type in
