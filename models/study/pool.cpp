@@ -21,21 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t key_length = 16, hash_length = 12;  // runs.h
 // The files and the folder of a run. What makes it a run comes last: a removal that was interrupted can be repeated.
 constexpr const char* ends[] = {".json", "", ".log", ".toml"};
 
 std::string folder_of_uses(const std::string& pool) { return pool + "/used_by"; }
-
-bool is_hexadecimal(std::string_view text, size_t length) {
-  return text.size() == length && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-// KEY-HASH, or the KEY alone.
-bool is_id(std::string_view name) {
-  const size_t dash = std::min(name.find('-'), name.size());
-  return is_hexadecimal(name.substr(0, dash), key_length) &&
-         (dash == name.size() || is_hexadecimal(name.substr(dash + 1), hash_length));
-}
 
 uint64_t bytes_at(const std::string& path) {
   std::error_code none;  // a program that trains the run may remove a file meanwhile
@@ -68,7 +57,7 @@ std::vector<PooledFiles> runs_in_pool(const std::string& pool) {
   if (!folder_exists(pool)) return all;
   for (const std::string& path : files_in(pool)) {
     const std::string id = fs::path(path).stem().string(), base = pool + "/" + id;
-    if (!path.ends_with(".toml") || !is_id(id) || !is_written_settings_file(path)) continue;
+    if (!path.ends_with(".toml") || !is_run_id(id) || !is_written_settings_file(path)) continue;
     PooledFiles run{.id = id, .state = state_of(base + ".json")};
     for (const char* end : ends) run.bytes += bytes_at(base + end);
     all.push_back(std::move(run));
@@ -110,7 +99,7 @@ void record_use(const std::string& pool, const std::string& folder, const std::s
   const std::string user = fs::relative(folder, pool).generic_string();  // both are there
   const Json json = {{"folder", user}, {"runs", runs}};
   write_file_atomically(
-      folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, key_length) + ".json",
+      folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, 16) + ".json",
       json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

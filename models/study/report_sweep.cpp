@@ -10,6 +10,7 @@
 #include "engine/base/wording.h"
 #include "models/study/csv.h"
 #include "models/study/report_curves.h"
+#include "models/study/runs.h"
 
 namespace orrery::models {
 namespace {
@@ -109,9 +110,8 @@ void add_runs(Json& sections, const CsvTable& runs) {
 void add_curves_of_pool(Json& sections, const CsvTable& runs, const std::string& pool, const std::string& metric) {
   std::vector<LoggedRun> logged;
   for (size_t i = 0; i < runs.rows() && logged.size() < most_curves; ++i) {
-    const std::string key = runs.at(i, "run"), folder = pool + "/" + key;
-    const bool a_key = !key.empty() && key.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!a_key || !file_exists(folder + "/metrics.jsonl")) continue;
+    const std::string id = runs.at(i, "run"), folder = pool + "/" + id;
+    if (!is_run_id(id) || !file_exists(folder + "/metrics.jsonl")) continue;
     logged.push_back({runs.at(i, "row") + ", seed " + runs.at(i, "seed"),
                       runs.at(i, "row"),
                       RunLog::of_run(folder),

@@ -151,6 +151,16 @@ std::string key_of_unreadable(const TrainSettings& settings, const std::string& 
   return key_of({resolved(from_the_beginning(settings)), {}}, why);
 }
 
+bool is_run_id(std::string_view text) {
+  constexpr size_t key_length = 16, hash_length = 12;
+  const auto is_hexadecimal = [](std::string_view digits, size_t length) {
+    return digits.size() == length && digits.find_first_not_of("0123456789abcdef") == digits.npos;
+  };
+  const size_t dash = std::min(text.find('-'), text.size());
+  return is_hexadecimal(text.substr(0, dash), key_length) &&
+         (dash == text.size() || is_hexadecimal(text.substr(dash + 1), hash_length));
+}
+
 std::string program_version() { return text(build().version, " (sources ", source_hash, ")"); }
 
 RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {

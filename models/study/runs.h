@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/hash.h"
@@ -31,6 +32,8 @@ std::map<std::string, Fingerprint> read_by(const TrainSettings& settings);
 std::string run_key(const TrainSettings& settings);
 // The same where that cannot be read, as `why` says: the run will fail by it.
 std::string key_of_unreadable(const TrainSettings& settings, const std::string& why);
+
+bool is_run_id(std::string_view text);  // KEY-HASH, or KEY alone
 
 // The ids of runs in a pool's folder.
 class RunIds {

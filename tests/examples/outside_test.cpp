@@ -265,7 +265,7 @@ TEST_CASE("outside: numbers of a file that are far too large are printed whole")
   std::ofstream(path, std::ios::binary) << state;
   const Outcome outcome = run_orrery(train_tiny(folder, {"--resume"}));
   INFO(outcome.out, outcome.err);
-  CHECK(outcome.code == 0);
+  CHECK(outcome.code == 3);  // worse than a uniform guess
   const std::string line = last_line(outcome.out),
                     start = "validation loss 1000000000000000052504760255204420248704468";
   CHECK(line.starts_with(start));

@@ -165,6 +165,6 @@ TEST_CASE("pictures: a class folder whose name is not UTF-8 is refused before a 
   const Folder folder;
   const std::string set = folder / "set";
   for (const char* name : {"a", "gr\xfcn"}) add_class(set, name);
-  expect_error(train(set, folder / "run")).names("set").value("gr\xfcn").value(2).offers("rename");
+  expect_error(train(set, folder / "run")).names("set").value("gr\\xfcn").value(2).offers("rename");
   CHECK(!fs::exists(folder / "run"));
 }

@@ -11,13 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/examples/program.h"
+#include "tests/examples/study.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
-using orrery::testing::expect_error;
 
 namespace {
 
@@ -46,12 +45,6 @@ double validation_in(const std::string& metrics) {
   for (std::string line; std::getline(in, line);)
     if (const auto row = nlohmann::json::parse(line); row.contains("validation_loss")) loss = row["validation_loss"];
   return loss;
-}
-std::map<std::string, fs::file_time_type> written_runs(const std::string& pool) {
-  std::map<std::string, fs::file_time_type> all;
-  for (const auto& entry : fs::directory_iterator(pool))
-    if (entry.is_directory()) all[entry.path().filename()] = fs::last_write_time(entry.path() / "metrics.jsonl");
-  return all;
 }
 
 }  // namespace

@@ -49,8 +49,9 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
   verdict.version = verdict.claim = hostile;
   verdict.kind = "trained", verdict.main = true;
   verdict.rates = {{hostile, 0.1}};
-  verdict.judged.comparisons = {
-      {.metric = "other " + hostile, .name = hostile, .at = hostile, .known = true, .mean = 1, .low = 0, .high = 2}};
+  JudgedComparison& judged = verdict.judged.comparisons.emplace_back();
+  judged.metric = "other " + hostile, judged.name = judged.at = hostile;
+  judged.known = true, judged.mean = 1, judged.high = 2;
   const std::vector<ListedVerdict> all = {{hostile, hostile, {}, verdict, "", true},
                                           {"group", hostile, {}, {}, hostile}};
   const std::string page = verdicts_page(all, ".");

@@ -67,8 +67,9 @@ class ErrorMessage {
  private:
   ErrorMessage& contains(const char* what, const std::string& term) {
     const size_t found = find_word(message_, term, from_);
-    CHECK_MESSAGE(found != message_.npos, "the error must ", what, " '", term, "' here: ", message_.substr(from_),
-                  " (whole message: ", message_, ")");
+    const std::string failure = text("the error must ", what, " '", term, "' in '", message_.substr(from_),
+                                     "' (whole message: '", message_, "')");
+    CHECK_MESSAGE(found != message_.npos, failure);
     if (found != message_.npos) from_ = found + term.size();
     return *this;
   }
