@@ -89,7 +89,7 @@ std::string for_markdown(std::string_view text) {
 
 std::string code_for_markdown(std::string_view text) {
   const bool plain =
-      !text.empty() && text.find_first_of("`|\\\n") == std::string_view::npos && for_terminal(text) == text;
+      !text.empty() && text.find_first_of("`|\\\n<") == std::string_view::npos && for_terminal(text) == text;
   return plain ? "`" + std::string(text) + "`" : "<code>" + for_markdown(text) + "</code>";
 }
 

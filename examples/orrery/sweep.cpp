@@ -83,6 +83,7 @@ Sweep read_sweep(const Arguments& arguments) {
   // The model and the task, which say what keys there are, may be lists too: then the first ones say it.
   Arguments firsts;
   for (const std::string& word : words) {
+    if (word.starts_with("--resume")) continue;  // refused by check_may_be_set
     const bool names_keys =
         word.starts_with("--model=") || word.starts_with("--task=") || word.starts_with("--config=");
     firsts.push_back(names_keys ? models::expand_braces(word)[0] : word);

@@ -143,12 +143,12 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
   check(pixels.flag("do_rescale", true) && std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6,
         pixels.path(),
         ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");
-  if (pixels.flag("do_normalize", true))
-    set_pixel_scale(channel_numbers(pixels, "image_mean", s.channels, to),
-                    channel_numbers(pixels, "image_std", s.channels, to), to);
-  else
-    set_pixel_scale(std::vector(static_cast<size_t>(s.channels), 0.0),
-                    std::vector(static_cast<size_t>(s.channels), 1.0), to);
+  std::vector<double> mean(static_cast<size_t>(s.channels), 0.0), std(static_cast<size_t>(s.channels), 1.0);
+  if (pixels.flag("do_normalize", true)) {
+    mean = channel_numbers(pixels, "image_mean", s.channels, to);
+    std = channel_numbers(pixels, "image_std", s.channels, to);
+  }
+  set_pixel_scale(mean, std, to);
   note_other_steps(pixels, s.image_size, to);
 }
 

@@ -381,7 +381,6 @@ TEST_CASE("probe: a file that no run has written is not replaced, and one of ano
   CHECK(read_file(probe_file(run.out)) == "mine\n");
   write(probe_file(run.out), R"({"format": "orrery probe 9", "values": [], "ratios": []})");
   CHECK(contains(error_of([&] { read_probe(probe_file(run.out)); }), "its format is 'orrery probe 9'"));
-  CHECK(Trainer(Run("other").settings({{"probe", "yes"}})).memory_plan().probe > 0);
 }
 
 TEST_CASE("probe: formulas by themselves") {

@@ -6,13 +6,13 @@
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "models/training/trainer.h"
-#include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 #include "tests/support/small_text.h"
 
 using namespace orrery;
 using namespace orrery::models;
-using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
 namespace {
@@ -69,9 +69,13 @@ TEST_CASE("bf16: the same bits for one and two threads, and after an interruptio
         trainer.run(events);
       }(),
       std::runtime_error);
-  CHECK(error_of([&] {
-          train(small_run(folder, "parts", {{"resume", "yes"}, {"dtype", "f32"}}));
-        }) == "train: the run in " + (folder / "parts") + " has dtype=bf16, not f32; resume it with its own");
+  expect_error([&] {
+    train(small_run(folder, "parts", {{"resume", "yes"}, {"dtype", "f32"}}));
+  })
+      .names("dtype")
+      .value("bf16")
+      .value("f32")
+      .offers("--resume=" + (folder / "parts"));
   train(small_run(folder, "parts", {{"resume", "yes"}}));
   for (const std::string file : {"weights", "optimizer"}) {
     const std::string end = "/step_000050/" + file + ".safetensors", expected = read_file(folder / ("one" + end));
