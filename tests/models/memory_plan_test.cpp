@@ -193,11 +193,13 @@ TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limi
 TEST_CASE("memory plan: the refusal has what is needed and what is free") {
   const Limit limit(40'000'000);
   const std::string sentence = refusal({{"layers", "12"}, {"probe", "yes"}});
+  CAPTURE(sentence);
   long long needed = 0, free = 0;
-  CHECK(std::sscanf(sentence.c_str(), "train: the run cannot fit into memory: it needs about %lld MB (", &needed) == 1);
+  // "about" or "more than" so many
+  CHECK(std::sscanf(sentence.c_str(), "train: the run cannot fit into memory: it needs %*[a-z ]%lld MB (", &needed) == 1);
   const size_t at = sentence.find("), but ");
   REQUIRE(at != std::string::npos);
   CHECK(std::sscanf(sentence.c_str() + at, "), but %lld MB are free on cpu;", &free) == 1);
-  CHECK(needed > free);
+  CHECK(needed >= free);
   CHECK(free >= 40);
 }
