@@ -245,8 +245,10 @@ std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
 // Throws if the folder has files of something else, or results of runs that this sweep does not have.
 void check_replaceable(const Sweep& sweep) {
   const std::string& out = sweep.settings.out;
+  std::set<std::string> keys;  // by which program's sources a run was trained does not matter
+  for (const std::string& id : sweep.all.keys()) keys.insert(models::key_of_id(id));
   for (const models::TabledRun& run : models::runs_in_tables(out))
-    check(run.outcome == "failed" || sweep.all.named.contains(run.id), "sweep: ", out,
+    check(run.outcome == "failed" || keys.contains(models::key_of_id(run.id)), "sweep: ", out,
           " has the results of another sweep, with ", run.row, " seed=", run.seed,
           " of other settings or data; choose another --out, or remove ", out, "/runs.csv");
 }

@@ -161,6 +161,8 @@ bool is_run_id(std::string_view text) {
          (dash == text.size() || is_hexadecimal(text.substr(dash + 1), hash_length));
 }
 
+std::string key_of_id(const std::string& id) { return id.substr(0, id.find('-')); }
+
 std::string program_version() { return text(build().version, " (sources ", source_hash, ")"); }
 
 RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
@@ -169,7 +171,7 @@ RunIds::RunIds(std::string pool, bool fresh) : pool_(std::move(pool)) {
     const std::filesystem::path file(path);
     const std::string id = file.stem().string();
     if (file.extension() == ".json" && !id.ends_with(text("-", source_hash)))
-      others_[id.substr(0, id.find('-'))].push_back(id);
+      others_[key_of_id(id)].push_back(id);
   }
 }
 

@@ -34,6 +34,7 @@ std::string run_key(const TrainSettings& settings);
 std::string key_of_unreadable(const TrainSettings& settings, const std::string& why);
 
 bool is_run_id(std::string_view text);  // KEY-HASH, or KEY alone
+std::string key_of_id(const std::string& id);
 
 // The ids of runs in a pool's folder.
 class RunIds {

@@ -92,7 +92,7 @@ std::string listed(const MemoryPlan& plan) {
 
 void fill_in(MemoryPlan& plan, const Peaks& peaks) {
   const auto bytes = [](double x) { return static_cast<int64_t>(std::min(x, 1e18)); };
-  plan.activations = bytes(std::max({peaks.step, peaks.validation, peaks.figures}));
+  plan.activations = bytes(peaks.carried + std::max({peaks.step, peaks.validation, peaks.figures}));
   plan.probe = std::max<int64_t>(0, bytes(peaks.probe) - plan.activations);
 }
 
@@ -147,7 +147,9 @@ void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of
           {.step = of_one(&Peaks::step) * training,
            .validation = of_one(&Peaks::validation) * validation,
            .figures = of_one(&Peaks::figures) * training,
-           .probe = s.probe && !s.resume ? of_one(&Peaks::probe) * training + bytes_of_copy(s, plan.parameters) : 0});
+           .probe = s.probe && !s.resume ? of_one(&Peaks::probe) * training + bytes_of_copy(s, plan.parameters) : 0,
+           .carried = with_layers(one.whole.carried, two.whole.carried, layers) * training /
+                      static_cast<double>(sample.training)});
   if (parse_device(s.device) == Device::cpu)
     plan.seconds_of_step =
         with_layers(one.update, two.update, layers) +

@@ -64,27 +64,26 @@ int64_t Rehearsal::bytes_of_moments() const {
 Peaks Rehearsal::run(const Sample& sample) {
   const std::vector<Tensor> batch = task_.sample(sample.training, sample.tokens);
   const nn::Cache carried = carried_by(sample.training);
-  double held = 0;
-  for (const auto& [path, entry] : carried.entries) held += static_cast<double>(entry.states.bytes());
-  held *= static_cast<double>(s_.gradient_accumulation_steps);
   Peaks peaks;
-  peaks.step = held + peak_of([&] {
-                 peaks.seconds = seconds_of([&] {
-                   parameters_->zero_gradients();
-                   learn(batch, carried);
-                 });
-                 // A second micro-batch meets the gradients of the first.
-                 if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
-                 optimizer_->step(0);
-               });
-  if (s_.figures_every > 0) peaks.figures = held + peak_of([&] { show_figures(batch, carried); });
+  for (const auto& [path, entry] : carried.entries) peaks.carried += static_cast<double>(entry.states.bytes());
+  peaks.carried *= static_cast<double>(s_.gradient_accumulation_steps);
+  peaks.step = peak_of([&] {
+    peaks.seconds = seconds_of([&] {
+      parameters_->zero_gradients();
+      learn(batch, carried);
+    });
+    // A second micro-batch meets the gradients of the first.
+    if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
+    optimizer_->step(0);
+  });
+  if (s_.figures_every > 0) peaks.figures = peak_of([&] { show_figures(batch, carried); });
   if (s_.probe && !s_.resume) peaks.probe = peak_of([&] { probe_signals(s_, task_, *model_, batch); });
   const bool alike = sample.validation == sample.training;
   const std::vector<Tensor> held_out = alike ? batch : task_.sample(sample.validation, sample.tokens);
   const nn::Cache remembered = alike ? carried : carried_by(sample.validation);
   double of_validation = 0;
   for (const auto& [path, entry] : remembered.entries) of_validation += static_cast<double>(entry.states.bytes());
-  peaks.validation = held + of_validation + peak_of([&] {
+  peaks.validation = of_validation + peak_of([&] {
                        const NoGrad guard;
                        nn::Cache before = remembered;
                        nn::Pass pass;

@@ -18,6 +18,7 @@ struct Sample {  // sequences, or images, of a micro-batch and of a validation, 
 // forward and a backward pass.
 struct Peaks {
   double step = 0, validation = 0, figures = 0, probe = 0;
+  double carried = 0;  // what the streams of all micro-batches keep from step to step, beside each of the others
   double seconds = 0;
 };
 
