@@ -88,10 +88,12 @@ bool each_number(const StoredTensor& x, const F& f) {
 
 bool is_pickle(const std::string& path) {
   if (!file_exists(path) || folder_exists(path)) return false;
-  std::array<char, 4> first = {};
+  std::array<char, 9> first = {};
   const size_t known = FileReader(path).read_up_to(std::as_writable_bytes(std::span(first)));
   const std::string_view begin(first.data(), known);
-  return begin.starts_with("PK\3\4") || (begin.starts_with('\x80') && known > 1 && first[1] >= 2 && first[1] <= 5);
+  if (begin.starts_with("PK\3\4")) return true;
+  // A safetensors file begins with the 8 bytes of its header's length, which may be these, and the header's brace.
+  return begin.starts_with('\x80') && known > 1 && first[1] >= 2 && first[1] <= 5 && first[8] != '{';
 }
 
 void refuse_pickles(const std::string& path) {

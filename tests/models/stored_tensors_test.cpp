@@ -52,6 +52,22 @@ TEST_CASE("stored tensors: ranges, with what is not finite apart") {
   CHECK(range_of(stored(Tensor::from({2, 1}, {1.5, 2.5}, Dtype::bf16), "BF16")).mean == 2);
 }
 
+TEST_CASE("stored tensors: a safetensors file is told from a pickle, whatever length its header has") {
+  const Folder folder;
+  const std::string path = folder / "a.safetensors";
+  int like_a_pickle = 0;
+  for (size_t length = 0; length < 1400; length += 8) {
+    write_safetensors(path, std::vector<NamedTensor>{{"x", Tensor::zeros(Shape{1})}},
+                      {{"note", std::string(length, 'a')}});
+    const std::string bytes = read_file(path);
+    like_a_pickle += bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;  // as a pickle of protocol 2 to 5 begins
+    CHECK(!is_pickle(path));
+  }
+  CHECK(like_a_pickle > 0);
+  write_file_atomically(path, std::string_view("\x80\x02}q\x00.", 6));
+  CHECK(is_pickle(path));
+}
+
 TEST_CASE("stored tensors: tokens are whole numbers of any dtype") {
   CHECK(as_tokens(stored<int64_t>("I64", {3, 70000})).to_vector() == std::vector<double>{3, 70000});
   CHECK(error_of([] { as_tokens(stored<int64_t>("I64", {-1})); }) == "read: 'x' holds -1, which is no token");
