@@ -140,9 +140,10 @@ TEST_CASE("program: --version names what it was built from") {
 }
 
 TEST_CASE("program: a wrong command, key or value is answered with a sentence and exit code 1") {
-  check_error({"tran"},
-              "no command 'tran'; did you mean 'train'? there are train, sweep, study, runs, compare, metrics, "
-              "verify_resume, replay, report, inspect, prepare, evaluate, generate, translate, import, export, show, classify");
+  check_error(
+      {"tran"},
+      "no command 'tran'; did you mean 'train'? there are train, sweep, study, runs, compare, metrics, "
+      "verify_resume, replay, report, inspect, prepare, evaluate, generate, translate, import, export, show, classify");
   check_error({"train", "--stepz=3"}, "train: unknown key 'stepz'; did you mean 'steps'?");
   check_error({"train", "--n_layer", "0"}, "train: layers: 0 must be at least 1");
   check_error({"train", "--lr_decay_iters=9", "--max_iters=5"},

@@ -196,7 +196,8 @@ TEST_CASE("memory plan: the refusal has what is needed and what is free") {
   CAPTURE(sentence);
   long long needed = 0, free = 0;
   // "about" or "more than" so many
-  CHECK(std::sscanf(sentence.c_str(), "train: the run cannot fit into memory: it needs %*[a-z ]%lld MB (", &needed) == 1);
+  CHECK(std::sscanf(sentence.c_str(), "train: the run cannot fit into memory: it needs %*[a-z ]%lld MB (", &needed) ==
+        1);
   const size_t at = sentence.find("), but ");
   REQUIRE(at != std::string::npos);
   CHECK(std::sscanf(sentence.c_str() + at, "), but %lld MB are free on cpu;", &free) == 1);

@@ -35,7 +35,13 @@ TEST_CASE("resume: settings that change what a number means are refused") {
                                        {"optimizer", "adamw", "lion"}};
   for (const Change& c : changes) {
     CAPTURE(c.key);
-    expect_error([&] { begin_again(run, {{c.key, c.ours}}); }).names(c.key).value(c.its).value(c.ours).offers("--resume");
+    expect_error([&] {
+      begin_again(run, {{c.key, c.ours}});
+    })
+        .names(c.key)
+        .value(c.its)
+        .value(c.ours)
+        .offers("--resume");
   }
   const Run problem("problem");
   const std::vector<Change> of_problem = {{"problem", "", "copy(length=2)"}, {"validation_sequences", "", "20"}};
