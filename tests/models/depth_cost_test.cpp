@@ -39,7 +39,7 @@ TEST_CASE("depth: the model runs as often as its stream needs, however many subl
 
 // In GPT-2's proportions.
 TEST_CASE("depth: it takes at most 2.5 times the product of all states with the head") {
-  const int64_t layers = 12, places = 32, states = 2 * layers + 1;
+  const int64_t layers = 12, places = 128, states = 2 * layers + 1;
   const auto model = make_model(make_settings({{"model", "gpt"},
                                                {"vocabulary", "50257"},
                                                {"context", std::to_string(places)},
