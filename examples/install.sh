@@ -34,3 +34,4 @@ install_missing() {
 
 library_packages="g++ cmake make libopenblas-pthread-dev libtbb-dev libssl-dev nlohmann-json3-dev libtomlplusplus-dev"
 library_packages="$library_packages libcli11-dev libpcre2-dev libsentencepiece-dev zlib1g-dev libstb-dev"
+test_packages="doctest-dev python3"  # scripts in tests/cases make what is too large to keep

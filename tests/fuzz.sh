@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 [ $# -ge 1 ] || { echo "sh tests/fuzz.sh SECONDS [FORMAT...]"; exit 1; }
 seconds=$1
 shift
-install_missing $library_packages doctest-dev || exit 1
+install_missing $library_packages $test_packages || exit 1
 
 # A clang that brings libFuzzer: a program of two lines tells.
 libfuzzer=

@@ -16,7 +16,7 @@ give_up() {
 
 case " $* " in *" --list "*) exec python3 tests/mutation/mutation.py "$@" ;; esac
 # shellcheck disable=SC2154
-install_missing $library_packages doctest-dev python3 || give_up "the packages could not be installed"
+install_missing $library_packages $test_packages || give_up "the packages could not be installed"
 build=${BUILD:-build}
 mkdir -p "$build"
 if ! cmake -S . -B "$build" > "$build/configure.log" 2>&1; then

@@ -14,7 +14,7 @@ give_up() {
   exit 1
 }
 
-install_missing $library_packages doctest-dev || give_up "the packages could not be installed"
+install_missing $library_packages $test_packages || give_up "the packages could not be installed"
 build=${BUILD:-build}
 mkdir -p "$build"
 # shellcheck disable=SC2086

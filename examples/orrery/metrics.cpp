@@ -40,9 +40,12 @@ std::string csv_header(const std::vector<std::string>& figures) {
   return models::csv_line(names);
 }
 
-void write_csv(const models::RunLog& log, const std::vector<std::string>& figures, const Write& write) {
+// Returns how many rows there are.
+int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& figures, const Write& write) {
+  int64_t rows = 0;
   write(csv_header(figures));
   log.each([&](const LogRow& row) {
+    ++rows;
     std::vector<std::string> fields = {std::to_string(row.step)};
     for (const std::string& name : figures) {
       const auto found = row.figures.find(name);
@@ -52,6 +55,7 @@ void write_csv(const models::RunLog& log, const std::vector<std::string>& figure
     }
     write(models::csv_line(fields));
   });
+  return rows;
 }
 
 // In pieces that a file takes at once.
@@ -106,14 +110,16 @@ int metrics(const Arguments& arguments) {
   }
   std::string header;
   const Write into_header = [&](std::string_view text) { header += text; };
-  csv ? into_header(csv_header(figures)) : models::tensorboard_events({}, {}, into_header);
+  if (csv)
+    into_header(csv_header(figures));
+  else
+    models::tensorboard_events({}, {}, into_header);
   models::check_output("metrics", path,
                        models::marked_kind(csv ? "a CSV file of these figures" : "events that orrery wrote", header));
-  write_metrics(path, [&](const Write& write) {
-    csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);
-  });
   int64_t rows = 0;
-  log.each([&](const LogRow&) { ++rows; });
+  write_metrics(path, [&](const Write& write) {
+    rows = csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);
+  });
   std::cout << for_terminal(path) << ": " << counted(rows, "row") << ", "
             << counted(static_cast<int64_t>(figures.size()), "figure") << std::endl;
   return 0;

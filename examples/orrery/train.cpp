@@ -23,16 +23,14 @@
 namespace orrery::program {
 namespace {
 
-// How much worse than a uniform guess, and than the first step, a loss may be without a message, in nats. Fresh weights
-// may be worse than a uniform guess: a run of a few steps has not diverged (models/study/runs.h has the same margin).
-constexpr double untrained_margin = 0.5;
-
-// The exit code of a complete run. `first` is the loss of its first step; none: the run was resumed.
-int code_of(const models::Task& task, double loss, std::optional<double> first) {
+// The exit code of a complete run.
+int code_of(const models::Task& task, double loss) {
   const std::optional<double> guessing = task.guessing_loss();
-  if (!guessing || loss <= std::max(*guessing, first.value_or(*guessing)) + untrained_margin) return 0;
+  if (!guessing || loss <= *guessing) return 0;
   complain(text("train: the validation loss of ", fixed(loss, 4), " is above that of uniform guessing, ln ",
-                task.choices(), " = ", fixed(*guessing, 4), "; try a lower --learning_rate or --grad_clip=1"));
+                task.choices(), " = ", fixed(*guessing, 4),
+                ": the run was too short to learn anything, or it diverged; try more --steps, a lower "
+                "--learning_rate or --grad_clip=1"));
   return worse_than_guessing;
 }
 
@@ -102,8 +100,7 @@ std::string train_help(const Arguments& given) {
          describe(settings_of(settings)) +
          "\nThe exit code is 3 if the run is complete and its validation loss is above that of uniform guessing, the "
          "logarithm\n"
-         "of the vocabulary or of the number of classes, and above the loss of its first step, both by more than 0.5 "
-         "nats.\n"
+         "of the vocabulary or of the number of classes.\n"
          "\nExample: orrery train --model=gpt-char-small --data=examples/data/tinyshakespeare.txt --steps=200";
 }
 
@@ -127,14 +124,10 @@ int train(const Arguments& arguments) {
 
   const StopSignals signals;
   models::TrainingResult result;
-  std::optional<double> first;  // loss
   {
     Progress progress;
     models::TrainingEvents events;
-    events.step = [&](const models::StepReport& report) {
-      if (report.step == 1) first = report.loss;
-      progress.step(report);
-    };
+    events.step = [&](const models::StepReport& report) { progress.step(report); };
     events.validation = [&](int64_t step, const models::Validation& found) {
       progress.say(text("step ", step, ": ", validation_text(found.loss, found.figures)));
     };
@@ -152,7 +145,7 @@ int train(const Arguments& arguments) {
     return 128 + signals.received();
   }
   std::cout << validation_text(result.validation_loss, result.figures) << std::endl;
-  return code_of(task, result.validation_loss, first);
+  return code_of(task, result.validation_loss);
 }
 
 }  // namespace orrery::program

@@ -27,9 +27,9 @@ namespace orrery::models {
 
 // A record for each row that has one of the figures, whose names are the tags; their numbers are rounded to f32, as
 // the format has them.  The wall time is the seconds that the steps up to there have taken, from 0 at the run's
-// beginning (`milliseconds` of the rows), so that the same rows give the same bytes.
-void tensorboard_events(const RunLog& log, std::span<const std::string> figures,
-                        const std::function<void(std::string_view)>& write);
+// beginning (`milliseconds` of the rows), so that the same rows give the same bytes.  Returns the number of rows.
+int64_t tensorboard_events(const RunLog& log, std::span<const std::string> figures,
+                           const std::function<void(std::string_view)>& write);
 
 uint32_t crc32c(std::string_view bytes);  // Castagnoli's: 0xe3069283 of "123456789"
 

@@ -270,7 +270,7 @@ std::vector<double> patched(const Subject& subject, const RowDifference& at, con
 void look_at_patches(std::vector<View>& views, const Subject& subject, const Subject& other, const LookSettings& s,
                      const std::vector<ResidualStream>& streams) {
   check(&subject.model() == &other.model(), "inspect: patching needs two examples of one model");
-  const std::vector<ResidualStream> of_other = residual_streams(other);
+  const std::vector<ResidualStream> of_other = observe_streams(other).streams;
   for (size_t i = 0; i < streams.size(); ++i) {
     const ResidualState &own = streams[i].states[0], &others = of_other.at(i).states[0];
     check(own.value.shape() == others.value.shape(), "inspect: the two examples have ", own.value.size(0), " and ",
@@ -311,7 +311,7 @@ void look_at_patches(std::vector<View>& views, const Subject& subject, const Sub
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
-  const std::vector<ResidualStream> streams = residual_streams(subject);
+  const std::vector<ResidualStream> streams = observe_streams(subject).streams;
   look_at_ablations(views, subject, s, streams);
   if (s.other) look_at_patches(views, subject, *s.other, s, streams);
 }

@@ -15,35 +15,15 @@
 // what is taken out, where the linear attribution holds them still.  With the normalization behind the sublayers the
 // last state is no sum of what they said, and there is no direct contribution.
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "engine/base/parallel.h"
 #include "engine/base/wording.h"
 #include "models/inspection/base/answers.h"
-#include "models/inspection/base/normalizations.h"
 #include "models/inspection/base/residual_stream.h"
 
 namespace orrery::models {
 namespace {
-
-// The normalizations that act between the last state and the logits: "norm (layer)".
-std::vector<std::string> end_of_model(const Subject& subject, const std::string& last) {
-  std::map<std::string, std::string> kinds;
-  std::vector<std::string> patterns = {last}, end;
-  for (const NormalizationFound& found : normalizations_of(subject.model())) {
-    kinds[found.path] = found.kind;
-    patterns.push_back(found.path + ".output");
-  }
-  see_values(subject, patterns, [&](const std::string& path, const std::string&, const Tensor&) {
-    const auto kind = kinds.find(path);
-    if (kind == kinds.end())
-      end.clear();  // what came before the last state
-    else
-      end.push_back(path + " (" + kind->second + ")");
-  });
-  return end;
-}
 
 std::string said_of_end(const std::vector<std::string>& end) {
   if (end.empty()) return "Each state goes through the head; no normalization stands before it.";
@@ -98,8 +78,7 @@ struct Lens {
   int64_t choices;  // answers there are
 };
 
-Lens lens_of(const Subject& subject, const ResidualStream& stream, const LookSettings& s) {
-  const Tensor logits = subject.run();
+Lens lens_of(const Subject& subject, const ResidualStream& stream, const Tensor& logits, const LookSettings& s) {
   Lens lens{.answers = answers_to(subject, logits),
             .words = words_of_rows(subject, stream.last().path, logits.size(0)),
             .choices = logits.size(1)};
@@ -245,11 +224,10 @@ void add_contributions(std::vector<View>& views, const Subject& subject, const R
 }
 
 void look(std::vector<View>& views, const Subject& subject, const LookSettings& s) {
-  const std::vector<ResidualStream> streams = residual_streams(subject);
+  const auto [streams, end, logits] = observe_streams(subject);
   if (streams.empty()) return;
   const ResidualStream& stream = streams.back();
-  const std::vector<std::string> end = end_of_model(subject, stream.last().name);
-  const Lens lens = lens_of(subject, stream, s);
+  const Lens lens = lens_of(subject, stream, logits, s);
   add_lens(views, subject, lens, said_of_end(end), s);
   add_sizes(views, streams);
   if (stream.is_sum) add_contributions(views, subject, stream, lens, end.empty());

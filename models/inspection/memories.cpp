@@ -194,7 +194,7 @@ class Voting {
   const End& end_of(const Subject& subject) {
     const auto [found, is_new] = ends_.try_emplace(&subject);
     if (!is_new) return found->second;
-    if (std::vector<ResidualStream> all = residual_streams(subject); !all.empty()) {
+    if (std::vector<ResidualStream> all = observe_streams(subject).streams; !all.empty()) {
       found->second.stream = std::move(all.back());
       found->second.logits = logits_of(subject, found->second.stream, found->second.stream.last().value);
     }

@@ -108,7 +108,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   TrainingResult result;
   result.checkpoint = folder_->last_good();
   const auto owes_validation = [&] {
-    return step_ > 0 && (step_ == s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
+    return step_ > 0 && (step_ >= s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
   };
   if (owes_validation() && validated_ != step_) {  // it was stopped before this
     validate(audience);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 struct Outcome {
   int code = -1;  // of the exit; 128 + the signal if one ended it
   std::string out, err;
+  int64_t peak = 0;  // bytes of memory it had at most, of run_orrery alone
 };
 
 // Runs a shell command; $ORRERY is the program.

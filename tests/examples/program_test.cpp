@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,9 +50,10 @@ RunningOrrery::RunningOrrery(const std::vector<std::string>& words) {
 }
 Outcome RunningOrrery::end() {
   int status = 0;
-  REQUIRE(::waitpid(process_, &status, 0) == process_);
+  rusage use = {};
+  REQUIRE(::wait4(process_, &status, 0, &use) == process_);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return {code, read_file(folder_ / "out"), read_file(folder_ / "err")};
+  return {code, read_file(folder_ / "out"), read_file(folder_ / "err"), int64_t{use.ru_maxrss} * 1024};
 }
 
 std::string last_line(const std::string& text) {

@@ -50,7 +50,7 @@ TEST_CASE("the lens of the last state is the model's own answer, of every class 
     const auto model = make_model(make_settings(each.settings));
     stir(*model);
     const auto subject = subject_of(*model);
-    const std::vector<ResidualStream> streams = residual_streams(*subject);
+    const std::vector<ResidualStream> streams = observe_streams(*subject).streams;
     const std::vector<View> views = look_at(*subject, "depth", {});
     CHECK(streams.empty() == views.empty());
     if (streams.empty()) continue;
@@ -246,7 +246,7 @@ TEST_CASE("a residual state in its own place changes nothing, to the bit") {
     stir(*model);
     const auto subject = subject_of(*model);
     const Tensor plain = subject->run();
-    for (const ResidualStream& stream : residual_streams(*subject))
+    for (const ResidualStream& stream : observe_streams(*subject).streams)
       for (const ResidualState& state : stream.states)
         CHECK(largest_difference(run_with(*subject, state.name, state.value), plain) == 0);
   }
@@ -291,8 +291,8 @@ TEST_CASE("patching: everything at the embedding restores all, the same states n
   const auto& of_place = shown<MapView>(earlier, "causes/patched_embedding");
   CHECK(row_of(of_place, "blocks.1.feed_forward")[static_cast<size_t>(between)] == doctest::Approx(1).epsilon(1e-9));
   CHECK(row_of(of_place, "embedding")[static_cast<size_t>(between) + 1] == 0);
-  const Tensor own = residual_streams(*subject)[0].states[1].value,
-               others = residual_streams(*other)[0].states[1].value;
+  const Tensor own = observe_streams(*subject).streams[0].states[1].value,
+               others = observe_streams(*other).streams[0].states[1].value;
   Tensor mixed = own.clone();
   mixed.slice(2, 3).copy_from(others.slice(2, 3));
   const double here = measure(subject->run()), there = measure(other->run()),

@@ -46,7 +46,7 @@ Tensor as_seen(const Tensor& value) {
   return here.dtype() == Dtype::f64 ? here : here.to(Dtype::f32);
 }
 
-void see_values(
+Tensor see_values(
     const Subject& subject, const std::vector<std::string>& patterns,
     const std::function<void(const std::string& path, const std::string& name, const Tensor& value)>& watch) {
   const Hooks hooks(patterns, [&](const std::string& full, const Tensor& value) {
@@ -54,7 +54,7 @@ void see_values(
     const bool of_model = dot == std::string::npos;
     watch(of_model ? "" : full.substr(0, dot), of_model ? full : full.substr(dot + 1), value);
   });
-  subject.run();
+  return subject.run();
 }
 
 std::vector<std::vector<Seen>> see(const Subject& subject, const std::vector<std::string>& names) {

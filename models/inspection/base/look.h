@@ -52,8 +52,9 @@ struct Seen {
 };
 // What modules show under this name, "weights", in the order in which it arises, in one pass.
 std::vector<Seen> see(const Subject& subject, const std::string& name);
-// What `watch` gets is shown with these patterns of whole names, in the order in which it arises, in one pass.
-void see_values(
+// What `watch` gets is shown with these patterns of whole names, in the order in which it arises, in one pass, whose
+// logits are returned.
+Tensor see_values(
     const Subject& subject, const std::vector<std::string>& patterns,
     const std::function<void(const std::string& path, const std::string& name, const Tensor& value)>& watch);
 // What a hook shows as looks read it: f32 or f64, on the CPU.

@@ -7,6 +7,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "models/headed_model.h"
+#include "models/inspection/base/normalizations.h"
 #include "models/inspection/base/replacing.h"
 #include "nn/layers/linear.h"
 
@@ -56,21 +57,32 @@ void find_added(ResidualStream& stream, const std::map<std::string, Tensor>& lef
 
 }  // namespace
 
-std::vector<ResidualStream> residual_streams(const Subject& subject) {
-  std::vector<ResidualStream> streams;
+ObservedStreams observe_streams(const Subject& subject) {
+  ObservedStreams seen;
+  std::vector<std::string> patterns = {"embedding", "*.embedding", "*" + ending};
+  std::map<std::string, std::string> kinds;  // of the normalizations, by the names that they show
+  for (const NormalizationFound& found : normalizations_of(subject.model())) {
+    patterns.push_back(found.path + ".output");
+    kinds[patterns.back()] = found.kind;
+  }
   std::map<std::string, Tensor> states;
-  see_values(subject, {"embedding", "*.embedding", "*" + ending},
-             [&](const std::string& path, const std::string& name, const Tensor& value) {
-               const std::string full = path.empty() ? name : path + "." + name;
-               const bool begins = !full.ends_with(ending);
-               if (begins) streams.emplace_back();
-               if (streams.empty()) return;  // a residual without a beginning
-               states[full] = value.detach();
-               streams.back().states.push_back({begins ? full : path, full, as_rows(value), {}});
-             });
-  const auto left = left_without_sublayers(subject, streams, states);
-  for (ResidualStream& stream : streams) find_added(stream, left);
-  return streams;
+  seen.logits = see_values(
+      subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
+        const std::string full = path.empty() ? name : path + "." + name;
+        if (const auto kind = kinds.find(full); kind != kinds.end()) {
+          seen.end.push_back(path + " (" + kind->second + ")");
+          return;
+        }
+        seen.end.clear();  // they stood before a state
+        const bool begins = !full.ends_with(ending);
+        if (begins) seen.streams.emplace_back();
+        if (seen.streams.empty()) return;  // a residual without a beginning
+        states[full] = value.detach();
+        seen.streams.back().states.push_back({begins ? full : path, full, as_rows(value), {}});
+      });
+  const auto left = left_without_sublayers(subject, seen.streams, states);
+  for (ResidualStream& stream : seen.streams) find_added(stream, left);
+  return seen;
 }
 
 namespace {

@@ -27,9 +27,14 @@ struct ResidualStream {
   const ResidualState& last() const { return states.back(); }
 };
 
-// Every stream of a model in the order they begin: an encoder's, a decoder's; the logits come from the last.  None if
-// the model shows no embedding.
-std::vector<ResidualStream> residual_streams(const Subject& subject);
+// What one run of the model shows of its streams.
+struct ObservedStreams {
+  std::vector<ResidualStream> streams;  // in the order they begin: an encoder's, a decoder's; the logits come from the last
+  std::vector<std::string> end;         // the normalizations behind the last state, "norm (layer)"
+  Tensor logits;                        // of that run, as Subject::run gives them
+};
+// No streams if the model shows no embedding.  The model runs twice.
+ObservedStreams observe_streams(const Subject& subject);
 // What the logits are if the last state of the last stream is this one, (places, width): it goes through the model's
 // own end.
 Tensor logits_of(const Subject& subject, const ResidualStream& last, const Tensor& state);
