@@ -182,6 +182,11 @@ bool folder_exists(const std::string& path) {
   return file_exists(path) && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+std::string without_last_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 void make_folders(const std::string& path) {
   std::error_code problem;
   fs::create_directories(path, problem);

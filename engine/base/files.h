@@ -86,6 +86,7 @@ void sync_folder(const std::string& path);  // after a rename: the new name surv
 // asked (a name that is too long, a folder that may not be entered) is an Error.
 bool file_exists(const std::string& path);  // a folder, too
 bool folder_exists(const std::string& path);
+std::string without_last_slashes(std::string path);  // "runs/a/" is "runs/a"
 void make_folders(const std::string& path);  // with those above it; none needs to be missing
 void rename_file(const std::string& from, const std::string& to);
 std::vector<std::string> files_in(const std::string& folder);  // their paths, sorted

@@ -38,8 +38,6 @@ fs::path library_file() {
 
 std::string read_plugin(const std::string& path) { return read_file(path, largest_plugin); }
 
-std::string seal_of(const std::string& path) { return path + ".sha256"; }
-
 // All but the file's name, which may be another one later.
 std::string seal_text(const std::string& bytes, const std::string& hash) {
   return text("# ", bytes.size(), " bytes\n", hash, "  ");
@@ -65,13 +63,17 @@ std::unique_ptr<Descriptor> sealed_copy(const std::string& path, const std::stri
 // its own system folder (=x).
 std::string as_file(const std::string& path) { return fs::path(path).is_absolute() ? path : "./" + path; }
 
+// Where the mark begins in a plug-in's bytes; npos: it is none.
+size_t find_mark(std::string_view bytes) {
+  constexpr std::string_view begin = "orrery plug-in for ";
+  const size_t at = bytes.starts_with("\177ELF") ? bytes.find(begin) : bytes.npos;
+  return at == bytes.npos ? at : at + begin.size();
+}
+
 void check_mark(const std::string& path, const std::string& bytes) {
-  const std::string_view begin = "orrery plug-in for ";
-  const size_t at = bytes.find(begin);
-  check(bytes.starts_with("\177ELF") && at != std::string::npos, "plugin: '", path,
-        "' is not a plug-in of orrery; orrery try FILE.cpp makes one");
-  const std::string mark = bytes.substr(at + begin.size(), plugin_mark().size());
-  const std::string built_for = bytes.substr(at + begin.size(), longest_seal);
+  const size_t at = find_mark(bytes);
+  check(at != bytes.npos, "plugin: '", path, "' is not a plug-in of orrery; orrery try FILE.cpp makes one");
+  const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, longest_seal);
   check(mark == plugin_mark(), "plugin: '", path, "' was built for orrery ",
         built_for.substr(0, std::min(built_for.find('\0'), built_for.size() - 1)), ", this is ", plugin_mark(),
         "; build it again with orrery try");
@@ -110,6 +112,9 @@ std::vector<std::string> plugin_compiler(const std::string& include, const std::
                          "-DORRERY_PLUGIN_MARK=\"" + plugin_mark() + "\"", "-o", as_file(out), as_file(source)});
   return all;
 }
+
+bool is_plugin(const std::string& path) { return find_mark(read_plugin(path)) != std::string::npos; }
+std::string seal_of(const std::string& path) { return path + ".sha256"; }
 
 void seal_plugin(const std::string& path) {
   const std::string bytes = read_plugin(path);

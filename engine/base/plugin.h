@@ -19,6 +19,10 @@ std::vector<std::string> plugin_compiler(const std::string& include, const std::
 // which this library was built, else that of the installation.  An Error if they are not there.
 std::string plugin_include_folder(const std::string& given = "");
 
+// Whether the file is a plug-in of some version of orrery.
+bool is_plugin(const std::string& path);
+std::string seal_of(const std::string& path);  // FILE.so.sha256
+
 // Writes size and SHA-256 of a plug-in that was just compiled beside it, as FILE.so.sha256, in the form that
 // sha256sum -c reads.  load_plugin wants it.
 void seal_plugin(const std::string& path);

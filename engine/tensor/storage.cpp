@@ -26,7 +26,7 @@ constexpr int64_t huge_page = int64_t{1} << 21;
 // more than it has would end the process, and libraries take memory of their own meanwhile.
 std::atomic<bool> host_is_limited = false;
 bool machine_has(int64_t bytes) {
-  constexpr int64_t kept_for_others = 12'000'000;
+  constexpr int64_t kept_for_others = 8'000'000;
   return available_memory() - kept_for_others >= bytes;
 }
 

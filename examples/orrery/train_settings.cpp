@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/files.h"
 #include "examples/orrery/arguments.h"
 #include "models/model.h"
 #include "models/settings_file.h"
@@ -39,8 +40,7 @@ std::string last_value(const ParsedArguments& parsed, const std::string& key, st
 void take_run_to_resume(const std::string& command, Assignments& given) {
   const std::string value = value_of(given, "resume", "no");
   if (!models::names_a_run(value)) return;
-  std::string run = value;
-  while (run.size() > 1 && run.ends_with('/')) run.pop_back();
+  const std::string run = without_last_slashes(value);
   check(folder_exists(run), command, ": resume: '", value, "' is neither yes nor no, nor the folder of a run");
   models::check_is_run(command, run);
   const std::string out = value_of(given, "out", run);

@@ -17,6 +17,7 @@
 #include "examples/orrery/plot.h"
 #include "examples/orrery/table.h"
 #include "models/gpt.h"
+#include "models/output_file.h"
 #include "models/shell_words.h"
 #include "models/study/catalogue.h"
 #include "models/study/plugins.h"
@@ -67,6 +68,8 @@ std::string compile(const std::string& file, const TrySettings& settings) {
   read_file(file, longest_source);  // a compiler would wait at a pipe
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
+  models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
+  models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# "));
   const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
   const Compiled compiled =
       run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);

@@ -91,8 +91,7 @@ void copy_files(const std::string& from, const std::string& to) {
 }
 
 std::string beside(const std::string& run) {
-  std::string path = fs::absolute(run).lexically_normal().string();
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const std::string path = without_last_slashes(fs::absolute(run).lexically_normal().string());
   return (fs::path(run).is_absolute() ? path : fs::path(path).lexically_proximate(fs::current_path()).string()) +
          ".verify_resume";
 }

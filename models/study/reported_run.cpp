@@ -41,8 +41,7 @@ std::string ReportedRun::setting(const std::string& key) const { return settings
 
 ReportedRun read_reported_run(const std::string& folder) {
   ReportedRun run;
-  run.folder = folder;
-  while (run.folder.size() > 1 && run.folder.ends_with('/')) run.folder.pop_back();
+  run.folder = without_last_slashes(folder);
   run.name = std::filesystem::path(run.folder).filename().string();
   if (file_exists(folder + "/metrics.jsonl")) run.log = RunLog::of_run(folder);
   run.log.each([&](const LogRow& row) { run.logged = std::max(run.logged, row.step); });

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/autograd/autograd.h"
+#include "engine/autograd/finite_guard.h"
 #include "engine/base/sizes.h"
 #include "engine/ops/ops.h"
 #include "models/figures/base/figure.h"
@@ -75,6 +76,7 @@ Peaks Rehearsal::run(const Sample& sample) {
     // A second micro-batch meets the gradients of the first.
     if (s_.gradient_accumulation_steps > 1) learn(batch, carried);
     optimizer_->step(0);
+    if (s_.nan_guard) learn_guarded(batch, carried);
   });
   if (s_.figures_every > 0) peaks.figures = peak_of([&] { show_figures(batch, carried); });
   if (s_.probe && !s_.resume) peaks.probe = peak_of([&] { probe_signals(s_, task_, *model_, batch); });
@@ -113,6 +115,16 @@ void Rehearsal::learn(std::span<const Tensor> batch, const nn::Cache& carried) {
   const Tensor total = loss(batch, pass);
   for (const std::string& name : pass.wanted_losses) static_cast<void>(extra_loss(pass, name));
   total.backward();
+}
+
+// What is looked at is held a little longer.
+void Rehearsal::learn_guarded(std::span<const Tensor> batch, const nn::Cache& carried) {
+  try {
+    const FiniteGuard guard;
+    learn(batch, carried);
+    optimizer_->step(0);
+  } catch (const NotFiniteFound&) {  // these weights say nothing about the run's
+  }
 }
 
 void Rehearsal::show_figures(std::span<const Tensor> batch, const nn::Cache& carried) {

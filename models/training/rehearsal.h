@@ -33,6 +33,7 @@ class Rehearsal {
  private:
   Tensor loss(std::span<const Tensor> batch, nn::Pass& pass);
   void learn(std::span<const Tensor> batch, const nn::Cache& carried);
+  void learn_guarded(std::span<const Tensor> batch, const nn::Cache& carried);
   void show_figures(std::span<const Tensor> batch, const nn::Cache& carried);
   nn::Cache carried_by(int64_t streams);
 

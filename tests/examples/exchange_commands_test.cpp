@@ -29,7 +29,7 @@ TEST_CASE(
     CHECK(contains(in.out, "blocks.1.attention.query_key_value.weight"));
     CHECK(contains(in.out, " 0 left\n"));
     CHECK(std::regex_search(last_line(in.out), std::regex("largest difference of the logits: \\d\\.\\de-0[6-9]")));
-    const Outcome out = run_orrery({"export", folder / "run", "--out=" + (folder / "theirs")});
+    const Outcome out = run_orrery({"export", folder / "run", "--out=" + (folder / "theirs/")});
     REQUIRE_MESSAGE(out.code == 0, out.err);
     const Outcome again = run_orrery({"import", folder / "theirs", "--out=" + (folder / "again"),
                                       "--check=" + golden + "/" + name + "/logits.safetensors"});

@@ -38,7 +38,8 @@ std::string grow(const std::string& path, uint64_t bytes) {
 
 // An IDX file of images, packed: what its header says, and so many bytes after it.
 void write_images(const std::string& path, const std::string& header, int64_t bytes) {
-  const std::string made = "{ printf '" + header + "'; head -c " + std::to_string(bytes) + " /dev/zero; } | gzip -1 > '" + path + "'";
+  const std::string made =
+      "{ printf '" + header + "'; head -c " + std::to_string(bytes) + " /dev/zero; } | gzip -1 > '" + path + "'";
   REQUIRE(run_shell(made).code == 0);
 }
 
@@ -53,13 +54,14 @@ TEST_CASE("file sizes: packed images that unpack to more than their header says 
         .names("images")
         .names("train-images-idx3-ubyte.gz");
   };
-  expect_refusal("\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);      // of 7,840
+  expect_refusal("\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);        // of 7,840
   expect_refusal("\\0\\0\\010\\003\\377\\377\\377\\377\\0\\0\\0\\034\\0\\0\\0\\034", 400'000'000);  // of 3.4 TB
 }
 
 TEST_CASE("file sizes: labels that unpack to more than their header says are refused") {
   const Folder folder;
-  write_images(folder / "train-images-idx3-ubyte.gz", "\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034", 7840);
+  write_images(folder / "train-images-idx3-ubyte.gz", "\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034",
+               7840);
   write_images(folder / "train-labels-idx1-ubyte.gz", "\\0\\0\\010\\001\\0\\0\\0\\012", 400'000'000);
   expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (folder / "run")})
       .names("train-labels-idx1-ubyte.gz");

@@ -131,3 +131,15 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
     fs::remove(mine);
   }
 }
+
+TEST_CASE("output: try replaces plug-ins that it made, and no other file") {
+  const Folder folder;
+  const std::string source = folder.write("mine.cpp", "");
+  fs::create_directory(folder / "out");
+  for (const char* name : {"mine.so", "mine.so.sha256"}) {
+    const std::string mine = folder.write(std::string("out/") + name, "mine\n");
+    expect_error(run_orrery({"try", source, "--out=" + (folder / "out")})).names(mine).offers("--out");
+    CHECK(read_file(mine) == "mine\n");
+    fs::remove(mine);
+  }
+}

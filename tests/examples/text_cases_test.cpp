@@ -2,9 +2,13 @@
 // values, which are of transformers.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
+namespace fs = std::filesystem;
 using orrery::testing::expect_error;
 using Words = std::vector<std::string>;
 
@@ -84,6 +88,22 @@ TEST_CASE("generate: a text begins and ends as in the folder that the model was 
   CHECK(contains(likeliest(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
   CHECK(run_orrery({"report", folder / "gpt2_end_of_text"}).code == 0);
   CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));
+}
+
+TEST_CASE("import: a tokenizer that puts a token behind each text is told") {
+  const Folder folder;
+  const std::string model = folder / "llama_bos", settings = model + "/tokenizer_config.json";
+  fs::copy(cases + "llama_bos", model);
+  const auto imported_with = [&](const std::string& adds) {
+    nlohmann::json json = nlohmann::json::parse(read_file(cases + "llama_bos/tokenizer_config.json"));
+    json["add_eos_token"] = adds == "yes";
+    std::ofstream(settings) << json;
+    const Outcome outcome = run_orrery({"import", model, "--out=" + (folder / adds)});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out + outcome.err;
+  };
+  CHECK(contains(imported_with("yes"), "add_eos_token"));
+  CHECK(!contains(imported_with("no"), "add_eos_token"));
 }
 
 TEST_CASE("generate: a model that was trained here begins and ends no text unless it is asked to") {

@@ -256,7 +256,7 @@ class Draw:
         if s["attention"] == "softmax" and self.chance(0.3):
             s["position"] = "alibi"
         s["tied_head"] = self.one("yes", "no")
-        if self.chance(0.15):
+        if self.chance(0.15) and "prepared" not in s["data"]:  # whose tokens have their tokenizer
             s["documents"] = "yes"
             s["tokenizer"] = "byte_pair(vocabulary=400)"
 
@@ -396,7 +396,7 @@ def main():
                 outcome = f"did not end in {PATIENCE} s"
             elif code < 0:
                 outcome = f"ended by signal {-code}"
-            elif code == 0:
+            elif code in (0, 3):  # 3: it is complete, and was too short to learn anything
                 trained += 1
             elif code == 1 and not planned and numbers and numbers[0] >= numbers[1]:
                 refused += 1

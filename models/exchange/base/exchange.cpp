@@ -279,7 +279,8 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   return report;
 }
 
-std::string export_model(const ExportedModel& what, const std::string& out, const std::string& name) {
+std::string export_model(const ExportedModel& what, const std::string& folder, const std::string& name) {
+  const std::string out = without_last_slashes(folder);
   const ExchangeFormat& format = format_for(what.settings, name);
   const std::string partial = out + ".partial";
   FolderLock lock(partial, {"export"});

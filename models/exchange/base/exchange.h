@@ -89,9 +89,9 @@ struct ImportReport {
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
                           const std::string& check_file);
 
-// Writes the model into the folder `out`, which must not be there, in that format; empty: the one that suits.  Returns
+// Writes the model into that folder, which must not be there, in that format; empty: the one that suits.  Returns
 // the name of the format.  The folder is complete or absent.
-std::string export_model(const ExportedModel& what, const std::string& out, const std::string& format);
+std::string export_model(const ExportedModel& what, const std::string& folder, const std::string& format);
 
 // ---- for formats
 

@@ -38,29 +38,42 @@ constexpr std::pair<const char*, const char*> activations[] = {
 
 GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
 
-// Whether a tokenizer.json puts a token before a text: {"single": [{"SpecialToken": ...}, {"Sequence": ...}], ...},
-// alone or among others.
-bool begins_with_token(const SortedJson& processor) {
-  if (!processor.is_object()) return false;
+// Whether a folder's tokenizer puts a token before a text, and one behind it; of the first, none if no file says it.
+struct TextEnds {
+  std::optional<bool> begin = std::nullopt;
+  bool end = false;
+};
+
+// By a tokenizer.json: {"single": [{"SpecialToken": ...}, {"Sequence": ...}, {"SpecialToken": ...}], ...}, alone or
+// among others.
+TextEnds ends_by(const SortedJson& processor) {
+  TextEnds ends{.begin = false};
+  if (!processor.is_object()) return ends;
+  const auto is_token = [](const SortedJson& part) { return part.is_object() && part.contains("SpecialToken"); };
+  if (const auto single = processor.find("single"); single != processor.end() && single->is_array() && !single->empty())
+    ends.begin = is_token(single->front()), ends.end = is_token(single->back());
   if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
-    return std::any_of(several->begin(), several->end(), begins_with_token);
-  const auto single = processor.find("single");
-  return single != processor.end() && single->is_array() && !single->empty() && single->front().is_object() &&
-         single->front().contains("SpecialToken");
+    for (const SortedJson& each : *several) {
+      const TextEnds more = ends_by(each);
+      ends.begin = *ends.begin || *more.begin, ends.end |= more.end;
+    }
+  return ends;
 }
 
-// By tokenizer_config.json or tokenizer.json, the first of them that says it; none: neither does.
-std::optional<bool> begins_texts(const std::string& folder) {
+// By tokenizer_config.json and tokenizer.json, the first of them that says it.
+TextEnds ends_of_texts(const std::string& folder) {
+  TextEnds ends;
   const HuggingFaceConfig config(folder, "tokenizer_config.json");
-  if (config.has("add_bos_token")) return config.flag("add_bos_token", false);
-  const std::string path = find_data_file(folder, {"tokenizer.json"});
-  if (path.empty()) return std::nullopt;
-  try {
-    const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
-    return json.is_object() && json.contains("post_processor") && begins_with_token(json["post_processor"]);
-  } catch (const Error&) {  // told where the tokenizer is read, if it is
-    return std::nullopt;
+  if (const std::string path = find_data_file(folder, {"tokenizer.json"}); !path.empty()) {
+    try {
+      const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
+      ends = ends_by(json.is_object() && json.contains("post_processor") ? json["post_processor"] : SortedJson());
+    } catch (const Error&) {  // told where the tokenizer is read, if it is
+    }
   }
+  if (config.has("add_bos_token")) ends.begin = config.flag("add_bos_token", false);
+  if (config.has("add_eos_token")) ends.end = config.flag("add_eos_token", false);
+  return ends;
 }
 
 bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
@@ -169,7 +182,12 @@ void read_rest(const std::string& folder, ImportedModel& to) {
   to.begin_token = first(config.tokens("bos_token_id")), to.end_token = first(config.tokens("eos_token_id"));
   const HuggingFaceConfig generation(folder, "generation_config.json");
   to.ends = (generation.has("eos_token_id") ? generation : config).tokens("eos_token_id");
-  to.begins_texts = begins_texts(folder);
+  const TextEnds ends = ends_of_texts(folder);
+  to.begins_texts = ends.begin;
+  if (ends.end)
+    to.notes.push_back(folder +
+                       ": its tokenizer puts a token behind each text ('add_eos_token', or tokenizer.json's "
+                       "post_processor); here none is put there");
 }
 
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,

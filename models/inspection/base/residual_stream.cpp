@@ -66,8 +66,8 @@ ObservedStreams observe_streams(const Subject& subject) {
     kinds[patterns.back()] = found.kind;
   }
   std::map<std::string, Tensor> states;
-  seen.logits = see_values(
-      subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
+  seen.logits =
+      see_values(subject, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
         const std::string full = path.empty() ? name : path + "." + name;
         if (const auto kind = kinds.find(full); kind != kinds.end()) {
           seen.end.push_back(path + " (" + kind->second + ")");

@@ -29,9 +29,10 @@ struct ResidualStream {
 
 // What one run of the model shows of its streams.
 struct ObservedStreams {
-  std::vector<ResidualStream> streams;  // in the order they begin: an encoder's, a decoder's; the logits come from the last
-  std::vector<std::string> end;         // the normalizations behind the last state, "norm (layer)"
-  Tensor logits;                        // of that run, as Subject::run gives them
+  std::vector<ResidualStream>
+      streams;                   // in the order they begin: an encoder's, a decoder's; the logits come from the last
+  std::vector<std::string> end;  // the normalizations behind the last state, "norm (layer)"
+  Tensor logits;                 // of that run, as Subject::run gives them
 };
 // No streams if the model shows no embedding.  The model runs twice.
 ObservedStreams observe_streams(const Subject& subject);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "engine/base/parallel.h"
 #include "engine/loops/loops.h"
@@ -174,9 +175,10 @@ class WholeState {
     for (int64_t i = 0; i < rows_ * columns_; ++i) a[i] += b[i], b[i] = 0;
   }
   void add_left(A* out, const A* x) const {  // out += state^T x
-    const A *const a = tiles(), *const b = a + rows_ * columns_;
-    for (int64_t d = 0; d < rows_; ++d)
-      for (int64_t e = 0; e < columns_; ++e) out[e] += (a[d * columns_ + e] + b[d * columns_ + e]) * x[d];
+    constexpr int64_t at_once = 32;          // numbers of the output that stay in registers
+    int64_t e = 0;
+    for (; e + at_once <= columns_; e += at_once) add_columns<at_once>(out + e, x, e);
+    for (; e < columns_; ++e) add_columns<1>(out + e, x, e);
   }
   void add_right(A* out, const A* v) const {  // out += state v
     const A *a = tiles(), *b = a + rows_ * columns_;
@@ -186,6 +188,15 @@ class WholeState {
 
  private:
   A* tiles() const { return memory_.template mutable_data<A>(); }  // and after them the terms since
+  template <int64_t n>
+  void add_columns(A* out, const A* x, int64_t first) const {
+    const A *a = tiles() + first, *b = a + rows_ * columns_;
+    std::array<A, n> sums;
+    std::copy_n(out, n, sums.begin());
+    for (int64_t d = 0; d < rows_; ++d, a += columns_, b += columns_)
+      for (size_t e = 0; e < n; ++e) sums[e] += (a[e] + b[e]) * x[d];
+    std::copy_n(sums.begin(), n, out);
+  }
   int64_t rows_, columns_;
   Tensor memory_;
   int terms_ = 0;

@@ -1,0 +1,48 @@
+// How one claim is judged: runs are trained or timed for it, and what was found is written into a folder.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "models/output_file.h"
+#include "models/settings_table.h"
+#include "models/study/verdict_file.h"
+
+namespace orrery::program {
+
+struct StudySettings {
+  std::string out, runs = "runs/pool", all, data;
+  int64_t jobs = 0;
+  bool judge = true, smoke = false, fresh = false, yes = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("out", out,
+      "folder for verdict.json, table.csv, samples.csv, runs.csv and picture.svg, which `orrery report` shows; none: "
+      "runs/studies/NAME of NAME.toml; with --all the folder of those folders");
+    v("runs", runs,
+      "folder of all runs, which sweeps and studies share: one that has been trained is not trained again");
+    v("all", all,
+      "a folder of claims, or of folders of them: judge each that is new or has changed, main ones first, and list all "
+      "verdicts in README.md and verdicts.csv, beside the claims or in --out");
+    v("judge", judge, "no: with --all, only list what has been judged");
+    v("data", data, "a folder of the sets that claims name, as images/fashion-mnist");
+    v("jobs", jobs, "runs side by side; 0: as many as there are cores, with one thread each.  Time is measured alone",
+      between(0, 1024));
+    v("smoke", smoke, "one seed, one learning rate, two variants, two steps: whether it runs; nothing is judged");
+    v("fresh", fresh, "train and measure again what has been");
+    v("yes", yes, "also more than 1,000 runs");
+  }
+};
+
+// What a command leaves in a folder, by the names of the files (models/output_file.h).
+using Outputs = std::map<std::string, models::OutputKind>;
+void check_outputs(const std::string& folder, const Outputs& outputs);
+void write_into(const std::string& folder, const Outputs& outputs, const std::string& name, const std::string& content);
+
+// Judges the claim of a file, and leaves verdict.json, table.csv, samples.csv, runs.csv and picture.svg in `out`.
+// Returns 0, 1 if a smoke run found something missing, or 128 + the signal that ended it.  Errors: a run failed; `out`
+// has the verdict on another claim.
+int judge_file(const StudySettings& s, const std::string& file, const std::string& out, models::StudyVerdict& verdict);
+
+}  // namespace orrery::program

@@ -1,0 +1,115 @@
+// The rounding of f32 sums on a device, beside the same sums in f64 on a CPU: it must not grow with the number of terms.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/fused.h"
+#include "nn/losses/base/loss.h"
+#include "tests/support/random_tensors.h"
+
+namespace orrery::testing {
+
+// The root mean square of the differences over that of the exact numbers.
+inline double relative_error(const Tensor& found, const Tensor& exact) {
+  const std::vector<double> x = found.to_vector(), y = exact.to_vector();
+  REQUIRE(x.size() == y.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) difference += (x[i] - y[i]) * (x[i] - y[i]), size += y[i] * y[i];
+  return std::sqrt(difference / size);
+}
+
+// Checks each result of a function of f32 tensors on the device against its result in f64, of the same numbers: by its
+// own bound, or by one for all.
+inline void check_rounding(Device device, const std::vector<double>& bounds, const std::vector<Tensor>& given,
+                           const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f) {
+  std::vector<Tensor> narrow, wide;
+  for (const Tensor& x : given) narrow.push_back(x.to(device)), wide.push_back(x.to(Dtype::f64));
+  const std::vector<Tensor> found = f(narrow), exact = f(wide);
+  for (size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(i);
+    CHECK(relative_error(found[i].to(Device::cpu), exact[i]) < bounds[std::min(i, bounds.size() - 1)]);
+  }
+}
+
+inline Tensor floats(const Shape& shape, int seed, double mean = 0) {
+  return random_tensor(shape, seed, Dtype::f32) + mean;
+}
+
+// Output, then the gradients of queries (a difference of much larger numbers), keys and values.
+inline void check_long_softmax(Device device, int64_t keys) {
+  CAPTURE(keys);
+  check_rounding(
+      device, {3e-7, 4e-6, 6e-7, 6e-7},
+      {floats({1, 16, 2, 8}, 1), floats({1, keys, 2, 8}, 2), floats({1, keys, 2, 8}, 3, 1), floats({1, 16, 2, 8}, 4)},
+      [](const std::vector<Tensor>& x) {
+        const Tensor q = x[0].clone().set_requires_grad(), k = x[1].clone().set_requires_grad(),
+                     v = x[2].clone().set_requires_grad();
+        const nn::AttentionOptions options{.mask = {.causal = false}, .scale = 0.35};
+        const Tensor y = nn::attention({.query = q, .key = k, .value = v}, options).output;
+        backward(y, x[3]);
+        return std::vector<Tensor>{y.detach(), q.grad(), k.grad(), v.grad()};
+      });
+}
+
+inline void check_long_linear_attention(Device device, int64_t tokens) {
+  CAPTURE(tokens);
+  const auto layer = nn::make_attention(parse_spec("linear"), {.width = 16, .heads = 2, .causal = true});
+  nn::name_paths(*layer);
+  nn::initialize(*layer, 1);
+  check_rounding(device, {2.5e-7}, {floats({1, tokens, 16}, 1, 1), floats({1, tokens, 16}, 2)},
+                 [&](const std::vector<Tensor>& x) {
+                   nn::convert(*layer, x[0].dtype());
+                   nn::move(*layer, x[0].device());
+                   const Tensor leaf = x[0].clone().set_requires_grad();
+                   nn::Pass pass;
+                   const Tensor y = (*layer)(leaf, pass);
+                   backward(y, x[1]);
+                   return std::vector<Tensor>{y.detach(), leaf.grad()};
+                 });
+}
+
+inline void check_long_rows_and_columns(Device device, int64_t n) {
+  CAPTURE(n);
+  check_rounding(device, {2e-7}, {floats({8, n}, 1), floats({n, 8}, 2)}, [](const std::vector<Tensor>& x) {
+    const Tensor logits = x[0].clone().set_requires_grad();
+    const Tensor targets = Tensor::from(Shape{8}, std::vector<int32_t>(8, 5)).to(x[0].device());
+    const Tensor loss = nn::cross_entropy(logits * 1.0, targets);
+    loss.backward();
+    return std::vector<Tensor>{sum(exp(x[0]), {1}), mean(x[0] * x[0], {1}), sum(exp(x[1]), {0}), loss.detach(),
+                               logits.grad()};
+  });
+}
+
+inline void check_long_row_of_table(Device device, int64_t n) {
+  CAPTURE(n);
+  const Tensor indices = Tensor::from(Shape{n}, std::vector<int32_t>(static_cast<size_t>(n), 1));
+  check_rounding(device, {3e-7}, {floats({n, 8}, 1, 1)}, [&](const std::vector<Tensor>& x) {
+    return std::vector<Tensor>{index_add(x[0], indices.to(x[0].device()), 3).slice(1, 2)};
+  });
+}
+
+inline void check_long_span_gradient(Device device, int64_t queries) {
+  CAPTURE(queries);
+  const Shape shape{1, queries, 2, 8};
+  check_rounding(
+      device, {1.2e-6},
+      {floats(shape, 1), floats(shape, 2), floats(shape, 3), floats(shape, 4), Tensor::full({2}, 20, Dtype::f32)},
+      [&](const std::vector<Tensor>& x) {
+        const Tensor span = x[4].clone().set_requires_grad();
+        const Tensor y = nn::attention({.query = x[0], .key = x[1], .value = x[2], .span = span},
+                                       {.mask = {.window = 48}, .scale = 0.35, .ramp = 16})
+                             .output;
+        backward(y, x[3]);
+        return std::vector<Tensor>{span.grad()};
+      });
+}
+
+}  // namespace orrery::testing
