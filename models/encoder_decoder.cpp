@@ -80,9 +80,11 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
       decoder_(make_stack(true)),
       embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, info.name)) {
   const EncoderDecoderSettings& s = settings_;
-  if (!s.tied_head)
+  if (!s.tied_head) {
     head_ = nn::Parameter(Shape{s.vocabulary, s.width},
                           nn::initial_weights(s.initial_std, s.width).head(s.width, s.vocabulary));
+    head_.table = true;
+  }
   nn::name_paths(*this);
 }
 

@@ -80,6 +80,7 @@ Resnet::Resnet(const ResnetSettings& settings)
       head_(settings_.width << (stages - 1), settings_.classes, {}) {
   const ResnetSettings& s = settings_;
   head_.weight.initialization = weights_of(s).head(s.width << (stages - 1), s.classes);
+  head_.weight.table = true;
   int64_t inputs = s.width;
   for (int64_t stage = 0; stage < stages; ++stage)
     for (int64_t i = 0; i < s.blocks; ++i) {

@@ -41,6 +41,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
         " counts from the beginning of a text, and a stream has none; use relative, alibi or none");
   const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
   head_.weight.initialization = weights.head(s.width, s.vocabulary);
+  head_.weight.table = true;
   const Spec usual = s.norm_place == "post" ? parse_spec("none") : s.normalization,
              last = s.final_normalization.name == "same" ? usual : s.final_normalization;
   if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});

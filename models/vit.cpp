@@ -48,6 +48,7 @@ Vit::Vit(const VitSettings& settings)
                nn::initial_weights(settings_.initial_std, settings_.width).head(settings_.width, settings_.classes)}) {
   const VitSettings& s = settings_;
   head_.bias.initialization = nn::constant(s.head_bias);
+  head_.weight.table = true;
   if (has_class_token()) {
     class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
     class_token_.decay = false;  // a vector

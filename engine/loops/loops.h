@@ -157,7 +157,8 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // these walks in the array's place, and read by nothing else.
 //
 // Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize without fast-math, and
-// this one has the same bits whatever the vector width.
+// this one has the same bits whatever the vector width.  A sum of many terms is that of the sums of its halves, so that
+// its rounding grows with the logarithm of n alone, of equal terms too.
 namespace detail {
 template <class F, class... X>
 HOST_DEVICE auto of_places(const F& f, In<X>... in) {
@@ -183,7 +184,7 @@ struct CpuRow {
   template <class F, class... X>
   HOST_DEVICE auto sum(const F& f, In<X>... in) const {
     const auto at = detail::of_places(f, in...);
-    return fold(at, decltype(+at(0))(0), [](auto a, auto b) { return a + b; });
+    return sum_from(0, n, at);
   }
   // The largest value; NaN if the first one is NaN.  n must be at least 1.
   template <class F, class... X>
@@ -217,6 +218,16 @@ struct CpuRow {
 
  private:
   static constexpr int lanes = 32;  // at least two vectors, so that one sum need not wait for the other
+  static constexpr int most_at_once = 4096;
+  template <class F>
+  HOST_DEVICE static auto sum_from(int first, int count, const F& f) {
+    using T = decltype(+f(0));
+    if (count <= most_at_once)
+      return CpuRow{count}.fold([&f, first](int i) { return f(first + i); }, T(0), [](T a, T b) { return a + b; });
+    const int half = (count / 2 + most_at_once - 1) / most_at_once * most_at_once;
+    const T before = sum_from(first, half, f);
+    return before + sum_from(first + half, count - half, f);
+  }
   template <class F, class T, class Combine>
   [[gnu::flatten]] HOST_DEVICE T fold(const F& f, T start, const Combine& combine) const {
     T lane[lanes];
@@ -258,6 +269,36 @@ void rows(Device device, int64_t count, int n, const Body& body) {
 // depend on the threads.
 namespace detail {
 
+constexpr int64_t columns_at_once = 256;  // so that the running sums stay in the nearest cache
+template <class A, int K>
+struct ColumnSums {
+  A of[K][columns_at_once] = {};
+};
+// Of `columns` columns from c on, over rows [first, last); of many rows, the sums of halves.
+template <class A, int K, class F>
+void sum_columns(const F& f, int64_t first, int64_t last, int64_t inner, int64_t c, int64_t columns,
+                 ColumnSums<A, K>& sums) {
+  using Value = decltype(f(int64_t{0}, int64_t{0}));
+  constexpr int64_t rows_at_once = 256;
+  if (last - first > rows_at_once) {
+    const int64_t half = first + ((last - first) / 2 + rows_at_once - 1) / rows_at_once * rows_at_once;
+    ColumnSums<A, K> more;
+    sum_columns(f, first, half, inner, c, columns, sums);
+    sum_columns(f, half, last, inner, c, columns, more);
+    for (int k = 0; k < K; ++k)
+      for (int64_t i = 0; i < columns; ++i) sums.of[k][i] += more.of[k][i];
+    return;
+  }
+  for (int64_t j = first; j < last; ++j) {
+    const int64_t at = j * inner + c;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < columns; ++i) {
+      const Value v = f(at + i, j);
+      for (int k = 0; k < K; ++k) sums.of[k][i] += Terms<Value>::get(v, k);
+    }
+  }
+}
+
 // partial[k][i] = sum of column i over rows [first, last)
 template <class A, int K, class F>
 void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* partial) {
@@ -268,24 +309,11 @@ void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* part
           [&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
     return;
   }
-  constexpr int64_t width = 256;   // columns at a time, so that the running sums stay in the nearest cache
-  constexpr int64_t height = 256;  // rows at a time: the rounding of long sums grows with height + rows / height
-  for (int64_t c = 0; c < inner; c += width) {
-    const int64_t columns = std::min(width, inner - c);
-    for (int k = 0; k < K; ++k) std::fill_n(partial + k * inner + c, columns, A(0));
-    for (int64_t top = first; top < last; top += height) {
-      A sums[K][width] = {};
-      for (int64_t j = top; j < std::min(last, top + height); ++j) {
-        const int64_t at = j * inner + c;
-#pragma GCC ivdep
-        for (int64_t i = 0; i < columns; ++i) {
-          const Value v = f(at + i, j);
-          for (int k = 0; k < K; ++k) sums[k][i] += Terms<Value>::get(v, k);
-        }
-      }
-      for (int k = 0; k < K; ++k)
-        for (int64_t i = 0; i < columns; ++i) partial[k * inner + c + i] += sums[k][i];
-    }
+  for (int64_t c = 0; c < inner; c += columns_at_once) {
+    const int64_t columns = std::min(columns_at_once, inner - c);
+    ColumnSums<A, K> sums;
+    sum_columns(f, first, last, inner, c, columns, sums);
+    for (int k = 0; k < K; ++k) std::copy_n(sums.of[k], columns, partial + k * inner + c);
   }
 }
 

@@ -116,15 +116,17 @@ int classify(const Arguments& arguments) {
   check_available(device);
   Classifier classifier(s, device);
   for (const std::string& path : pictures) {
+    std::vector<std::pair<std::string, double>> likeliest;
+    std::string broken;
     try {
-      const auto likeliest = classifier.classify(path, s.top);
-      std::cout << for_terminal(path);
-      for (const auto& [name, share] : likeliest) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
-      std::cout << std::endl;
+      likeliest = classifier.classify(path, s.top);
     } catch (const Error& error) {
-      if (!s.skip_broken) fail("classify: ", error.what());
-      std::cout << "left out: " << for_terminal(error.what()) << std::endl;
+      broken = error.what();
     }
+    check(broken.empty() || s.skip_broken, "classify: ", broken);
+    std::cout << (broken.empty() ? for_terminal(path) : "left out: " + for_terminal(broken));
+    for (const auto& [name, share] : likeliest) std::cout << "  " << for_terminal(name) << " " << fixed(share, 4);
+    std::cout << std::endl;
   }
   classifier.warn_of_turned_pictures();
   return 0;

@@ -139,8 +139,10 @@ bool has_handler(int signal, void (*handler)(int)) {
 
 void ask_to_stop(int signal) {
   if (received_signal == 0) received_signal = signal;
-  for (const int each : stop_signals)
-    if (has_handler(each, ask_to_stop) && each != SIGXCPU) handle(each, SIG_DFL);
+  for (const int each : stop_signals) {
+    const bool is_timer = each == SIGALRM || each == SIGVTALRM || each == SIGPROF;  // and may come again and again
+    if (has_handler(each, ask_to_stop) && each != SIGXCPU) handle(each, is_timer ? SIG_IGN : SIG_DFL);
+  }
 }
 
 // Memory that this thread was last refused, while the exception that says so may still be on its way.

@@ -40,7 +40,11 @@ std::string moment() {  // the time, in UTC
 
 models::OutputKind page_kind() {
   constexpr std::string_view mark = "<meta name=\"generator\" content=\"orrery\">\n";
-  return models::marked_kind("a page of orrery", std::string(page_html.substr(0, page_html.find(mark) + mark.size())));
+  const size_t at = page_html.find(mark), title = page_html.find("<title>");
+  const std::string begin(page_html.substr(0, at)), rest(page_html.substr(at + mark.size(), title - at - mark.size()));
+  const models::OutputKind marked = models::marked_kind("a page of orrery", begin + std::string(mark)),
+                           former = models::marked_kind("a page of orrery", begin + rest);  // of 0.1.0, without a mark
+  return {marked.name, [=](const std::string& path) { return marked.is_ours(path) || former.is_ours(path); }};
 }
 
 std::string page_of(const Json& report) {

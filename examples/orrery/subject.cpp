@@ -68,6 +68,9 @@ models::ExampleSettings held_out_pair(const Trained& trained, const models::Tran
 std::unique_ptr<models::Subject> held_out_subject(const std::string& command, const Trained& trained) {
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
   const std::vector<Setting> members = task_settings.members();
+  if (find_setting(members, "validation_data") &&
+      models::setting_of<std::string>(task_settings, "validation_data") != "")
+    models::setting_of<std::string>(task_settings, "data").clear();  // what was learned is not needed
   bool made = true;  // of nothing that is read
   for (const char* key : models::paths_of_data) {
     if (!find_setting(members, key)) continue;
@@ -85,9 +88,6 @@ std::unique_ptr<models::Subject> held_out_subject(const std::string& command, co
     const models::ExampleSettings pair = held_out_pair(trained, *translates, *tokenizer);
     return pair.given() ? make_subject(command, trained, pair) : nullptr;
   }
-  if (find_setting(members, "validation_data") &&
-      models::setting_of<std::string>(task_settings, "validation_data") != "")
-    models::setting_of<std::string>(task_settings, "data").clear();  // what was learned is not needed
   const models::TaskOptions options{.batch = trained.settings.batch,
                                     .micro_batches = trained.settings.gradient_accumulation_steps,
                                     .seed = static_cast<uint64_t>(trained.settings.seed),

@@ -10,8 +10,8 @@ struct AdamWOfSettings : AdamWFormula {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("beta1", beta1, "decay of the mean of the gradients", fraction());
-      v("beta2", beta2, "decay of the mean of their squares", fraction());
+      v("beta1", beta1, "decay of the mean of the gradients", moving_average());
+      v("beta2", beta2, "decay of the mean of their squares", moving_average());
       v("epsilon", epsilon, "added to the root", above(0, 100));
       v("weight_decay|decay", weight_decay, "decoupled decay of matrices", between(0, 1000));
       rates.visit(v);

@@ -14,8 +14,8 @@ struct LionFormula {
     GroupRates rates;
     template <class V>
     void visit(V& v) {
-      v("beta1", beta1, "weight of the mean in the direction of the step", fraction());
-      v("beta2", beta2, "decay of the mean of the gradients", fraction());
+      v("beta1", beta1, "weight of the mean in the direction of the step", moving_average());
+      v("beta2", beta2, "decay of the mean of the gradients", moving_average());
       v("weight_decay|decay", weight_decay, "decoupled decay of matrices", between(0, 1000));
       rates.visit(v);
     }

@@ -82,8 +82,8 @@ class Muon final : public Optimizer {
       v("iterations", iterations, "of the polynomial that makes the step orthogonal", between(1, 20));
       v("adamw_learning_rate|adamw_rate", adamw_learning_rate,
         "learning rate of what is no matrix, as a fraction of that of matrices", between(0, 1000));
-      v("beta1", beta1, "of its AdamW", fraction());
-      v("beta2", beta2, "of its AdamW", fraction());
+      v("beta1", beta1, "of its AdamW", moving_average());
+      v("beta2", beta2, "of its AdamW", moving_average());
       v("epsilon", epsilon, "of its AdamW", above(0, 100));
       rates.visit(v);
     }

@@ -53,6 +53,7 @@ class RelativePositions final : public Position {
       keys_ = Parameter(Shape{terms, head_size}, normal(1));
     else
       bias_ = Parameter(Shape{options.heads, terms}, constant(0));
+    keys_.table = bias_.table = true;
   }
   Tensor relative_embedding(int64_t distances) const override {
     if (!keys_.value) return {};

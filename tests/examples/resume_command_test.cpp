@@ -103,9 +103,10 @@ TEST_CASE("resume: an interruption prints the command that goes on, as a shell t
   size_t reached = 0;
   for (const auto& entry : fs::directory_iterator(run)) reached += entry.is_directory();
   CHECK(reached == 1);
-  const Outcome pasted =
-      run_shell("orrery() { exec \"$ORRERY\" \"$@\"; }; ( " + command + " --device=none ) ; echo; ( " + command +
-                " & pid=$!; sleep 1; kill -INT $pid; wait $pid )");
+  const Outcome pasted = run_shell(
+      "orrery() { exec \"$ORRERY\" \"$@\"; }; ( " + command + " --device=none ) ; echo; rows=$(wc -l < " + quoted +
+      "/metrics.jsonl); ( " + command + " & pid=$!; while [ $(wc -l < " + quoted +
+      "/metrics.jsonl) -le $rows ]; do sleep 0.05; done; kill -INT $pid; wait $pid )");
   CHECK(contains(pasted.err, "device"));
   CHECK(contains(pasted.out, "resumed after step "));
   CHECK(last_line(pasted.out) == command);

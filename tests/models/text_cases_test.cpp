@@ -233,8 +233,18 @@ TEST_CASE("byte pairs: texts of odd characters have the tokens of Hugging Face's
   }
 }
 
-TEST_CASE("byte pairs: learning from one long word takes about as long as from short ones") {
-  const std::string word = word_of(1'000'000);  // minutes, if each merge moves what stands behind it
+TEST_CASE("byte pairs: four times as long a word takes about four times as long to learn from") {
+  const auto seconds_of = [](size_t letters) {  // of this thread's processor time
+    const std::string word = word_of(letters);
+    const std::clock_t begin = std::clock();
+    learn_byte_pairs(word, 600, {});
+    return static_cast<double>(std::clock() - begin);
+  };
+  CHECK(seconds_of(1'000'000) < 10 * seconds_of(250'000));  // 16 times, if each merge moved what stands behind it
+}
+
+TEST_CASE("byte pairs: learning from a long word tells how far it is") {
+  const std::string word = word_of(1'000'000);
   std::vector<double> shares;
   const auto learned = learn_byte_pairs(word, 600, [&](double share) { shares.push_back(share); });
   CHECK(learned->size() == 600);

@@ -145,6 +145,9 @@ class Optimizer {
   std::map<std::string, double> rate_factors_;  // of groups
 };
 
+// A beta of a moving average: 1 - beta must not be 0 in f32.
+inline Limits moving_average() { return between(0, 0.9999999); }
+
 using OptimizerEntry = Entry<Optimizer, FlatParameters&>;
 Registry<OptimizerEntry>& optimizers();
 // "adamw(beta2=0.99, weight_decay=0.1)"
