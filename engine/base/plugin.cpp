@@ -146,7 +146,8 @@ std::string load_plugin(const std::string& path) {
   std::string reason = error ? error : "unknown reason";
   if (reason.starts_with(name + ": ")) reason.erase(0, name.size() + 2);
   check(handle != nullptr, "plugin: '", path, "' cannot be loaded: ", reason);
-  loaded[path] = {hash, std::move(copy)};
+  // What was refused stays open as well, but counts as another file.
+  loaded[path] = {reasons.empty() ? hash : "", std::move(copy)};
   check(reasons.empty(), "plugin: '", path, "': ", reasons.empty() ? "" : reasons[0]);
   return hash;
 }

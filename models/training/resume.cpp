@@ -18,6 +18,9 @@ namespace {
 // How the run goes on learning, computes, logs and saves.
 constexpr std::string_view free_settings[] = {"model",  // a preset; the model's class and settings are compared
                                               "dropout",
+                                              "flip",
+                                              "crop_padding",
+                                              "exchanged_sources",
                                               "out",
                                               "init_from",
                                               "rate_factors",

@@ -106,7 +106,7 @@ TEST_CASE("resume: an interruption prints the command that goes on, as a shell t
   const Outcome pasted = run_shell(
       "orrery() { exec \"$ORRERY\" \"$@\"; }; ( " + command + " --device=none ) ; echo; rows=$(wc -l < " + quoted +
       "/metrics.jsonl); ( " + command + " & pid=$!; while [ $(wc -l < " + quoted +
-      "/metrics.jsonl) -le $rows ]; do sleep 0.05; done; kill -INT $pid; wait $pid )");
+      "/metrics.jsonl) -le $rows ] && kill -0 $pid 2> /dev/null; do sleep 0.05; done; kill -INT $pid; wait $pid )");
   CHECK(contains(pasted.err, "device"));
   CHECK(contains(pasted.out, "resumed after step "));
   CHECK(last_line(pasted.out) == command);

@@ -1,4 +1,4 @@
-// The setting initial_std, in every class of models: it reaches each weight matrix and table.
+// Every class of models: initial_std reaches each weight matrix and table, and Muon is told which are tables.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -51,5 +51,22 @@ TEST_CASE("initial_std: every weight matrix and table of every class of models s
         ++weights;
       }
       CHECK(weights >= 8);
+    }
+}
+
+TEST_CASE("tables: in every class of models those are marked whose rows stand for tokens, places or classes") {
+  for (const auto& [name, of] : model_classes())
+    for (const char* const position : {"learned", "relative", "relative(16, bias)"}) {
+      if (name == "stream" && std::string(position) == "learned") continue;
+      CAPTURE(name);
+      CAPTURE(position);
+      const auto model = small_model(of, {{"tied_head", "no"}, {"position", position}});
+      for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
+        if (p.parameter->value.shape().rank() < 2 || p.path == "class_token") continue;
+        CAPTURE(p.path);
+        CHECK(p.parameter->table ==
+              (p.path.find("head") == 0 || p.path.find("embedding") != std::string::npos ||
+               p.path.find("position") != std::string::npos) == (p.path.find("patch_embedding") == std::string::npos));
+      }
     }
 }

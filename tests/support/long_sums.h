@@ -88,6 +88,15 @@ inline void check_long_rows_and_columns(Device device, int64_t n) {
   });
 }
 
+// Of terms that are alike each rounding may go the same way.
+inline void check_long_equal_sums(Device device, int64_t n) {
+  CAPTURE(n);
+  check_rounding(device, {5e-7}, {Tensor::full({n}, 0.1, Dtype::f32), Tensor::full({n / 4, 4}, 0.1, Dtype::f32)},
+                 [](const std::vector<Tensor>& x) {
+                   return std::vector<Tensor>{sum(x[0]), mean(x[0]), sum(x[1], {0}), sum(x[1], {1})};
+                 });
+}
+
 inline void check_long_row_of_table(Device device, int64_t n) {
   CAPTURE(n);
   const Tensor indices = Tensor::from(Shape{n}, std::vector<int32_t>(static_cast<size_t>(n), 1));
