@@ -373,7 +373,7 @@ std::vector<std::byte> SafetensorsReader::bytes(const TensorEntry& entry) const 
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  const SafetensorsReader reader(path);
+  SafetensorsReader reader(path);
   uint64_t bytes = 0;
   for (const TensorEntry& entry : reader.entries()) bytes += bytes_in_memory(entry);
   check_memory("safetensors: " + path, static_cast<double>(bytes), way_out_of_memory());
@@ -386,7 +386,7 @@ SafetensorsFile read_safetensors(const std::string& path) {
     result.tensors.push_back({entry.name, reader.tensor(entry)});
     if (entry.dtype == "F16") result.halves.insert(entry.name);
   }
-  result.metadata = reader.metadata();
+  result.metadata = reader.take_metadata();
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/files.h"
@@ -59,7 +60,7 @@ class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::string& path);
   const std::vector<TensorEntry>& entries() const { return entries_; }  // in the order of their numbers
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  std::map<std::string, std::string> take_metadata() { return std::move(metadata_); }
   Tensor tensor(const TensorEntry& entry) const;                 // of a dtype that tensors here have; on the CPU
   std::vector<std::byte> bytes(const TensorEntry& entry) const;  // of any other
 

@@ -51,7 +51,7 @@ class TokensInMemory {
   void check_room(size_t size) {
     const auto held = static_cast<double>(tokens_.size()), whole = static_cast<double>(files_.bytes());
     const bool grows = size > tokens_.capacity();
-    const size_t next = std::max(size + at_once, grows ? size + size / 4 : 0);
+    const size_t next = grows ? size + std::max(at_once, size / 4) : std::min(size + at_once, tokens_.capacity());
     const double still = bytes_read_ > 0 ? held * (whole / static_cast<double>(bytes_read_) - 1) : 0;
     check_memory("text: " + files_.path(),
                  sizeof(int32_t) * std::max(still, static_cast<double>(next) - (grows ? 0 : held)), shorter_text);

@@ -45,7 +45,7 @@ std::vector<LogRow> RunLog::rows() const {
 }
 
 RunLog::Pass::Pass(const RunLog& log)
-    : log_(log), lines_(log.file_ ? std::make_unique<LineReader>(*log.file_, log.size_) : nullptr) {}
+    : log_(log), lines_(log.file_ ? std::make_unique<LineReader>(*log.file_, log.size_, log.path_) : nullptr) {}
 
 const LogRow* RunLog::Pass::next() {
   for (std::string_view line; lines_ && lines_->next(line);) {

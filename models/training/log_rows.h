@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/files.h"
@@ -19,8 +20,9 @@ struct LogRow {
 // The lines of a file's first `size` bytes.
 class LineReader {
  public:
-  // `file` must outlive it.
-  LineReader(const FileReader& file, uint64_t size) : file_(file), size_(size) {}
+  // `file`, which is at `path`, must outlive it.
+  LineReader(const FileReader& file, uint64_t size, std::string path)
+      : file_(file), size_(size), path_(std::move(path)) {}
   // False: there are no more.  The line is valid until the next call.  An Error if it is longer than any row.
   bool next(std::string_view& line);
   // What stands behind the last line, once there are no more: a line without its end.
@@ -29,7 +31,7 @@ class LineReader {
  private:
   const FileReader& file_;
   uint64_t size_, read_ = 0;
-  std::string buffer_;
+  std::string path_, buffer_;
   size_t begin_ = 0;
 };
 

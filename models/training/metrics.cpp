@@ -27,7 +27,7 @@ void keep_rows_until(int64_t step, const std::string& path) {
   const FileReader log(path);
   write_file_atomically(path, [&](FileWriter& to) {
     constexpr size_t at_once = 1 << 18;
-    LineReader lines(log, log.size());
+    LineReader lines(log, log.size(), path);
     FlatRowReader flat;
     LogRow row;
     std::string kept;
