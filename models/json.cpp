@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
 
 namespace orrery::models {
 namespace {
@@ -16,15 +17,32 @@ int64_t line_of(std::string_view text, size_t at) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n');
 }
 
-// Returns how many keys are compared while ordered objects are made: an object compares each with all before it.
-size_t check_limits(std::string_view text, std::string_view what) {
+// Memory of what is parsed, measured with glibc: a value, of a list that grows; what an object, a list and a text hold
+// apart; and a member.  An ordered object moves its members while it grows.
+constexpr double bytes_of_value = 40, bytes_of_object = 64, bytes_of_list = 32, bytes_of_text = 48,
+                 bytes_of_member = 112;
+
+struct Counted {
+  size_t comparisons = 0;  // of keys, while ordered objects are made: an object compares each with all before it
+  size_t objects = 0, lists = 0, texts = 0, commas = 0, members = 0;
+  double memory(size_t bytes) const {
+    const auto of = [](size_t count, double each) { return static_cast<double>(count) * each; };
+    return static_cast<double>(bytes) + of(lists + commas, bytes_of_value) + of(objects, bytes_of_object) +
+           of(lists, bytes_of_list) + of(texts, bytes_of_text) + of(members, bytes_of_member);
+  }
+};
+
+// An Error if the text is beyond the limits, or if memory lacks room for what it becomes.
+Counted check_limits(std::string_view text, std::string_view what) {
   check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
         " that are read");
   std::array<size_t, deepest + 1> members = {};  // of what is open, from the outside
-  size_t depth = 0, comparisons = 0;
+  size_t depth = 0;
+  Counted counted;
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (c == '"') {
+      ++counted.texts;
       for (++at; at < text.size() && text[at] != '"'; ++at)
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
@@ -32,13 +50,17 @@ size_t check_limits(std::string_view text, std::string_view what) {
         fail(what, ": line ", line_of(text, at), ": lists and objects stand in one another more than ", deepest,
              " deep");
       members[++depth] = 0;
+      ++(c == '{' ? counted.objects : counted.lists);
     } else if ((c == '}' || c == ']') && depth > 0) {
       --depth;
     } else if (c == ':') {
-      comparisons += members[depth]++;
+      counted.comparisons += members[depth]++, ++counted.members;
+    } else if (c == ',') {
+      ++counted.commas;
     }
   }
-  return comparisons;
+  check_memory(what, counted.memory(text.size()), "take a smaller file");
+  return counted;
 }
 
 // Python writes Infinity, -Infinity and NaN as numbers, which JSON does not have. They become text in quotes: whoever
@@ -82,7 +104,7 @@ Parsed parse(std::string_view text, std::string_view what) {
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view what) {
-  if (check_limits(text, what) <= most_comparisons) return parse<Json>(text, what);
+  if (check_limits(text, what).comparisons <= most_comparisons) return parse<Json>(text, what);
   return parse<SortedJson>(text, what);
 }
 SortedJson parse_large_json(std::string_view text, std::string_view what) {

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int64_t unknown = largest_size;
 
+std::string_view way_out_now = "use a smaller batch or context, a smaller model, or less data";
+
 // Files of the kernel; empty if this system has none of that name.
 std::string content_of(const std::string& path) {
   try {
@@ -106,6 +108,9 @@ int64_t free_addresses() {
 
 int64_t available_memory() { return std::min({free_in_machine(), free_in_groups(), free_addresses()}); }
 int64_t resident_memory() { return pages(1); }
+
+std::string_view way_out_of_memory() noexcept { return way_out_now; }
+void set_way_out_of_memory(std::string_view way_out) { way_out_now = way_out; }
 
 void check_memory(std::string_view what, double bytes, std::string_view way_out) {
   constexpr double small = 1e6, kept_for_others = 8e6;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/files.h"
+#include "engine/base/machine_memory.h"
 
 namespace orrery {
 namespace {
@@ -16,13 +17,8 @@ constexpr uint64_t longest_header = 100'000'000;  // the format's own limit
 
 constexpr size_t longest_list = 64;  // of numbers, which take more room in memory than in the header
 
-struct Entry {
-  std::string name, dtype = "";
-  std::vector<uint64_t> shape = {};
-  uint64_t begin = 0, end = 0;  // in the data, in bytes
-};
 struct Header {
-  std::vector<Entry> entries;
+  std::vector<TensorEntry> entries;
   std::map<std::string, std::string> metadata;
 };
 
@@ -65,8 +61,8 @@ class HeaderReader {
   }
 
  private:
-  Entry entry(const std::string& name) {
-    Entry read{.name = name};
+  TensorEntry entry(const std::string& name) {
+    TensorEntry read{.name = name};
     std::vector<uint64_t> offsets;
     std::set<std::string> seen;
     object([&](const std::string& key) {
@@ -197,9 +193,8 @@ const std::map<std::string, uint64_t, std::less<>> bits_of_others = {
     {"BOOL", 8}, {"U8", 8},   {"I8", 8},      {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8},
     {"I16", 16}, {"U16", 16}, {"F16", 16},    {"U32", 32},    {"I64", 64},        {"U64", 64},
     {"C64", 64}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
-bool is_tensor(const Entry& entry) { return entry.dtype == "F16" || dtypes.contains(entry.dtype); }
 
-uint64_t bits_of(const Entry& entry, const std::string& path) {
+uint64_t bits_of(const TensorEntry& entry, const std::string& path) {
   if (const auto known = dtypes.find(entry.dtype); known != dtypes.end())
     return 8 * static_cast<uint64_t>(bytes_of(known->second));
   const auto other = bits_of_others.find(entry.dtype);
@@ -209,14 +204,14 @@ uint64_t bits_of(const Entry& entry, const std::string& path) {
 }
 
 // The place of every tensor, in order: each begins where the one before it ends, and the last ends with the file.
-void check_layout(std::vector<Entry>& entries, uint64_t data_bytes, const std::string& path) {
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const std::string& path) {
+  std::stable_sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;  // empty ones stand before what begins there
   });
   uint64_t end = 0;
-  for (const Entry& e : entries) {
+  for (const TensorEntry& e : entries) {
     uint64_t bits = bits_of(e, path);
-    check(!is_tensor(e) || e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ",
+    check(!dtype_of_word(e.dtype) || e.shape.size() <= Shape::max_rank, "safetensors: ", path, ": '", e.name, "' has ",
           e.shape.size(), " axes; there can be ", Shape::max_rank);
     bool overflow = false;
     for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bits, size, &bits);
@@ -232,26 +227,9 @@ void check_layout(std::vector<Entry>& entries, uint64_t data_bytes, const std::s
         " bytes hold its numbers, its tensors take ", end);
 }
 
-Tensor read_tensor(FileReader& file, const Entry& entry) {
-  Shape shape;
-  for (const uint64_t size : entry.shape) shape.append(static_cast<int64_t>(size));
-  if (entry.dtype != "F16") {
-    const Tensor x = Tensor::empty(shape, dtypes.at(entry.dtype), Device::cpu);
-    file.read({static_cast<std::byte*>(x.mutable_raw()), static_cast<size_t>(x.bytes())});
-    return x;
-  }
-  const Tensor x = Tensor::empty(shape, Dtype::f32, Device::cpu);
-  std::vector<uint16_t> halves(static_cast<size_t>(x.numel()));
-  file.read(std::as_writable_bytes(std::span(halves)));
-  std::transform(halves.begin(), halves.end(), x.mutable_data<float>(), half_to_float);
-  return x;
-}
-
-OtherTensor read_other(FileReader& file, const Entry& entry) {
-  OtherTensor x{entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}, {}};
-  x.bytes.resize(entry.end - entry.begin);
-  file.read(x.bytes);
-  return x;
+// Bytes that the numbers take in memory, where F16 becomes f32.
+uint64_t bytes_in_memory(const TensorEntry& entry) {
+  return (entry.end - entry.begin) * (entry.dtype == "F16" ? 2 : 1);
 }
 
 std::string json_string(std::string_view text) {
@@ -337,32 +315,78 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
   check(file.read_up_to(std::span(piece).first(1)) == 0, "safetensors: ", path, " is longer than what was written");
 }
 
-SafetensorsFile read_safetensors(const std::string& path) {
-  FileReader file(path);
-  const uint64_t size = file.size();
+std::optional<Dtype> dtype_of_word(std::string_view word) {
+  if (word == "F16") return Dtype::f32;
+  const auto found = dtypes.find(word);
+  return found == dtypes.end() ? std::nullopt : std::optional(found->second);
+}
+
+SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), file_(path) {
+  const uint64_t size = file_.size();
   check(size >= 8, "safetensors: ", path, " is cut short: ", size, " bytes, not even a header");
   uint64_t length = 0;
-  file.read(std::as_writable_bytes(std::span(&length, 1)));
+  file_.read(std::as_writable_bytes(std::span(&length, 1)));
   constexpr uint64_t gzip_mark = 0x8b1f;  // at the beginning of such a file
   check(length <= longest_header, "safetensors: ", path, " is not a safetensors file: its header would be ", length,
         " bytes long", (length & 0xffff) == gzip_mark ? "; gzip has packed it: unpack it first" : "");
   check(length <= size - 8, "safetensors: ", path, " is cut short: ", size, " bytes, the header alone takes ",
         length + 8, "; it was not copied or written whole");
+  check_memory("safetensors: the header of " + path, 10 * static_cast<double>(length), way_out_of_memory());
   std::string text(length, '\0');
-  file.read(std::as_writable_bytes(std::span(text)));
+  file_.read(std::as_writable_bytes(std::span(text)));
   check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0");
   Header header = HeaderReader(text, path).read();
-  check_layout(header.entries, size - 8 - length, path);
+  first_number_ = 8 + length;
+  check_layout(header.entries, size - first_number_, path);
+  entries_ = std::move(header.entries), metadata_ = std::move(header.metadata);
+}
+
+void SafetensorsReader::check_memory_of(const TensorEntry& entry, uint64_t bytes) const {
+  check_memory(text("safetensors: ", path_, ": '", entry.name, "'"), static_cast<double>(bytes), way_out_of_memory());
+}
+
+Tensor SafetensorsReader::tensor(const TensorEntry& entry) const {
+  check_memory_of(entry, bytes_in_memory(entry));
+  Shape shape;
+  for (const uint64_t size : entry.shape) shape.append(static_cast<int64_t>(size));
+  const Tensor x = Tensor::empty(shape, *dtype_of_word(entry.dtype), Device::cpu);
+  if (entry.dtype != "F16") {
+    file_.read_at(first(entry), {static_cast<std::byte*>(x.mutable_raw()), static_cast<size_t>(x.bytes())});
+    return x;
+  }
+  constexpr size_t at_once = size_t{1} << 18;
+  const auto count = static_cast<size_t>(x.numel());
+  std::vector<uint16_t> halves;
+  for (size_t at = 0; at < count; at += halves.size()) {
+    halves.resize(std::min(at_once, count - at));
+    file_.read_at(first(entry) + at * sizeof(uint16_t), std::as_writable_bytes(std::span(halves)));
+    std::transform(halves.begin(), halves.end(), x.mutable_data<float>() + at, half_to_float);
+  }
+  return x;
+}
+
+std::vector<std::byte> SafetensorsReader::bytes(const TensorEntry& entry) const {
+  check_memory_of(entry, bytes_in_memory(entry));
+  std::vector<std::byte> all(entry.end - entry.begin);
+  file_.read_at(first(entry), all);
+  return all;
+}
+
+SafetensorsFile read_safetensors(const std::string& path) {
+  SafetensorsReader reader(path);
+  uint64_t bytes = 0;
+  for (const TensorEntry& entry : reader.entries()) bytes += bytes_in_memory(entry);
+  check_memory("safetensors: " + path, static_cast<double>(bytes), way_out_of_memory());
   SafetensorsFile result;
-  for (const Entry& entry : header.entries) {
-    if (!is_tensor(entry)) {
-      result.others.push_back(read_other(file, entry));
+  for (const TensorEntry& entry : reader.entries()) {
+    if (!dtype_of_word(entry.dtype)) {
+      result.others.push_back({entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}, reader.bytes(entry)});
       continue;
     }
-    result.tensors.push_back({entry.name, read_tensor(file, entry)});
+    result.tensors.push_back({entry.name, reader.tensor(entry)});
     if (entry.dtype == "F16") result.halves.insert(entry.name);
   }
-  result.metadata = std::move(header.metadata);
+  result.metadata = reader.take_metadata();
   return result;
 }
 

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "engine/base/files.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery {
@@ -39,10 +43,38 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
 void check_written(const std::string& path, std::span<const NamedTensor> tensors,
                    const std::map<std::string, std::string>& metadata = {});
 
-// F32, F64, BF16 and I32; F16 is read as f32, the format's other dtypes as bytes.  The format's rules are checked: each
-// tensor begins where the one before it ends, the last ends with the file, no name stands twice.  A file that is cut
-// short, damaged or of a dtype that the format lacks is an Error that names it and what is wrong.  Takes at most 16
-// times the file's size of memory, whatever stands in it.
+// The dtype that a tensor here has for a dtype of the format: F32, F64, BF16 and I32, and f32 for F16; none for others.
+std::optional<Dtype> dtype_of_word(std::string_view word);
+
+struct TensorEntry {  // a tensor as a header describes it
+  std::string name, dtype = "";
+  std::vector<uint64_t> shape = {};
+  uint64_t begin = 0, end = 0;  // bytes, from the first number in the file
+};
+
+// A file whose header is read, and whose numbers are read one tensor at a time, after memory for them is checked.  The
+// format's rules are checked: each tensor begins where the one before it ends, the last ends with the file, no name
+// stands twice.  A file that is cut short, damaged or of a dtype that the format lacks is an Error that names it and
+// what is wrong.
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const std::string& path);
+  const std::vector<TensorEntry>& entries() const { return entries_; }  // in the order of their numbers
+  std::map<std::string, std::string> take_metadata() { return std::move(metadata_); }
+  Tensor tensor(const TensorEntry& entry) const;                 // of a dtype that tensors here have; on the CPU
+  std::vector<std::byte> bytes(const TensorEntry& entry) const;  // of any other
+
+ private:
+  uint64_t first(const TensorEntry& entry) const { return first_number_ + entry.begin; }
+  void check_memory_of(const TensorEntry& entry, uint64_t bytes) const;
+  std::string path_;
+  FileReader file_;
+  uint64_t first_number_ = 0;  // its byte
+  std::vector<TensorEntry> entries_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// All tensors of a file.  Memory for all is checked before the first is read.
 SafetensorsFile read_safetensors(const std::string& path);
 
 }  // namespace orrery

@@ -64,8 +64,8 @@ void* take(Pool& pool, Device device, int64_t bytes) {
 #if defined(ORRERY_HAS_CUDA)
   if (device == Device::cuda) free = text("; the card has ", cuda::free_memory(), " bytes free");
 #endif
-  fail("allocate: out of memory on ", device, ": asked for ", bytes, " bytes; ", pool.description(), free,
-       "; use a smaller batch or context, a smaller model, or less data");
+  fail("allocate: out of memory on ", device, ": asked for ", bytes, " bytes; ", pool.description(), free, "; ",
+       way_out_of_memory());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
 #include "engine/base/registry.h"
 #include "examples/orrery/commands.h"
 #include "examples/orrery/outside.h"
@@ -13,6 +14,9 @@
 
 namespace orrery::program {
 namespace {
+
+constexpr const char *fewer_runs = "take fewer or shorter runs, or end other programs",
+                     *smaller_model = "take a smaller model, or end other programs";
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
@@ -24,33 +28,42 @@ const std::vector<Command>& commands() {
       {"study", "CLAIM.toml [--key=value ...] | --all=FOLDER [--key=value ...]",
        "judge a claim of a file by the runs that it names", study_help, study},
       {"runs", "[RUN ...] [--key=value ...]",
-       "list the runs that sweeps and studies share, and remove those that are not needed", runs_help, runs},
+       "list the runs that sweeps and studies share, and remove those that are not needed", runs_help, runs,
+       fewer_runs},
       {"compare", "RUN RUN ... [--key=value ...]",
-       "two or more runs: what differs in settings, numbers and parameters", compare_help, compare},
-      {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics},
+       "two or more runs: what differs in settings, numbers and parameters", compare_help, compare, fewer_runs},
+      {"metrics", "RUN [--key=value ...]", "what a run has noted, as CSV or for TensorBoard", metrics_help, metrics,
+       fewer_runs},
       {"verify_resume", "RUN [--key=value ...]",
        "train on with and without an interruption, and compare every byte", verify_resume_help, verify_resume},
       {"replay", "RUN [--key=value ...]",
        "show again where a run met a value that is not finite", replay_help, replay},
       {"report", "RUN ... [--key=value ...]",
-       "one page of runs, of a sweep or of a study: curves, samples, settings, formulas", report_help, report},
+       "one page of runs, of a sweep or of a study: curves, samples, settings, formulas", report_help, report,
+       fewer_runs},
       {"inspect", "RUN [--key=value ...]",
-       "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect},
+       "look inside a model while it reads: attention, heads, memories, depth", inspect_help, inspect,
+       "inspect a shorter text or a smaller model"},
       {"prepare", "--input=PATH --out=FOLDER [--key=value ...]",
-       "make tokens of a text, once, for many runs", prepare_help, prepare},
+       "make tokens of a text, once, for many runs", prepare_help, prepare,
+       "take a shorter text or a smaller tokenizer, or end other programs"},
       {"evaluate", "--checkpoint=RUN [--key=value ...]",
        "judge a trained model by held-out data", evaluate_help, evaluate},
-      {"generate", "--checkpoint=RUN [--key=value ...]", "write text with a trained model", generate_help, generate},
+      {"generate", "--checkpoint=RUN [--key=value ...]", "write text with a trained model", generate_help, generate,
+       "give a shorter prompt, or use a smaller model"},
       {"translate", "--checkpoint=RUN --input=FILE [--key=value ...]",
-       "translate sentences with a trained model", translate_help, translate},
+       "translate sentences with a trained model", translate_help, translate,
+       "translate fewer or shorter sentences, or use a smaller --batch or --beam"},
       {"import", "PATH --out=RUN [--key=value ...]",
-       "another program's weights, as a run", import_help, import_weights},
+       "another program's weights, as a run", import_help, import_weights, smaller_model},
       {"export", "RUN --out=FOLDER [--key=value ...]",
-       "a run's weights, for another program", export_help, export_weights},
+       "a run's weights, for another program", export_help, export_weights, smaller_model},
       {"show", "PATH [--key=value ...]",
-       "the tensors of a file or of a run, and any of them as a NumPy array", show_help, show},
+       "the tensors of a file or of a run, and any of them as a NumPy array", show_help, show,
+       "take a smaller file, or end other programs"},
       {"classify", "--checkpoint=RUN PICTURE|FOLDER ... [--key=value ...]",
-       "say what a trained model sees in pictures", classify_help, classify},
+       "say what a trained model sees in pictures", classify_help, classify,
+       "give fewer or smaller pictures, or use a smaller model"},
       {"gradcheck", "NAME ... | --all [--key=value ...]",
        "hold explicit derivatives against references and difference quotients", gradcheck_help, gradcheck},
       {"list", "[FAMILY|NAME ...] [--key=value ...]",
@@ -159,8 +172,10 @@ int run(int count, char** words) {
     fail(error.what());
   }
   for (const Command& command : commands())
-    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed())
+    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) {
+      if (command.way_out_of_memory) set_way_out_of_memory(command.way_out_of_memory);
       return command.run(sub->remaining());
+    }
   std::cout << app.help();
   return 0;
 }

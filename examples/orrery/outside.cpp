@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
 #include "models/shown_text.h"
 
 namespace orrery::program {
@@ -69,7 +70,7 @@ void complain_of(const Parts&... parts) noexcept {
   write_all(STDERR_FILENO, line.end());
 }
 
-constexpr std::string_view out_of_memory = "out of memory; use less data, or a smaller batch, context or model";
+void complain_of_memory() noexcept { complain_of("out of memory; ", way_out_of_memory()); }
 
 int output_error = 0;  // why something could not be printed; 0: all was
 
@@ -159,7 +160,7 @@ thread_local bool memory_refused = false;
     complain_of_current_exception();
   } else if (std::uncaught_exceptions() > 0 && memory_refused) {
     // g++ 12 calls this where an exception meets noexcept without saying which: destructors of JSON ask for memory.
-    complain(out_of_memory);
+    complain_of_memory();
   } else {
     std::abort();  // a mistake in the program itself
   }
@@ -210,9 +211,9 @@ void complain_of_current_exception() noexcept {
   } catch (const Error& error) {
     complain_of(error.what());
   } catch (const std::bad_alloc&) {
-    complain_of(out_of_memory);
+    complain_of_memory();
   } catch (const std::length_error&) {  // of a container that no memory could hold
-    complain_of(out_of_memory);
+    complain_of_memory();
   } catch (const std::ios::failure&) {  // printed again after an error
     complain_of("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {

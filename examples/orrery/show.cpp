@@ -20,15 +20,10 @@ struct ShowSettings {
   }
 };
 
-std::string shape_text(const models::StoredTensor& x) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : x.shape) sizes.push_back(std::to_string(size));
-  return "(" + join(sizes) + ")";
-}
 std::string short_number(double x) { return x == 0 ? "0" : text(x); }
 
 std::vector<std::string> row_of(const models::StoredTensor& x, const models::NumberRange& range) {
-  std::vector<std::string> row = {x.name, x.dtype, shape_text(x)};
+  std::vector<std::string> row = {x.name, x.dtype, models::shape_text(x)};
   if (range.finite > 0)
     row.insert(row.end(), {short_number(range.low), short_number(range.high), short_number(range.mean)});
   row.resize(6);
@@ -38,7 +33,7 @@ std::vector<std::string> row_of(const models::StoredTensor& x, const models::Num
 
 void print_table(const std::vector<models::StoredTensor>& tensors) {
   std::vector<models::NumberRange> ranges;
-  for (const models::StoredTensor& x : tensors) ranges.push_back(models::range_of(x));
+  for (const models::StoredTensor& x : tensors) ranges.push_back(models::range_of(models::with_numbers(x)));
   const bool broken = std::any_of(ranges.begin(), ranges.end(), [](const auto& r) { return r.not_finite > 0; });
   std::vector<std::string> header = {"tensor", "dtype", "shape", "min", "max", "mean"};
   if (broken) header.push_back("not finite");
@@ -82,9 +77,9 @@ int show(const Arguments& arguments) {
         " files or folders are given; give one, as in orrery show runs/mine");
   check(s.out.empty() || !s.tensor.empty(), "show: --out takes one tensor; name it with --tensor=NAME");
   if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
-  std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
+  const std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
   if (s.tensor.empty()) return print_table(tensors), 0;
-  const models::StoredTensor& one = named(tensors, s.tensor);
+  const models::StoredTensor one = models::with_numbers(named(tensors, s.tensor));
   print_table({one});
   if (!s.out.empty()) models::write_npy(s.out, one);
   return 0;

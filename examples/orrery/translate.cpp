@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "engine/base/machine_memory.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
@@ -9,8 +10,7 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/trained.h"
 #include "models/data/bleu.h"
-#include "models/data/gzip.h"
-#include "models/data/unicode.h"
+#include "models/data/lines.h"
 #include "models/model.h"
 #include "models/translation_search.h"
 
@@ -39,22 +39,20 @@ struct TranslateSettings {
   }
 };
 
-std::vector<std::string> lines_of(const std::string& text, const std::string& file) {
-  models::check_utf8(text, "translate: " + file);
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    if (lines.back().ends_with('\r')) lines.back().pop_back();
-    at = end + 1;
-  }
-  return lines;
+constexpr const char* fewer = "translate fewer sentences at a time";
+
+std::string what_of(const std::string& input) { return "translate: " + (input == "-" ? "the standard input" : input); }
+void each_sentence(const std::string& input, const models::TakeLine& take) {
+  if (input == "-")
+    models::each_line(std::cin, what_of(input), take);
+  else
+    models::each_kept_line(input, what_of(input), fewer, take);
 }
-std::string all_of(const std::string& input) {
-  if (input != "-") return models::read_data_file(input);
-  std::string text;
-  for (std::string line; std::getline(std::cin, line);) text += line + "\n";
-  return text;
+std::vector<std::string> lines_of(const std::string& file) {
+  std::vector<std::string> lines;
+  const std::string what = what_of(file);
+  each_sentence(file, [&](std::string_view line) { models::add_checked(lines, std::string(line), what, fewer); });
+  return lines;
 }
 
 struct Sources {
@@ -62,11 +60,16 @@ struct Sources {
   int64_t left_out = 0;                      // sentences that cannot be read
 };
 // Reports each sentence that cannot be read, by its line.
-Sources encode(const std::vector<std::string>& sentences, const models::Tokenizer& tokenizer, int64_t context) {
+Sources read_sources(const std::string& input, const models::Tokenizer& tokenizer, int64_t context) {
+  constexpr size_t at_once = size_t{1} << 16;  // sentences, for whose tokens memory is checked together
+  constexpr double held = 64, later = 96;      // bytes of a short one: its tokens, and its translation
   const models::SentenceMarks marks = models::sentence_marks(tokenizer);
+  const std::string what = what_of(input);
   Sources sources;
-  for (const std::string& sentence : sentences) {
-    std::vector<int32_t>& tokens = sources.tokens.emplace_back();
+  each_sentence(input, [&](std::string_view sentence) {
+    if (const size_t before = sources.tokens.size(); before % at_once == 0)
+      check_memory(what, held * at_once + later * static_cast<double>(before), fewer);
+    std::vector<int32_t> tokens;
     try {
       tokens = tokenizer.encode(sentence);
       const auto length = static_cast<int64_t>(tokens.size()) + 1;
@@ -75,10 +78,12 @@ Sources encode(const std::vector<std::string>& sentences, const models::Tokenize
     } catch (const Error& error) {
       tokens.clear();
       ++sources.left_out;
-      std::cerr << "translate: line " << sources.tokens.size() << " is left out: " << error.what() << std::endl;
+      std::cerr << "translate: line " << sources.tokens.size() + 1 << " is left out: " << error.what() << std::endl;
     }
+    tokens.reserve(tokens.size() + 1);
     tokens.push_back(marks.end);
-  }
+    models::add_checked(sources.tokens, std::move(tokens), what, fewer);
+  });
   return sources;
 }
 
@@ -103,12 +108,10 @@ int translate(const Arguments& arguments) {
   nn::move(*trained.model, device);
   auto& translates = models::model_as<models::TranslationModel>(
       *trained.model, "translate", "one that translates; train one with --model=translation-small");
-  const std::vector<std::string> references =
-      s.reference.empty() ? std::vector<std::string>() : lines_of(models::read_data_file(s.reference), s.reference);
-  const std::vector<std::string> sentences = lines_of(all_of(s.input), s.input == "-" ? "the standard input" : s.input);
-  check(s.reference.empty() || references.size() == sentences.size(), "translate: ", sentences.size(),
+  const std::vector<std::string> references = s.reference.empty() ? std::vector<std::string>() : lines_of(s.reference);
+  const Sources sources = read_sources(s.input, *tokenizer, translates.context());
+  check(s.reference.empty() || references.size() == sources.tokens.size(), "translate: ", sources.tokens.size(),
         " sentences and ", references.size(), " lines in ", s.reference, "; each sentence needs its reference");
-  const Sources sources = encode(sentences, *tokenizer, translates.context());
   std::vector<std::string> translations;
   {
     Progress progress(std::cerr);

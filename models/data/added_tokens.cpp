@@ -36,7 +36,7 @@ namespace {
 SortedJson file_in(const std::string& folder, const char* name, std::string& path) {
   path = find_data_file(folder, {name});
   if (path.empty()) return SortedJson::object();
-  SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
+  SortedJson json = parse_large_json(read_data_file(path, largest_settings), path);
   check(json.is_object(), path, ": it is no object {...}");
   return json;
 }

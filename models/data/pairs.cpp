@@ -2,65 +2,89 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
 #include "engine/base/wording.h"
 #include "models/data/data_format.h"
-#include "models/data/gzip.h"
-#include "models/data/unicode.h"
+#include "models/data/lines.h"
 
 namespace orrery::models {
 namespace {
 
-std::vector<std::string> lines_of(const std::string& path) {
-  const std::string bytes = read_data_file(path);
-  check(!bytes.empty(), "pairs: ", path, " is empty");
-  check_utf8(bytes, "pairs: " + path);
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t end = std::min(bytes.find('\n', at), bytes.size());
-    lines.push_back(bytes.substr(at, end - at));
-    if (lines.back().ends_with('\r')) lines.back().pop_back();
-    at = end + 1;
-  }
-  return lines;
+constexpr const char* fewer_pairs = "take fewer pairs";
+
+void each_line_of_pairs(const std::string& path, const TakeLine& take) {
+  bool any = false;
+  each_kept_line(path, "pairs: " + path, fewer_pairs, [&](std::string_view line) {
+    any = true;
+    take(line);
+  });
+  check(any, "pairs: ", path, " is empty");
 }
 
-std::string column_of(const std::string& line, int64_t column, const std::string& path, size_t number) {
+std::string column_of(std::string_view line, int64_t column, const std::string& path, size_t number) {
   size_t begin = 0;
   for (int64_t i = 1; i < column; ++i) {
     const size_t tab = line.find('\t', begin);
-    check(tab != std::string::npos, "pairs: line ", number, " of ", path, " has ", counted(i, "column"),
-          ", and column ", column, " is asked for; columns have tabs between them (two files of "
+    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", counted(i, "column"), ", and column ",
+          column,
+          " is asked for; columns have tabs between them (two files of "
           "lines need --translations=FILE, two for validation --validation_translations=FILE)");
     begin = tab + 1;
   }
-  return line.substr(begin, line.find('\t', begin) - begin);
+  return std::string(line.substr(begin, line.find('\t', begin) - begin));
 }
 
 std::vector<TextPair> read_columns(const PairFiles& files) {
   std::vector<TextPair> pairs;
   std::string document;
+  const std::string what = "pairs: " + files.source;
   size_t number = 0;
   int64_t its_lines = 0;  // of the pair that is being read
-  for (const std::string& line : lines_of(files.source)) {
+  each_line_of_pairs(files.source, [&](std::string_view line) {
     ++number;
     const auto column = [&](int64_t which) { return column_of(line, which, files.source, number); };
-    const std::string source = column(files.source_column), target = column(files.target_column);
-    const std::string its_document = files.document_column ? column(files.document_column) : "";
+    std::string source = column(files.source_column), target = column(files.target_column);
+    std::string its_document = files.document_column ? column(files.document_column) : "";
     const bool full = files.document_lines && its_lines == files.document_lines;
     if (files.document_column && number > 1 && its_document == document && !full) {
       pairs.back().first += " " + source;
       pairs.back().second += " " + target;
       ++its_lines;
     } else {
-      pairs.emplace_back(source, target);
+      add_checked(pairs, {std::move(source), std::move(target)}, what, fewer_pairs);
       its_lines = 1;
     }
-    document = its_document;
-  }
+    document = std::move(its_document);
+  });
   return pairs;
+}
+
+// Two files, line for line.
+std::vector<TextPair> read_aligned(const PairFiles& files) {
+  std::vector<TextPair> pairs;
+  const std::string what = "pairs: " + files.source;
+  each_line_of_pairs(files.source, [&](std::string_view line) {
+    add_checked(pairs, {std::string(line), {}}, what, fewer_pairs);
+  });
+  size_t targets = 0;
+  each_line_of_pairs(files.target, [&](std::string_view line) {
+    if (targets++ < pairs.size()) pairs[targets - 1].second = line;
+  });
+  check(pairs.size() == targets, "pairs: ", files.source, " has ", pairs.size(), " lines and ", files.target, " has ",
+        targets, "; each line of the one must be the translation of that of the other");
+  return pairs;
+}
+
+// All sources, then all targets.
+template <class F>
+void each_side(std::span<const TextPair> pairs, const F& f) {
+  for (const auto& [source, target] : pairs) f(source);
+  for (const auto& [source, target] : pairs) f(target);
 }
 
 int64_t length(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
@@ -84,24 +108,28 @@ std::vector<TextPair> read_pairs(const PairFiles& files) {
   if (files.target.empty()) return read_columns(files);
   check(files.document_column == 0, "pairs: documents are told apart by a column; ", files.source, " and ",
         files.target, " have none");
-  std::vector<std::string> sources = lines_of(files.source), targets = lines_of(files.target);
-  check(sources.size() == targets.size(), "pairs: ", files.source, " has ", sources.size(), " lines and ", files.target,
-        " has ", targets.size(), "; each line of the one must be the translation of that of the other");
-  std::vector<TextPair> pairs;
-  for (size_t i = 0; i < sources.size(); ++i) pairs.emplace_back(std::move(sources[i]), std::move(targets[i]));
-  return pairs;
+  return read_aligned(files);
 }
 
 std::string text_of(std::span<const TextPair> pairs) {
+  size_t bytes = 0;
+  each_side(pairs, [&](const std::string& text) { bytes += text.size() + 1; });
+  check_memory("pairs: their text", static_cast<double>(bytes), fewer_pairs);
   std::string all;
-  for (const auto& [source, target] : pairs) all += source + "\n";
-  for (const auto& [source, target] : pairs) all += target + "\n";
+  all.reserve(bytes);
+  each_side(pairs, [&](const std::string& text) { all.append(text).push_back('\n'); });
   return all;
 }
 
 Fingerprint fingerprint_of(std::span<const TextPair> pairs) {
-  const std::string all = text_of(pairs);
-  return {all.size(), sha256(std::as_bytes(std::span(all)))};
+  Fingerprint all;
+  Sha256 hash;
+  each_side(pairs, [&](const std::string& text) {
+    for (const std::string_view part : {std::string_view(text), std::string_view("\n")})
+      hash.add(std::as_bytes(std::span(part))), all.bytes += part.size();
+  });
+  all.sha256 = hash.digits();
+  return all;
 }
 
 SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
@@ -114,14 +142,24 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer) {
 }
 
 std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& tokenizer, const SentenceMarks& marks) {
+  constexpr double held = sizeof(Pair) + 64;  // bytes of a pair, with the shortest blocks for its tokens
+  constexpr size_t at_once = size_t{1} << 20;
+  const auto check_room = [&](double bytes) { check_memory("pairs: their tokens", bytes, fewer_pairs); };
+  check_room(held * static_cast<double>(pairs.size()));
   std::vector<Pair> all;
   all.reserve(pairs.size());
+  size_t bytes = 0;  // of text since memory was last checked
   const auto with_end = [&](const std::string& text) {
     std::vector<int32_t> tokens = tokenizer.encode(text);
+    tokens.reserve(tokens.size() + 1);  // no room for more, of which there would be as much again
     tokens.push_back(marks.end);
     return tokens;
   };
-  for (const auto& [source, target] : pairs) all.push_back({with_end(source), with_end(target)});
+  for (const auto& [source, target] : pairs) {
+    bytes += source.size() + target.size();
+    if (bytes >= at_once) check_room(8 * static_cast<double>(std::exchange(bytes, 0)));
+    all.push_back({with_end(source), with_end(target)});
+  }
   return all;
 }
 
@@ -160,6 +198,7 @@ PairBatch batch_of(std::span<const Pair* const> pairs, const SentenceMarks& mark
 PairBatches::PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t most_tokens, uint64_t seed)
     : pairs_(pairs), marks_(marks), key_(RandomKey{seed, 0}.derive("pairs")) {
   check(!pairs.empty(), "pairs: there are none to make batches of");
+  check_memory("pairs: their order", 3 * sizeof(size_t) * static_cast<double>(pairs.size()), fewer_pairs);
   check(most_tokens >= 1, "pairs: a batch of ", most_tokens, " tokens holds nothing; give at least 1");
   order(0);
   int64_t tokens = 0, rows = 0, longest = 0;

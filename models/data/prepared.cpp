@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -20,11 +21,10 @@ namespace {
 constexpr const char *description_name = "/tokens.json", *train_name = "/train.bin", *validation_name = "/val.bin";
 std::string found_file(const std::string& folder, const char* name) { return find_data_file(folder, {name + 1}); }
 constexpr const char* format = "orrery tokens 1";
-constexpr uint64_t largest_description = uint64_t{256} << 20;  // bytes: it holds a vocabulary
 
 SortedJson read_description(const std::string& path) {
   const std::string file = found_file(path, description_name);
-  SortedJson json = parse_large_json(read_data_file(file, largest_description), file);
+  SortedJson json = parse_large_json(read_data_file(file, largest_json), file);
   const auto is = [&](const char* key, auto wanted) { return json.contains(key) && wanted(json[key]); };
   check(json.is_object() && is("format", [](const SortedJson& j) { return j == format; }) &&
             is("tokenizer", [](const SortedJson& j) { return j.is_object(); }) &&
@@ -40,6 +40,14 @@ bool describes(const SortedJson& description, const char* name, const char* key,
   return said != description["files"].end() && said->is_object() && said->contains(key) && (*said)[key] == value;
 }
 
+// The bytes that the description has of a file; none: it has none.
+std::optional<uint64_t> described_bytes(const SortedJson& description, const char* name) {
+  const auto said = description["files"].find(name + 1);
+  if (said == description["files"].end() || !said->is_object() || !said->contains("bytes")) return std::nullopt;
+  const SortedJson& bytes = (*said)["bytes"];
+  return bytes.is_number_unsigned() ? std::optional(bytes.get<uint64_t>()) : std::nullopt;
+}
+
 // A file as it is when it is not packed.
 void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
               const SortedJson& description, const char* name) {
@@ -49,6 +57,7 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
           " tells of; prepare the text again");
   };
   if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
+  const std::optional<uint64_t> most = described ? described_bytes(description, name) : std::nullopt;
   Sha256 one;
   uint64_t bytes = 0;
   std::vector<std::byte> piece(TextFiles::piece_size);
@@ -57,6 +66,7 @@ void add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, co
       one.add(std::span(piece).first(got));
       all.add(std::span(piece).first(got));
       bytes += got;
+      if (most) check_described(bytes <= *most);
     }
   };
   if (packed)
@@ -96,12 +106,16 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   check(description.is_null() || !validation.empty() || !description["files"].contains(validation_name + 1),
         "tokens: ", path, validation_name, " is missing, of which ", path, description_name,
         " tells; prepare the text again");
+  const auto read_tokens = [&] {
+    prepared.train = TokenSequence::in_file(train, vocabulary);
+    if (!validation.empty()) prepared.validation = TokenSequence::in_file(validation, vocabulary);
+  };
+  if (!described) read_tokens();  // a header or a number that is wrong is found before all is hashed
   Sha256 all;
   add_file(all, prepared, train, path, description, train_name);
   if (!validation.empty()) add_file(all, prepared, validation, path, description, validation_name);
   prepared.fingerprint.sha256 = all.digits();
-  prepared.train = TokenSequence::in_file(train, vocabulary);
-  if (!validation.empty()) prepared.validation = TokenSequence::in_file(validation, vocabulary);
+  if (described) read_tokens();  // bytes that are not those described are found before any is taken for a token
   return prepared;
 }
 

@@ -29,6 +29,9 @@ Batch crops(const TokenSequence& tokens, std::span<const int64_t> starts, int64_
   return batch;
 }
 
+constexpr const char* shorter_text =
+    "take a shorter text, or bring it to tokens that stay in a file with `orrery prepare`";
+
 // The tokens of a text, for which memory is checked before it is taken.
 class TokensInMemory {
  public:
@@ -48,11 +51,10 @@ class TokensInMemory {
   void check_room(size_t size) {
     const auto held = static_cast<double>(tokens_.size()), whole = static_cast<double>(files_.bytes());
     const bool grows = size > tokens_.capacity();
-    const size_t next = std::max(size + at_once, grows ? size + size / 4 : 0);
+    const size_t next = grows ? size + std::max(at_once, size / 4) : std::min(size + at_once, tokens_.capacity());
     const double still = bytes_read_ > 0 ? held * (whole / static_cast<double>(bytes_read_) - 1) : 0;
     check_memory("text: " + files_.path(),
-                 sizeof(int32_t) * std::max(still, static_cast<double>(next) - (grows ? 0 : held)),
-                 "take a shorter text, or bring it to tokens that stay in a file with `orrery prepare`");
+                 sizeof(int32_t) * std::max(still, static_cast<double>(next) - (grows ? 0 : held)), shorter_text);
     if (grows) tokens_.reserve(next);
     checked_ = next;
   }
@@ -74,6 +76,12 @@ TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer) {
 
 }  // namespace
 
+void check_text_fits(const std::string& path, const std::string& tokenizer) {
+  constexpr double packing = 0.99;  // what cannot be packed takes a little more when it is
+  check_memory("text: " + path, packing * sizeof(int32_t) * least_tokens(tokenizer, TextFiles(path).bytes()),
+               shorter_text);
+}
+
 Text::Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction) : path_(path) {
   check_validation_fraction(validation_fraction);
   if (is_prepared(path)) {
@@ -82,6 +90,7 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
     train_ = std::move(prepared.train), validation_ = std::move(prepared.validation);
     if (validation_.size() > 0) return;
   } else {
+    check_text_fits(path, tokenizer.name());
     const TextFiles files(path);
     fingerprint_ = files.fingerprint();
     train_ = encode_all(files, tokenizer);

@@ -36,6 +36,10 @@ class Text {
   TokenSequence train_, validation_;
 };
 
+// An Error if memory cannot hold the fewest tokens that a tokenizer of that name, or one of that setting, can make of
+// the text.  Only sizes of files are read for it.
+void check_text_fits(const std::string& path, const std::string& tokenizer);
+
 class TextBatches {  // random crops; which ones depends on (seed, step, micro-batch) alone, so that resuming agrees
  public:
   TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed);

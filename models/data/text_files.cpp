@@ -33,12 +33,18 @@ TextFiles::TextFiles(const std::string& path) : path_(path) {
 void TextFiles::each_piece(const std::string& file, const Take& take) {
   DataReader reader(file);
   constexpr uint64_t room = 8;  // more than a character
-  std::string buffer(reader.packed() ? piece_size : std::min<uint64_t>(piece_size, reader.size() + room), '\0');
+  each_piece(
+      file, [&](std::span<std::byte> bytes) { return reader.read_up_to(bytes); },
+      reader.packed() ? piece_size : std::min<uint64_t>(piece_size, reader.size() + room), take);
+}
+
+void TextFiles::each_piece(const std::string& name, const Read& read, size_t room, const Take& take) {
+  std::string buffer(room, '\0');
   uint64_t before = 0;
   for (size_t kept = 0;;) {
-    const size_t got = reader.read_up_to(std::as_writable_bytes(std::span(buffer).subspan(kept)));
+    const size_t got = read(std::as_writable_bytes(std::span(buffer).subspan(kept)));
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
-    if (before > 0) check_memory("text: " + file, 8 * piece_size, "take a shorter text");  // for what a piece becomes
+    if (before > 0) check_memory("text: " + name, 8 * piece_size, "take a shorter text");  // for what a piece becomes
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
     if (end > 0) take(here.substr(0, end), before);
     before += end, kept = here.size() - end;

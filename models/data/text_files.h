@@ -1,8 +1,10 @@
 // The files of a text, read in pieces.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +28,9 @@ class TextFiles {
   using Take = std::function<void(std::string_view piece, uint64_t before)>;
   static constexpr size_t piece_size = size_t{1} << 20;
   static void each_piece(const std::string& file, const Take& take);
+  // The same of what is no file: `read` gives fewer bytes than there is room for only at the end.
+  using Read = std::function<size_t(std::span<std::byte> bytes)>;
+  static void each_piece(const std::string& name, const Read& read, size_t room, const Take& take);
   Fingerprint fingerprint() const;  // of the files, one after the other
 
  private:

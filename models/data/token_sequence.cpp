@@ -6,12 +6,14 @@
 #include <array>
 #include <bit>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
+#include "models/data/lines.h"
 
 namespace orrery::models {
 namespace {
@@ -19,6 +21,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers in files are as in memory");
 constexpr int64_t at_once = int64_t{1} << 18;  // tokens that are read or written together
 constexpr int64_t largest_of_16_bits = int64_t{1} << 16;
+
+constexpr const char* unpack_it = "unpack it with gunzip: its tokens stay in the file then";
 
 using Header = std::array<int32_t, 256>;
 struct Form {
@@ -28,47 +32,70 @@ struct Form {
 constexpr std::array<Form, 2> forms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
 struct Layout {
-  int64_t count, width, first;  // tokens, bytes of one, the byte where they begin
+  int64_t width = sizeof(uint16_t), first = 0;  // bytes of a token, the byte where they begin
+  std::optional<int64_t> count = {};            // as the header says it
 };
-// Of a file of so many bytes, by its header if it is long enough for one.  Tokens that 16 bits cannot say have become
-// others in it, which nothing in the file tells.
-Layout layout_of(const std::string& path, uint64_t size, const Header& header, int64_t vocabulary) {
-  const auto bytes = static_cast<int64_t>(size);
-  int64_t width = sizeof(uint16_t), first = 0;
-  const auto* const form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) {
-    return bytes >= static_cast<int64_t>(sizeof header) && header[0] == f.magic;
-  });
+// Of a file that begins with these bytes.  Tokens that 16 bits cannot say have become others in it, which nothing in
+// the file tells.
+Layout layout_of(const std::string& path, std::span<const std::byte> begin, int64_t vocabulary) {
+  Layout found;
+  Header header = {};
+  const bool long_enough = begin.size() >= sizeof header;
+  if (long_enough) std::copy_n(begin.begin(), sizeof header, std::as_writable_bytes(std::span(header)).begin());
+  const auto* const form =
+      std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return long_enough && header[0] == f.magic; });
   if (form != forms.end()) {
     check(header[1] == form->version, "tokens: ", path, " is of version ", header[1], " of its format, not ",
           form->version);
-    width = form->width, first = sizeof header;
+    found = {form->width, sizeof header, header[2]};
   }
-  const int64_t count = (bytes - first) / width;
-  check((bytes - first) % width == 0, "tokens: ", path, " has ", bytes, " bytes, no whole number of tokens of ", width,
-        " bytes; it is no file of tokens, or it is damaged");
-  check(first == 0 || count == header[2], "tokens: ", path, " holds ", count, " tokens, but its header says ",
-        header[2], "; it is damaged");
-  check(count > 0, "tokens: ", path, " is empty");
-  check(width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= largest_of_16_bits, "tokens: ", path,
+  check(found.width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= largest_of_16_bits, "tokens: ", path,
         " has tokens of 16 bits, 0 to ", largest_of_16_bits - 1, ", and the tokenizer has ", vocabulary,
         "; give the tokenizer that made it, or make the tokens anew with orrery prepare, which takes 32 bits then");
-  return {count, width, first};
+  return found;
+}
+// How many tokens a file of so many bytes has.
+int64_t count_of(const std::string& path, const Layout& layout, uint64_t size) {
+  const auto bytes = static_cast<int64_t>(size);
+  const int64_t count = (bytes - layout.first) / layout.width;
+  check((bytes - layout.first) % layout.width == 0, "tokens: ", path, " has ", bytes,
+        " bytes, no whole number of tokens of ", layout.width, " bytes; it is no file of tokens, or it is damaged");
+  check(!layout.count || count == *layout.count, "tokens: ", path, " holds ", count, " tokens, but its header says ",
+        layout.count.value_or(0), "; it is damaged");
+  check(count > 0, "tokens: ", path, " is empty");
+  return count;
 }
 
-// Of a packed file, which its name tells: a first token may be what packed files begin with.
+void check_tokens(std::span<const int32_t> some, int64_t before, const std::string& path, int64_t vocabulary) {
+  for (size_t i = 0; i < some.size(); ++i)
+    check(some[i] >= 0 && some[i] < vocabulary, "tokens: ", path, ": number ", before + static_cast<int64_t>(i), " is ",
+          some[i], ", but the vocabulary has only 0 to ", vocabulary - 1, "; another tokenizer made this file");
+}
+
+// Of a packed file, which its name tells: a first token may be what packed files begin with.  It is unpacked no further
+// than to the first thing that is wrong.
 std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary) {
-  const std::string bytes = read_data_file(path);
-  Header header = {};
-  if (bytes.size() >= sizeof header) std::copy_n(bytes.data(), sizeof header, reinterpret_cast<char*>(header.data()));
-  const Layout found = layout_of(path, bytes.size(), header, vocabulary);
-  std::vector<int32_t> tokens(static_cast<size_t>(found.count));
-  const char* from = bytes.data() + found.first;
-  for (int32_t& token : tokens) {
-    uint32_t number = 0;
-    std::copy_n(from, found.width, reinterpret_cast<char*>(&number));
-    token = static_cast<int32_t>(number);
-    from += found.width;
+  DataReader reader(path);
+  const std::string what = "tokens: " + path;
+  std::vector<std::byte> piece(static_cast<size_t>(at_once) * sizeof(int32_t));
+  size_t got = reader.read_up_to(piece);
+  const Layout layout = layout_of(path, std::span(piece).first(got), vocabulary);
+  const auto width = static_cast<size_t>(layout.width);
+  std::vector<int32_t> tokens;
+  uint64_t bytes = got;
+  for (auto at = static_cast<size_t>(layout.first); got > 0; at = 0, got = reader.read_up_to(piece), bytes += got) {
+    const size_t before = tokens.size();
+    for (; at + width <= got; at += width) {
+      uint32_t number = 0;
+      std::copy_n(piece.begin() + static_cast<std::ptrdiff_t>(at), width,
+                  std::as_writable_bytes(std::span(&number, 1)).begin());
+      add_checked(tokens, static_cast<int32_t>(number), what, unpack_it);
+    }
+    check(!layout.count || static_cast<int64_t>(tokens.size()) <= *layout.count, "tokens: ", path,
+          " holds more tokens than the ", layout.count.value_or(0), " of its header; it is damaged");
+    check_tokens(std::span(tokens).subspan(before), static_cast<int64_t>(before), path, vocabulary);
   }
+  count_of(path, layout, bytes);
   return tokens;
 }
 
@@ -117,10 +144,12 @@ struct TokenSequence::File final : Source {
 
   static std::shared_ptr<const File> open(const std::string& path, int64_t vocabulary) {
     auto file = std::make_shared<const FileReader>(path);
-    Header header = {};
-    if (file->size() >= sizeof header) file->read_at(0, std::as_writable_bytes(std::span(header)));
-    const Layout found = layout_of(path, file->size(), header, vocabulary);
-    return std::make_shared<const File>(std::move(file), found.count, found.width, found.first);
+    std::array<std::byte, sizeof(Header)> begin = {};
+    const std::span<std::byte> known = std::span(begin).first(std::min<uint64_t>(begin.size(), file->size()));
+    file->read_at(0, known);
+    const Layout found = layout_of(path, known, vocabulary);
+    const int64_t count = count_of(path, found, file->size());
+    return std::make_shared<const File>(std::move(file), count, found.width, found.first);
   }
 };
 
@@ -130,15 +159,13 @@ TokenSequence::TokenSequence(std::vector<int32_t> tokens)
     : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const Memory>(std::move(tokens)))) {}
 
 TokenSequence TokenSequence::in_file(const std::string& path, int64_t vocabulary) {
-  const TokenSequence all = path.ends_with(".gz") ? TokenSequence(unpacked_tokens(path, vocabulary))
-                                                  : TokenSequence(File::open(path, vocabulary));
+  if (path.ends_with(".gz")) return {unpacked_tokens(path, vocabulary)};
+  const TokenSequence all(File::open(path, vocabulary));
   std::vector<int32_t> some;
   for (int64_t at = 0; at < all.size(); at += at_once) {
     some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));
     all.read(at, some);
-    for (size_t i = 0; i < some.size(); ++i)
-      check(some[i] >= 0 && some[i] < vocabulary, "tokens: ", path, ": number ", at + static_cast<int64_t>(i), " is ",
-            some[i], ", but the vocabulary has only 0 to ", vocabulary - 1, "; another tokenizer made this file");
+    check_tokens(some, at, path, vocabulary);
   }
   return all;
 }

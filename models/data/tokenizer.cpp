@@ -243,6 +243,11 @@ Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
   return {saved.size(), sha256(std::as_bytes(std::span(saved)))};
 }
 
+double least_tokens(const std::string& name_or_path, uint64_t bytes) {
+  const TokenizerEntry* const named = named_by(name_or_path);
+  return static_cast<double>(bytes) / (named ? *named : TokenizerEntry()).most_bytes_of_token;
+}
+
 void check_token(int32_t token, int64_t size) {
   check(token >= 0 && token < size, "tokenizer: ", token, " is no token; there are 0 to ", size - 1);
 }

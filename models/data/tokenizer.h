@@ -54,6 +54,9 @@ struct TokenizerEntry {
   // A vocabulary learned from this text, by settings: name(key=value, ...); null: it has none.
   std::unique_ptr<Tokenizer> (*train)(const TextPieces& text, const Spec& spec,
                                       const LearningProgress& progress) = nullptr;
+  // Bytes of a text for which there is a token at least.  Of pieces that are learned or read it is a bound on their
+  // mean over a whole text, which is 3 to 6 in languages and programs.
+  double most_bytes_of_token = 64;
 };
 Registry<TokenizerEntry>& tokenizers();
 #define REGISTER_TOKENIZER(id, ...) \
@@ -70,6 +73,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 bool is_made_of_text(const std::string& name_or_path);   // a name of which a vocabulary is made; else it is a path
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);  // of what it saves
+// The fewest tokens that a text of so many bytes has, by the setting or the tokenizer's name.
+double least_tokens(const std::string& name_or_path, uint64_t bytes);
 
 // Whether there is a tokenizer at that path, of a kind that is read here.
 bool has_tokenizer(const std::string& path);

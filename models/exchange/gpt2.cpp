@@ -72,7 +72,7 @@ ImportedModel read(const std::string& folder) {
   const bool bare = std::any_of(from.tensors.begin(), from.tensors.end(),
                                 [](const StoredTensor& each) { return each.name == "wte.weight"; });
   const std::string prefix = bare ? "" : "transformer.";
-  s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight");
+  s.tied_head = has_tied_head(config, true, from, prefix + "wte.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, 0, prefix, transposed);
   set_known_rest(s, prefix, from);
@@ -98,7 +98,7 @@ ImportedModel read_nanogpt(const std::string& folder) {
   constexpr std::string_view of_compile = "_orig_mod.";
   for (StoredTensor& each : from.tensors)
     if (each.name.starts_with(of_compile)) each.name.erase(0, of_compile.size());
-  s.tied_head = has_tied_head(config, true, from, "transformer.wte.weight", "lm_head.weight");
+  s.tied_head = has_tied_head(config, true, from, "transformer.wte.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, 0, "transformer.", {});
   set_known_rest(s, "transformer.", from);

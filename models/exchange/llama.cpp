@@ -85,7 +85,8 @@ ImportedModel read(const std::string& folder) {
   GptSettings s = settings_of_config(config);
   ImportedModel from;
   read_rest(folder, from);
-  s.tied_head = has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight");
+  s.tied_head =
+      has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
   from.places = places_of(s, s.d_ff, false);
   from.known_rest["lm_head.weight"] = "the embedding again";

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "engine/base/files.h"
+#include "engine/base/machine_memory.h"
 #include "models/data/gzip.h"
 #include "models/exchange/base/exchange.h"
 #include "models/gpt.h"
@@ -98,6 +99,7 @@ std::vector<StoredTensor> read_tensors(FileReader& file, const Header& h, const 
   for (const Kind& kind : kinds_of(h)) due += static_cast<uint64_t>(kind.count * numbers(kind)) * sizeof(float);
   check(file.size() == due, "llama2c: ", path, " has ", file.size(), " bytes, where a model of ", h.layers,
         " layers of width ", h.width, " with ", h.vocabulary, " tokens has ", due);
+  check_memory("llama2c: " + path, static_cast<double>(due), way_out_of_memory());
   std::vector<StoredTensor> all;
   for (const Kind& kind : kinds_of(h))
     for (int64_t i = 0; i < kind.count; ++i) {

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "engine/base/files.h"
+#include "engine/base/registry.h"
 #include "models/data/gzip.h"
 #include "models/json.h"
 #include "models/training/run_folder.h"
@@ -23,17 +24,11 @@ constexpr const char *single_name = "model.safetensors", *index_name = "model.sa
 
 void append(std::vector<StoredTensor>& all, const std::string& path) {
   refuse_pickles(path);
-  static const std::map<Dtype, std::string> words = {
-      {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}};
-  SafetensorsFile file = read_safetensors(path);
-  for (NamedTensor& each : file.tensors) {
-    StoredTensor stored{each.name, file.halves.contains(each.name) ? "F16" : words.at(each.tensor.dtype()), {}, {}, {}};
-    for (int axis = 0; axis < each.tensor.shape().rank(); ++axis) stored.shape.push_back(each.tensor.size(axis));
-    stored.tensor = std::move(each.tensor);
-    all.push_back(std::move(stored));
+  const auto file = std::make_shared<const SafetensorsReader>(path);
+  for (size_t i = 0; i < file->entries().size(); ++i) {
+    const TensorEntry& entry = file->entries()[i];
+    all.push_back({entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}, {}, {}, file, i});
   }
-  for (OtherTensor& each : file.others)
-    all.push_back({std::move(each.name), std::move(each.dtype), std::move(each.shape), {}, std::move(each.bytes)});
 }
 
 // The files of an index, each once, and which tensors it says are where.
@@ -42,7 +37,7 @@ struct Index {
   std::map<std::string, std::string> file_of;
 };
 Index read_index(const std::string& path) {
-  const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
+  const SortedJson json = parse_large_json(read_data_file(path, largest_index), path);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   check(json.is_object() && map != json.end() && map->is_object(), path, ": it has no object 'weight_map'");
   Index index;
@@ -85,6 +80,24 @@ bool each_number(const StoredTensor& x, const F& f) {
 }
 
 }  // namespace
+
+StoredTensor with_numbers(const StoredTensor& tensor) {
+  StoredTensor read = tensor;
+  if (!tensor.file) return read;
+  const TensorEntry& entry = tensor.file->entries()[tensor.entry];
+  if (dtype_of_word(entry.dtype))
+    read.tensor = tensor.file->tensor(entry);
+  else
+    read.bytes = tensor.file->bytes(entry);
+  read.file = nullptr;
+  return read;
+}
+
+std::string shape_text(const StoredTensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : tensor.shape) sizes.push_back(std::to_string(size));
+  return "(" + join(sizes) + ")";
+}
 
 bool is_pickle(const std::string& path) {
   if (!file_exists(path) || folder_exists(path)) return false;

@@ -1,6 +1,7 @@
 // Tensors as they lie in files, of whatever dtype: what `orrery show` lists and what an import begins with.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,9 +15,15 @@ struct StoredTensor {
   std::vector<int64_t> shape;
   Tensor tensor;                 // undefined for a dtype that tensors do not have; f32 for F16
   std::vector<std::byte> bytes;  // the numbers of such a one
+  // The file that has the numbers, and the number of its entry there, as long as they are not read.
+  std::shared_ptr<const SafetensorsReader> file = {};
+  size_t entry = 0;
 };
+// The tensor with its numbers, which are read now unless it has them.
+StoredTensor with_numbers(const StoredTensor& tensor);
+std::string shape_text(const StoredTensor& tensor);  // "(2, 3)"
 
-// The tensors of
+// The tensors, as the headers describe them and without their numbers, of
 //   a safetensors file;
 //   a folder with model.safetensors, or with model.safetensors.index.json, which names the files that have them;
 //   a checkpoint, or a run: the weights of its last one.

@@ -22,7 +22,10 @@ void check_named(const TextSettings& s, Purpose purpose) {
 std::unique_ptr<Tokenizer> tokenizer_of(const TextSettings& s, const TaskOptions& options) {
   check_named(s, options.purpose);
   if (!options.tokenizer.empty()) return restore_tokenizer(options.tokenizer);
-  if (!is_prepared(s.data)) return make_tokenizer(s.tokenizer, s.data);
+  if (!is_prepared(s.data)) {
+    if (is_made_of_text(s.tokenizer)) check_text_fits(s.data, s.tokenizer);  // before the text is read for it
+    return make_tokenizer(s.tokenizer, s.data);
+  }
   std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
   if (own && s.tokenizer == TextSettings().tokenizer) return own;
   const auto refuse = [&]() -> std::string {

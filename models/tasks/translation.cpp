@@ -2,6 +2,7 @@
 //   loss of a step = -1 / N sum ln p(target_t | target before t, source),   N: tokens of all targets of the step
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
 
@@ -181,7 +182,8 @@ class Translation final : public Task {
     const auto count = static_cast<std::ptrdiff_t>(static_cast<double>(learned.size()) * s.validation_fraction);
     check(count >= 1, "train: validation_fraction ", s.validation_fraction, " of ", learned.size(),
           " pairs is not one; give more pairs, a larger fraction or --validation_data=FILE");
-    std::vector<TextPair> held_out(learned.end() - count, learned.end());
+    std::vector<TextPair> held_out(std::make_move_iterator(learned.end() - count),
+                                   std::make_move_iterator(learned.end()));
     learned.erase(learned.end() - count, learned.end());
     return held_out;
   }

@@ -72,8 +72,8 @@ bool LineReader::next(std::string_view& line) {
     if (read_ == size_) return false;
     buffer_.erase(0, begin_);
     begin_ = 0, searched = buffer_.size();
-    check(searched <= longest_line, path_, ": a line has more than ", longest_line,
-          " bytes, and a row of figures fewer; remove that line");
+    check(searched <= longest_line, "read: ", path_, ": a line has more than ", longest_line,
+          " bytes, and a row of figures fewer; it is damaged");
     const uint64_t more = std::min<uint64_t>(piece, size_ - read_);
     buffer_.resize(searched + more);
     file_.read_at(read_, std::as_writable_bytes(std::span(buffer_).subspan(searched)));

@@ -20,7 +20,7 @@ struct LogRow {
 // The lines of a file's first `size` bytes.
 class LineReader {
  public:
-  // `file` must outlive it.
+  // `file`, which is at `path`, must outlive it.
   LineReader(const FileReader& file, uint64_t size, std::string path)
       : file_(file), size_(size), path_(std::move(path)) {}
   // False: there are no more.  The line is valid until the next call.  An Error if it is longer than any row.
@@ -31,8 +31,7 @@ class LineReader {
  private:
   const FileReader& file_;
   uint64_t size_, read_ = 0;
-  std::string path_;  // as an error names it
-  std::string buffer_;
+  std::string path_, buffer_;
   size_t begin_ = 0;
 };
 

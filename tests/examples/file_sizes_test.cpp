@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/examples/program.h"
 #include "tests/examples/training.h"
@@ -26,7 +28,7 @@ ErrorMessage expect_quick_error(const Words& words) {
   CAPTURE(words);
   CHECK(outcome.peak < most_memory);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
-  CHECK_FALSE(contains(outcome.err, "batch"));  // a smaller one would not help
+  CHECK_FALSE(contains(outcome.err, "smaller batch"));  // which would not help
   return expect_error(outcome);
 }
 
@@ -36,21 +38,56 @@ std::string grow(const std::string& path, uint64_t bytes) {
   return path;
 }
 
+// What a shell command prints, packed.
+void write_packed(const std::string& path, const std::string& command) {
+  REQUIRE(run_shell("{ " + command + "; } | gzip -1 > '" + path + "'").code == 0);
+}
+// A line again and again, so many bytes in all; without its ends "," may stand between them.
+std::string repeated(const std::string& line, int64_t bytes) {
+  return "yes \"$(printf '" + line + "')\" | head -c " + std::to_string(bytes);
+}
+std::string repeated_without_ends(const std::string& word, int64_t bytes) {
+  return repeated(word, bytes) + " | tr -d '\\n'";
+}
 // An IDX file of images, packed: what its header says, and so many bytes after it.
 void write_images(const std::string& path, const std::string& header, int64_t bytes) {
-  const std::string made =
-      "{ printf '" + header + "'; head -c " + std::to_string(bytes) + " /dev/zero; } | gzip -1 > '" + path + "'";
-  REQUIRE(run_shell(made).code == 0);
+  write_packed(path, "printf '" + header + "'; head -c " + std::to_string(bytes) + " /dev/zero");
+}
+
+// The error of the program where it may have so many kB of addresses: memory is counted before it is taken.
+ErrorMessage expect_refusal_within(int64_t kilobytes, const std::string& words) {
+  CAPTURE(words);
+  const Outcome outcome = run_shell("ulimit -v " + std::to_string(kilobytes) + "; timeout 60 $ORRERY " + words);
+  CHECK_FALSE(contains(outcome.err, "out of memory"));
+  return expect_error(outcome);
+}
+
+// A safetensors file of this header whose numbers are a hole.
+void write_tensors(const std::string& path, const nlohmann::json& header, uint64_t bytes) {
+  const std::string text = header.dump();
+  const uint64_t length = text.size();
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), sizeof length) << text;
+  grow(path, sizeof length + length + bytes);
+}
+nlohmann::json tensor(const std::string& dtype, const std::vector<uint64_t>& shape, uint64_t begin, uint64_t end) {
+  return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, end}}};
+}
+// The folder of a small model of another program, whose weights may be changed.
+std::string copied_model(const Folder& folder) {
+  const std::string model = folder / "model";
+  fs::remove_all(model);
+  fs::copy(ORRERY_SOURCE_DIR "/tests/cases/tokenizer_larger", model, fs::copy_options::recursive);
+  return model;
 }
 
 }  // namespace
 
 TEST_CASE("file sizes: packed images that unpack to more than their header says are refused") {
-  const Folder folder;
+  const Folder folder, other;
   const auto expect_refusal = [&](const std::string& header, int64_t bytes) {
     write_images(folder / "train-images-idx3-ubyte.gz", header, bytes);
     write_images(folder / "train-labels-idx1-ubyte.gz", "\\0\\0\\010\\001\\0\\0\\0\\012", 10);
-    expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (folder / "run")})
+    expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (other / "run")})
         .names("images")
         .names("train-images-idx3-ubyte.gz");
   };
@@ -59,11 +96,11 @@ TEST_CASE("file sizes: packed images that unpack to more than their header says 
 }
 
 TEST_CASE("file sizes: labels that unpack to more than their header says are refused") {
-  const Folder folder;
+  const Folder folder, other;
   write_images(folder / "train-images-idx3-ubyte.gz", "\\0\\0\\010\\003\\0\\0\\0\\012\\0\\0\\0\\034\\0\\0\\0\\034",
                7840);
   write_images(folder / "train-labels-idx1-ubyte.gz", "\\0\\0\\010\\001\\0\\0\\0\\012", 400'000'000);
-  expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (folder / "run")})
+  expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (other / "run")})
       .names("train-labels-idx1-ubyte.gz");
 }
 
@@ -91,8 +128,8 @@ TEST_CASE("file sizes: what an imported folder holds is bounded by its kind") {
   const Folder folder;
   const std::string model = folder / "model", config = "config.json", weights = "model.safetensors";
   const auto expect_refusal = [&](const std::string& file) {
-    fs::remove_all(model);
-    fs::copy(ORRERY_SOURCE_DIR "/tests/cases/tokenizer_larger", model, fs::copy_options::recursive);
+    copied_model(folder);
+    if (file == "tokenizer.model") fs::remove(model + "/tokenizer.json");  // beside which it is not read
     std::ofstream(model + "/" + file, std::ios::app).flush();
     grow(model + "/" + file, terabyte);
     CAPTURE(file);
@@ -116,4 +153,154 @@ TEST_CASE("file sizes: pairs, settings and logs of a terabyte are refused") {
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   grow(folder / "run/metrics.jsonl", terabyte);
   expect_quick_error({"report", folder / "run", "--out=" + (folder / "report.html")}).names("metrics.jsonl");
+}
+
+TEST_CASE("file sizes: JSON that memory cannot hold is refused before it is parsed") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text());
+  const auto expect_refusal = [&](const std::string& path, const std::string& tokenizer, const std::string& value) {
+    write_packed(path, "printf '[0'; " + repeated_without_ends("," + value, 24'000'000) + "; printf ']'");
+    expect_refusal_within(
+        500'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") + "' --tokenizer='" + tokenizer + "'")
+        .names(path)
+        .names("MB");
+    fs::remove(path);
+  };
+  for (const char* const value : {"{}", "[0]", "{\"\":{}}"})
+    expect_refusal(folder / "tokenizer.json.gz", folder / "tokenizer.json.gz", value);
+  fs::create_directory(folder / "pairs");
+  std::ofstream(folder / "pairs/merges.txt") << "a b\n";
+  expect_refusal(folder / "pairs/vocab.json.gz", folder / "pairs", "{}");
+}
+
+TEST_CASE("file sizes: merges are bounded by their vocabulary, settings of a model by their kind") {
+  const Folder folder;
+  const std::string text = folder.write("text.txt", tiny_text());
+  std::ofstream(folder / "vocab.json") << R"({"a": 0, "b": 1})";
+  write_packed(folder / "merges.txt.gz", repeated("a b", 60'000'000));
+  expect_quick_error({"prepare", "--input=" + text, "--out=" + (folder / "tokens"), "--tokenizer=" + folder.path()})
+      .names("merges.txt.gz");
+  for (const char* const file :
+       {"config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"}) {
+    const std::string path = copied_model(folder) + "/" + file;
+    fs::remove(path);
+    write_packed(path + ".gz", "printf '{\"x\":[0'; " + repeated_without_ends(",{}", 30'000'000) + "; printf ']}'");
+    expect_quick_error({"import", folder / "model", "--out=" + (folder / "run")}).names(std::string(file) + ".gz");
+  }
+}
+
+TEST_CASE("file sizes: names of classes and headers of images are compared before what is large is read") {
+  const Folder folder;
+  folder.write("data_batch_1.bin", std::string(20 * 3073, '\0'));
+  write_packed(folder / "batches.meta.txt.gz", repeated("a", 100'000'000));
+  const Folder idx, other;
+  expect_quick_error({"train", "--model=resnet8", "--data=" + folder.path(), "--out=" + (other / "run")})
+      .names("batches.meta.txt.gz");
+  // 400,000 images and 60 labels
+  write_images(idx / "train-images-idx3-ubyte.gz", "\\0\\0\\010\\003\\0\\006\\032\\200\\0\\0\\0\\034\\0\\0\\0\\034",
+               400'000 * 784);
+  write_images(idx / "train-labels-idx1-ubyte.gz", "\\0\\0\\010\\001\\0\\0\\0\\074", 60);
+  expect_quick_error({"train", "--model=vit-fashion", "--data=" + idx.path(), "--out=" + (other / "run")})
+      .names("train-images-idx3-ubyte.gz")
+      .value("400000")
+      .names("train-labels-idx1-ubyte.gz")
+      .value("60");
+}
+
+TEST_CASE("file sizes: lines of pairs and sentences are refused by their first byte, or by the memory they need") {
+  const Folder folder;
+  const std::string pairs = folder.write("pairs.tsv", "a b\tb a\nc d\td c\ne f\tf e\n");
+  const std::string train =
+      "train --model=translation-small --tokenizer=byte --layers=1 --heads=1 --width=8 --steps=1 "
+      "--threads=1 --out='" +
+      (folder / "run") + "' --validation_fraction=0.4 --data=";
+  const std::string bytes = folder / "bytes.gz", lines = folder / "lines.gz", columns = folder / "columns.gz";
+  write_packed(bytes, "head -c 300000000 /dev/zero | tr '\\0' '\\377'");
+  write_packed(lines, repeated("a", 40'000'000));
+  write_packed(columns, repeated("a\\tb", 40'000'000));
+  expect_quick_error({"train", "--model=translation-small", "--data=" + bytes, "--out=" + (folder / "run")})
+      .names(bytes)
+      .names("UTF-8")
+      .value("0");
+  expect_refusal_within(500'000, train + "'" + columns + "'").names(columns).names("MB").offers("pairs");
+  const Outcome trained = run_shell("$ORRERY " + train + "'" + pairs + "'");
+  REQUIRE_MESSAGE(fs::exists(folder / "run/step_000001"), trained.err);
+  const std::string translate = "translate --threads=1 --checkpoint='" + (folder / "run") + "' --input=";
+  expect_quick_error({"translate", "--checkpoint=" + (folder / "run"), "--input=" + bytes}).names(bytes).names("UTF-8");
+  expect_refusal_within(700'000, translate + "'" + lines + "'").names(lines).names("MB").offers("sentences");
+  REQUIRE(run_shell("gzip -d < '" + lines + "' > '" + (folder / "lines") + "'").code == 0);
+  expect_refusal_within(700'000, translate + "- < '" + (folder / "lines") + "'")
+      .names("the standard input")
+      .names("MB")
+      .offers("sentences");
+}
+
+TEST_CASE("file sizes: packed tokens are unpacked no further than their header or their description allows") {
+  const Folder folder;
+  fs::create_directory(folder / "headed");
+  const std::string of_100_tokens = "printf '\\210\\330\\064\\001\\001\\0\\0\\0\\144'; head -c ";
+  write_packed(folder / "headed/train.bin.gz", of_100_tokens + "300000000 /dev/zero");
+  expect_quick_error(Words{"train", "--data=" + (folder / "headed"), "--out=" + (folder / "run"), "--tokenizer=byte"} +
+                     tiny)
+      .names("train.bin.gz")
+      .value("100");
+  const std::string text = folder.write("text.txt", tiny_text()), tokens = folder / "tokens";
+  REQUIRE(run_orrery({"prepare", "--input=" + text, "--out=" + tokens}).code == 0);
+  fs::remove(tokens + "/train.bin");
+  write_packed(tokens + "/train.bin.gz", "head -c 40000000 /dev/zero");
+  fs::resize_file(tokens + "/train.bin.gz", 100'000);  // which nothing comes to
+  expect_quick_error(Words{"train", "--data=" + tokens, "--out=" + (folder / "run")} + tiny)
+      .names("train.bin")
+      .names("tokens.json");
+}
+
+TEST_CASE("file sizes: weights are compared by their header, and those that no module needs are not read") {
+  const Folder folder;
+  constexpr uint64_t gigabyte = uint64_t{1} << 30;
+  const auto import_with = [&](const nlohmann::json& entry) {
+    const std::string model = copied_model(folder);
+    write_tensors(model + "/model.safetensors", {{"wte.weight", entry}}, gigabyte);
+    return expect_quick_error({"import", model, "--out=" + (folder / "run")}).names("wte.weight");
+  };
+  import_with(tensor("F32", {262144, 1024}, 0, gigabyte)).names("shape").value("262144");
+  import_with(tensor("U8", {gigabyte}, 0, gigabyte)).names("dtype").value("U8");
+  import_with(tensor("F16", {gigabyte / 2}, 0, gigabyte)).names("shape");
+
+  const std::string path = copied_model(folder) + "/model.safetensors", bytes = read_file(path);
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  nlohmann::json header = nlohmann::json::parse(bytes.substr(sizeof length, length));
+  const uint64_t numbers = bytes.size() - sizeof length - length;
+  header["not_needed"] = tensor("F32", {gigabyte / 4}, numbers, numbers + gigabyte);
+  write_tensors(path, header, 0);
+  std::ofstream(path, std::ios::app | std::ios::binary) << bytes.substr(sizeof length + length);
+  grow(path, fs::file_size(path) + gigabyte);
+  const Outcome imported = run_orrery({"import", folder / "model", "--out=" + (folder / "run")});
+  CHECK_MESSAGE(imported.code == 0, imported.err);
+  CHECK(contains(imported.out, "not_needed"));
+  CHECK(imported.peak < most_memory);
+}
+
+TEST_CASE("file sizes: tensors are shown one after another, after memory for each is checked") {
+  const Folder folder;
+  constexpr uint64_t one = 48'000'000;
+  nlohmann::json header;
+  for (uint64_t i = 0; i < 8; ++i) header["x" + std::to_string(i)] = tensor("F32", {one / 4}, i * one, (i + 1) * one);
+  write_tensors(folder / "eight.safetensors", header, 8 * one);
+  const Outcome shown = run_orrery({"show", folder / "eight.safetensors"});
+  CHECK_MESSAGE(shown.code == 0, shown.err);
+  CHECK(shown.peak < most_memory);
+  write_tensors(folder / "huge.safetensors", {{"x", tensor("F32", {terabyte / 4}, 0, terabyte)}}, terabyte);
+  expect_quick_error({"show", folder / "huge.safetensors"}).names("huge.safetensors").names("MB").offers("file");
+}
+
+TEST_CASE("file sizes: a text whose tokens memory cannot hold is refused before it is hashed") {
+  const Folder folder;
+  const std::string text = grow(folder.write("text.txt", tiny_text()), terabyte);
+  for (const char* const tokenizer : {"byte", "character", "sentence_piece", "byte_pair"})
+    expect_refusal_within(2'000'000, "train --layers=1 --heads=1 --width=8 --steps=1 --threads=1 --data='" + text +
+                                         "' --out='" + (folder / "run") + "' --tokenizer=" + tokenizer)
+        .names(text)
+        .names("MB")
+        .offers("prepare");
 }

@@ -120,7 +120,7 @@ std::string make(std::string_view, Random& random) {
 
 REGISTER_FORMAT(safetensors,
                 {.name = "safetensors",
-                 .readers = {"engine/tensor/safetensors.cpp"},
+                 .readers = {"engine/tensor/safetensors.cpp", "engine/tensor/safetensors.h"},
                  .read = read,
                  .memory_multiple = 32,
                  .memory_base = 1 << 18,

@@ -103,10 +103,11 @@ TEST_CASE("exchange: transformers' models give transformers' logits, and go back
     CHECK(report.parameters == nn::count_parameters(*run.model));
     CHECK(export_model(run.exported(), folder / "exported", "") == name.substr(0, name.find('_')));
     std::map<std::string, Tensor> before;
-    for (const StoredTensor& each : stored_tensors(golden + name)) before.emplace(each.name, each.tensor);
+    for (const StoredTensor& each : stored_tensors(golden + name)) before.emplace(each.name, with_numbers(each).tensor);
     const std::vector<StoredTensor> after = stored_tensors(folder / "exported");
     CHECK(after.size() == before.size());
-    for (const StoredTensor& each : after) CHECK(largest_difference(each.tensor, before.at(each.name)) == 0);
+    for (const StoredTensor& each : after)
+      CHECK(largest_difference(with_numbers(each).tensor, before.at(each.name)) == 0);
     imported(folder / "exported", folder / "again");
     CHECK(largest_difference(logits(*run.model), logits(*read_run(folder / "again").model)) == 0);
   }
@@ -123,10 +124,11 @@ TEST_CASE("exchange: a vision transformer of transformers gives its logits, and 
   CHECK(restore_classes(run.tokenizer) == std::vector<std::string>{"a cat", "a dog", "neither"});
   CHECK(export_model(run.exported(), folder / "exported", "") == "vit");
   std::map<std::string, Tensor> before;
-  for (const StoredTensor& each : stored_tensors(golden + "vit")) before.emplace(each.name, each.tensor);
+  for (const StoredTensor& each : stored_tensors(golden + "vit")) before.emplace(each.name, with_numbers(each).tensor);
   const std::vector<StoredTensor> after = stored_tensors(folder / "exported");
   CHECK(after.size() == before.size());
-  for (const StoredTensor& each : after) CHECK(largest_difference(each.tensor, before.at(each.name)) == 0);
+  for (const StoredTensor& each : after)
+    CHECK(largest_difference(with_numbers(each).tensor, before.at(each.name)) == 0);
   CHECK(
       *import_model(folder / "exported", folder / "again", "", golden + "vit/logits.safetensors").largest_difference ==
       *report.largest_difference);
@@ -151,10 +153,11 @@ TEST_CASE("exchange: a vision transformer without biases of queries, keys and va
   const auto zeroed = [&](const std::string& name, bool there) {
     const std::string copy = changed(folder, "vit", [&](nlohmann::json& config) { config["qkv_bias"] = there; });
     std::vector<NamedTensor> tensors;
-    for (StoredTensor& each : stored_tensors(copy)) {
+    for (const StoredTensor& each : stored_tensors(copy)) {
       const bool bias = holds(each.name, ".attention.attention.") && each.name.ends_with("bias");
-      if (!bias) tensors.push_back({each.name, each.tensor});
-      if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(each.tensor)});
+      const Tensor numbers = with_numbers(each).tensor;
+      if (!bias) tensors.push_back({each.name, numbers});
+      if (bias && there) tensors.push_back({each.name, Tensor::zeros_like(numbers)});
     }
     write_safetensors(copy + "/model.safetensors", tensors, {});
     fs::rename(copy, folder / name);
@@ -232,7 +235,8 @@ TEST_CASE("exchange: nanoGPT's weights are those of GPT-2, untransposed and with
   std::vector<NamedTensor> tensors;
   for (const StoredTensor& each : stored_tensors(golden + "gpt2")) {
     const bool linear = holds(each.name, ".c_") && each.name.ends_with("weight");
-    tensors.push_back({"_orig_mod." + each.name, linear ? transpose(each.tensor) : each.tensor});
+    const Tensor numbers = with_numbers(each).tensor;
+    tensors.push_back({"_orig_mod." + each.name, linear ? transpose(numbers) : numbers});
   }
   const std::string nanogpt = folder / "nanogpt";
   fs::create_directory(nanogpt);
@@ -251,7 +255,8 @@ TEST_CASE("exchange: tensors without the model's prefix, masks and a head that i
   const Folder folder;
   const std::string bare = changed(folder, "gpt2", [](nlohmann::json&) {});
   std::vector<NamedTensor> tensors;
-  for (StoredTensor& each : stored_tensors(bare)) tensors.push_back({each.name.substr(12), each.tensor});
+  for (const StoredTensor& each : stored_tensors(bare))
+    tensors.push_back({each.name.substr(12), with_numbers(each).tensor});
   REQUIRE(tensors.size() == 28);
   for (const NamedTensor& each : std::vector<NamedTensor>(tensors))
     if (each.name == "wte.weight") tensors.push_back({"lm_head.weight", each.tensor});
@@ -439,7 +444,9 @@ TEST_CASE("exchange: ours are refused with the setting that the format cannot sa
   CHECK(refused({}, "vit") == "export: vit says models of the class vit, and model=gpt is of the class gpt");
   const TrainSettings net = make_settings({{"model", "resnet8"}, {"channels", "3"}, {"classes", "2"}});
   const auto resnet = make_model(net);
-  CHECK(holds(error_of([&] { export_model({net, *resnet, "[]"}, "/nowhere/out", ""); }),
+  CHECK(holds(error_of([&] {
+                export_model({net, *resnet, "[]"}, "/nowhere/out", "");
+              }),
               "export: no format can say model=resnet8, which is of the class resnet; there are gpt2 ("));
   const Folder folder;
   CHECK(holds(error_of([&] { export_model(made({}).exported(), folder.path.string(), ""); }), "is there already"));

@@ -52,6 +52,29 @@ TEST_CASE("stored tensors: ranges, with what is not finite apart") {
   CHECK(range_of(stored(Tensor::from({2, 1}, {1.5, 2.5}, Dtype::bf16), "BF16")).mean == 2);
 }
 
+TEST_CASE("stored tensors: a file gives names, dtypes and shapes at once, and the numbers of each when they are read") {
+  const Folder folder;
+  const std::string path = folder / "a.safetensors";
+  const std::string header = R"({"half":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},)"
+                             R"("byte":{"dtype":"U8","shape":[3],"data_offsets":[4,7]},)"
+                             R"("wide":{"dtype":"F32","shape":[1,1],"data_offsets":[7,11]}})";
+  const uint64_t length = header.size();
+  const float wide = 2.5;
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+  bytes += header + std::string("\x00\x3c\x00\xc0", 4) + std::string("\x01\x02\x03", 3);
+  bytes.append(reinterpret_cast<const char*>(&wide), sizeof wide);
+  write_file_atomically(path, bytes);
+  const std::vector<StoredTensor> all = stored_tensors(path);
+  REQUIRE(all.size() == 3);
+  for (const StoredTensor& each : all) CHECK((!each.tensor && each.bytes.empty()));
+  CHECK(all[0].dtype == "F16");
+  CHECK(shape_text(all[2]) == "(1, 1)");
+  CHECK(with_numbers(all[0]).tensor.to_vector() == std::vector<double>{1, -2});
+  CHECK(with_numbers(all[1]).bytes == std::vector<std::byte>{std::byte{1}, std::byte{2}, std::byte{3}});
+  CHECK(with_numbers(all[2]).tensor.to_vector() == std::vector<double>{2.5});
+  CHECK(with_numbers(with_numbers(all[2])).tensor.to_vector() == std::vector<double>{2.5});
+}
+
 TEST_CASE("stored tensors: a safetensors file is told from a pickle, whatever length its header has") {
   const Folder folder;
   const std::string path = folder / "a.safetensors";

@@ -1,16 +1,19 @@
 // Pairs of sentences: reading them, batches of similar lengths, padding, and what is refused.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <set>
 
 #include "engine/base/files.h"
 #include "models/data/pairs.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
+#include "tests/support/message.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::error_of;
+using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
 namespace {
@@ -64,6 +67,31 @@ TEST_CASE("pairs: aligned files and columns, lines or documents") {
   CHECK(passages(2) == std::vector<TextPair>{{"a b", "A B"}, {"c", "C"}, {"d e", "D E"}});
   CHECK(passages(1).size() == 5);
   CHECK(text_of(columns(1)) == "eins zwei\ndrei\none two\nthree\n");
+}
+
+TEST_CASE("pairs: lines of a file of several pieces, packed or not, and its hash") {
+  const Folder folder;
+  std::vector<TextPair> pairs = {{std::string(1'500'000, 'x') + "ä", "ö"}, {"", "y"}};
+  for (int i = 0; i < 200'000; ++i) pairs.emplace_back(i % 7 ? "grün" : "", std::to_string(i));
+  std::string lines;
+  for (size_t i = 0; i < pairs.size(); ++i) lines += pairs[i].first + "\t" + pairs[i].second + (i % 3 ? "\n" : "\r\n");
+  lines.pop_back();  // the last line has no end
+  write_file_atomically(folder / "pairs.tsv", lines);
+  CHECK(read_pairs({.source = folder / "pairs.tsv"}) == pairs);
+  REQUIRE(std::system(("gzip '" + (folder / "pairs.tsv") + "'").c_str()) == 0);
+  CHECK(read_pairs({.source = folder / "pairs.tsv.gz"}) == pairs);
+  const std::string text = text_of(pairs);
+  CHECK(fingerprint_of(pairs).sha256 == sha256(std::as_bytes(std::span(text))));
+  CHECK(fingerprint_of(pairs).bytes == text.size());
+}
+
+TEST_CASE("pairs: a line that no context could hold is refused with its number") {
+  const Folder folder;
+  write_file_atomically(folder / "a", "a\n" + std::string((64 << 20) + 1, 'x'));
+  expect_error([&] { read_pairs({.source = folder / "a", .target = folder / "a"}); })
+      .names(folder / "a")
+      .value("2")
+      .value("67108864");
 }
 
 TEST_CASE("pairs: what does not fit together is refused with the numbers") {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t side = 32, channels = 3, plane = side * side, record = 1 + channels * plane;
 constexpr size_t usual_classes = 10;
+constexpr uint64_t largest_names = 1 << 16;  // bytes; a label is a byte, so there are at most 256 names
 
 std::vector<std::string> files_called(const std::string& folder, const std::string& begin) {
   std::vector<std::string> found;
@@ -46,7 +47,7 @@ Images read_part(ImageSet& set, const std::string& folder, const std::string& be
 std::vector<std::string> class_names(ImageSet& set, const std::string& folder) {
   std::vector<std::string> names;
   if (const std::string path = find_data_file(folder, {"batches.meta.txt"}); !path.empty()) {
-    const std::string all = set.read(path);
+    const std::string all = set.read(path, largest_names);
     for (size_t begin = 0; begin < all.size(); begin = all.find('\n', begin) + 1) {
       const size_t end = std::min(all.find('\n', begin), all.size());
       if (const std::string name = all.substr(begin, end - begin); !name.empty() && name != "\r") names.push_back(name);
@@ -65,16 +66,15 @@ ImageSet read_cifar(const std::string& folder, const ImageOptions& options) {
   return set;
 }
 
-REGISTER_IMAGE_FORMAT(cifar,
-                      {.name = "cifar",
-                       .description = "data_batch*.bin, and test_batch*.bin for validation, as of CIFAR-10; the "
-                                      "classes' names in batches.meta.txt; .gz too",
-                       .reads =
-                           [](const std::string& folder) {
-                             return !files_called(folder, "data_batch").empty() ||
-                                    !files_called(folder, "test_batch").empty();
-                           },
-                       .read = read_cifar});
+REGISTER_IMAGE_FORMAT(cifar, {.name = "cifar",
+                              .description = "data_batch*.bin, and test_batch*.bin for validation, as of CIFAR-10; the "
+                                             "classes' names in batches.meta.txt; .gz too",
+                              .reads =
+                                  [](const std::string& folder) {
+                                    return !files_called(folder, "data_batch").empty() ||
+                                           !files_called(folder, "test_batch").empty();
+                                  },
+                              .read = read_cifar});
 
 }  // namespace
 }  // namespace orrery::models

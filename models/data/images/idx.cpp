@@ -13,15 +13,16 @@ namespace {
 
 constexpr int64_t largest_side = 65536;
 
-struct IdxFile {
-  std::vector<int64_t> sizes;
-  std::string bytes;  // with the header
-  std::string_view content;
+struct IdxHeader {
+  std::string path;
+  std::vector<int64_t> sizes = {};
+  uint64_t bytes = 0;     // of the header
+  uint64_t contents = 0;  // bytes that it announces
 };
-// The header is read first and says how many bytes follow: no more are unpacked.
-IdxFile read_idx_file(ImageSet& set, const std::string& path, uint32_t magic) {
-  const size_t axes = magic & 0xff, header = 4 * (1 + axes);
-  std::string begin(header, '\0');
+IdxHeader read_header(const std::string& path, uint32_t magic) {
+  const size_t axes = magic & 0xff;
+  IdxHeader header{.path = path, .bytes = 4 * (1 + axes)};
+  std::string begin(header.bytes, '\0');
   begin.resize(DataReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
   const auto number = [&](size_t i) {
     check(begin.size() >= 4 * (i + 1), "images: ", path, " ends within its header");
@@ -31,30 +32,39 @@ IdxFile read_idx_file(ImageSet& set, const std::string& path, uint32_t magic) {
   };
   check(number(0) == magic, "images: ", path, " begins with ", number(0), ", not with ", magic, ", as an IDX file of ",
         magic == 0x801 ? "labels" : "images", " does");
-  IdxFile file;
   int64_t count = 1;
   for (size_t i = 1; i <= axes; ++i) {
-    file.sizes.push_back(number(i));
-    count = product_of_sizes(text("images: ", path, ": its size"), {count, file.sizes.back()});
+    header.sizes.push_back(number(i));
+    count = product_of_sizes(text("images: ", path, ": its size"), {count, header.sizes.back()});
   }
-  check_memory("images: " + path, 2 * static_cast<double>(count), "take fewer images");  // as bytes and as pixels
+  header.contents = static_cast<uint64_t>(count);
+  return header;
+}
+// The file with its header, of which no more is unpacked than the header announces.
+std::string read_contents(ImageSet& set, const IdxHeader& header) {
+  const double both = 2 * static_cast<double>(header.contents);  // as bytes and as pixels
+  check_memory("images: " + header.path, both, "take fewer images");
   constexpr uint64_t packing = 1 << 16;  // a small file may be larger when it is packed
-  file.bytes = set.read(path, header + static_cast<uint64_t>(count) + packing);
-  file.content = std::string_view(file.bytes).substr(header);
-  check(count == static_cast<int64_t>(file.content.size()), "images: ", path, " has ", file.content.size(),
-        " bytes after its header, which speaks of ", count);
-  return file;
+  std::string bytes = set.read(header.path, header.bytes + header.contents + packing);
+  check(bytes.size() == header.bytes + header.contents, "images: ", header.path, " has ", bytes.size() - header.bytes,
+        " bytes after its header, which speaks of ", header.contents);
+  return bytes;
 }
 
 Images read_part(ImageSet& set, const std::string& pixels, const std::string& labels, const ImageOptions& options) {
-  const IdxFile of_pixels = read_idx_file(set, pixels, 0x803), of_labels = read_idx_file(set, labels, 0x801);
+  const IdxHeader of_pixels = read_header(pixels, 0x803), of_labels = read_header(labels, 0x801);
   const std::vector<int64_t>& sizes = of_pixels.sizes;
   const int64_t count = of_labels.sizes[0];
   check(sizes[0] == count, "images: ", pixels, " has ", sizes[0], " images, ", labels, " ", count, " labels");
   check(sizes[1] >= 1 && sizes[2] >= 1 && sizes[1] <= largest_side && sizes[2] <= largest_side, "images: ", pixels,
         ": its images have ", sizes[1], " x ", sizes[2], " pixels");
-  Images images{sizes[1], sizes[2], 1, {of_pixels.content.begin(), of_pixels.content.end()}, {}};
-  for (const char label : of_labels.content) images.labels.push_back(static_cast<unsigned char>(label));
+  const std::string all_labels = read_contents(set, of_labels), all_pixels = read_contents(set, of_pixels);
+  const auto content = [](const std::string& bytes, const IdxHeader& header) {
+    return std::string_view(bytes).substr(header.bytes);
+  };
+  const std::string_view pixels_alone = content(all_pixels, of_pixels);
+  Images images{sizes[1], sizes[2], 1, {pixels_alone.begin(), pixels_alone.end()}, {}};
+  for (const char label : content(all_labels, of_labels)) images.labels.push_back(static_cast<unsigned char>(label));
   return brought_to(std::move(images), options, pixels);
 }
 

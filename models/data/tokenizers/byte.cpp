@@ -39,7 +39,8 @@ REGISTER_TOKENIZER(byte, {.name = "byte",
                           },
                           .restore = [](const std::string&) -> std::unique_ptr<Tokenizer> {
                             return std::make_unique<ByteTokenizer>();
-                          }});
+                          },
+                          .most_bytes_of_token = 1});
 
 }  // namespace
 }  // namespace orrery::models

@@ -8,6 +8,7 @@
 #include "models/data/byte_pairs.h"
 #include "models/data/gzip.h"
 #include "models/data/json_members.h"
+#include "models/data/lines.h"
 
 namespace orrery::models {
 namespace {
@@ -81,15 +82,17 @@ std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder)
   TokensBeside beside = tokens_beside(folder);
   if (numbers.is_object() && numbers.contains("<|endoftext|>")) beside.special.emplace_back("<|endoftext|>");
   set_tokens(vocabulary, numbers, {}, beside, vocabulary_file);
-  const std::string merges = read_data_file(merges_file, largest_json);
-  for (size_t at = 0; at < merges.size();) {
-    const size_t end = std::min(merges.find('\n', at), merges.size());
-    std::string_view line = std::string_view(merges).substr(at, end - at);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty() && !(at == 0 && line.starts_with("#version")))
-      vocabulary.merges.push_back(merge_of(line, merges_file));
-    at = end + 1;
-  }
+  size_t lines = 0;
+  uint64_t bytes = 0;
+  const size_t most = 8 * numbers.size() + 4096;  // several may make the same token
+  const std::string what = "tokenizer: " + merges_file;
+  each_line(merges_file, what, [&](std::string_view line) {
+    check(++lines <= most, what, " has more than ", most, " lines, a merge each, for a vocabulary of ", numbers.size(),
+          " tokens; is it that of another?");
+    check((bytes += line.size()) <= largest_json, what, " has more than the ", largest_json, " bytes that are read");
+    if (line.empty() || (lines == 1 && line.starts_with("#version"))) return;
+    add_checked(vocabulary.merges, merge_of(line, merges_file), what, "take a smaller one");
+  });
   return make_byte_pairs(std::move(vocabulary), folder);
 }
 

@@ -84,12 +84,14 @@ std::unique_ptr<Tokenizer> character_tokenizer(const TextPieces& text) {
 REGISTER_TOKENIZER(character, {.name = "character",
                                .description = "the Unicode characters of the text, in the order of their code points",
                                .make = character_tokenizer,
-                               .restore = [](const std::string& json) {
-                                 const std::string characters = text_member(parse_json(json, unreadable_tokenizer),
-                                                                            "characters", unreadable_tokenizer);
-                                 check(!characters.empty(), unreadable_tokenizer, ": it has no characters");
-                                 return character_tokenizer(characters);
-                               }});
+                               .restore =
+                                   [](const std::string& json) {
+                                     const std::string characters = text_member(parse_json(json, unreadable_tokenizer),
+                                                                                "characters", unreadable_tokenizer);
+                                     check(!characters.empty(), unreadable_tokenizer, ": it has no characters");
+                                     return character_tokenizer(characters);
+                                   },
+                               .most_bytes_of_token = 4});
 
 }  // namespace
 }  // namespace orrery::models

@@ -7,6 +7,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
+#include "engine/base/machine_memory.h"
 #include "engine/ops/ops.h"
 #include "models/data/gzip.h"
 #include "models/data/images.h"
@@ -41,21 +42,24 @@ const ExchangeFormat& format_of(const std::string& path) {
   std::string kind;
   if (const std::string config = find_data_file(path, {"config.json"}); !config.empty())
     kind = "; its config.json says model_type " +
-           text_member(parse_json(read_data_file(config, largest_json), config), "model_type", config);
+           text_member(parse_json(read_data_file(config, largest_settings), config), "model_type", config);
   fail("import: ", path, " is in no format that is read here", kind, "; there are ", listed(all));
 }
 
 int64_t numbers_in(const std::vector<StoredTensor>& tensors) {
   int64_t all = 0;
-  for (const StoredTensor& each : tensors) all += each.tensor ? each.tensor.numel() : 0;
+  for (const StoredTensor& each : tensors) all += dtype_of_word(each.dtype) ? count_of(each) : 0;
   return all;
 }
 
 // A description can be of any size: a model that is far larger than what is there is not made.
 void check_described(const TrainSettings& run, const ImportedModel& from, const std::string& path) {
   const int64_t there = numbers_in(from.tensors), most = 4 * there + 1'000'000;
-  check(count_parameters(run, most).has_value(), "import: ", path, " describes a model of more than ", most,
-        " parameters, and has ", there, " numbers");
+  const std::optional<int64_t> parameters = count_parameters(run, most);
+  check(parameters.has_value(), "import: ", path, " describes a model of more than ", most, " parameters, and has ",
+        there, " numbers");
+  check_memory("import: the model that " + path + " describes", sizeof(float) * static_cast<double>(*parameters),
+               way_out_of_memory());
 }
 
 // What a file of reference logits asks, and what the model must answer.
@@ -71,26 +75,32 @@ Reference read_reference(nn::Module& model, const std::string& path) {
          "'; it must have tokens (B, T) and logits (B, T, V), or pixel_values (B, channels, height, width) and logits "
          "(B, classes)");
   };
-  const Tensor& logits = find("logits").tensor;
-  check(logits && is_floating(logits.dtype()), "import: ", path, ": logits must be numbers with a point");
+  const auto is_number_with_point = [](const StoredTensor& x) {
+    const std::optional<Dtype> dtype = dtype_of_word(x.dtype);
+    return dtype && is_floating(*dtype);
+  };
+  using Sizes = std::vector<int64_t>;
+  const StoredTensor& logits = find("logits");
+  check(is_number_with_point(logits), "import: ", path, ": logits must be numbers with a point");
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model)) {
-    const Tensor& pixels = find("pixel_values").tensor;
+    const StoredTensor& pixels = find("pixel_values");
     const int64_t size = images->image_size();
-    check(pixels && is_floating(pixels.dtype()) && pixels.shape().rank() == 4 &&
-              pixels.shape() == Shape{pixels.size(0), images->channels(), size, size} &&
-              logits.shape() == Shape{pixels.size(0), images->classes()},
-          "import: ", path, ": pixel_values ", pixels ? pixels.shape() : Shape(), " and logits ", logits.shape(),
-          " must be (B, ", images->channels(), ", ", size, ", ", size, ") and (B, ", images->classes(), ")");
-    return {permute(pixels, {0, 2, 3, 1}), logits};
+    check(is_number_with_point(pixels) && pixels.shape.size() == 4 &&
+              pixels.shape == Sizes{pixels.shape[0], images->channels(), size, size} &&
+              logits.shape == Sizes{pixels.shape[0], images->classes()},
+          "import: ", path, ": pixel_values ", shape_text(pixels), " and logits ", shape_text(logits), " must be (B, ",
+          images->channels(), ", ", size, ", ", size, ") and (B, ", images->classes(), ")");
+    return {permute(with_numbers(pixels).tensor, {0, 2, 3, 1}), with_numbers(logits).tensor};
   }
   const int64_t vocabulary =
       model_as<LanguageModel>(model, "import", "a model whose logits could be compared").vocabulary();
-  const Tensor tokens = as_tokens(find("tokens"));
-  check(tokens.shape().rank() == 2 && logits.shape() == Shape{tokens.size(0), tokens.size(1), vocabulary},
-        "import: ", path, ": tokens ", tokens.shape(), " and logits ", logits.shape(), " must be (B, T) and (B, T, ",
-        vocabulary, ")");
+  const StoredTensor& asked = find("tokens");
+  check(asked.shape.size() == 2 && logits.shape == Sizes{asked.shape[0], asked.shape[1], vocabulary}, "import: ", path,
+        ": tokens ", shape_text(asked), " and logits ", shape_text(logits), " must be (B, T) and (B, T, ", vocabulary,
+        ")");
+  const Tensor tokens = as_tokens(with_numbers(asked));
   for (const double token : tokens.to_vector()) check_token(static_cast<int32_t>(token), vocabulary);
-  return {tokens, logits};
+  return {tokens, with_numbers(logits).tensor};
 }
 
 // The largest difference of the logits that this model gives from those in the file.

@@ -86,7 +86,7 @@ HuggingFaceConfig::HuggingFaceConfig(const std::string& folder) : HuggingFaceCon
 HuggingFaceConfig::HuggingFaceConfig(const std::string& folder, const char* name)
     : path_(find_data_file(folder, {name})), json_(Json::object()) {
   if (path_.empty()) return;
-  json_ = parse_json(read_data_file(path_, largest_json), path_);
+  json_ = parse_json(read_data_file(path_, largest_settings), path_);
   check(json_.is_object(), path_, ": it is no object {...}");
 }
 const Json* HuggingFaceConfig::find(const std::string& key) const {
@@ -167,7 +167,7 @@ bool has_config(const std::string& folder) { return !find_data_file(folder, {con
 bool has_model_type(const std::string& folder, const std::string& model_type) {
   if (!has_config(folder)) return false;
   const std::string path = find_data_file(folder, {config_name});
-  const Json json = parse_json(read_data_file(path, largest_json), path);
+  const Json json = parse_json(read_data_file(path, largest_settings), path);
   return json.is_object() && json.contains("model_type") && json["model_type"] == model_type;
 }
 
@@ -191,7 +191,7 @@ void read_rest(const std::string& folder, ImportedModel& to) {
 }
 
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
-                   const std::string& embedding, const std::string& head) {
+                   const std::string& embedding, const std::string& head, const std::vector<int64_t>& shape) {
   const auto find = [&](const std::string& name) -> const StoredTensor* {
     for (const StoredTensor& each : from.tensors)
       if (each.name == name) return &each;
@@ -202,8 +202,13 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
   check(tied || own, config.path(), ": 'tie_word_embeddings' ",
         config.has("tie_word_embeddings") ? "is false" : "is absent, which counts as false for this family",
         ", but there is no tensor '", head, "'; set it to true if the head is the embedding");
-  if (!tied || !own || !table || !own->tensor || !table->tensor) return tied;
-  return own->tensor.shape() == table->tensor.shape() && own->tensor.to_vector() == table->tensor.to_vector();
+  if (!tied || !own || !table || !dtype_of_word(own->dtype) || !dtype_of_word(table->dtype)) return tied;
+  if (own->shape != table->shape) return false;
+  if (own->shape != shape) return tied;  // which is refused before any number is read
+  const Tensor ours = with_numbers(*own).tensor, theirs = with_numbers(*table).tensor;
+  for (int64_t row = 0; row < shape[0]; ++row)  // as numbers, for which the dtype does not count
+    if (ours.slice(row, row + 1).to_vector() != theirs.slice(row, row + 1).to_vector()) return false;
+  return true;
 }
 
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,

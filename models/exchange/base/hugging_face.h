@@ -60,9 +60,9 @@ bool has_model_type(const std::string& folder, const std::string& model_type);
 
 // Tensors of the folder, where its tokenizer is, and what stands around its texts.
 void read_rest(const std::string& folder, ImportedModel& to);
-// Whether the head is the embedding: unless config.json says otherwise, or both are there and differ.
+// Whether the head is the embedding: unless config.json says otherwise, or both are there, of that shape, and differ.
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
-                   const std::string& embedding, const std::string& head);
+                   const std::string& embedding, const std::string& head, const std::vector<int64_t>& shape);
 
 // Writes config.json and model.safetensors.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors);

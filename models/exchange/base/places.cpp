@@ -3,6 +3,7 @@
 #include <set>
 
 #include "engine/autograd/autograd.h"
+#include "engine/base/machine_memory.h"
 #include "engine/ops/ops.h"
 #include "models/exchange/base/exchange.h"
 
@@ -53,48 +54,67 @@ std::map<std::string, Tensor> parameters_by_path(nn::Module& model) {
   return all;
 }
 
-// The one tensor of theirs that makes a part of ours, as f32.
-Tensor part_of(const std::map<std::string, const StoredTensor*>& stored, const TensorPlace& place, size_t part,
-               const Shape& whole) {
+using Stored = std::map<std::string, const StoredTensor*>;
+
+// The one tensor of theirs that makes a part of ours, or null if ours are zeros there.  Its name, dtype and shape stand
+// in a header and are compared before any number is read.
+const StoredTensor* part_of(const Stored& stored, const TensorPlace& place, size_t part, const Shape& whole) {
   const std::string& name = place.theirs[part];
   const auto found = stored.find(name);
-  if (found == stored.end() && place.may_lack) return Tensor::zeros(whole.with(0, rows_of(place, part, whole)));
+  if (found == stored.end() && place.may_lack) return nullptr;
   check(found != stored.end(), "import: there is no tensor '", name, "', which '", place.ours, "' is made of");
-  const Tensor& x = found->second->tensor;
-  check(x && is_floating(x.dtype()), "import: '", name, "' is of dtype ", found->second->dtype,
+  const StoredTensor& x = *found->second;
+  const std::optional<Dtype> dtype = dtype_of_word(x.dtype);
+  check(dtype && is_floating(*dtype), "import: '", name, "' is of dtype ", x.dtype,
         "; weights are F32, F64, F16 or BF16");
-  check(range_of(*found->second).not_finite == 0, "import: '", name, "' holds numbers that are not finite");
   const Shape wanted = shape_of_part(place, part, whole);
-  check(x.shape() == wanted, "import: '", name, "' has shape ", x.shape(), ", the model that is described wants ",
-        wanted);
-  const Tensor numbers = x.to(Dtype::f32);
-  if (whole.rank() > 1 && !place.axes.empty()) return permute(numbers, place.axes);
-  return numbers.reshape(whole.with(0, rows_of(place, part, whole)));
+  check(std::equal(x.shape.begin(), x.shape.end(), wanted.begin(), wanted.end()), "import: '", name, "' has shape ",
+        shape_text(x), ", the model that is described wants ", wanted);
+  return &x;
+}
+
+// Its numbers as f32.
+Tensor numbers_of(const StoredTensor* theirs, const TensorPlace& place, size_t part, const Shape& whole) {
+  const Shape ours = whole.with(0, rows_of(place, part, whole));
+  if (!theirs) return Tensor::zeros(ours);
+  const StoredTensor read = with_numbers(*theirs);
+  check(range_of(read).not_finite == 0, "import: '", read.name, "' holds numbers that are not finite");
+  const Tensor numbers = read.tensor.to(Dtype::f32);
+  return whole.rank() > 1 && !place.axes.empty() ? permute(numbers, place.axes) : numbers.reshape(ours);
 }
 
 }  // namespace
 
 std::vector<NamedTensor> placed_tensors(const ImportedModel& from, nn::Module& model, ImportReport& report) {
   const NoGrad guard;
-  std::map<std::string, const StoredTensor*> stored;
+  Stored stored;
   for (const StoredTensor& each : from.tensors) stored.emplace(each.name, &each);
   const std::map<std::string, Tensor> wanted = parameters_by_path(model);
   std::set<std::string> used, filled;
-  std::vector<NamedTensor> result;
+  std::vector<std::pair<const TensorPlace*, std::vector<const StoredTensor*>>> chosen;
+  double numbers = 0;
   for (const TensorPlace& place : from.places) {
     const auto to = wanted.find(place.ours);
     if (to == wanted.end()) continue;  // a part that the settings leave out
-    std::vector<Tensor> parts;
+    auto& parts = chosen.emplace_back(&place, std::vector<const StoredTensor*>()).second;
     for (size_t i = 0; i < place.theirs.size(); ++i) {
       parts.push_back(part_of(stored, place, i, to->second.shape()));
       used.insert(place.theirs[i]);
     }
-    result.push_back({place.ours, parts.size() == 1 ? parts[0] : concatenate(parts, 0)});
+    numbers += static_cast<double>(to->second.numel());
     filled.insert(place.ours);
     report.placed.push_back({place.ours, join(place.theirs), how(place)});
   }
   for (const auto& [path, tensor] : wanted)
     check(filled.contains(path), "import: nothing there makes '", path, "', which the model that is described has");
+  check_memory("import: the weights", numbers * sizeof(float), way_out_of_memory());
+  std::vector<NamedTensor> result;
+  for (const auto& [place, theirs] : chosen) {
+    const Shape& whole = wanted.at(place->ours).shape();
+    std::vector<Tensor> parts;
+    for (size_t i = 0; i < theirs.size(); ++i) parts.push_back(numbers_of(theirs[i], *place, i, whole));
+    result.push_back({place->ours, parts.size() == 1 ? parts[0] : concatenate(parts, 0)});
+  }
   for (const StoredTensor& each : from.tensors) {
     if (used.contains(each.name)) continue;
     const auto why = from.known_rest.find(each.name);
