@@ -18,6 +18,8 @@ class HuggingFaceConfig {
   // Of the folder, or another file of it, `name`, which may be absent and is empty then.
   explicit HuggingFaceConfig(const std::string& folder);
   HuggingFaceConfig(const std::string& folder, const char* name);
+  // An object inside such a file.
+  HuggingFaceConfig(std::string path, Json object) : path_(std::move(path)), json_(std::move(object)) {}
   bool has(const std::string& key) const { return find(key) != nullptr; }
   // An absent one is `otherwise`; without that it is an Error.
   int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
