@@ -1,5 +1,5 @@
-// How SentencePiece's library learns pieces of a text, and what must not come to it: what its checks find in mid-way ends
-// the whole program.
+// How SentencePiece's library learns pieces of a text, and what must not come to it: what its checks find in mid-way
+// ends the whole program.
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 constexpr size_t most_to_learn = size_t{1} << 30;  // bytes of a line; the library counts in int
 
 // The library's learning of pairs keeps a place within a word in 16 bits, one of them a sign: of a longer word it would
-// write where there is no memory.  Its learning of sums adds the scores of a word's pieces in f32, forward and backward:
-// over a longer word the two differ by so much that e to the difference is infinite.
+// write where there is no memory.  Its learning of sums adds the scores of a word's pieces in f32, from both ends: over
+// a longer word the two differ by so much that e to the difference is infinite.
 constexpr size_t longest_word_of_pairs = 32'767, longest_word_of_sums = 4'192;  // characters
 
 // Returns how much of a line comes before the first word's characters that are too many, as the rules write them.

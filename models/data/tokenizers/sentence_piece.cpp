@@ -221,8 +221,8 @@ std::string the_model_in(const std::string& folder) {
 bool reads(const std::string& path) {
   return folder_exists(path) ? !the_model_in(path).empty() : ends_with_or_packed(path, ".model");
 }
-// Whether texts get a space in front, where a folder says so: transformers' Llama takes that from tokenizer_config.json,
-// other classes from the model.
+// Whether texts get a space in front, where a folder says it: transformers' Llama takes that from
+// tokenizer_config.json, other classes from the model.
 std::optional<bool> space_in_front(const std::string& folder) {
   std::string path;
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
