@@ -17,7 +17,7 @@
 //                           D); of each row of weights, (B, H, T), row_sum row_entropy row_zero_share row_maximum, NaN
 //                           where a query sees nothing (nn/diagnostics/diagnostics.h makes numbers of them)
 //   its span                span, z + 1 in tokens (nn/attentions/base/span.h)
-//   a dynamic normalization saturation, the share of its inputs with |alpha x| > 2
+//   a dynamic normalization saturation, the share of its inputs with |alpha x| > 2, padding among them
 //   a feed-forward          hidden_before and hidden, before and after its function: (B, T, N), of slots that softmax
 //                           reads (B, H, T, N)
 //   a sublayer of a block   residual, the stream after it has been added

@@ -11,6 +11,7 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/text_bounds.h"
 #include "examples/orrery/trained.h"
+#include "models/data/prepared.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 
@@ -62,6 +63,17 @@ void check_data_is_there(const EvaluateSettings& s) {
   }
 }
 
+// Data that are tokens already begin as they were made, whatever the tokenizer does now.
+void follow_begin(const EvaluateSettings& s, Trained& trained) {
+  std::string path;
+  for (const char* const key : {"data", "validation_data"})  // the last one that is given is judged
+    if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
+      path = models::setting_of<std::string>(*s.task, key);
+  if (path.empty() || !models::is_prepared(path)) return follow("evaluate", s.begin, trained);
+  check(s.begin.begin == "family", "evaluate: begin=", s.begin.begin, " changes nothing in ", path,
+        ", which has tokens; leave --begin out, or give the text itself");
+}
+
 // The checkpoint's tokens are those of its tokenizer; another one would be taken without a word.
 std::vector<Setting> settings_to_give(EvaluateSettings& s) {
   std::vector<Setting> settings = settings_of(s);
@@ -111,7 +123,7 @@ int evaluate(const Arguments& arguments) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
-  follow("evaluate", s.begin, trained);
+  follow_begin(s, trained);
   std::optional<Progress> progress(std::in_place, std::cerr);
   const models::TaskOptions options{
       .batch = trained.settings.batch,

@@ -95,8 +95,12 @@ int export_weights(const Arguments& arguments) {
   const std::string format =
       models::export_model({trained.settings, *trained.model, trained.tokenizer}, s.out, s.format);
   const bool writes = dynamic_cast<const models::LanguageModel*>(trained.model.get()) != nullptr;
-  if (writes && models::restore_tokenizer(trained.tokenizer)->name() == "numbers")
+  const std::string tokenizer = writes ? models::restore_tokenizer(trained.tokenizer)->name() : "";
+  if (tokenizer == "numbers")
     std::cout << "note: this run has no tokenizer but numbers, and no file of one is written\n";
+  if (tokenizer == "sentence_piece")
+    std::cout
+        << "note: behind a token such as </s> that stands in a text, transformers puts a space, and orrery none\n";
   std::cout << for_terminal(s.out) << ": " << grouped(nn::count_parameters(*trained.model)) << " parameters as "
             << format << std::endl;
   return 0;

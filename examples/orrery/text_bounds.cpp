@@ -31,7 +31,7 @@ void follow(const std::string& command, const std::string& begin, const std::str
     told.push_back("ends at token " + join(tokens, " or ")), left_out.push_back("--stop_at_end=no");
   }
   if (!told.empty())
-    say_once(text("a text ", join(told, " and "), ", as in the folder that the model was imported from; ",
+    say_once(text("a text ", join(told, " and "), ", as in the folder of the model or of its tokenizer; ",
                   join(left_out, ", "), left_out.size() == 1 ? " leaves it out" : " leave them out"));
   models::TokenizerUse use;
   if (begin != "family") use.begins_texts = begin == "yes";

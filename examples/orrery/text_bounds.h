@@ -10,7 +10,8 @@
 
 namespace orrery::program {
 
-// `family`: as the folder says that the model was imported from; a model that was trained here has neither.
+// `family`: as the folder says that the model was imported from; a model that was trained here has no end, and what
+// begins a text where its tokenizer's folder says so.
 struct TextBegin {
   std::string begin = "family";
 

@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
-#include "engine/base/files.h"
-#include "models/data/gzip.h"
 #include "models/data/json_members.h"
 
 namespace orrery::models {
@@ -33,14 +31,6 @@ AddedTokens::Found AddedTokens::Places::next(size_t at) {
 
 namespace {
 
-SortedJson file_in(const std::string& folder, const char* name, std::string& path) {
-  path = find_data_file(folder, {name});
-  if (path.empty()) return SortedJson::object();
-  SortedJson json = parse_large_json(read_data_file(path, largest_settings), path);
-  check(json.is_object(), path, ": it is no object {...}");
-  return json;
-}
-
 // "<s>", or {"content": "<s>", ...}, or lists of them.
 void add_special(const SortedJson& named, std::vector<std::string>& to) {
   if (named.is_array())
@@ -59,13 +49,13 @@ TokensBeside tokens_beside(const std::string& folder) {
     found.added.push_back({number, text});
   };
   std::string path;
-  const SortedJson added = file_in(folder, "added_tokens.json", path);
+  const SortedJson added = object_in(folder, "added_tokens.json", path);
   for (const auto& [text, number] : added.items()) {
     check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && !text.empty(), path, ": '", text,
           "' needs a number below ", most_tokens);
     add(text, number.get<int64_t>());
   }
-  const SortedJson config = file_in(folder, "tokenizer_config.json", path);
+  const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   if (const SortedJson& decoder = item(config, "added_tokens_decoder"); decoder.is_object())
     for (const auto& [key, one] : decoder.items()) {
       int64_t number = -1;
@@ -78,7 +68,7 @@ TokensBeside tokens_beside(const std::string& folder) {
       check_plain_token(one, path);
       add(text.get<std::string>(), number);
     }
-  const SortedJson map = file_in(folder, "special_tokens_map.json", path);
+  const SortedJson map = object_in(folder, "special_tokens_map.json", path);
   for (const SortedJson* const file : {&map, &config})
     for (const char* const key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
                                   "mask_token", "additional_special_tokens", "extra_special_tokens"})

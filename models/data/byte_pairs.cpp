@@ -52,6 +52,8 @@ class BytePairs final : public Tokenizer {
       check(found != number_of_.end(), what, ": there is no token '", printable_bytes(bytes), "', which a merge needs");
       return found->second;
     };
+    for (const std::string& token : tokens)
+      for (size_t i = 0; i + 1 < token.size(); ++i) together_[pair_of(token, i)] = true;
     for (size_t b = 0; b < 256; ++b) {
       const auto found = number_of_.find(std::string(1, static_cast<char>(b)));
       byte_token_[b] = found == number_of_.end() ? no_token : found->second;
@@ -115,6 +117,10 @@ class BytePairs final : public Tokenizer {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
   }
 
+  static size_t pair_of(std::string_view bytes, size_t i) {
+    return static_cast<size_t>(static_cast<unsigned char>(bytes[i])) << 8 | static_cast<unsigned char>(bytes[i + 1]);
+  }
+
   // Returns the bytes that were encoded: all, unless more text may follow and change the last tokens.
   size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens) const {
     Remembered remembered;
@@ -150,8 +156,11 @@ class BytePairs final : public Tokenizer {
         return;
       }
     if (piece.size() > longest_remembered) {
-      const std::vector<int32_t> merged = merge(piece, at);
-      tokens.insert(tokens.end(), merged.begin(), merged.end());
+      for (size_t begin = 0, end = 1; begin < piece.size(); begin = end++) {
+        while (end < piece.size() && together_[pair_of(piece, end - 1)]) ++end;
+        const std::vector<int32_t> merged = merge(piece.substr(begin, end - begin), at + begin);
+        tokens.insert(tokens.end(), merged.begin(), merged.end());
+      }
       return;
     }
     if (remembered.size() > most_remembered) remembered.clear();
@@ -215,6 +224,9 @@ class BytePairs final : public Tokenizer {
   std::unordered_map<std::string, int32_t> number_of_;
   std::unordered_map<uint64_t, Merge> merges_;
   std::array<int32_t, 256> byte_token_;
+  // Two bytes in a row of any token.  Merging takes about 80 bytes for each byte, so a long piece comes to it in parts:
+  // nothing can merge across two bytes that no token has in a row.
+  std::vector<bool> together_ = std::vector<bool>(size_t{1} << 16);
   AddedTokens added_;
 };
 

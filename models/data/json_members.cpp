@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/check.h"
+#include "models/data/gzip.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {
@@ -21,6 +23,14 @@ void must_be(const SortedJson& object, const char* key, std::initializer_list<So
   throw TokenizerNotSupported(
       text(what, ": \"", key, "\": ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 100),
            " is not supported"));
+}
+
+SortedJson object_in(const std::string& folder, const char* name, std::string& path) {
+  path = find_data_file(folder, {name});
+  if (path.empty()) return SortedJson::object();
+  SortedJson json = parse_large_json(read_data_file(path, largest_settings), path);
+  check(json.is_object(), path, ": it is no object {...}");
+  return json;
 }
 
 void check_plain_token(const SortedJson& token, const std::string& what) {

@@ -15,6 +15,8 @@ const SortedJson& item(const SortedJson& object, const char* key);
 // TokenizerNotSupported where it says what this program cannot do: a key that is neither absent nor one of these.
 void must_be(const SortedJson& object, const char* key, std::initializer_list<SortedJson> harmless,
              const std::string& what);
+// A file of a folder, which must be an object, and its path; an empty object where there is none.
+SortedJson object_in(const std::string& folder, const char* name, std::string& path);
 // TokenizerNotSupported if an added token takes the spaces around it, or must stand alone.
 void check_plain_token(const SortedJson& token, const std::string& what);
 

@@ -25,7 +25,7 @@ struct SentencePieceSettings {
       between(4, 1e6));
     v("kind", kind, "how they are chosen: bpe merges pairs, unigram drops pieces", one_of({"bpe", "unigram"}));
     v("coverage", coverage, "fraction of the text's characters that have a piece; the others are unknown",
-      between(0.5, 1));
+      between(0.98, 1));  // as the library has it
     v("byte_fallback", byte_fallback, "an unknown character is written as its bytes");
     v("most_bytes", most_bytes,
       "of the text are learned from, because the library holds them all: of a longer one every k-th line",
@@ -36,5 +36,8 @@ struct SentencePieceSettings {
 // A vocabulary for the lines of this text, the same for the same text.  Errors: an empty text, a vocabulary for which
 // it is too short.
 std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings);
+std::string learned_sentence_pieces(std::string_view text, const SentencePieceSettings& settings);  // as a .model
+// The library's words without its own place in them: "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
+std::string sentence_piece_reason(std::string words);
 
 }  // namespace orrery::models

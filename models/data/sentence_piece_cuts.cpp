@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "models/data/unicode.h"
@@ -31,6 +32,11 @@ char32_t last_of(std::string_view text) {
 
 }  // namespace
 
+SentencePieceRules::SentencePieceRules(std::string rules, std::vector<std::string> symbols) : rules_(std::move(rules)) {
+  for (std::string& symbol : symbols)
+    if (!symbol.empty()) symbols_[static_cast<unsigned char>(symbol[0])].push_back(std::move(symbol));
+}
+
 // As Darts-clone reads its double array; models/data/sentence_piece_model.cpp says how that is laid out.
 SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) const {
   const auto unit = [&](uint64_t place) {
@@ -39,6 +45,13 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
     return number;
   };
   const auto below = [](uint32_t node) { return static_cast<uint64_t>(node >> 10) << ((node & 1u << 9) >> 6); };
+  const std::string* symbol = nullptr;  // the longest one
+  bool may_be_symbol = false;           // a longer one, with what follows
+  for (const std::string& each : symbols_[static_cast<unsigned char>(text[0])]) {
+    if (text.starts_with(each) && (!symbol || each.size() > symbol->size())) symbol = &each;
+    may_be_symbol |= each.size() > text.size() && each.starts_with(text);
+  }
+  if (symbol) return {symbol->size(), text.substr(0, symbol->size()), !may_be_symbol};
   Replaced found{0, {}, true};
   if (!rules_.empty()) {
     found.is_certain = false;
@@ -58,6 +71,7 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
       if (node & 1u << 8) found = {i + 1, texts + (unit(place) & 0x7fffffffu), false};
     }
   }
+  found.is_certain &= !may_be_symbol;
   if (found.bytes > 0) return found;
   const auto character = character_if_any(text, 0);
   found.bytes = character ? character->bytes : 1;
@@ -66,7 +80,7 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
 }
 
 SentencePieceCuts::SentencePieceCuts(SentencePieceFacts facts)
-    : facts_(std::move(facts)), rules_(std::move(facts_.rules)) {
+    : facts_(std::move(facts)), rules_(std::move(facts_.rules), std::move(facts_.symbols)) {
   for (const std::string& piece : facts_.pieces) {
     char32_t before = nothing;
     for (size_t at = 0; at < piece.size();) {
@@ -84,25 +98,32 @@ SentencePieceCuts::SentencePieceCuts(SentencePieceFacts facts)
 
 bool SentencePieceCuts::are_apart(char32_t a, char32_t b) const {
   const auto is_known = [&](char32_t c) { return std::binary_search(known_.begin(), known_.end(), c); };
-  return !std::binary_search(together_.begin(), together_.end(), pair_of(a, b)) && (is_known(a) || is_known(b));
+  return !std::binary_search(together_.begin(), together_.end(), pair_of(a, b)) &&
+         (facts_.byte_fallback || is_known(a) || is_known(b));
 }
 
 void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
                              const std::function<void(const Cut&)>& take) const {
-  // Users' symbols are found before any rule is; spaces may end pieces; and unknown words in a row are one token.
-  if (facts_.has_own_symbols || facts_.end_pieces || facts_.finds_words) return;
+  if (facts_.finds_words) return;  // unknown words in a row are one token
   const char32_t written_space = facts_.are_escaped ? escaped_space : space;
-  // The part behind a space gets one in front, or keeps its own.
+  // A part gets a space where it was divided, or keeps its own.
   const bool divides_at_spaces = facts_.one_in_front || !facts_.in_a_row_are_one;
   char32_t a = space;
-  size_t last = 0;  // cut
+  size_t last = 0;                  // cut
+  std::optional<Cut> behind_space;  // that a is, where it ends a piece
   for (size_t at = 0; at < text.size();) {
     const SentencePieceRules::Replaced here = rules_.first(text.substr(at));
     if (more && !here.is_certain) return;
     if (!here.text.empty()) {
       const char32_t b = first_of(here.text);
+      if (behind_space && b != space && b != escaped_space && b != nothing && are_apart(written_space, b))
+        take(*behind_space), last = behind_space->begin;
+      behind_space.reset();
       const bool certain = a != space && a != escaped_space && a != nothing && b != escaped_space && b != nothing;
-      if (certain && b == space) {
+      if (certain && b == space && facts_.end_pieces) {
+        const size_t behind = at + here.bytes;
+        if (divides_at_spaces && here.text == " ") behind_space = {facts_.one_in_front ? at : behind, behind, false};
+      } else if (certain && b == space) {
         const size_t begin = facts_.one_in_front ? at + here.bytes : at;
         // Spaces at the end are a token where they are not dropped: a part behind must have something.
         const bool whole = here.text == " " && (begin < text.size() || facts_.in_a_row_are_one);

@@ -6,10 +6,15 @@
 // side of two normalized characters a and b that follow each other can change the tokens of the other side if
 //   a and b come from different replacements,
 //   no piece of the model holds a and b in a row, and
-//   a or b is a piece, because unknown characters in a row are one token;
-// and a is not a space, because spaces at the end of a part can be dropped.
+//   a or b is a piece, because unknown characters in a row are one token, or bytes are written for unknown characters;
+// and a is not a space, because spaces at the end of a part can be dropped.  Users' symbols are pieces, too, which are
+// found before any rule is.
+//
+// A text gets a space in front, or behind where spaces end pieces.  A part gets one in the same place for the space at
+// which it was divided.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -23,7 +28,7 @@ namespace orrery::models {
 // The trie and the texts of a model's rules of normalization, once check_sentence_piece_model has seen them.
 class SentencePieceRules {
  public:
-  explicit SentencePieceRules(std::string rules) : rules_(std::move(rules)) {}
+  explicit SentencePieceRules(std::string rules, std::vector<std::string> symbols = {});
   struct Replaced {
     size_t bytes;           // at the beginning of the text
     std::string_view text;  // that they become
@@ -33,6 +38,7 @@ class SentencePieceRules {
 
  private:
   std::string rules_;
+  std::array<std::vector<std::string>, 256> symbols_;  // of users, by their first bytes; they stay as they are
 };
 
 class SentencePieceCuts {
@@ -40,11 +46,12 @@ class SentencePieceCuts {
   explicit SentencePieceCuts(SentencePieceFacts facts);
   struct Cut {
     size_t end, begin;  // of the part before and of the part behind; a space between them belongs to neither
-    bool within_word;   // the part behind must get no space in front
+    bool within_word;   // no space is there
   };
   // Each cut before a space in its order, and one within a word where none was for `spacing` bytes.  `more`: further
   // text follows, which changes none of them.
   void each(std::string_view text, size_t spacing, bool more, const std::function<void(const Cut&)>& take) const;
+  bool end_pieces() const { return facts_.end_pieces; }  // spaces, and a text gets one behind
 
  private:
   bool are_apart(char32_t a, char32_t b) const;

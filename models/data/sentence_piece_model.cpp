@@ -108,7 +108,7 @@ void read_piece(SentencePieceFacts& facts, std::string_view part, std::string_vi
         if (field == 3) kind = number;
       });
   const auto is = [&](Kind one) { return kind == static_cast<uint64_t>(one); };
-  facts.has_own_symbols |= is(Kind::user_defined);
+  if (is(Kind::user_defined)) facts.symbols.emplace_back(piece);
   if (is(Kind::normal) || is(Kind::user_defined) || is(Kind::unused)) facts.pieces.emplace_back(piece);
 }
 
@@ -128,6 +128,7 @@ SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view
           if (field == trainer_field && of_part == 3)
             facts.sums_scores = number == sums_scores, facts.finds_words = number == finds_words;
           if (field == trainer_field && of_part == 24) facts.end_pieces = number != 0;
+          if (field == trainer_field && of_part == 35) facts.byte_fallback = number != 0;
           if (field != normalizer_field) return;
           if (of_part == one_in_front_field) facts.one_in_front = number != 0;
           if (of_part == in_a_row_are_one_field) facts.in_a_row_are_one = number != 0;
@@ -150,9 +151,9 @@ std::vector<std::string> sentence_piece_names(std::string_view model, std::strin
 }
 
 // Of a field that is there twice, protobuf joins the two messages, and of their numbers the last one counts.
-std::string without_space_in_front(std::string model) {
+std::string with_space_in_front(std::string model, bool space) {
   std::string normalizer;
-  add_number_field(normalizer, one_in_front_field, 0);
+  add_number_field(normalizer, one_in_front_field, space);
   add_bytes_field(model, normalizer_field, normalizer);
   return model;
 }

@@ -18,15 +18,16 @@ struct SentencePieceFacts {
   std::string rules = "";    // of normalization, in the library's own form; empty: none
   bool sums_scores = true;   // a text's pieces are those with the largest sum (unigram), not what pairs merge into
   bool finds_words = false;  // a piece is a word with its space
-  bool one_in_front = true;  // a text gets a space in front
+  bool one_in_front = true;  // a text gets a space in front, or behind where spaces end pieces
   bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // of spaces
+  bool byte_fallback = false;  // an unknown character is its bytes; else several in a row are one token
   std::vector<std::string> pieces = {};                                  // that a text can have
-  bool has_own_symbols = false;                                          // pieces of users, which no rule changes
+  std::vector<std::string> symbols = {};                                 // those of users, which no rule changes
 };
 SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what);
 std::vector<std::string> sentence_piece_names(std::string_view model, std::string_view what);  // of all its pieces
-// The same model without the space in front of a text.
-std::string without_space_in_front(std::string model);
+// The same model, whose texts get a space in front, or none.
+std::string with_space_in_front(std::string model, bool space);
 
 struct SentencePieceEntry {
   enum class Kind {

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "models/data/text_ends.h"
 #include "models/json.h"
 
 namespace orrery::models {
@@ -35,7 +36,8 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
     if (entry.make || entry.train) names.push_back(name);
     if (!entry.reads || !file_exists(name_or_path) || !entry.reads(name_or_path)) continue;
     try {
-      return with_use(entry.read(name_or_path), {.notes = notes});
+      auto tokenizer = with_use(entry.read(name_or_path), {.notes = notes});
+      return folder_exists(name_or_path) ? with_text_ends(std::move(tokenizer), name_or_path) : std::move(tokenizer);
     } catch (const TokenizerNotSupported& error) {
       notes.emplace_back(error.what());
     }

@@ -129,7 +129,6 @@ void write(const ExportedModel& what, const std::string& folder) {
                  {"resid_pdrop", s.dropout},
                  {"embd_pdrop", s.dropout},
                  {"attn_pdrop", 0.0}};
-  add_marks(config, what.tokenizer);
   write_hugging_face(folder, config, tensors_for(places_of(s, d_ff, "transformer.", transposed), what.model),
                      what.tokenizer);
 }

@@ -143,7 +143,6 @@ void write(const ExportedModel& what, const std::string& folder) {
                  {"attention_bias", has("blocks.0.attention.output.bias")},
                  {"mlp_bias", has("blocks.0.feed_forward.output.bias")},
                  {"tie_word_embeddings", s.tied_head}};
-  add_marks(config, what.tokenizer);
   write_hugging_face(folder, config, tensors_for(places, what.model), what.tokenizer);
 }
 

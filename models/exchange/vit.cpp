@@ -2,8 +2,8 @@
 // Their patches are a convolution of (outputs, channels, height, width), ours of (outputs, height, width, channels);
 // queries, keys and values are three matrices there and one here.  All linear layers have biases there, those of
 // queries, keys and values unless qkv_bias is false: zeros stand for those that are missing.  Beside config.json,
-// preprocessor_config.json says how pixels become numbers; pictures of other sizes are brought to this one in another
-// way than theirs (models/data/picture.h).
+// processor_config.json by its 'image_processor', or else preprocessor_config.json, says how pixels become numbers;
+// pictures of other sizes are brought to this one in another way than theirs (models/data/picture.h).
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,8 @@ namespace orrery::models {
 namespace {
 
 const std::string format = "vit";
-constexpr const char* pixels_file = "preprocessor_config.json";
+constexpr const char *pixels_file = "preprocessor_config.json", *processor_file = "processor_config.json";
+constexpr int64_t theirs_without_size = 224;  // ViTImageProcessor's own
 constexpr std::string_view known_steps[] = {"do_resize", "do_rescale", "do_normalize", "do_center_crop",
                                             "do_convert_rgb"};
 
@@ -110,7 +111,9 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
   const bool resizes = pixels.flag("do_resize", true), crops = pixels.flag("do_center_crop", false);
   const Json *const size = pixels.find("size"), *const resample = pixels.find("resample");
   const Json shortest = size && size->is_object() ? side(size, "shortest_edge") : Json(),
-             height = shortest.is_null() ? side(size, "height") : shortest,
+             height = !size                ? Json(theirs_without_size)
+                      : shortest.is_null() ? side(size, "height")
+                                           : shortest,
              crop = crops ? side(pixels.find("crop_size"), "height") : Json();
   const bool same = resizes && shortest == image_size && (!crops || crop == image_size);
   if (!same)
@@ -130,16 +133,25 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
       note("'", key, "' is true, which is not done here");
 }
 
+// What says how pictures are read, as theirs look for it; of no path if there is no such file.
+HuggingFaceConfig pixels_in(const std::string& folder) {
+  const HuggingFaceConfig processor(folder, processor_file);
+  const Json* const inside = processor.find("image_processor");
+  if (!inside) return {folder, pixels_file};
+  check(inside->is_object(), processor.path(), ": 'image_processor': ", shortened(*inside), " must be an object {...}");
+  return {processor.path(), *inside};
+}
+
 // (pixel / 255 - mean) / std, and what else is done with pictures.
 void read_preprocessor(const std::string& folder, const VitSettings& s, ImportedModel& to) {
-  if (find_data_file(folder, {pixels_file}).empty()) {
+  const HuggingFaceConfig pixels = pixels_in(folder);
+  if (pixels.path().empty()) {
     set_pixel_scale({0.5}, {0.5}, to);
-    to.notes.push_back(text(folder, " has no ", pixels_file,
+    to.notes.push_back(text(folder, " has neither ", pixels_file, " nor an 'image_processor' in ", processor_file,
                             "; pixel_mean=0.5 and pixel_std=0.5 are assumed, as theirs ",
                             "does, and the middle square of a picture is resized to ", s.image_size));
     return;
   }
-  const HuggingFaceConfig pixels(folder, pixels_file);
   check(pixels.flag("do_rescale", true) && std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6,
         pixels.path(),
         ": 'rescale_factor' must be 1 / 255: pixels between 0 and 1 are what is shifted and scaled here");

@@ -3,7 +3,8 @@
 // arXiv:1901.02860.
 //   loss = -1 / (B M) sum ln p(token_(t + 1) | all tokens of the row up to t)         M tokens of a block
 // A validation reads its text once, as parallel streams with their own memory.
-//   bits_per_character = loss targets / (characters ln 2),  characters: Unicode's, whatever the tokens are
+//   bits_per_character = loss targets / (characters ln 2),  characters: Unicode's, whatever the tokens are,
+//                                                             without marks between documents
 #include <algorithm>
 
 #include "engine/attention/work.h"

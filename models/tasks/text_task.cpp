@@ -73,14 +73,16 @@ TextTask::TextTask(const TextSettings& s, AnySettings& model, const TaskOptions&
   learned_sample_ = training().part(learned - std::min(learned, s.training_loss_tokens), learned);
 }
 
-// Unicode's characters, whatever the tokens are: every byte but those that go on with one.
+// Unicode's characters, whatever the tokens are: every byte but those that go on with one.  Tokens that stand between
+// documents are targets like others and no characters, whatever they are decoded to.
 int64_t TextTask::characters(std::optional<int32_t> end_of_document) const {
   int64_t count = 0;
+  const std::optional<int32_t> begin = tokenizer_->begin(), end = end_of_text();
   for (int64_t at = 1; at < held_out(); at += tokens_at_once) {
     std::vector<int32_t> some(static_cast<size_t>(std::min(tokens_at_once, held_out() - at) + 1)), targets;
     validation().read(at - 1, some);
     for (size_t i = 1; i < some.size(); ++i)
-      if (some[i - 1] != end_of_document) targets.push_back(some[i]);
+      if (some[i - 1] != end_of_document && some[i] != begin && some[i] != end) targets.push_back(some[i]);
     const std::string text = tokenizer_->decode(targets);
     count +=
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });

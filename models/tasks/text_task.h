@@ -69,7 +69,9 @@ class TextTask : public Task {
   const TokenSequence& training() const { return training_; }  // empty: a model is judged by other data
   const TokenSequence& validation() const { return validation_; }
   const TokenSequence& learned_sample() const { return learned_sample_; }  // whose loss is told beside; may be empty
-  // Of the validation's loss.  With an `end_of_document` the token that follows it is not predicted.
+  // loss targets / (characters ln 2) of a validation: characters are those of the text, which marks between documents
+  // (the tokenizer's begin and end of a text) are not.  With an `end_of_document` the token that follows it is not
+  // predicted.
   double bits_per_character(const MeanLoss& loss, std::optional<int32_t> end_of_document = {}) const;
   std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
   int64_t batch_size() const { return batch_; }

@@ -149,10 +149,12 @@ class Translation final : public Task {
   int64_t validation_batch() const override {
     return std::max(rows_of(*validation_), learned_in_sample_ ? rows_of(*learned_in_sample_) : 0);
   }
+  // One row ends with padding, if it has room for it: figures and the probe take memory to leave padding out.
   std::vector<Tensor> sample(int64_t batch, int64_t length) const override {
-    const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32),
-                 lengths = Tensor::from(Shape{batch},
-                                        std::vector<int32_t>(static_cast<size_t>(batch), static_cast<int32_t>(length)));
+    const Tensor tokens = Tensor::zeros(Shape{batch, length}, Dtype::i32);
+    std::vector<int32_t> of_rows(static_cast<size_t>(batch), static_cast<int32_t>(length));
+    if (batch > 0 && length > 1) --of_rows[0];
+    const Tensor lengths = Tensor::from(Shape{batch}, of_rows);
     return {tokens, lengths, tokens, tokens, lengths};
   }
 
@@ -200,11 +202,12 @@ class Translation final : public Task {
       ++kept;
     }
     pairs.resize(kept), texts.resize(kept);
-    check(!pairs.empty(), "train: no pair of ", file, " has at most ", settings_.longest,
+    const char* const command = judged_ ? "evaluate" : "train";
+    check(!pairs.empty(), command, ": no pair of ", file, " has at most ", settings_.longest,
           " tokens on both sides; raise --longest");
-    check(longer == 0, "train: ", longer, " of ", pairs.size(), " pairs of ", file,
+    check(longer == 0, command, ": ", longer, " of ", pairs.size(), " pairs of ", file,
           " have more tokens on a side than the model's context of ", context, ", the longest ", longest,
-          "; raise --context, or leave them out with --longest=", context);
+          judged_ ? "; " : "; raise --context, or ", "leave them out with --longest=", context);
     return pairs;
   }
   // None of no pairs.

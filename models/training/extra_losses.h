@@ -1,4 +1,7 @@
-// The losses that layers add to the task's.
+// The losses that layers add to the task's.  A layer's loss of a micro-batch m is the mean over its rows: of attention
+// weights, of tokens, of heads, as the loss says; padding and rows that see nothing do not count.  A step's is
+//   sum_m n_m loss_m / sum_m n_m,   n_m: the tokens that micro-batch m reads (of both sides in translation)
+// which is the mean over all rows of the step if each micro-batch has as many rows for a token.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t piece = size_t{1} << 18, longest_line = size_t{1} << 24;
+constexpr size_t piece = size_t{1} << 18;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 size_t skip_digits(std::string_view text, size_t at) {
@@ -72,7 +72,7 @@ bool LineReader::next(std::string_view& line) {
     if (read_ == size_) return false;
     buffer_.erase(0, begin_);
     begin_ = 0, searched = buffer_.size();
-    check(searched <= longest_line, "read: ", path_, ": a line has more than ", longest_line,
+    check(searched <= longest_row, "read: ", path_, ": a line has more than ", longest_row,
           " bytes, and a row of figures fewer; it is damaged");
     const uint64_t more = std::min<uint64_t>(piece, size_ - read_);
     buffer_.resize(searched + more);

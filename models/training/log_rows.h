@@ -17,6 +17,8 @@ struct LogRow {
   std::map<std::string, double> figures;  // those that are not finite are NaN
 };
 
+constexpr size_t longest_row = size_t{1} << 24;  // bytes; 24 layers of 16 heads with all figures have 70 thousand
+
 // The lines of a file's first `size` bytes.
 class LineReader {
  public:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
@@ -12,11 +11,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr size_t longest_row = 1 << 16;
-
 // The step of a row; none: the line is no row.
 std::optional<int64_t> step_of(std::string_view line) {
-  if (line.size() > longest_row) return {};
   const auto row = nlohmann::json::parse(line, nullptr, false);
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return {};
   return row["step"].get<int64_t>();
@@ -56,9 +52,10 @@ void Metrics::write(int64_t step, const std::vector<std::pair<std::string, doubl
 }
 
 bool is_metrics_file(const std::string& path) {
-  std::string begin(longest_row, '\0');
-  begin.resize(FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
-  return begin.empty() || step_of(begin.substr(0, begin.find('\n')));
+  const FileReader log(path);
+  LineReader lines(log, std::min<uint64_t>(log.size(), longest_row), path);
+  std::string_view line;
+  return log.size() == 0 || step_of(lines.next(line) ? line : lines.rest());
 }
 
 }  // namespace orrery::models

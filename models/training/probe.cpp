@@ -8,6 +8,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/figures/base/padding.h"
 #include "models/modules.h"
 #include "nn/base/spec_family.h"
 #include "nn/base/sublayer.h"
@@ -34,9 +35,11 @@ struct Mean {  // of squares, over all that arrives
 struct Passing {
   static constexpr const char* name = "probe";
   Mean* gradient;
+  std::string shown;
+  std::vector<int64_t> lengths;
   Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
   Gradients<1> backward(const Saved&, const Tensor& dy) const {
-    gradient->add(dy);
+    gradient->add(without_padding(shown, dy, lengths));
     return {dy};
   }
 };
@@ -47,19 +50,23 @@ struct Scores {  // of an attention, or of slots
   std::vector<nn::QueriesAlike> queries;
 };
 
-// Scores (..., queries, columns), 0 where masked.  At most `enough` of them are looked at, whole sequences.
-Scores scores_of(const Tensor& given) {
+// Scores (B, ..., queries, columns), 0 where masked.  At most `enough` of them are looked at, whole sequences; of the
+// queries of sequence b the first lengths[b], or all.
+Scores scores_of(const Tensor& given, const std::vector<int64_t>& lengths) {
   constexpr int64_t enough = 1 << 22;
   const int64_t sequences =
                     std::clamp<int64_t>(enough * given.size(0) / std::max<int64_t>(1, given.numel()), 1, given.size(0)),
                 columns = given.size(-1), queries = given.size(-2);
   Scores found;
   std::map<std::pair<int64_t, int64_t>, double> alike;  // by keys and place
-  double variances = 0, rows_of_two = 0;
+  double variances = 0, rows_of_two = 0, real = 0;
   int64_t rows = 0;
+  const int64_t of_sequence = given.numel() / std::max<int64_t>(1, given.size(0) * columns);
   nn::each_some_rows(given.slice(0, sequences), [&](const std::vector<double>& s) {
     for (auto begin = s.begin(); begin != s.end(); begin += columns, ++rows) {
+      if (!lengths.empty() && rows % queries >= lengths[static_cast<size_t>(rows / of_sequence)]) continue;
       double n = 0, sum = 0, squares = 0;
+      ++real;
       for (auto at = begin; at != begin + columns; ++at) n += *at != 0, sum += *at, squares += *at * *at;
       alike[{static_cast<int64_t>(n), std::min(columns, rows % queries + 1 + columns - queries)}] += 1;
       found.all.sum += squares, found.all.count += n;
@@ -73,7 +80,7 @@ Scores scores_of(const Tensor& given) {
     found.queries.push_back({.keys = static_cast<double>(key.first),
                              .place = static_cast<double>(key.second),
                              .all = static_cast<double>(columns),
-                             .share = count / static_cast<double>(rows)});
+                             .share = count / real});
   return found;
 }
 
@@ -82,7 +89,7 @@ bool is_normalization(const std::string& path) { return path.ends_with("norm"); 
 // Watches a pass through the modules of a model.
 class Watch {
  public:
-  explicit Watch(nn::Module& root) : modules_(modules_of(root)) {
+  Watch(nn::Module& root, const nn::Pass* pass) : modules_(modules_of(root)), padding_(root, pass) {
     std::vector<std::string> passing = {"*.stream",  "*.residual",  "stream", "residual",
                                         "embedding", "*.embedding", "logits", "*.logits"},
                              seen;
@@ -94,8 +101,9 @@ class Watch {
       if (is_normalization(path)) passing.push_back(path + ".input"), passing.push_back(path + ".output");
     }
     if (!seen.empty())
-      scores_hooks_.emplace(
-          seen, [this](const std::string& name, const Tensor& value) { scores_.emplace(name, scores_of(value)); });
+      scores_hooks_.emplace(seen, [this](const std::string& name, const Tensor& value) {
+        scores_.emplace(name, scores_of(value, padding_.lengths(name, value)));
+      });
     hooks_.emplace(passing, Hooks::Replace{[this](const std::string& name, const Tensor& value) {
                      return is_floating(value.dtype()) ? passed(name, value) : Tensor();
                    }});
@@ -122,9 +130,11 @@ class Watch {
     const auto [place, fresh] = places_.try_emplace(name);
     if (fresh) order_.push_back(name);
     Places& of = place->second;
-    of.forward.add(value), of.channels = value.size(-1);
-    if (fresh && name.ends_with(".hidden_before") && value.shape().rank() >= 2) of.rows = scores_of(value.detach());
-    return record(Passing{&of.backward}, value);
+    const std::vector<int64_t> lengths = padding_.lengths(name, value);
+    of.forward.add(without_padding(name, value, lengths)), of.channels = value.size(-1);
+    if (fresh && name.ends_with(".hidden_before") && value.shape().rank() >= 2)
+      of.rows = scores_of(value.detach(), lengths);
+    return record(Passing{&of.backward, name, lengths}, value);
   }
 
   double size(const std::string& name) const {
@@ -171,6 +181,7 @@ class Watch {
   }
 
   std::vector<std::pair<std::string, nn::Module*>> modules_;
+  Padding padding_;
   std::vector<std::string> order_;
   std::map<std::string, Places> places_;
   std::map<std::string, Scores> scores_;
@@ -226,26 +237,27 @@ std::vector<StreamStep> stream_steps(const Probe& probe) {
   return steps;
 }
 
-Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run) {
-  const Watch watch(root);
+Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::Pass* pass) {
+  const Watch watch(root, pass);
   run().backward();
   return watch.found();
 }
 
 Probe probe_signals(const TrainSettings& s, const Task& task, nn::Module& model, std::span<const Tensor> batch) {
   const std::unique_ptr<nn::Module> copy = copy_without_dropout(s, model);
-  return probe_modules(*copy, [&] {
-    nn::Cache carried = stream_cache();
-    nn::Pass pass;
-    pass.training = true, pass.key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("probe");
-    if (task.carried() > 0) pass.cache = &carried;
-    for (const auto& [name, weight] : s.losses.by_name)
-      if (weight > 0) pass.wanted_losses.insert(name);
+  nn::Cache carried = stream_cache();
+  nn::Pass pass;
+  pass.training = true, pass.key = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("probe");
+  if (task.carried() > 0) pass.cache = &carried;
+  for (const auto& [name, weight] : s.losses.by_name)
+    if (weight > 0) pass.wanted_losses.insert(name);
+  const auto run = [&] {
     Tensor loss = task.loss(*copy, batch, pass);
     for (const nn::Pass::Loss& each : pass.losses)
       loss = loss + scale(each.value.to(loss.dtype()), s.losses.by_name.at(each.name));
     return loss;
-  });
+  };
+  return probe_modules(*copy, run, &pass);
 }
 
 }  // namespace orrery::models

@@ -20,7 +20,7 @@
 namespace orrery::models {
 
 struct Probe {
-  struct Value {         // mean squares over all elements
+  struct Value {         // mean squares over all elements, padding left out (models/figures/base/padding.h)
     std::string name;    // engine/autograd/hooks.h
     double mean_square;  // forward
     double gradient;     // of the loss with respect to it; no number if none arrives
@@ -52,8 +52,8 @@ std::vector<StreamStep> stream_steps(const Probe& probe);  // as long as the pro
 Probe probe_signals(const TrainSettings& settings, const Task& task, nn::Module& model, std::span<const Tensor> batch);
 
 // What `run` does on values that arise in the modules of `root`: `run` returns the loss, which is differentiated.  For
-// probe_signals, and for what is no model of a task.
-Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run);
+// probe_signals, and for what is no model of a task.  `pass` is what `run` runs with, if some of its tokens are padding.
+Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::Pass* pass = nullptr);
 
 std::string probe_file(const std::string& run);  // RUN/probe.json
 void write_probe(const std::string& file, const Probe& probe);

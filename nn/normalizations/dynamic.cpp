@@ -136,10 +136,11 @@ DynamicNormalization::DynamicNormalization(const Form& form, const Normalization
   if (form.affine && options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
 }
 Tensor DynamicNormalization::forward(const Tensor& x, Pass&) {
-  const Tensor alpha = alpha_.value ? alpha_.value : Tensor::full_like(x, Shape{1}, fixed_alpha_);
-  if (is_hooked(path(), "saturation"))
-    hook(path(), "saturation", Tensor::full({1}, saturation_share(x, alpha.to_vector()[0])));
-  return dynamic_norm(x, activation_, alpha, shift_.value, weight_.value, bias_.value);
+  if (is_hooked(path(), "saturation")) hook(path(), "saturation", Tensor::full({1}, saturation(x)));
+  return dynamic_norm(x, activation_, alpha_for(x), shift_.value, weight_.value, bias_.value);
+}
+double DynamicNormalization::saturation(const Tensor& x) const {
+  return saturation_share(x, alpha_for(x).to_vector()[0]);
 }
 void DynamicNormalization::visit(Visitor& v) {
   v("alpha", alpha_);

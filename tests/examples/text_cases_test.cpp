@@ -106,6 +106,54 @@ TEST_CASE("import: a tokenizer that puts a token behind each text is told") {
   CHECK(!contains(imported_with("no"), "add_eos_token"));
 }
 
+TEST_CASE("import: a text begins, has its space and ends as the folder's files say, and so after an export") {
+  const Folder folder;
+  const std::string prompt = "First Citizen:";
+  const auto with = [&](const std::string& name, const std::string& file, const nlohmann::json& members) {
+    fs::copy(cases + "llama_bos", folder / name);
+    const std::string path = folder / name + "/" + file;
+    nlohmann::json json = fs::exists(path) ? nlohmann::json::parse(read_file(path)) : nlohmann::json::object();
+    json.update(members);
+    std::ofstream(path) << json;
+    const std::string run = folder / (name + "_run"), exported = folder / (name + "_exported");
+    const Outcome outcome = run_orrery({"import", folder / name, "--out=" + run});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    REQUIRE(run_orrery({"export", run, "--out=" + exported}).code == 0);
+    REQUIRE(run_orrery({"import", exported, "--out=" + run + "_again"}).code == 0);
+    const std::string written = likeliest("--checkpoint=" + run, prompt, 12);
+    CHECK(likeliest("--checkpoint=" + run + "_again", prompt, 12) == written);
+    return std::pair(written, outcome.out);
+  };
+  CHECK(with("begin", "tokenizer_config.json", {{"bos_token", "</s>"}}).first ==
+        prompt + "IUSnb his w his w hisorehfid\n");
+  CHECK(with("space", "tokenizer_config.json", {{"add_prefix_space", false}})
+            .first.starts_with(prompt + " wnhillIUS hisf"));
+  CHECK(with("end", "generation_config.json", {{"eos_token_id", 154}}).first == prompt + " not\n");
+  CHECK(nlohmann::json::parse(read_file(folder / "end_exported/config.json"))["eos_token_id"] == 2);
+  const auto [written, told] = with("other", "generation_config.json", {{"repetition_penalty", 5.0}});
+  CHECK(written == prompt + " notn?erasith,ien?n?\n");
+  CHECK_MESSAGE(contains(told, "repetition_penalty=5.0: not taken over"), told);
+}
+
+TEST_CASE("prepare: each text begins as the tokenizer's folder says") {
+  const Folder folder;
+  fs::create_directory(folder / "texts");
+  for (const char* const file : {"texts/1", "texts/2", "texts/3"}) std::ofstream(folder / file) << "First Citizen:";
+  const std::string llama = cases + "llama_bos", out = folder / "out";
+  const Outcome prepared = run_orrery(
+      {"prepare", "--input=" + (folder / "texts"), "--tokenizer=" + llama, "--out=" + out, "--validation_fraction=0"});
+  REQUIRE_MESSAGE(prepared.code == 0, prepared.err);
+  std::string wanted;
+  for (int text = 0; text < 3; ++text)
+    for (const int token : {1, 83, 122, 47, 108, 142, 167, 2}) wanted += {static_cast<char>(token), '\0'};
+  CHECK(read_file(out + "/train.bin") == wanted);
+  const std::string run = imported(folder, "llama_bos"), data = "--validation_data=" + out;
+  const Outcome evaluated = run_orrery({"evaluate", run, data});
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(!contains(evaluated.err, "begins with token"));
+  expect_error(run_orrery({"evaluate", run, data, "--begin=no"})).names("begin=no").value(out).offers("--begin");
+}
+
 TEST_CASE("generate: a model that was trained here begins and ends no text unless it is asked to") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run", {"--tokenizer=byte_pair(vocabulary=265)"})).code == 0);
@@ -154,7 +202,8 @@ TEST_CASE("export: a tokenizer comes in the files of the programs that it is for
        {"sentence_piece(vocabulary=20)", "byte", "character", "byte_pair(vocabulary=260)"}) {
     CAPTURE(tokenizer);
     const Folder here;
-    REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + (here / "run"), "--tokenizer=" + tokenizer} + tiny)
+    REQUIRE(run_orrery(Words{"train", "--data=" + text, "--out=" + (here / "run"), "--tokenizer=" + tokenizer} + tiny +
+                       Words{"--steps=30"})  // so that the loss is below that of guessing
                 .code == 0);
     REQUIRE(run_orrery({"export", here / "run", "--out=" + (here / "theirs")}).code == 0);
     const bool pieces = tokenizer.starts_with("sentence");

@@ -361,6 +361,18 @@ TEST_CASE("exchange: the tokens that begin and end a text come back as they were
   CHECK(config["eos_token_id"] == nlohmann::json::array({4, 5}));
   imported(folder / "exported", folder / "again");
   CHECK(read_run(folder / "again").tokenizer == run.tokenizer);
+  for (const nlohmann::json& ends : {nlohmann::json(7), nlohmann::json::array({7, 8})}) {
+    const Folder others;
+    fs::copy(from, others / "from");
+    write_file_atomically(others / "from/generation_config.json", nlohmann::json{{"eos_token_id", ends}}.dump());
+    imported(others / "from", others / "run");
+    const Trained first = read_run(others / "run");
+    export_model(first.exported(), others / "exported", "");
+    CHECK(nlohmann::json::parse(read_file(others / "exported/config.json"))["eos_token_id"] == 4);
+    CHECK(nlohmann::json::parse(read_file(others / "exported/generation_config.json"))["eos_token_id"] == ends);
+    imported(others / "exported", others / "again");
+    CHECK(read_run(others / "again").tokenizer == first.tokenizer);
+  }
   export_model(made({}).exported(), folder / "ours", "");
   CHECK(nlohmann::json::parse(read_file(folder / "ours/config.json"))["bos_token_id"].is_null());
 }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "models/settings_file.h"
+#include "models/training/metrics.h"
 #include "tests/support/gpt_settings.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
@@ -48,6 +49,20 @@ TEST_CASE("run folder: one that was replaced while the run went on is not writte
   fs::remove_all(run.out);
   CHECK(disturbed([&] { fs::remove_all(run.out); }) == "no error");
   CHECK(fs::exists(run.checkpoint(6)));
+}
+
+TEST_CASE("run folder: a log whose rows have many figures is one") {
+  const Run run;
+  std::string row = "{\"step\":1";
+  for (int i = 0; i < 5000; ++i) row += ",\"entropy/blocks." + std::to_string(i) + ".attention.0\":1.25";
+  REQUIRE(row.size() > 100'000);
+  write(run.out + "/metrics.jsonl", row + "}\n{\"step\":2}\n");
+  CHECK(is_metrics_file(run.out + "/metrics.jsonl"));
+  run.train();
+  write(run.out + "/other", row + "\n");
+  CHECK(!is_metrics_file(run.out + "/other"));
+  write(run.out + "/other", std::string(20'000'000, 'x'));
+  CHECK(!is_metrics_file(run.out + "/other"));
 }
 
 TEST_CASE("run folder: settings and metrics of somebody else are not replaced; those of a run that got nowhere are") {

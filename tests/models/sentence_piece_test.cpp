@@ -107,7 +107,9 @@ TEST_CASE("sentence piece: what cannot be is refused") {
         std::string::npos);
   CHECK(error_of([&] { make_tokenizer("sentence_piece(size=3)", text); }).find("'size'") != std::string::npos);
   CHECK(error_of([&] { make_tokenizer("byte(3)", text); }).find("byte has no settings") != std::string::npos);
-  CHECK(error_of([] { train_sentence_piece("\n\n", {}); }) == "tokenizer: there is no text to learn pieces from");
+  CHECK(error_of([] {
+          train_sentence_piece("\n\n", {});
+        }).starts_with("tokenizer: there is no text to learn pieces from"));
   write_file_atomically(folder / "none.model", "this is no model");
   CHECK(error_of([&] {
           make_tokenizer(folder / "none.model", "");

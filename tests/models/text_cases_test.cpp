@@ -14,6 +14,7 @@
 #include "models/data/pairs.h"
 #include "models/data/prepared.h"
 #include "models/data/sentence_piece.h"
+#include "models/data/sentence_piece_model.h"
 #include "models/data/text.h"
 #include "models/data/tokenizer.h"
 #include "models/data/unicode.h"
@@ -52,6 +53,21 @@ Tokens encoded_at_once(const Tokenizer& tokenizer, const std::string& text) {
   return tokens;
 }
 
+// The tokens of a text that comes in pieces of so many bytes.
+Tokens divided(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
+  Tokens all;
+  std::string waiting;
+  for (size_t at = 0; at < text.size(); at += piece) {
+    waiting += text.substr(at, piece);
+    Tokens some;
+    waiting.erase(0, tokenizer.encode_beginning(waiting, some));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  const Tokens rest = tokenizer.encode(waiting);
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
 // Letters that a small generator draws, a word.
 std::string word_of(size_t letters) {
   std::string word;
@@ -60,6 +76,22 @@ std::string word_of(size_t letters) {
     word += "ACGT"[drawn >> 30];
   }
   return word;
+}
+
+// A SentencePiece model of a few letters and pairs with the space that begins a word, or ends it, and three symbols of
+// users.  `more`: fields that count instead of the model's own.
+std::string model_with_symbols(bool space_ends, const std::string& more) {
+  using Kind = SentencePieceEntry::Kind;
+  std::vector<SentencePieceEntry> pieces = {
+      {"<unk>", 0, Kind::unknown}, {"<s>", 0, Kind::control}, {"</s>", 0, Kind::control}};
+  const std::string space = "\xe2\x96\x81";
+  for (const std::string& symbol : {std::string("<sep>"), "d" + space + "c", std::string("c d")})
+    pieces.push_back({symbol, 0, Kind::user_defined});
+  for (const std::string& piece : {std::string("ab"), space_ends ? "b" + space : space + "a",
+                                   space_ends ? "ab" + space : space + "ab", std::string("cd"), std::string("cdc"),
+                                   space, std::string("a"), std::string("b"), std::string("c"), std::string("d")})
+    pieces.push_back({piece, -static_cast<float>(pieces.size()), Kind::normal});
+  return sentence_piece_model(pieces) + (space_ends ? std::string("\x12\x03\xc0\x01\x01", 5) : "") + more;
 }
 
 }  // namespace
@@ -120,19 +152,6 @@ TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, w
     if (drawn >> 27 == 5) mixed += "  ";
     if (drawn >> 25 == 9) mixed += "e\xcc\x81 \xe3\x80\x80\xc2\xa0";  // an accent of its own, and spaces of Unicode
   }
-  const auto divided = [](const Tokenizer& tokenizer, const std::string& text, size_t piece) {
-    Tokens all;
-    std::string waiting;
-    for (size_t at = 0; at < text.size(); at += piece) {
-      waiting += text.substr(at, piece);
-      Tokens some;
-      waiting.erase(0, tokenizer.encode_beginning(waiting, some));
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    const Tokens rest = tokenizer.encode(waiting);
-    all.insert(all.end(), rest.begin(), rest.end());
-    return all;
-  };
   for (const char* const kind : {"bpe", "unigram"}) {
     const auto tokenizer = train_sentence_piece(words.substr(0, 90'000), {.vocabulary = 900, .kind = kind});
     for (const std::string* const text : {&words, &one_word, &mixed}) {
@@ -145,6 +164,126 @@ TEST_CASE("sentence piece: a text that is divided has the tokens of the whole, w
       CHECK(tokenizer->encode(some) == encoded_at_once(*tokenizer, some));
     }
   }
+}
+
+TEST_CASE("sentence piece: users' symbols and spaces behind words leave places where a text can be divided") {
+  std::string text;
+  for (uint32_t drawn = 1; text.size() < 400'000;) {
+    drawn = drawn * 1664525 + 1013904223;
+    const char* const some[] = {"ab", "c", "d", "<sep>", "<se", "c d", "b", "\xc3\xa4", " a", "  b", "\n", "cd a"};
+    text += some[(drawn >> 16) % 12];
+    if (drawn >> 30 == 0) text += " ";
+  }
+  text += " ab";
+  const std::string no_space("\x1a\x02\x18\x00", 4), one_space("\x1a\x02\x20\x01", 4);
+  const Folder folder;
+  for (const bool space_ends : {false, true})
+    for (const std::string& more : {std::string(), no_space, one_space, no_space + one_space}) {
+      CAPTURE(space_ends);
+      CAPTURE(more.size());
+      write_file_atomically(folder / "m.model", model_with_symbols(space_ends, more));
+      const auto tokenizer = tokenizer_of(folder / "m.model");
+      const Tokens tokens = encoded_at_once(*tokenizer, text);
+      CHECK(std::find(tokens.begin(), tokens.end(), 3) != tokens.end());
+      CHECK(std::find(tokens.begin(), tokens.end(), 4) != tokens.end());
+      CHECK(tokenizer->encode(text) == tokens);
+      CHECK(divided(*tokenizer, text, 5'000) == tokens);
+      Tokens some;
+      const bool keeps_spaces = more != no_space + one_space;  // which a part would lose at its end, else
+      CHECK((tokenizer->encode_beginning(text, some) > text.size() / 2) == keeps_spaces);
+    }
+  for (const char* const kind : {"bpe", "unigram"}) {
+    const auto learned = train_sentence_piece(text.substr(0, 100'000), {.vocabulary = 40, .kind = kind});
+    const std::string model = nlohmann::json::parse(learned->save())["model"],
+                      symbol("\x0a\x0e\x0a\x05<sep>\x15\x00\x00\x00\x00\x18\x04", 16);
+    write_file_atomically(folder / "m.model", bytes_of_base64(model, "a model") + symbol);
+    const auto tokenizer = tokenizer_of(folder / "m.model");
+    const Tokens tokens = tokenizer->encode(text);
+    CHECK(std::find(tokens.begin(), tokens.end(), 40) != tokens.end());
+    CHECK(divided(*tokenizer, text, 5'000) == tokens);
+    const std::string some = text.substr(0, text.find("\n", 5'000));
+    CHECK(tokenizer->encode(some) == encoded_at_once(*tokenizer, some));
+  }
+}
+
+TEST_CASE("sentence piece: a text without anything to learn is refused, whatever learns") {
+  std::string odd;  // with words of 3,000 letters, between which no space stands
+  for (uint32_t i = 0, drawn = 3; i < 60'000; ++i) {
+    if (i > 0 && i % 3'000 == 0) odd += "??";
+    drawn = drawn * 1664525 + 1013904223;
+    odd += "abcde"[(drawn >> 16) % 5];
+  }
+  const Folder folder;
+  for (const char* const kind : {"bpe", "unigram"}) {
+    for (const char* const nothing :
+         {"   \n \n", "\xe2\x80\x8b\n", "\xef\xbb\xbf", "\xe2\x96\x81\n", "\t\n", "\x01", "a\xe2\x96\x85\n  "}) {
+      CAPTURE(nothing);
+      expect_error([&] { train_sentence_piece(nothing, {.vocabulary = 12, .kind = kind}); })
+          .names("tokenizer")
+          .offers("another text");
+    }
+    CHECK(train_sentence_piece("a\xe2\x96\x85\nab ab\n", {.vocabulary = 7, .kind = kind})->size() == 7);
+    CHECK(train_sentence_piece(odd, {.vocabulary = 20, .kind = kind, .coverage = 1})->size() == 20);
+  }
+  write_file_atomically(folder / "text", "ab ab\n");
+  expect_error([&] { make_tokenizer("sentence_piece(coverage=0.95)", folder / "text"); })
+      .names("coverage")
+      .value("0.95")
+      .offers("0.98");
+}
+
+TEST_CASE("tokenizers: a text begins and has its space as the folder's files say, as in transformers 5.24") {
+  const Folder folder;
+  const auto llama = [&](const std::string& config, const std::string& map = "{}") {
+    with_file(folder, "llama_bos", "tokenizer_config.json", config);
+    return tokenizer_of(with_file(folder, "llama_bos", "special_tokens_map.json", map));
+  };
+  CHECK(encode_text(*tokenizer_of(cases + "llama_bos"), "First") == Tokens{1, 83, 122});
+  CHECK(encode_text(*llama(R"({"add_bos_token": true, "bos_token": "</s>"})"), "First") == Tokens{2, 83, 122});
+  const auto mapped = llama(R"({"add_bos_token": true, "bos_token": "<s>"})", R"({"bos_token": {"content": "</s>"}})");
+  CHECK(encode_text(*mapped, "First") == Tokens{2, 83, 122});
+  CHECK(encode_text(*llama(R"({"bos_token": "</s>"})"), "First") == Tokens{83, 122});
+  CHECK(noted(*llama(R"({"add_eos_token": true})")).find("add_eos_token") != std::string::npos);
+  const auto no_space = llama(R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})");
+  CHECK(no_space->encode("First Citizen") == Tokens{187, 122, 47, 108, 142});
+  CHECK(no_space->decode(no_space->encode(" First")) == " First");
+  CHECK(restore_tokenizer(no_space->save())->encode("First") == no_space->encode("First"));
+  CHECK(llama(R"({"add_prefix_space": true})")->encode("First") == Tokens{83, 122});
+
+  const auto gpt2 = [&](const char* processor, const std::string& config = "{}") {
+    nlohmann::json json = nlohmann::json::parse(read_file(cases + "gpt2_end_of_text/tokenizer.json"));
+    json["post_processor"] = nlohmann::json::parse(processor);
+    with_file(folder, "gpt2_end_of_text", "tokenizer.json", json.dump());
+    return tokenizer_of(with_file(folder, "gpt2_end_of_text", "tokenizer_config.json", config));
+  };
+  const char* const first_the = R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type":
+      "TemplateProcessing", "single": [{"SpecialToken": {"id": "the", "type_id": 0}}, {"Sequence": {"id": "A"}}],
+      "special_tokens": {"the": {"id": "the", "ids": [258], "tokens": ["the"]}}}]})";
+  CHECK(encode_text(*gpt2(first_the), "the gate") == Tokens{258, 84, 258, 300, 299, 69});
+  CHECK(encode_text(*gpt2("null", R"({"add_bos_token": true, "bos_token": "<|endoftext|>"})"), "the gate") ==
+        Tokens{84, 258, 300, 299, 69});
+  const auto both_sides = gpt2(R"({"type": "RobertaProcessing", "sep": ["<|endoftext|>", 0],
+      "cls": ["<|endoftext|>", 0]})");
+  CHECK(encode_text(*both_sides, "the") == Tokens{0, 84, 258});
+  CHECK(noted(*both_sides).find("behind each text (<|endoftext|>") != std::string::npos);
+  expect_error<TokenizerNotSupported>([&] {
+    gpt2("null", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})");
+  }).names("add_prefix_space");
+
+  const auto added = [&](const std::string& config) {
+    return tokenizer_of(with_file(folder, "added_tokens_json", "tokenizer_config.json", config));
+  };
+  CHECK(encode_text(*added(R"({"add_bos_token": true, "bos_token": "<|user|>"})"), "the") == Tokens{320, 83, 257});
+  expect_error<TokenizerNotSupported>([&] { added(R"({"add_prefix_space": true})"); }).names("add_prefix_space");
+}
+
+TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json with merges.txt") {
+  const Folder folder;
+  const std::string copy = with_file(folder, "added_tokens_json", "tokenizer.json",
+                                     R"({"normalizer": {"type": "NFC"}, "model": {"type": "BPE"}})");
+  const auto tokenizer = tokenizer_of(copy);
+  CHECK(tokenizer->encode("<|user|>the gate<|bot|>") == Tokens{320, 83, 257, 299, 298, 68, 321});
+  CHECK(noted(*tokenizer).find("normalizer") != std::string::npos);
 }
 
 TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one is refused where a text has it") {

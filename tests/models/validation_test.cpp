@@ -55,6 +55,27 @@ TEST_CASE("validation: a stated number of tokens, the loss of learned ones besid
                  "tokens are held out; lower it, or take all of them with --validation_tokens=0"));
 }
 
+TEST_CASE("validation: what stands between the files of a folder is a target and no character") {
+  const Run run;
+  const std::string files = run.folder / "files/";
+  for (int i = 100; i < 200; ++i) write(files + std::to_string(i), "ab cd\n");
+  const std::string tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
+  for (const Assignments& model :
+       {Assignments{}, Assignments{{"model", "stream"}, {"memory", "8"}, {"attention", "softmax(span=fixed(8))"}}}) {
+    Assignments of_folder = {{"data", files}, {"tokenizer", tokenizer}, {"training_loss_tokens", "0"}};
+    of_folder.insert(of_folder.end(), model.begin(), model.end());
+    const Judged judged(run, of_folder);
+    const auto read = restore_tokenizer(judged.task->tokenizer());
+    const auto in_file = static_cast<int64_t>(read->encode("ab cd\n").size()) + 1, held_out = judged.task->held_out();
+    REQUIRE(held_out % in_file == 0);  // whole files: all but the first token are targets
+    const auto first = read->decode(std::vector<int32_t>{read->encode("ab cd\n")[0]}).size();
+    const double characters = static_cast<double>(6 * (held_out / in_file)) - static_cast<double>(first);
+    const auto [loss, figures] = judged.validate();
+    CHECK(figures.at("bits_per_character") ==
+          doctest::Approx(loss * static_cast<double>(held_out - 1) / std::log(2.0) / characters).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("validation: a stream's is told for learned tokens as well, read on and on") {
   const Run run;
   const Assignments stream = {{"model", "stream"},

@@ -92,6 +92,22 @@ TEST_CASE("vision exchange: pixels are scaled as theirs does, from the file or b
         .value(wrong.dump())
         .offers(3);
 
+  // As theirs, an image processor within processor_config.json comes first.
+  for (const bool beside : {true, false}) {
+    const std::string theirs = changed(folder, numeric, "preprocessor_config.json", [](nlohmann::json&) {});
+    if (!beside) fs::remove(theirs + "/preprocessor_config.json");
+    const nlohmann::json numbers = {{"image_mean", {0.1, 0.2, 0.3}}, {"image_std", 0.25}};
+    write_file_atomically(theirs + "/processor_config.json", nlohmann::json{{"image_processor", numbers}}.dump());
+    const ImportReport processed = imported(folder, theirs);
+    CHECK(task_setting<Numbers>(folder, "pixel_mean") == Numbers{0.1, 0.2, 0.3});
+    CHECK(task_setting<Numbers>(folder, "pixel_std") == Numbers{0.25});
+    CHECK(has_note(processed, {"processor_config.json", "a square of 224 pixels", "16"}));  // without a size
+    write_file_atomically(theirs + "/processor_config.json", R"({"image_processor": 7})");
+    expect_error([&] { imported(folder, theirs); }).names("image_processor").value(7).offers("object");
+    write_file_atomically(theirs + "/processor_config.json", R"({"other": 7})");
+    CHECK(has_note(imported(folder, theirs), {"processor_config.json", "pixel_mean=0.5"}) == !beside);
+  }
+
   const ImportReport without = imported(folder, cases + "vit_without_preprocessor/model");
   CHECK(task_setting<Numbers>(folder, "pixel_mean") == Numbers{0.5});
   CHECK(task_setting<Numbers>(folder, "pixel_std") == Numbers{0.5});

@@ -74,7 +74,17 @@ void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::
 
 SortedJson read_json(const std::string& path) { return parse_large_json(read_data_file(path, largest_json), path); }
 
+// A class of theirs that takes the space from here, whatever tokenizer.json says, is GPT2Tokenizer.
+void check_no_space_in_front(const std::string& folder, bool of_tokenizer_json) {
+  std::string path;
+  const SortedJson config = object_in(folder, "tokenizer_config.json", path);
+  const SortedJson& of = item(config, "tokenizer_class");
+  if (!of_tokenizer_json || of == "GPT2Tokenizer" || of == "GPT2TokenizerFast")
+    must_be(config, "add_prefix_space", {false}, path);
+}
+
 std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder) {
+  check_no_space_in_front(folder, false);
   const std::string vocabulary_file = find_data_file(folder, {"vocab.json"}),
                     merges_file = find_data_file(folder, {"merges.txt"});
   const SortedJson numbers = read_json(vocabulary_file);
@@ -189,14 +199,26 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
 
 bool is_tokenizer_json(const std::string& path) { return ends_with_or_packed(path, ".json") && !folder_exists(path); }
 
+bool has_vocabulary_and_merges(const std::string& folder) {
+  return !find_data_file(folder, {"vocab.json"}).empty() && !find_data_file(folder, {"merges.txt"}).empty();
+}
+
+// A folder whose tokenizer.json is not supported may have the same tokens in its two older files.
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   if (is_tokenizer_json(path)) return read_tokenizer_json(path, {});
   const std::string one = find_data_file(path, {"tokenizer.json"});
-  return one.empty() ? read_vocabulary_and_merges(path) : read_tokenizer_json(one, tokens_beside(path));
+  if (one.empty()) return read_vocabulary_and_merges(path);
+  try {
+    check_no_space_in_front(path, true);
+    return read_tokenizer_json(one, tokens_beside(path));
+  } catch (const TokenizerNotSupported& error) {
+    if (!has_vocabulary_and_merges(path)) throw;
+    return with_use(read_vocabulary_and_merges(path), {.notes = {error.what()}});
+  }
 }
 bool reads(const std::string& path) {
-  const auto holds = [&](const char* name) { return !find_data_file(path, {name}).empty(); };
-  return is_tokenizer_json(path) || holds("tokenizer.json") || (holds("vocab.json") && holds("merges.txt"));
+  return is_tokenizer_json(path) || !find_data_file(path, {"tokenizer.json"}).empty() ||
+         has_vocabulary_and_merges(path);
 }
 
 std::unique_ptr<Tokenizer> learn(const TextPieces& text, const Spec& spec, const LearningProgress& progress) {

@@ -2,23 +2,19 @@
 #include "models/data/sentence_piece.h"
 
 #include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
-#include "engine/base/machine_memory.h"
-#include "engine/base/wording.h"
 #include "models/data/added_tokens.h"
 #include "models/data/base64.h"
 #include "models/data/gzip.h"
+#include "models/data/json_members.h"
 #include "models/data/sentence_piece_cuts.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/unicode.h"
@@ -45,15 +41,6 @@ constexpr uint64_t largest_model = uint64_t{8} << 20;  // bytes: in base64 it st
 constexpr size_t part_bytes = size_t{1} << 16;         // of a text that is encoded at once, if it can be divided
 constexpr size_t most_at_once = size_t{1} << 24;       // if not
 constexpr int64_t most_gaps = 4096;                    // between pieces and added tokens
-constexpr size_t most_to_learn = size_t{1} << 30;      // bytes of a line; the library counts in int
-
-// The library's words without its own place in them: "Internal: src/trainer_interface.cc(590) [...] Vocabulary ...".
-std::string reason(const sentencepiece::util::Status& status) {
-  std::string words = status.message();
-  if (const size_t place = words.rfind("] "); place != std::string::npos) words.erase(0, place + 2);
-  while (!words.empty() && (words.back() == '.' || words.back() == ' ')) words.pop_back();
-  return words.empty() ? "the library refuses it" : words;
-}
 
 // Spaces in a row, at the beginning and at the end, and characters of the same meaning become one, as the model says:
 // decode(encode(text)) is the text so written.
@@ -107,6 +94,7 @@ class SentencePiece final : public Tokenizer {
     return tokens;
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
+    if (spaces_end_pieces() && added_.longest() > 0) return 0;  // the text behind such a token gets no space
     SentencePieceCuts::Cut last{0, 0, false};
     AddedTokens::Places places(added_, text);
     for (size_t at = 0; at < text.size();) {
@@ -130,7 +118,8 @@ class SentencePiece final : public Tokenizer {
       const auto status = processor.Decode(std::vector<int>(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
                                                             tokens.begin() + static_cast<std::ptrdiff_t>(end)),
                                            &some);
-      check(status.ok(), "tokenizer: SentencePiece cannot decode the tokens: ", reason(status));
+      check(status.ok(),
+            "tokenizer: SentencePiece cannot decode the tokens: ", sentence_piece_reason(status.message()));
       text += some;
       if (end == tokens.size()) break;
       check_token(tokens[end], size());
@@ -156,12 +145,13 @@ class SentencePiece final : public Tokenizer {
       if (each.number == number) return &each.text;
     return nullptr;
   }
-  // A text without added tokens, in parts.
+  bool spaces_end_pieces() const { return cuts_->end_pieces(); }
+  // A text without added tokens, in parts; `within_word`: it gets no space of its own.
   void add_tokens(std::string_view text, bool within_word, std::vector<int32_t>& tokens) const {
     SentencePieceCuts::Cut last{0, 0, within_word};  // where the part begins
     std::optional<SentencePieceCuts::Cut> next;      // where it can end, at a space
     const auto take = [&](const SentencePieceCuts::Cut& cut) {
-      add_part(text.substr(last.begin, cut.end - last.begin), last.within_word, tokens);
+      add_part(text.substr(last.begin, cut.end - last.begin), (spaces_end_pieces() ? cut : last).within_word, tokens);
       last = cut, next.reset();
     };
     cuts_->each(text, part_bytes, false, [&](const SentencePieceCuts::Cut& cut) {
@@ -170,25 +160,26 @@ class SentencePiece final : public Tokenizer {
       if (!cut.within_word) next = cut;
       if ((sums_scores_ && !cut.within_word) || is_enough()) take(cut);
     });
-    add_part(text.substr(last.begin), last.within_word, tokens);
+    add_part(text.substr(last.begin), spaces_end_pieces() ? within_word : last.within_word, tokens);
   }
-  // One within a word comes without the space that the library puts in front of texts.
+  // One within a word comes without the space that the library puts in front of texts, or behind them.
   void add_part(std::string_view part, bool within_word, std::vector<int32_t>& tokens) const {
-    for (; part.size() > most_at_once; within_word = true) {  // no place was found at which a piece must end
+    // No place was found at which a piece must end.
+    for (; part.size() > most_at_once; within_word |= !spaces_end_pieces()) {
       const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
       size_t bytes = end_of_characters(part.substr(0, most_at_once));
       while (bytes > 1 && (is_space(bytes) || is_space(bytes - 1)))
         bytes = end_of_characters(part.substr(0, bytes - 1));
-      add_part(part.substr(0, bytes), within_word, tokens);
+      add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), tokens);
       part.remove_prefix(bytes);
     }
     std::vector<int> pieces;
     const auto status = (within_word ? within_words() : *processor_).Encode(part, &pieces);
-    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", reason(status));
+    check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", sentence_piece_reason(status.message()));
     tokens.insert(tokens.end(), pieces.begin(), pieces.end());
   }
   const Processor& within_words() const {
-    std::call_once(within_words_made_, [&] { within_words_ = processor_of(without_space_in_front(model_)).first; });
+    std::call_once(within_words_made_, [&] { within_words_ = processor_of(with_space_in_front(model_, false)).first; });
     return *within_words_;
   }
   // And why there is none, or empty.
@@ -196,7 +187,7 @@ class SentencePiece final : public Tokenizer {
     auto processor = std::make_unique<Processor>();
     try {
       const auto status = processor->LoadFromSerializedProto(model);
-      return {std::move(processor), status.ok() ? "" : reason(status)};
+      return {std::move(processor), status.ok() ? "" : sentence_piece_reason(status.message())};
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {  // of the trie that the library makes of the pieces
@@ -216,71 +207,6 @@ class SentencePiece final : public Tokenizer {
   mutable std::unique_ptr<Processor> within_words_;  // made where a word is cut
 };
 
-// The library's learning of pairs keeps a place within a word in 16 bits, one of them a sign: of a longer word it would
-// write where there is no memory.  Returns how much of a line comes before the first word's characters that are too
-// many, as the rules write them.
-size_t without_longer_word(std::string_view line, const SentencePieceRules& rules) {
-  constexpr size_t longest_word = 32'767, most_characters_of_a_byte = 6;  // U+FDFA, three bytes, becomes 18
-  if (line.size() <= longest_word / most_characters_of_a_byte) return line.size();
-  size_t characters = 0;  // of the word
-  for (size_t at = 0; at < line.size();) {
-    const SentencePieceRules::Replaced here = rules.first(line.substr(at));
-    size_t end = characters;
-    for (const char c : here.text) end = c == ' ' ? 0 : end + ((static_cast<unsigned char>(c) & 0xC0) != 0x80);
-    if (end > longest_word) return at;
-    characters = end, at += here.bytes;
-  }
-  return line.size();
-}
-
-class Lines final : public sentencepiece::SentenceIterator {  // of a text, without empty ones
- public:
-  // With rules of normalization words are divided that are too long under them.
-  explicit Lines(std::string_view text, const SentencePieceRules* rules = nullptr) : left_(text), rules_(rules) {
-    Next();
-  }
-  bool done() const override { return line_.empty(); }
-  void Next() override {
-    line_.clear();
-    while (line_.empty() && !left_.empty()) {
-      const size_t line = std::min(left_.find('\n'), left_.size()),
-                   end = rules_ ? without_longer_word(left_.substr(0, line), *rules_) : line;
-      line_ = left_.substr(0, end);
-      if (line_.ends_with('\r')) line_.pop_back();
-      left_.remove_prefix(end < line ? end : std::min(end + 1, left_.size()));
-    }
-  }
-  const std::string& value() const override { return line_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  std::string_view left_;
-  const SentencePieceRules* rules_;
-  std::string line_;
-};
-
-// The library's learning, with more arguments.
-std::string learned_model(Lines lines, std::unordered_map<std::string, std::string> arguments, std::string_view what) {
-  arguments.insert({{"num_threads", "1"},  // sums of several threads would depend on their number
-                    {"max_sentence_length", std::to_string(most_to_learn)},
-                    {"minloglevel", "3"}});
-  std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
-  check(status.ok(), what, ": ", reason(status));
-  return model;
-}
-
-// The rules of normalization that the library learns with; it hands them out in models alone.
-const SentencePieceRules& rules_of_learning() {
-  static const SentencePieceRules rules = [] {
-    constexpr const char* what = "tokenizer: SentencePiece learns nothing";
-    const std::string least =
-        learned_model(Lines("a"), {{"vocab_size", "8"}, {"model_type", "char"}, {"hard_vocab_limit", "false"}}, what);
-    return SentencePieceRules(sentence_piece_facts(least, what).rules);
-  }();
-  return rules;
-}
-
 // Its one file .model, packed or not; empty: there is none, or more.
 std::string the_model_in(const std::string& folder) {
   std::string found;
@@ -295,12 +221,26 @@ std::string the_model_in(const std::string& folder) {
 bool reads(const std::string& path) {
   return folder_exists(path) ? !the_model_in(path).empty() : ends_with_or_packed(path, ".model");
 }
+// Whether texts get a space in front, where a folder says it: transformers' Llama takes that from
+// tokenizer_config.json, other classes from the model.
+std::optional<bool> space_in_front(const std::string& folder) {
+  std::string path;
+  const SortedJson config = object_in(folder, "tokenizer_config.json", path);
+  const SortedJson &space = item(config, "add_prefix_space"), &of = item(config, "tokenizer_class");
+  if (space.is_null() || !(of.is_null() || of == "LlamaTokenizer" || of == "LlamaTokenizerFast")) return {};
+  check(space.is_boolean(), path, ": 'add_prefix_space' must be true or false");
+  return space.get<bool>();
+}
+
 // A folder's other files may name tokens beside the model's pieces.
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   const bool folder = folder_exists(path);
-  const std::string file = folder ? the_model_in(path) : path;
-  return std::make_unique<SentencePiece>(read_data_file(file, largest_model), "tokenizer: " + file,
-                                         folder ? tokens_beside(path) : TokensBeside());
+  const std::string file = folder ? the_model_in(path) : path, what = "tokenizer: " + file;
+  std::string model = read_data_file(file, largest_model);
+  const std::optional<bool> space = folder ? space_in_front(path) : std::nullopt;
+  if (space && sentence_piece_facts(model, what).one_in_front != *space)
+    model = with_space_in_front(std::move(model), *space);
+  return std::make_unique<SentencePiece>(std::move(model), what, folder ? tokens_beside(path) : TokensBeside());
 }
 std::unique_ptr<Tokenizer> restore(const std::string& json) {
   const std::string_view what = unreadable_tokenizer;
@@ -344,22 +284,6 @@ std::unique_ptr<Tokenizer> train(const TextPieces& text, const Spec& spec, const
   return train_sentence_piece(lines_evenly(text, static_cast<uint64_t>(settings.most_bytes)), settings);
 }
 
-// An Error if the library would need more memory than there is.  It holds the text a few times, and a symbol for each
-// character of the different words; bytes are measured, for 12 letters a word at the most.
-void check_memory_of_learning(std::string_view text, const std::string& kind) {
-  constexpr double bytes_of_pair_learning = 6, bytes_of_sums = 28, bytes_of_words = 70;  // for a byte of each
-  std::unordered_set<std::string_view> words;
-  double different = 0;
-  for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
-    end = std::min(text.find_first_of(" \n", at), text.size());
-    if (words.insert(text.substr(at, end - at)).second) different += static_cast<double>(end - at);
-  }
-  const double whole = kind == "bpe" ? bytes_of_pair_learning : bytes_of_sums;
-  check_memory("tokenizer: learning pieces of " + in_megabytes(static_cast<double>(text.size())),
-               whole * static_cast<double>(text.size()) + bytes_of_words * different,
-               "take a shorter text, or less of it, as with sentence_piece(most_bytes=1e6)");
-}
-
 REGISTER_TOKENIZER(
     sentence_piece,
     {.name = "sentence_piece",
@@ -372,18 +296,8 @@ REGISTER_TOKENIZER(
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& s) {
-  const Lines lines(text, s.kind == "bpe" ? &rules_of_learning() : nullptr);
-  check(!lines.done(), "tokenizer: there is no text to learn pieces from");
-  check_memory_of_learning(text, s.kind);
-  return std::make_unique<SentencePiece>(
-      learned_model(lines,
-                    {{"vocab_size", std::to_string(s.vocabulary)},
-                     {"model_type", s.kind},
-                     {"character_coverage", print_number(s.coverage)},
-                     {"byte_fallback", s.byte_fallback ? "true" : "false"}},
-                    orrery::text("tokenizer: no ", s.vocabulary, " pieces can be learned from this text")),
-      "tokenizer: what was learned");
+std::unique_ptr<Tokenizer> train_sentence_piece(std::string_view text, const SentencePieceSettings& settings) {
+  return std::make_unique<SentencePiece>(learned_sentence_pieces(text, settings), "tokenizer: what was learned");
 }
 
 }  // namespace orrery::models

@@ -182,11 +182,20 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& asked
 // As their programs use it: what stands around a text, as far as the vocabulary has it, and what the model knows.
 void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t vocabulary) {
   const int64_t tokens = found.tokenizer->size(), known = std::min(tokens, vocabulary);
-  const auto mark = [&](const std::optional<int64_t>& token) {
+  const auto mark = [&](std::optional<int64_t> token) {
     return token && *token < known ? std::optional(static_cast<int32_t>(*token)) : std::nullopt;
   };
-  TokenizerUse use{.begin = mark(from.begin_token), .end = mark(from.end_token), .vocabulary = known};
+  // Where its own files say how a text begins, they name the token, too.
+  const bool begins = found.tokenizer->begins_texts();
+  TokenizerUse use{.begin = mark(begins ? std::optional<int64_t>(found.tokenizer->begin()) : from.begin_token),
+                   .end = mark(from.end_token),
+                   .vocabulary = known};
   if (found.tokenizer->name() != "numbers") use.begins_texts = from.begins_texts;  // whose texts are tokens as they are
+  if (begins && !use.begin) {
+    use.begins_texts = false;
+    found.notes.push_back(text("the tokenizer begins a text with token ", *found.tokenizer->begin(),
+                               ", and the model knows 0 to ", known - 1, "; a text begins with none here"));
+  }
   if (found.tokenizer->name() != "numbers" && use.begin && !from.begins_texts)
     found.notes.push_back(text("no file says whether a text begins with token ", *use.begin,
                                "; it does not here, --begin=yes asks for it"));

@@ -5,6 +5,7 @@
 #include "engine/base/files.h"
 #include "engine/base/version.h"
 #include "models/data/gzip.h"
+#include "models/data/text_ends.h"
 #include "models/exchange/base/tokenizer_json.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/normalizations/base/normalization.h"
@@ -38,42 +39,24 @@ constexpr std::pair<const char*, const char*> activations[] = {
 
 GptSettings& decoder(const TrainSettings& run) { return run.model_settings.as<GptSettings>(); }
 
-// Whether a folder's tokenizer puts a token before a text, and one behind it; of the first, none if no file says it.
-struct TextEnds {
-  std::optional<bool> begin = std::nullopt;
-  bool end = false;
-};
+// Of a generation_config.json, those that say nothing of how a text is written, or what is read here.
+constexpr std::string_view harmless_in_generation[] = {"eos_token_id",         "bos_token_id",       "pad_token_id",
+                                                       "transformers_version", "_from_model_config", "use_cache"};
 
-// By a tokenizer.json: {"single": [{"SpecialToken": ...}, {"Sequence": ...}, {"SpecialToken": ...}], ...}, alone or
-// among others.
-TextEnds ends_by(const SortedJson& processor) {
-  TextEnds ends{.begin = false};
-  if (!processor.is_object()) return ends;
-  const auto is_token = [](const SortedJson& part) { return part.is_object() && part.contains("SpecialToken"); };
-  if (const auto single = processor.find("single"); single != processor.end() && single->is_array() && !single->empty())
-    ends.begin = is_token(single->front()), ends.end = is_token(single->back());
-  if (const auto several = processor.find("processors"); several != processor.end() && several->is_array())
-    for (const SortedJson& each : *several) {
-      const TextEnds more = ends_by(each);
-      ends.begin = *ends.begin || *more.begin, ends.end |= more.end;
-    }
-  return ends;
-}
-
-// By tokenizer_config.json and tokenizer.json, the first of them that says it.
-TextEnds ends_of_texts(const std::string& folder) {
-  TextEnds ends;
-  const HuggingFaceConfig config(folder, "tokenizer_config.json");
-  if (const std::string path = find_data_file(folder, {"tokenizer.json"}); !path.empty()) {
-    try {
-      const SortedJson json = parse_large_json(read_data_file(path, largest_json), path);
-      ends = ends_by(json.is_object() && json.contains("post_processor") ? json["post_processor"] : SortedJson());
-    } catch (const Error&) {  // told where the tokenizer is read, if it is
-    }
+// The tokens that begin and end a text, for config.json.  Where what is written ends at others than the one between
+// documents, a generation_config.json has those.
+void add_marks(const std::string& folder, Json& config, const Tokenizer& tokenizer) {
+  const auto number = [](const std::optional<int32_t>& token) { return token ? Json(*token) : Json(); };
+  config["bos_token_id"] = number(tokenizer.begin()), config["eos_token_id"] = number(tokenizer.end_of_text());
+  const std::vector<int32_t> ends = tokenizer.ends();
+  if (ends.empty()) return;
+  const Json all = ends.size() > 1 ? Json(ends) : Json(ends[0]);
+  if (tokenizer.end_of_text() == ends[0]) {
+    config["eos_token_id"] = all;
+    return;
   }
-  if (config.has("add_bos_token")) ends.begin = config.flag("add_bos_token", false);
-  if (config.has("add_eos_token")) ends.end = config.flag("add_eos_token", false);
-  return ends;
+  const Json generation = {{"bos_token_id", config["bos_token_id"]}, {"eos_token_id", all}};
+  write_file_atomically(folder + "/generation_config.json", generation.dump(2) + "\n");
 }
 
 bool is_one(const LearnableNumber& n) { return !n.learned && n.initial == 1; }
@@ -92,6 +75,12 @@ HuggingFaceConfig::HuggingFaceConfig(const std::string& folder, const char* name
 const Json* HuggingFaceConfig::find(const std::string& key) const {
   const auto found = json_.find(key);
   return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+std::vector<std::string> HuggingFaceConfig::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json_.items())
+    if (!value.is_null()) keys.push_back(key);
+  return keys;
 }
 std::vector<std::string> HuggingFaceConfig::true_flags() const {
   std::vector<std::string> keys;
@@ -181,13 +170,16 @@ void read_rest(const std::string& folder, ImportedModel& to) {
   };
   to.begin_token = first(config.tokens("bos_token_id")), to.end_token = first(config.tokens("eos_token_id"));
   const HuggingFaceConfig generation(folder, "generation_config.json");
-  to.ends = (generation.has("eos_token_id") ? generation : config).tokens("eos_token_id");
-  const TextEnds ends = ends_of_texts(folder);
-  to.begins_texts = ends.begin;
-  if (ends.end)
-    to.notes.push_back(folder +
-                       ": its tokenizer puts a token behind each text ('add_eos_token', or tokenizer.json's "
-                       "post_processor); here none is put there");
+  to.ends = (generation.path().empty() ? config : generation).tokens("eos_token_id");
+  std::vector<std::string> not_done;
+  for (const std::string& key : generation.keys())
+    if (std::find(std::begin(harmless_in_generation), std::end(harmless_in_generation), key) ==
+        std::end(harmless_in_generation))
+      not_done.push_back(key + "=" + shortened(*generation.find(key)));
+  if (!not_done.empty())
+    to.notes.push_back(generation.path() + ": " + join(not_done) +
+                       ": not taken over; generate has settings of its own (orrery generate --help)");
+  to.begins_texts = text_ends(folder).begins;
 }
 
 bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const ImportedModel& from,
@@ -214,6 +206,7 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer) {
   const Json saved = parse_json(tokenizer, "export: the tokenizer");
+  add_marks(folder, config, *restore_tokenizer(tokenizer));
   if (!write_tokenizer_files(folder, saved)) config["orrery_tokenizer"] = saved;
   write_hugging_face(folder, std::move(config), tensors);
 }
@@ -274,16 +267,6 @@ Spec activation_of_feed_forward(std::string_view format, const TrainSettings& ru
   for (const Spec::Item& item : all.items)
     if (item.key == "activation") return item.value;
   refuse_setting(format, run, "feed_forward");
-}
-
-void add_marks(Json& config, const std::string& tokenizer) {
-  const auto restored = restore_tokenizer(tokenizer);
-  const auto add = [&](const char* key, const std::optional<int32_t>& token) {
-    config[key] = token ? Json(*token) : Json();
-  };
-  add("bos_token_id", restored->begin());
-  add("eos_token_id", restored->end_of_text());
-  if (const std::vector<int32_t> ends = restored->ends(); ends.size() > 1) config["eos_token_id"] = ends;
 }
 
 }  // namespace orrery::models

@@ -18,6 +18,8 @@ class HuggingFaceConfig {
   // Of the folder, or another file of it, `name`, which may be absent and is empty then.
   explicit HuggingFaceConfig(const std::string& folder);
   HuggingFaceConfig(const std::string& folder, const char* name);
+  // An object inside such a file.
+  HuggingFaceConfig(std::string path, Json object) : path_(std::move(path)), json_(std::move(object)) {}
   bool has(const std::string& key) const { return find(key) != nullptr; }
   // An absent one is `otherwise`; without that it is an Error.
   int64_t whole_number(const std::string& key, std::optional<int64_t> otherwise = {}) const;
@@ -43,6 +45,7 @@ class HuggingFaceConfig {
   std::string activation(const std::string& key, const std::string& otherwise) const;
   std::vector<int64_t> tokens(const std::string& key) const;  // a number or a list of them; no number: none
   const Json* find(const std::string& key) const;             // null: absent
+  std::vector<std::string> keys() const;                      // those that are there
   std::vector<std::string> true_flags() const;                // the keys that are true
   const std::string& path() const { return path_; }
 
@@ -66,7 +69,7 @@ bool has_tied_head(const HuggingFaceConfig& config, bool otherwise, const Import
 
 // Writes config.json and model.safetensors.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors);
-// The same and what there is of a tokenizer, as Tokenizer::save wrote it.
+// The same and what there is of a tokenizer, as Tokenizer::save wrote it, with the tokens around its texts.
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer);
 
@@ -84,7 +87,5 @@ Spec common_normalization(std::string_view format, const TrainSettings& run, std
 double epsilon_of(const Spec& normalization);
 // The activation of a feed-forward of that name, else refused.
 Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name);
-// The tokens that begin and end a text, for config.json: bos_token_id, eos_token_id.
-void add_marks(Json& config, const std::string& tokenizer);
 
 }  // namespace orrery::models

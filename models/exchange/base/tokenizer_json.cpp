@@ -138,14 +138,19 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
   const std::string model = bytes_of_base64(text_member(saved, "model", what), what);
   std::vector<std::string> names = sentence_piece_names(model, what);
   names.resize(static_cast<size_t>(std::max<int64_t>(tokenizer.size(), static_cast<int64_t>(names.size()))));
+  Json added = Json::object();
+  if (saved.contains("added"))
+    for (const Json& each : saved["added"]) {
+      const auto number = each.at("number").get<size_t>();
+      names.resize(std::max(names.size(), number + 1));  // a model may know fewer of them
+      names[number] = each.at("text").get<std::string>();
+      added[names[number]] = number;
+    }
   write_file_atomically(folder + "/tokenizer.model", model);
   Json config = config_with_marks(tokenizer, names);
   config["add_bos_token"] = tokenizer.begins_texts(), config["add_eos_token"] = false;
   write_json(folder, "tokenizer_config.json", config);
-  if (!saved.contains("added")) return;
-  Json added = Json::object();
-  for (const Json& each : saved["added"]) added[each.at("text").get<std::string>()] = each.at("number");
-  write_json(folder, "added_tokens.json", added);
+  if (!added.empty()) write_json(folder, "added_tokens.json", added);
 }
 
 }  // namespace

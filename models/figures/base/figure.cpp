@@ -5,6 +5,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/base/wording.h"
+#include "models/figures/base/padding.h"
 #include "models/modules.h"
 #include "nn/losses/base/loss.h"
 
@@ -28,20 +29,22 @@ std::vector<const Figure*> figures_called(const std::string& names) {
 }
 
 void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& model,
-          const std::function<void()>& forward) {
+          const std::function<void()>& forward, const nn::Pass* pass) {
   std::vector<std::string> patterns;
   for (const Figure* figure : figures)
     if (!figure->watches.empty()) patterns.push_back("*." + figure->watches);
   const auto modules = modules_of(model);
   const std::map<std::string, nn::Module*> by_path(modules.begin(), modules.end());
+  const Padding padding(model, pass);
   std::optional<Hooks> hooks;  // no patterns would watch everything
   if (!patterns.empty())
     hooks.emplace(patterns, [&](const std::string& name, const Tensor& value) {
       const size_t dot = name.rfind('.');
       const auto module = by_path.find(name.substr(0, dot));
+      if (module == by_path.end()) return;
+      const Tensor real = without_padding(name, value, padding.lengths(name, value));
       for (const Figure* figure : figures)
-        if (module != by_path.end() && figure->watches == name.substr(dot + 1))
-          figure->of_value(row, *module->second, value);
+        if (figure->watches == name.substr(dot + 1)) figure->of_value(row, *module->second, real);
     });
   forward();
 }
@@ -58,7 +61,8 @@ void look(FigureRow& row, std::span<const Figure* const> figures, const Task& ta
   if (wants_losses)
     for (const auto& [name, loss] : nn::losses())
       if (!loss.weight_of.empty()) pass.wanted_losses.insert(name);
-  look(row, figures, model, [&] { task.loss(model, batch, pass); });
+  look(
+      row, figures, model, [&] { task.loss(model, batch, pass); }, &pass);
   for (const Figure* figure : figures)
     if (figure->of_pass) figure->of_pass(row, pass);
 }

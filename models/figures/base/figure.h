@@ -4,7 +4,7 @@
 //
 // A figure is a file of this folder.  It looks at what modules show while one micro-batch runs once more, in evaluation
 // mode and without gradient, before the step (so it can change no bit of the run); or at the losses of that pass; or at
-// the parameters and gradients after the step.
+// the parameters and gradients after the step.  Padding is not looked at (models/figures/base/padding.h).
 #pragma once
 
 #include <functional>
@@ -37,9 +37,10 @@ Registry<Figure>& figures();
 // "usual", "all", "none", or names with commas between them; an Error names the nearest of one that is unknown.
 std::vector<const Figure*> figures_called(const std::string& names);
 
-// Runs `forward`, a pass through the model, and tells what the figures say of the values that it shows.
+// Runs `forward`, a pass through the model, and tells what the figures say of the values that it shows.  `pass` is what
+// `forward` runs with, if some of its tokens are padding.
 void look(FigureRow& row, std::span<const Figure* const> figures, nn::Module& model,
-          const std::function<void()>& forward);
+          const std::function<void()>& forward, const nn::Pass* pass = nullptr);
 // Runs the model on a micro-batch, whose tensors lie on its device, and tells what the figures say of it.  `carried` is
 // what a stream brings along; it stays as it is.
 void look(FigureRow& row, std::span<const Figure* const> figures, const Task& task, nn::Module& model,

@@ -77,6 +77,7 @@ class AttentionLayer : public Sublayer {
   // The layer between its projections: what queries (B, Tq, H, D) read from keys (B, Tk, Hk, D) and values (B, Tk, Hk,
   // Dv), as (B, Tq, H Dv).  The tokens x (B, Tq, width) that ask are for a gate and a dynamic span.
   Tensor read_heads(AttentionInputs inputs, const Tensor& x, Pass& pass);
+  bool reads_memory() const { return options_.memory_width != 0; }  // cross attention
   void visit(Visitor& v) override;  // a rule with parameters of its own visits them too
 
  protected:

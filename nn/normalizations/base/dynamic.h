@@ -39,10 +39,14 @@ class DynamicNormalization : public Module {
   };
   DynamicNormalization(const Form& form, const NormalizationOptions& options);
   Tensor forward(const Tensor& x, Pass& pass) override;
+  double saturation(const Tensor& x) const;  // the share of x with |alpha x| > 2
   void visit(Visitor& v) override;
   std::vector<Prediction> predicted(const Given& given) const;
 
  private:
+  Tensor alpha_for(const Tensor& x) const {
+    return alpha_.value ? alpha_.value : Tensor::full_like(x, Shape{1}, fixed_alpha_);
+  }
   Activation activation_;
   double fixed_alpha_;
   Parameter alpha_, shift_, weight_, bias_;  // undefined where absent

@@ -1,0 +1,145 @@
+// How SentencePiece's library learns pieces of a text, and what must not come to it: what its checks find in mid-way
+// ends the whole program.
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
+#include "engine/base/wording.h"
+#include "models/data/sentence_piece.h"
+#include "models/data/sentence_piece_cuts.h"
+#include "models/data/sentence_piece_model.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t most_to_learn = size_t{1} << 30;  // bytes of a line; the library counts in int
+
+// The library's learning of pairs keeps a place within a word in 16 bits, one of them a sign: of a longer word it would
+// write where there is no memory.  Its learning of sums adds the scores of a word's pieces in f32, from both ends: over
+// a longer word the two differ by so much that e to the difference is infinite.
+constexpr size_t longest_word_of_pairs = 32'767, longest_word_of_sums = 4'192;  // characters
+
+// Returns how much of a line comes before the first word's characters that are too many, as the rules write them.
+size_t without_longer_word(std::string_view line, const SentencePieceRules& rules, size_t longest_word) {
+  constexpr size_t most_characters_of_a_byte = 6;  // U+FDFA, three bytes, becomes 18
+  if (line.size() <= longest_word / most_characters_of_a_byte) return line.size();
+  size_t characters = 0;  // of the word
+  for (size_t at = 0; at < line.size();) {
+    const SentencePieceRules::Replaced here = rules.first(line.substr(at));
+    size_t end = characters;
+    for (const char c : here.text) end = c == ' ' ? 0 : end + ((static_cast<unsigned char>(c) & 0xC0) != 0x80);
+    if (end > longest_word) return at;
+    characters = end, at += here.bytes;
+  }
+  return line.size();
+}
+
+class Lines final : public sentencepiece::SentenceIterator {  // of a text, without empty ones
+ public:
+  // With rules of normalization words are divided that are too long under them.
+  explicit Lines(std::string_view text, const SentencePieceRules* rules = nullptr, size_t longest_word = 0)
+      : left_(text), rules_(rules), longest_word_(longest_word) {
+    Next();
+  }
+  bool done() const override { return line_.empty(); }
+  void Next() override {
+    line_.clear();
+    while (line_.empty() && !left_.empty()) {
+      const size_t line = std::min(left_.find('\n'), left_.size()),
+                   end = rules_ ? without_longer_word(left_.substr(0, line), *rules_, longest_word_) : line;
+      line_ = left_.substr(0, end);
+      if (line_.ends_with('\r')) line_.pop_back();
+      left_.remove_prefix(end < line ? end : std::min(end + 1, left_.size()));
+    }
+  }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::string_view left_;
+  const SentencePieceRules* rules_;
+  size_t longest_word_;
+  std::string line_;
+};
+
+// The library's learning, with more arguments.
+std::string learned_model(Lines lines, std::unordered_map<std::string, std::string> arguments, std::string_view what) {
+  arguments.insert({{"num_threads", "1"},  // sums of several threads would depend on their number
+                    {"max_sentence_length", std::to_string(most_to_learn)},
+                    {"minloglevel", "3"}});
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
+  check(status.ok(), what, ": ", sentence_piece_reason(status.message()));
+  return model;
+}
+
+// The rules of normalization that the library learns with; it hands them out in models alone.
+const SentencePieceRules& rules_of_learning() {
+  static const SentencePieceRules rules = [] {
+    constexpr const char* what = "tokenizer: SentencePiece learns nothing";
+    const std::string least =
+        learned_model(Lines("a"), {{"vocab_size", "8"}, {"model_type", "char"}, {"hard_vocab_limit", "false"}}, what);
+    return SentencePieceRules(sentence_piece_facts(least, what).rules);
+  }();
+  return rules;
+}
+
+// An Error if no line has anything but spaces under the rules: the library's learning of sums ends the program then.
+void check_something_to_learn(Lines lines) {
+  constexpr std::string_view spaces[] = {"", " ", "\xe2\x96\x81"}, unknown = "\xe2\x96\x85";
+  const auto has_more_than_spaces = [&](std::string_view line) {
+    for (size_t at = 0; at < line.size();) {
+      const SentencePieceRules::Replaced here = rules_of_learning().first(line.substr(at));
+      if (std::find(std::begin(spaces), std::end(spaces), here.text) == std::end(spaces)) return true;
+      at += here.bytes;
+    }
+    return false;
+  };
+  for (; !lines.done(); lines.Next())
+    if (lines.value().find(unknown) == std::string::npos && has_more_than_spaces(lines.value())) return;
+  fail(
+      "tokenizer: there is no text to learn pieces from: a line of spaces counts for nothing, nor does one with the "
+      "character U+2585, which the library keeps for what is unknown; give another text");
+}
+
+// An Error if the library would need more memory than there is.  It holds the text a few times, and a symbol for each
+// character of the different words; bytes are measured, for 12 letters a word at the most.
+void check_memory_of_learning(std::string_view text, const std::string& kind) {
+  constexpr double bytes_of_pair_learning = 6, bytes_of_sums = 28, bytes_of_words = 70;  // for a byte of each
+  std::unordered_set<std::string_view> words;
+  double different = 0;
+  for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find_first_of(" \n", at), text.size());
+    if (words.insert(text.substr(at, end - at)).second) different += static_cast<double>(end - at);
+  }
+  const double whole = kind == "bpe" ? bytes_of_pair_learning : bytes_of_sums;
+  check_memory("tokenizer: learning pieces of " + in_megabytes(static_cast<double>(text.size())),
+               whole * static_cast<double>(text.size()) + bytes_of_words * different,
+               "take a shorter text, or less of it, as with sentence_piece(most_bytes=1e6)");
+}
+
+}  // namespace
+
+std::string sentence_piece_reason(std::string words) {
+  if (const size_t place = words.rfind("] "); place != std::string::npos) words.erase(0, place + 2);
+  while (!words.empty() && (words.back() == '.' || words.back() == ' ')) words.pop_back();
+  return words.empty() ? "the library refuses it" : words;
+}
+
+std::string learned_sentence_pieces(std::string_view text, const SentencePieceSettings& s) {
+  const Lines lines(text, &rules_of_learning(), s.kind == "bpe" ? longest_word_of_pairs : longest_word_of_sums);
+  check_something_to_learn(lines);
+  check_memory_of_learning(text, s.kind);
+  return learned_model(lines,
+                       {{"vocab_size", std::to_string(s.vocabulary)},
+                        {"model_type", s.kind},
+                        {"character_coverage", print_number(s.coverage)},
+                        {"byte_fallback", s.byte_fallback ? "true" : "false"}},
+                       orrery::text("tokenizer: no ", s.vocabulary, " pieces can be learned from this text"));
+}
+
+}  // namespace orrery::models

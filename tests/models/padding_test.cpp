@@ -1,0 +1,152 @@
+// Padding of a batch of pairs: figures and the probe count the tokens of a long pair and of a short one as often as they
+// are there, as if each pair had been alone.
+#include "models/figures/base/padding.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "models/data/pairs.h"
+#include "models/figures/base/figure.h"
+#include "models/training/probe.h"
+#include "models/training/trainer.h"
+#include "tests/support/folder.h"
+
+using namespace orrery;
+using namespace orrery::models;
+using orrery::testing::Folder;
+
+namespace {
+
+// A translator with random weights, and two pairs whose sources and targets have other lengths.
+struct Translator {
+  Folder folder;
+  Trainer trainer{make_settings({{"model", "encoder_decoder"},
+                                 {"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
+                                 {"source_column", "4"},
+                                 {"target_column", "3"},
+                                 {"tokenizer", "sentence_piece(vocabulary=150)"},
+                                 {"validation_fraction", "0.1"},
+                                 {"label_smoothing", "0"},
+                                 {"context", "256"},
+                                 {"layers", "2"},
+                                 {"heads", "2"},
+                                 {"width", "16"},
+                                 {"initial_std", "0.5"},
+                                 {"normalization", "dyt(alpha=3)"},
+                                 {"decoder_attention", "softmax(span=dynamic_span(64, R=4), attend_to_self=yes)"},
+                                 {"cross_attention", "softmax(qk_norm=dyt(alpha=3))"},
+                                 {"feed_forward", "memory(relu, slots=9)"},
+                                 {"out", folder / "run"}})};
+  Pair a{.source = {4, 9, 12, 31, 7, 22, 90, 5}, .target = {8, 70, 3}},
+      b{.source = {11, 6}, .target = {33, 12, 8, 64, 27, 9, 100, 41, 2, 71, 5}};
+
+  std::vector<Tensor> batch(const std::vector<const Pair*>& pairs) const {
+    const PairBatch made = batch_of(pairs, {.begin = 1, .end = 2, .vocabulary = 150});
+    return {made.sources, made.source_lengths, made.inputs, made.targets, made.target_lengths};
+  }
+  FigureRow figures(const std::vector<const Pair*>& pairs) {
+    FigureRow row;
+    look(row, figures_called("all"), trainer.task(), trainer.model(), batch(pairs), nullptr);
+    return row;
+  }
+  Probe probe(const std::vector<const Pair*>& pairs) {
+    return probe_signals(trainer.settings(), trainer.task(), trainer.model(), batch(pairs));
+  }
+  // How many tokens of a pair a value called so is of.
+  static double tokens(const std::string& name, const Pair& pair) {
+    const bool memory =
+        name.find("cross_attention") != name.npos && (name.find("key") != name.npos || name.find("value") != name.npos);
+    const bool source = name.find("encoder.") != name.npos || memory;
+    return static_cast<double>(source ? pair.source.size() : pair.target.size());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("padding: no figure counts it") {
+  Translator t;
+  const FigureRow both = t.figures({&t.a, &t.b}), of_a = t.figures({&t.a}), of_b = t.figures({&t.b});
+  std::set<std::string> compared;
+  for (const auto& [key, value] : both) {
+    CAPTURE(key);
+    const std::string figure = key.substr(0, key.find('/'));
+    const double a = of_a.at(key), b = of_b.at(key), n = Translator::tokens(key, t.a), m = Translator::tokens(key, t.b);
+    const auto mean = [&](double x, double y) { return (n * x + m * y) / (n + m); };
+    if (figure == "largest_score") {
+      CHECK(value == doctest::Approx(std::max(a, b)).epsilon(1e-5));
+    } else if (figure == "residual_rms") {
+      CHECK(value == doctest::Approx(std::sqrt(mean(a * a, b * b))).epsilon(1e-5));
+    } else if (figure == "dead_units") {
+      CHECK(value <= std::min(a, b));
+    } else if (figure.ends_with("variance")) {  // the mean of variances and what the means differ by
+      CHECK(value >= mean(a, b) * 0.9999);
+    } else if (figure == "top_share" || figure == "value_cosine" || figure == "loss") {
+      continue;  // not means over tokens alone
+    } else {
+      CHECK(value == doctest::Approx(mean(a, b)).epsilon(1e-5));
+    }
+    compared.insert(figure);
+  }
+  for (const char* figure : {"attention_zeros", "entropy", "row_sum", "span", "saturation", "hidden_zeros"})
+    CHECK_MESSAGE(compared.contains(figure), figure, " is not told");
+}
+
+TEST_CASE("padding: what is shown loses it alone, of every form") {
+  Translator t;
+  nn::Pass pass;
+  pass.lengths = Tensor::from(Shape{2}, std::vector<int32_t>{1, 3});
+  pass.memory_lengths = Tensor::from(Shape{2}, std::vector<int32_t>{2, 1});
+  const Padding padding(t.trainer.model(), &pass);
+  const auto real = [&](const std::string& name, const Tensor& x) {
+    return without_padding(name, x, padding.lengths(name, x));
+  };
+  const auto counted = [](const Shape& shape) {
+    std::vector<double> numbers(static_cast<size_t>(shape.numel()));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+    return Tensor::from(shape, numbers, Dtype::f64);
+  };
+  const std::string self = "decoder.0.attention.layer.", cross = "decoder.0.cross_attention.layer.";
+  const Tensor x = real(self + "residual", counted({2, 3, 2}));
+  CHECK(x.shape() == Shape{1, 4, 2});
+  CHECK(x.to_vector() == std::vector<double>{0, 1, 6, 7, 8, 9, 10, 11});
+  const Tensor rows = real(self + "row_entropy", counted({2, 2, 3}));
+  CHECK(rows.shape() == Shape{1, 2, 4});
+  CHECK(rows.to_vector() == std::vector<double>{0, 6, 7, 8, 3, 9, 10, 11});
+  CHECK(real(cross + "value", counted({2, 2, 1, 1})).to_vector() == std::vector<double>{0, 1, 2});
+  CHECK(real(cross + "key_norm.input", counted({2, 2, 1, 1})).to_vector() == std::vector<double>{0, 1, 2});
+  CHECK(real(cross + "query", counted({2, 3, 1, 1})).to_vector() == std::vector<double>{0, 3, 4, 5});
+  CHECK(real(self + "value", counted({2, 3, 1, 1})).to_vector() == std::vector<double>{0, 3, 4, 5});
+  CHECK(real("decoder.0.feed_forward.layer.hidden", counted({2, 1, 3, 1})).to_vector() ==
+        std::vector<double>{0, 3, 4, 5});
+  CHECK(real(self + "span.span", counted({2})).to_vector() == std::vector<double>{0, 1});  // of heads
+  pass.lengths = Tensor::from(Shape{2}, std::vector<int32_t>{3, 3});
+  const Tensor whole = counted({2, 3, 2});
+  CHECK(real(self + "residual", whole).data<double>() == whole.data<double>());
+}
+
+TEST_CASE("padding: no number of the probe counts it") {
+  Translator t;
+  const Probe both = t.probe({&t.a, &t.b}), of_a = t.probe({&t.a}), of_b = t.probe({&t.b});
+  REQUIRE(both.values.size() == of_a.values.size());
+  // The loss is a mean over targets: each pair's gradients are weighted by its share of them.
+  const auto targets = [](const Pair& pair) { return static_cast<double>(pair.target.size()); };
+  const double share = targets(t.a) / (targets(t.a) + targets(t.b));
+  for (const Probe::Value& value : both.values) {
+    CAPTURE(value.name);
+    const Probe::Value &a = *of_a.find(value.name), &b = *of_b.find(value.name);
+    const double n = Translator::tokens(value.name, t.a), m = Translator::tokens(value.name, t.b);
+    CHECK(value.mean_square == doctest::Approx((n * a.mean_square + m * b.mean_square) / (n + m)).epsilon(1e-5));
+    const double gradient = share * share * n * a.gradient + (1 - share) * (1 - share) * m * b.gradient;
+    CHECK(value.gradient == doctest::Approx(gradient / (n + m)).epsilon(1e-4));
+  }
+  size_t predicted = 0;
+  for (const Probe::Ratio& ratio : both.ratios) {
+    if (std::isnan(ratio.v)) continue;
+    CAPTURE(ratio.place);
+    CAPTURE(ratio.ratio);
+    CHECK(std::isfinite(ratio.predicted));
+    ++predicted;
+  }
+  CHECK(predicted > 0);
+}
