@@ -29,9 +29,7 @@ struct Parameter {
   Tensor value;
   Initialization initialization;
   bool decay = true;   // weight decay applies
-  // Each row stands for itself, for a token, place or class (embeddings, positions, output heads), so Muon does not make
-  // them orthogonal to each other.
-  bool table = false;
+  bool table = false;  // each row is of one token, place or class (embeddings, heads): Muon leaves it to AdamW
   // Of tensors that are packed into one, one below the other: how many rows each has; empty: it is one.  What
   // optimizers do tensor by tensor (a clip, an orthogonal step) they do to each.
   std::vector<int64_t> parts = {};

@@ -1,4 +1,5 @@
-// The rounding of f32 sums on a device, beside the same sums in f64 on a CPU: it must not grow with the number of terms.
+// The rounding of f32 sums on a device, beside the same sums in f64 on a CPU: it must not grow with the number of
+// terms.
 #pragma once
 
 #include <doctest/doctest.h>
