@@ -16,7 +16,8 @@ struct ParsedArguments {
   std::vector<std::pair<std::string, std::string>> assignments;  // in the order given
 };
 
-// Takes `--key=value`, `--key value`, and for a setting that is yes or no also `--key`.  Errors begin with `command`.
+// Takes `--key=value`, `--key value`, and for a setting that is yes or no also `--key`; behind a lone `--` are words.
+// Errors begin with `command`.
 // Keys that no setting has come back as they are: the caller assigns them and knows the nearest one.
 ParsedArguments parse_arguments(std::string_view command, std::span<const std::string> arguments,
                                 std::span<const Setting> settings);

@@ -62,19 +62,21 @@ class Classifier {
     nn::move(model_, device);
   }
 
-  // Classes and their probabilities, the likeliest first.
+  // Classes and their probabilities, the likeliest first.  A model may tell apart more than have a name: what has none
+  // is not offered, and takes no share of the others, as of tokens that a tokenizer lacks.
   std::vector<std::pair<std::string, double>> classify(const std::string& path, int64_t top) {
     const NoGrad guard;
     nn::Pass pass;
     const Tensor pixels = pictures_.read(path);
-    const std::vector<double> shares = probabilities(model_(pixels.to(device_), pass).to_vector());
+    std::vector<double> scores = model_(pixels.to(device_), pass).to_vector();
+    scores.resize(std::min(scores.size(), classes_.size()));
+    const std::vector<double> shares = probabilities(std::move(scores));
     std::vector<size_t> order(shares.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
     order.resize(std::min(order.size(), static_cast<size_t>(top)));
     std::vector<std::pair<std::string, double>> likeliest;
-    for (const size_t k : order)
-      likeliest.emplace_back(k < classes_.size() ? classes_[k] : std::to_string(k), shares[k]);
+    for (const size_t k : order) likeliest.emplace_back(classes_[k], shares[k]);
     return likeliest;
   }
 

@@ -185,7 +185,8 @@ std::vector<std::unique_ptr<models::Subject>> pieces_of(const std::string& file,
   for (size_t begin = 0; begin < tokens.size() && pieces.size() < most_pieces;) {
     const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(model->context()));
     pieces.push_back(subject.of_tokens(
-        {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)}));
+        {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
+        false));
     begin = end;
   }
   return pieces;

@@ -88,11 +88,15 @@ class Usage : public CLI::Formatter {
   std::string words_;
 };
 
-// Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand, and loads each.
+// Takes --plugin=FILE.so and --plugin FILE.so out of the words, wherever they stand before a --, and loads each.
 std::vector<std::string> without_plugins(int count, char** words) {
   std::vector<std::string> rest;
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i], key = "--plugin";
+    if (word == "--") {
+      rest.insert(rest.end(), words + i, words + count);
+      break;
+    }
     if (word == key) {
       check(i + 1 < count, "--plugin needs a file, as in --plugin=runs/plugins/my_activation.so");
       models::load_noted_plugin(words[++i]);
@@ -135,14 +139,16 @@ void check_first(const std::vector<std::string>& words) {
 std::vector<std::string> with_help(std::vector<std::string> words) {
   if (words.empty() || words[0] != "help") return words;
   words.erase(words.begin());
-  words.push_back("--help");
+  words.insert(std::find(words.begin(), words.end(), "--"), "--help");
   return words;
 }
 
 int run(int count, char** words) {
-  std::vector<std::string> given = with_help(without_plugins(count, words));
+  const std::vector<std::string> given = with_help(without_plugins(count, words));
   check_first(given);
-  std::reverse(given.begin(), given.end());  // as CLI11 wants them
+  // As CLI11 wants them.  What follows a -- it would keep from the command.
+  std::vector<std::string> reversed(given.begin(), std::find(given.begin(), given.end(), "--"));
+  std::reverse(reversed.begin(), reversed.end());
   CLI::App app("A tensor engine and a library of transformer parts: train, study and extend small models.", "orrery");
   app.formatter(std::make_shared<Usage>("COMMAND [WORD ...] [--key=value ...]"));
   app.set_version_flag("--version", version_text, "compiler, instruction sets, BLAS and CUDA of this program");
@@ -165,17 +171,22 @@ int run(int count, char** words) {
       "only what you or somebody you trust has compiled.  A checkpoint, a text and a file of settings are data and\n"
       "never run code.");
   try {
-    app.parse(std::move(given));
+    app.parse(std::move(reversed));
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     fail(error.what());
   }
   for (const Command& command : commands())
+<<<<<<< HEAD
     if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) {
       if (command.way_out_of_memory) set_way_out_of_memory(command.way_out_of_memory);
       return command.run(sub->remaining());
     }
+=======
+    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed())
+      return command.run(Arguments(given.begin() + 1, given.end()));
+>>>>>>> files
   std::cout << app.help();
   return 0;
 }

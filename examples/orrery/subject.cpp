@@ -20,6 +20,13 @@ std::string own_translation(models::TranslationModel& model, const models::Token
   return models::translate_to_text(model, sources, tokenizer, {})[0];
 }
 
+// The token that ends a document, where the run's documents see themselves alone.
+std::optional<int32_t> end_of_document(const Trained& trained, const models::Tokenizer& tokenizer) {
+  AnySettings task = trained.settings.task_settings;
+  if (!find_setting(task.members(), "documents") || !models::setting_of<bool>(task, "documents")) return {};
+  return tokenizer.end_of_text();
+}
+
 }  // namespace
 
 std::unique_ptr<models::Subject> make_subject(const std::string& command, const Trained& trained,
@@ -40,7 +47,7 @@ std::unique_ptr<models::Subject> make_subject(const std::string& command, const 
   const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   if (auto* const writes = dynamic_cast<models::LanguageModel*>(&model)) {
     need(example.text, "text", "texts");
-    return models::text_subject(*writes, tokenizer, given_text(example.text));
+    return models::text_subject(*writes, tokenizer, given_text(example.text), end_of_document(trained, *tokenizer));
   }
   if (auto* const translates = dynamic_cast<models::TranslationModel*>(&model)) {
     need(example.source, "source", "pairs of sentences");
@@ -101,7 +108,8 @@ std::unique_ptr<models::Subject> held_out_subject(const std::string& command, co
     return models::image_subject(*images, example[0], models::restore_classes(trained.tokenizer), answers[0]);
   const int32_t* const tokens = example[0].data<int32_t>();
   return models::token_subject(models::model_as<models::LanguageModel>(model, command, "a language model"), tokenizer,
-                               {tokens, tokens + example[0].numel()}, {answers, answers + example[1].numel()});
+                               {tokens, tokens + example[0].numel()}, {answers, answers + example[1].numel()},
+                               end_of_document(trained, *tokenizer));
 }
 
 void check_all_is_read(const std::string& command, const Trained& trained, const models::ExampleSettings& example) {

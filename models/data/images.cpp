@@ -220,6 +220,14 @@ std::optional<MatchedClasses> match_classes(const std::vector<std::string>& clas
   return by_order;
 }
 
+void note_match(std::vector<std::string>& notes, const MatchedClasses& matched, const NamedClasses& of,
+                const NamedClasses& among) {
+  if (matched.by == MatchedClasses::By::name) return;
+  notes.push_back(text("the classes of ", of.owner, " (", listed(of.classes), ") are taken for those of ", among.owner,
+                       " (", listed(among.classes), "), ",
+                       matched.by == MatchedClasses::By::number ? "number by number" : "in their order"));
+}
+
 void relabel(ImageSet& set, const std::vector<int32_t>& labels) {
   for (Images* const images : {&set.train, &set.validation})
     for (int32_t& label : images->labels) label = labels[static_cast<size_t>(label)];

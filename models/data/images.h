@@ -90,6 +90,13 @@ struct MatchedClasses {
 // that are numbers stand for any, in their order, if there are as many. None: the classes are others.
 std::optional<MatchedClasses> match_classes(const std::vector<std::string>& classes,
                                             const std::vector<std::string>& others);
+struct NamedClasses {
+  std::string owner;
+  const std::vector<std::string>& classes;
+};
+// A sentence about it, unless all names are the same.
+void note_match(std::vector<std::string>& notes, const MatchedClasses& matched, const NamedClasses& of,
+                const NamedClasses& among);
 void relabel(ImageSet& set, const std::vector<int32_t>& labels);
 std::string listed(const std::vector<std::string>& classes);  // the first ones, if there are many
 

@@ -170,7 +170,7 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
 
 [[noreturn]] void cannot_decode(std::string_view name) {
   const char* const reason = stbi_failure_reason();
-  fail(name, ": it cannot be decoded: ", reason ? reason : "it is no PNG or JPEG file");
+  fail(name, ": it cannot be decoded: ", reason && *reason ? reason : "it ends too early, or is no PNG or JPEG file");
 }
 
 }  // namespace

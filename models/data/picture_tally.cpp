@@ -81,14 +81,15 @@ void PictureTally::Count::add(const std::string& kind, const std::string& path) 
   if (of_kind.empty()) first = path;
   ++of_kind[kind];
 }
-std::string PictureTally::Count::print(const std::string& from) const {
+std::string PictureTally::Count::print(const std::string& from, const char* of_one, const char* of_several) const {
   int64_t all = 0;
   std::vector<std::string> kinds;
   for (const auto& [kind, count] : of_kind) {
     kinds.push_back(text(count, " ", kind));
     all += count;
   }
-  return text(all, all == 1 ? " file of " : " files of ", from, " (", join(kinds), "; the first: ", first, ")");
+  return text(all, all == 1 ? " file of " : " files of ", from, " (", join(kinds), "; the first: ", first, ") ",
+              all == 1 ? of_one : of_several);
 }
 
 void PictureTally::leave_out(const std::string& path) {
@@ -104,11 +105,11 @@ void PictureTally::check_turn(const std::string& path, std::string_view bytes) {
 std::vector<std::string> PictureTally::notes(const std::string& from) const {
   std::vector<std::string> all;
   if (!left_out_.of_kind.empty())
-    all.push_back(left_out_.print(from) +
-                  " are left out; pictures are PNG and JPEG files, in class folders those in a class's own folder");
+    all.push_back(left_out_.print(from, "is", "are") +
+                  " left out; pictures are PNG and JPEG files, in class folders those in a class's own folder");
   if (!turned_.of_kind.empty())
-    all.push_back(turned_.print(from) +
-                  " have an Exif orientation, which is not applied; turn them beforehand, as with exiftran -ai");
+    all.push_back(turned_.print(from, "has", "have") +
+                  " an Exif orientation, which is not applied; turn them beforehand, as with exiftran -ai");
   return all;
 }
 

@@ -21,7 +21,7 @@ class PictureTally {
     std::map<std::string, int64_t> of_kind = {};
     std::string first = {};  // path
     void add(const std::string& kind, const std::string& path);
-    std::string print(const std::string& from) const;
+    std::string print(const std::string& from, const char* of_one, const char* of_several) const;
   };
   Count left_out_, turned_;
 };

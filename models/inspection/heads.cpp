@@ -100,7 +100,7 @@ std::vector<int32_t> repeated(const std::vector<int32_t>& tokens, uint64_t seed)
 
 void add_induction(std::vector<Scores>& scores, const Subject& subject, uint64_t seed) {
   if (!subject.tokens() || subject.tokens()->size() < 4) return;
-  const auto twice = subject.of_tokens(repeated(*subject.tokens(), seed));
+  const auto twice = subject.of_tokens(repeated(*subject.tokens(), seed), true);
   const size_t half = twice->tokens()->size() / 2;
   const std::vector<AttentionSeen> all = see_attentions(*twice);
   for (size_t layer = 0; layer < all.size(); ++layer)

@@ -31,7 +31,7 @@ class ImageSubject final : public Subject {
 
   std::string answer(int32_t index) const override {
     const auto at = static_cast<size_t>(index);
-    return at < classes_.size() ? for_terminal(classes_[at]) : std::to_string(index);
+    return at < classes_.size() ? for_terminal(classes_[at]) : text("[", index, "]");  // beyond the data's
   }
   const Words& places(const std::string&) const override { return words_; }
   // Between the patches' middles, as in Dosovitskiy et al. 2021, appendix D.7.

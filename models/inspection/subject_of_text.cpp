@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/base/check.h"
+#include "models/data/text.h"
 #include "models/inspection/base/subject.h"
 
 namespace orrery::models {
@@ -9,19 +10,27 @@ namespace {
 
 // After each token the next one is right.
 std::unique_ptr<Subject> subject_of_next_tokens(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                                std::vector<int32_t> tokens);
+                                                std::vector<int32_t> tokens, std::optional<int32_t> end_of_document);
 
 class TextSubject final : public Subject {
  public:
   TextSubject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> tokens,
-              std::vector<int32_t> answers)
-      : Subject(model), language_(model), tokenizer_(std::move(tokenizer)), tokens_(std::move(tokens)) {
+              std::vector<int32_t> answers, std::optional<int32_t> end_of_document)
+      : Subject(model),
+        language_(model),
+        tokenizer_(std::move(tokenizer)),
+        tokens_(std::move(tokens)),
+        end_of_document_(end_of_document) {
     check(!tokens_.empty(), "inspect: the text has no tokens; give one with --text=\"...\"");
     const auto count = static_cast<int64_t>(tokens_.size());
     check(count <= model.context(), "inspect: the text has ", count, " tokens, and this model reads ", model.context(),
           " at once; give a shorter one");
     for (const int32_t token : tokens_) words_.push_back(answer(token));
     answers_ = std::move(answers);
+    if (!end_of_document) return;
+    Batch documents{row_of(tokens_), row_of(answers_)};
+    document_ids_ = separate_documents(documents, *end_of_document).to(nn::device_of(model));
+    answers_.assign(documents.targets.data<int32_t>(), documents.targets.data<int32_t>() + count);
   }
 
   std::string answer(int32_t token) const override {
@@ -34,38 +43,47 @@ class TextSubject final : public Subject {
   }
   std::string unit_of_distance() const override { return "tokens"; }
   const std::vector<int32_t>* tokens() const override { return &tokens_; }
-  std::unique_ptr<Subject> of_tokens(std::vector<int32_t> tokens) const override {
-    return subject_of_next_tokens(language_, tokenizer_, std::move(tokens));
+  std::unique_ptr<Subject> of_tokens(std::vector<int32_t> tokens, bool one_document) const override {
+    return subject_of_next_tokens(language_, tokenizer_, std::move(tokens),
+                                  one_document ? std::nullopt : end_of_document_);
   }
 
  private:
+  static Tensor row_of(const std::vector<int32_t>& numbers) {
+    return Tensor::from(Shape{1, static_cast<int64_t>(numbers.size())}, numbers);
+  }
   Tensor forward(nn::Pass& pass) const override {
-    return language_(Tensor::from(Shape{1, static_cast<int64_t>(tokens_.size())}, tokens_), pass);
+    pass.document_ids = document_ids_;
+    return language_(row_of(tokens_), pass);
   }
   LanguageModel& language_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<int32_t> tokens_;
+  std::optional<int32_t> end_of_document_;
+  Tensor document_ids_;  // undefined: all is one
   Words words_;
 };
 
 std::unique_ptr<Subject> subject_of_next_tokens(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                                std::vector<int32_t> tokens) {
+                                                std::vector<int32_t> tokens, std::optional<int32_t> end_of_document) {
   std::vector<int32_t> answers(tokens.empty() ? tokens.begin() : tokens.begin() + 1, tokens.end());
   answers.push_back(-1);
-  return token_subject(model, std::move(tokenizer), std::move(tokens), std::move(answers));
+  return token_subject(model, std::move(tokenizer), std::move(tokens), std::move(answers), end_of_document);
 }
 
 }  // namespace
 
 std::unique_ptr<Subject> token_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                       std::vector<int32_t> tokens, std::vector<int32_t> answers) {
-  return std::make_unique<TextSubject>(model, std::move(tokenizer), std::move(tokens), std::move(answers));
+                                       std::vector<int32_t> tokens, std::vector<int32_t> answers,
+                                       std::optional<int32_t> end_of_document) {
+  return std::make_unique<TextSubject>(model, std::move(tokenizer), std::move(tokens), std::move(answers),
+                                       end_of_document);
 }
 
 std::unique_ptr<Subject> text_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                      const std::string& text) {
+                                      const std::string& text, std::optional<int32_t> end_of_document) {
   std::vector<int32_t> tokens = encode_text(*tokenizer, text);
-  return subject_of_next_tokens(model, std::move(tokenizer), std::move(tokens));
+  return subject_of_next_tokens(model, std::move(tokenizer), std::move(tokens), end_of_document);
 }
 
 }  // namespace orrery::models

@@ -171,8 +171,7 @@ class ImageClassification final : public Task {
     check(matched.has_value(), "train: ", s.validation_data, " has the classes ", listed(held_out.classes), ", and ",
           s.data, " others: ", listed(set.classes));
     relabel(held_out, matched->labels);
-    if (matched->by != MatchedClasses::By::name)
-      set.notes.push_back(taken_for(s.validation_data, held_out.classes, s.data, set.classes, matched->by));
+    note_match(set.notes, *matched, {s.validation_data, held_out.classes}, {s.data, set.classes});
     set.notes.insert(set.notes.end(), held_out.notes.begin(), held_out.notes.end());
     set.validation = std::move(held_out.validation);
     check_sizes(set, s.validation_data);
@@ -211,17 +210,11 @@ class ImageClassification final : public Task {
       return true;
     }
     relabel(set_, matched->labels);
-    if (matched->by != MatchedClasses::By::name)
-      notes_.push_back(taken_for(data(), set_.classes, "the model", known, matched->by));
+    note_match(notes_, *matched, {data(), set_.classes}, {"the model", known});
     const std::vector<std::string> names = std::exchange(set_.classes, known);
     if (!are_numbers(names) && matched->by == MatchedClasses::By::order)  // names say more than numbers do
       for (size_t i = 0; i < names.size(); ++i) set_.classes[static_cast<size_t>(matched->labels[i])] = names[i];
     return false;
-  }
-  static std::string taken_for(const std::string& data, const std::vector<std::string>& classes,
-                               const std::string& owner, const std::vector<std::string>& known, MatchedClasses::By by) {
-    return text("the classes of ", data, " (", listed(classes), ") are taken for those of ", owner, " (", listed(known),
-                "), ", by == MatchedClasses::By::number ? "number by number" : "in their order");
   }
   // What the data decides of the model; returns how many classes it tells apart.
   int64_t fill(const AnySettings& model) {
@@ -239,6 +232,11 @@ class ImageClassification final : public Task {
   struct Judged {
     double loss, accuracy;  // the loss in nats
   };
+  // Of the classes that there are: the setting `classes` may be larger.
+  Tensor named(const Tensor& logits) const {
+    const auto names = static_cast<int64_t>(set_.classes.size());
+    return names < logits.size(-1) ? slice(logits, 1, 0, names) : logits;
+  }
   // By `count` images, which lie evenly among all of them: folders have one class after the other.
   std::optional<Judged> judge(nn::Module& model, const Images& images, int64_t count,
                               const std::function<bool()>& stop) const {
@@ -256,7 +254,7 @@ class ImageClassification final : public Task {
       std::vector<Tensor> tensors = tensors_of(some, false);
       for (Tensor& x : tensors) x = x.to(device);
       nn::Pass pass;
-      const Tensor logits = model(tensors[0], pass), found = argmax(logits).to(Device::cpu);
+      const Tensor logits = model(tensors[0], pass), found = argmax(named(logits)).to(Device::cpu);
       right += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
                                   std::plus<>(), std::equal_to<>());
       loss.add(loss_of(logits, std::span(tensors).subspan(1), false).item(), here);

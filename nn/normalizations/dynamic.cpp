@@ -137,11 +137,9 @@ DynamicNormalization::DynamicNormalization(const Form& form, const Normalization
 }
 Tensor DynamicNormalization::forward(const Tensor& x, Pass&) {
   if (is_hooked(path(), "saturation")) hook(path(), "saturation", Tensor::full({1}, saturation(x)));
-  return dynamic_norm(x, activation_, alpha_for(x), shift_.value, weight_.value, bias_.value);
+  return dynamic_norm(x, activation_, alpha(x), shift_.value, weight_.value, bias_.value);
 }
-double DynamicNormalization::saturation(const Tensor& x) const {
-  return saturation_share(x, alpha_for(x).to_vector()[0]);
-}
+double DynamicNormalization::saturation(const Tensor& x) const { return saturation_share(x, alpha(x).to_vector()[0]); }
 void DynamicNormalization::visit(Visitor& v) {
   v("alpha", alpha_);
   v("shift", shift_);

@@ -1,7 +1,9 @@
 // orrery train and classify on images: what a user sees of scraps.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <regex>
 
 #include "tests/examples/program.h"
@@ -45,6 +47,29 @@ TEST_CASE("classify: a model that has learned shapes names them, with shares of 
   CHECK(contains(run_orrery({"classify", "--checkpoint=" + (folder / "run")}).err, "classify: no picture; give files"));
   CHECK(contains(run_orrery({"generate", "--checkpoint=" + (folder / "run")}).err,
                  "generate: this model is not a language model"));
+}
+
+TEST_CASE("classify: classes that a model has beyond the names of the data are not offered") {
+  const Folder folder;
+  const std::string run = folder / "run";
+  for (const char* name : {"8", "9", "1"})
+    REQUIRE(run_shell("mkdir -p '" + (folder / "set") + "' && cp -r '" + scraps + "/shapes/train/rings' '" +
+                      (folder / "set/") + name + "'")
+                .code == 0);
+  const Outcome trained = run_orrery(
+      train(folder, {"--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=1", "--batch=4",
+                     "--classes=14", "--validation_fraction=0.3", "--data=" + (folder / "set")}));
+  REQUIRE_MESSAGE((trained.code == 0 || trained.code == 3), trained.err);
+  const Outcome found = run_orrery({"classify", "--checkpoint=" + run, "--top=14", scraps + "/shapes/val/rings/0.png"});
+  REQUIRE_MESSAGE(found.code == 0, found.err);
+  std::map<std::string, double> shares;
+  const std::regex class_and_share("  (\\S+) (\\d\\.\\d{4})");
+  for (std::sregex_iterator each(found.out.begin(), found.out.end(), class_and_share), end; each != end; ++each)
+    CHECK(shares.emplace((*each)[1], std::stod((*each)[2])).second);
+  CHECK(shares.size() == 3);
+  double sum = 0;
+  for (const auto& [name, share] : shares) sum += share;
+  CHECK(std::abs(sum - 1) < 2e-4);
 }
 
 TEST_CASE("classify: a language model is no model of images") {

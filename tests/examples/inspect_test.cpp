@@ -50,6 +50,27 @@ TEST_CASE("inspect: one head of a text as a map, with its strongest links") {
   CHECK(inspect({run, "--text=FILE:" + file, "--look=attention", "--layer=1", "--head=0", "--top=3"}).out == map.out);
 }
 
+TEST_CASE("inspect: the documents of --documents=yes are read as the run reads them, of its data and of a text") {
+  const Folder folder;
+  const std::string held_out = "the old gate<|endoftext|>a cat<|endoftext|>the grey<|endoftext|>", run = folder / "run";
+  std::string text;
+  for (int i = 0; i < 64; ++i) text += held_out;
+  const Outcome learned =
+      run_orrery(Words{"train", "--data=" + folder.write("d", text), "--validation_data=" + folder.write("v", held_out),
+                       "--documents=yes", "--tokenizer=" ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text",
+                       "--learning_rate=0.05", "--figures=none", "--out=" + run} +
+                 tiny + Words{"--context=64", "--steps=40"});
+  REQUIRE_MESSAGE(learned.code == 0, learned.err);
+  std::smatch loss;
+  const std::string told = last_line(learned.out);
+  REQUIRE_MESSAGE(std::regex_search(told, loss, std::regex("validation loss (\\d+\\.\\d{4})")), told);
+  const std::string as_validated = ", is " + loss.str(1) + ".";
+  for (const Words& example : {Words{}, Words{"--text=" + held_out}}) {
+    const Outcome seen = inspect(Words{run, "--look=causes"} + example);
+    CHECK_MESSAGE(contains(seen.out, as_validated), seen.out);
+  }
+}
+
 TEST_CASE("inspect: what heads do, as a table, a page and numbers") {
   const Folder folder;
   const std::string run = trained(folder), page = folder / "page.html", file = folder / "seen.safetensors";

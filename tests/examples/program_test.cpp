@@ -177,6 +177,18 @@ TEST_CASE("program: a wrong command, key or value is answered with a sentence an
   check_error({"bench", "rows", "--only", "nothing"}, "bench: no case of these groups contains 'nothing'");
 }
 
+TEST_CASE("program: what follows a lone -- are words") {
+  const Folder folder;
+  const std::string text = folder.write("--text", tiny_text());
+  expect_error(run_orrery({"train", "--data=" + text, "--steps=2", "--", "--seed=7", "foo"})).names("--seed=7");
+  expect_error(run_orrery({"list", "--", "foo"})).names("foo");
+  expect_error(run_orrery({"list", "--", "--plugin=/nowhere.so"})).names("--plugin=/nowhere.so");
+  expect_error(run_orrery({"generate", "--checkpoint=/nowhere", "--", "--seed=99"})).names("--seed=99");
+  CHECK(run_orrery({"list", "--", "relu"}).out == run_orrery({"list", "relu"}).out);
+  CHECK(run_orrery({"train", "--help", "--", "foo"}).out == run_orrery({"train", "--help"}).out);
+  CHECK(run_orrery({"help", "train", "--", "foo"}).out == run_orrery({"train", "--help"}).out);
+}
+
 TEST_CASE("program: words before a command are refused, help COMMAND is its help") {
   expect_error(run_orrery({"foo", "train", "--data=none"})).names("foo").names("train");
   expect_error(run_orrery({"--steps=3", "bar", "train", "--help"})).names("--steps=3 bar").names("train");

@@ -185,6 +185,42 @@ TEST_CASE("images: what is wrong with a folder is said with the file, and how to
   CHECK(contains(failure(idx), "but no train-labels-idx1-ubyte"));
 }
 
+TEST_CASE("images: classes of a part for validation are those to learn by name or by number") {
+  const Folder folder;
+  const std::string set = folder / "set", rings = scraps + "/shapes/train/rings";
+  const auto add = [&](const std::string& name) {
+    fs::create_directories(set + "/" + name);
+    fs::copy(rings, set + "/" + name);
+  };
+  for (const char* name : {"train/1", "train/2", "val/002"}) add(name);
+  const ImageSet numbered = read_images(set, {});
+  CHECK(numbered.classes == std::vector<std::string>{"1", "2"});
+  CHECK(numbered.validation.labels == std::vector<int32_t>(4, 1));
+  REQUIRE(numbered.notes.size() == 1);
+  CHECK(contains(numbered.notes[0], "number by number"));
+  add("val/3");
+  expect_error([&] { read_images(set, {}); }).names(set + "/val/").value("002").offers("1, 2");
+}
+
+TEST_CASE("images: a folder beside train that no part is called like is counted") {
+  const Folder folder;
+  const std::string shapes = copy_of("shapes", folder);
+  CHECK(read_images(shapes, {}).notes.empty());
+  fs::rename(shapes + "/val", shapes + "/valid");
+  const ImageSet set = read_images(shapes, {.validation_fraction = 0.25});
+  CHECK(set.validation.count() == 2);
+  REQUIRE(set.notes.size() == 1);
+  CHECK(contains(set.notes[0], "4 files of " + shapes +
+                                   " (4 beside train, val, validation and test; the first: " + shapes + "/valid/"));
+  CHECK(contains(set.notes[0], ") are left out"));
+  for (const auto& each : fs::recursive_directory_iterator(shapes + "/valid"))
+    if (each.is_regular_file() && each.path().filename() != "0.png") fs::remove(each.path());
+  fs::remove_all(shapes + "/valid/stripes");
+  const std::string of_one = read_images(shapes, {.validation_fraction = 0.25}).notes.at(0);
+  CHECK(contains(of_one, "1 file of " + shapes));
+  CHECK(contains(of_one, ") is left out"));
+}
+
 TEST_CASE("images: a broken picture is named, or left out on request") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder), broken = shapes + "/train/rings/0.png",
@@ -196,6 +232,9 @@ TEST_CASE("images: a broken picture is named, or left out on request") {
     CHECK(rest.train.count() == 7);
     CHECK(rest.skipped.size() == 1);
   }
+  write_file_atomically(broken, whole.substr(0, whole.size() - 12));  // its last chunk, IEND
+  const std::string without_end = failure(shapes);
+  CHECK_MESSAGE(!contains(without_end, "decoded: ;"), without_end);
   std::string huge = whole;
   huge.replace(16, 8, big_endian({15000, 15000}));
   write_file_atomically(broken, testing::with_chunk_sums(huge));

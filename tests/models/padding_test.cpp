@@ -1,5 +1,5 @@
-// Padding of a batch of pairs: figures and the probe count the tokens of a long pair and of a short one as often as
-// they are there, as if each pair had been alone.
+// Padding of a batch of pairs: figures and the probe count the tokens of a long pair and of a short one as if each pair
+// had been alone.
 #include "models/figures/base/padding.h"
 
 #include <doctest/doctest.h>

@@ -2,6 +2,7 @@
 // same below val, validation or test.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "engine/base/files.h"
@@ -36,6 +37,12 @@ std::vector<std::string> pictures_in(const std::string& of_class, PictureTally& 
   return found;
 }
 
+// The files of a folder that are in none of its folders.
+void leave_out_files(const std::string& folder, const std::string& where, PictureTally& tally) {
+  for (const std::string& path : files_in(folder))
+    if (!is_hidden(path) && !folder_exists(path)) tally.leave_out(path, where);
+}
+
 // Nothing if it is broken, and such ones are to be left out.
 std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options,
                               PictureTally& tally) {
@@ -58,31 +65,55 @@ std::vector<std::string> classes_in(const std::string& folder) {
   return classes;
 }
 
+// The labels of the classes in a folder, by their names, or by the numbers that all names are.
+std::map<std::string, int32_t> labels_in(ImageSet& set, const std::string& folder, const std::string& learned) {
+  const std::vector<std::string> classes = classes_in(folder);
+  const auto matched = match_classes(classes, set.classes);
+  const bool alike = matched && matched->by != MatchedClasses::By::order;
+  for (const std::string& name : classes)
+    check(alike || std::find(set.classes.begin(), set.classes.end(), name) != set.classes.end(), "images: ", folder,
+          "/", name, ": there is no class '", name, "' to learn; there are ", listed(set.classes));
+  note_match(set.notes, *matched, {folder, classes}, {learned, set.classes});
+  std::map<std::string, int32_t> labels;
+  for (size_t i = 0; i < classes.size(); ++i) labels[classes[i]] = matched->labels[i];
+  return labels;
+}
+
 // Reads pictures in the order of their paths, in whatever order the classes are: a run draws them by that.
-Images read_part(ImageSet& set, const std::string& folder, const ImageOptions& options, PictureTally& tally) {
+Images read_part(ImageSet& set, const std::string& folder, const std::string& learned, const ImageOptions& options,
+                 PictureTally& tally) {
   Images images;
+  const std::map<std::string, int32_t> labels = labels_in(set, folder, learned);
   for (const std::string& of_class : folders_in(folder)) {
-    const std::string name = name_of(of_class);
-    const auto label = std::find(set.classes.begin(), set.classes.end(), name);
-    check(label != set.classes.end(), "images: ", of_class, ": there is no class '", name, "' to learn; there are ",
-          listed(set.classes));
     const std::vector<std::string> pictures = pictures_in(of_class, tally);
     check(!pictures.empty(), "images: ", of_class, " holds no picture (.png, .jpg, .jpeg); take it out or add some");
     for (const std::string& path : pictures)
       if (const std::optional<Picture> picture = decode(set, path, options, tally))
-        images.add(*picture, static_cast<int32_t>(label - set.classes.begin()), path);
+        images.add(*picture, labels.at(name_of(of_class)), path);
   }
-  for (const std::string& path : files_in(folder))
-    if (!is_hidden(path) && !folder_exists(path)) tally.leave_out(path, "beside the class folders");
+  leave_out_files(folder, "beside the class folders", tally);
   return images;
 }
 
+constexpr const char* names_of_held_out[] = {"val", "validation", "test"};
 // Those that are there, in the order in which they are taken.
 std::vector<std::string> held_out_parts(const std::string& folder) {
   std::vector<std::string> parts;
-  for (const char* name : {"/val", "/validation", "/test"})
-    if (folder_exists(folder + name)) parts.push_back(folder + name);
+  for (const char* name : names_of_held_out)
+    if (folder_exists(folder + "/" + name)) parts.push_back(folder + "/" + name);
   return parts;
+}
+// What lies in a folder of parts and is none of them.
+void leave_out_others(const std::string& folder, PictureTally& tally) {
+  const std::string where = "beside train, val, validation and test";
+  const auto is_part = [](const std::string& name) {
+    return name == "train" ||
+           std::find(std::begin(names_of_held_out), std::end(names_of_held_out), name) != std::end(names_of_held_out);
+  };
+  for (const std::string& other : folders_in(folder))
+    if (!is_part(name_of(other)))
+      for (const std::string& file : files_below(other)) tally.leave_out(file, where);
+  leave_out_files(folder, where, tally);
 }
 // A set that was taken apart, of which what is learned lies elsewhere; a class may be called "test", too.
 bool holds_parts_alone(const std::string& folder) {
@@ -100,13 +131,14 @@ ImageSet read_class_folders(const std::string& folder, const ImageOptions& optio
   const bool learns = !parts || folder_exists(learned);
   if (learns) set.classes = classes_in(parts ? learned : folder);
   if (learns && (held_out.empty() || options.parts != ImageOptions::Parts::held_out))
-    set.train = read_part(set, parts ? learned : folder, options, tally);
+    set.train = read_part(set, parts ? learned : folder, learned, options, tally);
   for (const std::string& part : held_out) {
     if (set.validation.count() > 0) break;
     if (!learns) set.classes = classes_in(part);
-    set.validation = read_part(set, part, options, tally);
+    set.validation = read_part(set, part, learned, options, tally);
   }
-  set.notes = tally.notes(folder);
+  if (parts) leave_out_others(folder, tally);
+  for (const std::string& note : tally.notes(folder)) set.notes.push_back(note);
   return set;
 }
 

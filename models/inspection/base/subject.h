@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,10 @@ class Subject {
   // How far apart such a place and a key are, in `unit_of_distance`; NaN if that means nothing.
   virtual double distance(const std::string& path, size_t place, size_t key) const = 0;
   virtual std::string unit_of_distance() const = 0;
-  // Of a text, its tokens, and another example of the same model made of given ones; of others nothing.
+  // Of a text, its tokens, and another example of the same model made of given ones, whichever of them end
+  // a document or, as `one_document`, do not; of others nothing.
   virtual const std::vector<int32_t>* tokens() const { return nullptr; }
-  virtual std::unique_ptr<Subject> of_tokens(std::vector<int32_t>) const { return nullptr; }
+  virtual std::unique_ptr<Subject> of_tokens(std::vector<int32_t>, bool /*one_document*/) const { return nullptr; }
 
  protected:
   explicit Subject(nn::Module& model) : model_(model) {}
@@ -50,11 +52,14 @@ class Subject {
 
 // Examples.  The model must outlive them.  Errors begin with "inspect:" and say what does not fit: a text or sentence
 // without tokens or beyond the context, an image of another size.
+// With an `end_of_document` a text is documents that each end with this token, as --documents=yes learns them: a token
+// sees its own one alone, and the first of the next one is nobody's answer.
 std::unique_ptr<Subject> text_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                      const std::string& text);
+                                      const std::string& text, std::optional<int32_t> end_of_document = {});
 // Of tokens with what is right after each; -1: nobody knows.
 std::unique_ptr<Subject> token_subject(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-                                       std::vector<int32_t> tokens, std::vector<int32_t> answers);
+                                       std::vector<int32_t> tokens, std::vector<int32_t> answers,
+                                       std::optional<int32_t> end_of_document = {});
 // Pixels (1, H, W, C); `label` is the right class, -1 if it is not known.
 std::unique_ptr<Subject> image_subject(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes,
                                        int32_t label);

@@ -44,7 +44,7 @@ class DynamicNormalization : public Module {
   std::vector<Prediction> predicted(const Given& given) const;
 
  private:
-  Tensor alpha_for(const Tensor& x) const {
+  Tensor alpha(const Tensor& x) const {
     return alpha_.value ? alpha_.value : Tensor::full_like(x, Shape{1}, fixed_alpha_);
   }
   Activation activation_;
