@@ -52,11 +52,7 @@ std::vector<StreamStep> stream_steps(const Probe& probe);  // as long as the pro
 Probe probe_signals(const TrainSettings& settings, const Task& task, nn::Module& model, std::span<const Tensor> batch);
 
 // What `run` does on values that arise in the modules of `root`: `run` returns the loss, which is differentiated.  For
-<<<<<<< HEAD
-// probe_signals, and for what is no model of a task.  `pass` is what `run` runs with, where tokens are padding.
-=======
 // probe_signals, and for what is no model of a task.  `pass` is what `run` runs with, if some tokens are padding.
->>>>>>> files
 Probe probe_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::Pass* pass = nullptr);
 
 std::string probe_file(const std::string& run);  // RUN/probe.json
