@@ -178,15 +178,10 @@ int run(int count, char** words) {
     fail(error.what());
   }
   for (const Command& command : commands())
-<<<<<<< HEAD
     if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) {
       if (command.way_out_of_memory) set_way_out_of_memory(command.way_out_of_memory);
-      return command.run(sub->remaining());
-    }
-=======
-    if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed())
       return command.run(Arguments(given.begin() + 1, given.end()));
->>>>>>> files
+    }
   std::cout << app.help();
   return 0;
 }
