@@ -17,6 +17,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/host_device.h"
 #include "engine/base/parallel.h"
+#include "engine/loops/column_sums.h"
 #include "engine/loops/pieces.h"
 #include "engine/loops/terms.h"
 
@@ -268,36 +269,6 @@ void rows(Device device, int64_t count, int n, const Body& body) {
 // call may need what another one writes.  The sum is cut into chunks that depend on the sizes only, so the bits do not
 // depend on the threads.
 namespace detail {
-
-constexpr int64_t columns_at_once = 256;  // so that the running sums stay in the nearest cache
-template <class A, int K>
-struct ColumnSums {
-  A of[K][columns_at_once] = {};
-};
-// Of `columns` columns from c on, over rows [first, last); of many rows, the sums of halves.
-template <class A, int K, class F>
-void sum_columns(const F& f, int64_t first, int64_t last, int64_t inner, int64_t c, int64_t columns,
-                 ColumnSums<A, K>& sums) {
-  using Value = decltype(f(int64_t{0}, int64_t{0}));
-  constexpr int64_t rows_at_once = 256;
-  if (last - first > rows_at_once) {
-    const int64_t half = first + ((last - first) / 2 + rows_at_once - 1) / rows_at_once * rows_at_once;
-    ColumnSums<A, K> more;
-    sum_columns(f, first, half, inner, c, columns, sums);
-    sum_columns(f, half, last, inner, c, columns, more);
-    for (int k = 0; k < K; ++k)
-      for (int64_t i = 0; i < columns; ++i) sums.of[k][i] += more.of[k][i];
-    return;
-  }
-  for (int64_t j = first; j < last; ++j) {
-    const int64_t at = j * inner + c;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < columns; ++i) {
-      const Value v = f(at + i, j);
-      for (int k = 0; k < K; ++k) sums.of[k][i] += Terms<Value>::get(v, k);
-    }
-  }
-}
 
 // partial[k][i] = sum of column i over rows [first, last)
 template <class A, int K, class F>

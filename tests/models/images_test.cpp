@@ -71,16 +71,6 @@ TEST_CASE("images: IDX files, packed, with a part for validation") {
   CHECK(contains(failure(scraps + "/fashion", {.channels = 3}), "has 1 channel, the model takes 3"));
 }
 
-TEST_CASE("images: a label of IDX files that only one part has is a class, and so is one between 0 and the largest") {
-  const Folder folder;
-  write_idx(folder.path.string(), "train", std::string("\x03\0\x01", 3));
-  write_idx(folder.path.string(), "t10k", std::string("\x04", 1));
-  const ImageSet set = read_images(folder.path.string(), {});
-  CHECK(set.classes == std::vector<std::string>{"0", "1", "2", "3", "4"});
-  CHECK(set.train.labels == std::vector<int32_t>{3, 0, 1});
-  CHECK(set.validation.labels == std::vector<int32_t>{4});
-}
-
 TEST_CASE("images: the classes of IDX files are the labels that occur, as of EMNIST's letters from 1 to 26") {
   const Folder folder;
   std::string labels;

@@ -73,18 +73,18 @@ std::string find_part(const std::string& folder, const std::string& part, const 
                                                                    what.substr(what.find('-') + 1) + "-ubyte"});
 }
 
-// The classes are the numbers from 0 to the largest label, 0 to 9 of MNIST; where none is 0, those that occur, 1 to 26
-// of EMNIST's letters.
-void number_classes(ImageSet& set) {
-  std::set<int32_t> numbers;
-  for (const Images* const images : {&set.train, &set.validation})
-    numbers.insert(images->labels.begin(), images->labels.end());
-  if (numbers.contains(0))
-    for (int32_t number = *numbers.rbegin(); number > 0; --number) numbers.insert(number);
+// The classes are the numbers that occur as labels: 0 to 9 of MNIST, 1 to 26 of EMNIST's letters.
+void number_classes(ImageSet& set, const std::string& folder) {
+  const std::vector<int32_t>& known = set.train.count() > 0 ? set.train.labels : set.validation.labels;
+  const std::set<int32_t> numbers(known.begin(), known.end());
   for (const int32_t number : numbers) set.classes.push_back(std::to_string(number));
   for (Images* const images : {&set.train, &set.validation})
-    for (int32_t& label : images->labels)
-      label = static_cast<int32_t>(std::distance(numbers.begin(), numbers.find(label)));
+    for (int32_t& label : images->labels) {
+      const auto found = numbers.find(label);
+      check(found != numbers.end(), "images: ", folder, ": an image for validation has label ", label,
+            ", which no image to learn has; there are ", listed(set.classes));
+      label = static_cast<int32_t>(std::distance(numbers.begin(), found));
+    }
 }
 
 ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
@@ -96,7 +96,7 @@ ImageSet read_idx(const std::string& folder, const ImageOptions& options) {
           "-labels-idx1-ubyte");
     *images = read_part(set, pixels, labels, options);
   }
-  number_classes(set);
+  number_classes(set, folder);
   return set;
 }
 
