@@ -75,7 +75,8 @@ Sources encode(const std::vector<std::string>& sentences, const models::Tokenize
     } catch (const Error& error) {
       tokens.clear();
       ++sources.left_out;
-      std::cerr << "translate: line " << sources.tokens.size() << " is left out: " << error.what() << std::endl;
+      std::cerr << "translate: line " << sources.tokens.size() << " is left out: " << for_terminal(error.what())
+                << std::endl;
     }
     tokens.push_back(marks.end);
   }
