@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "engine/base/files.h"
+#include "models/data/unicode.h"
 #include "models/settings_table.h"
 #include "models/shell_words.h"
 #include "models/toml.h"
@@ -53,19 +54,6 @@ std::string as_key(const std::string& key) {
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 
-// Not so with text that is not UTF-8, as a path may be: TOML has no place for it.
-bool can_be_read(const std::string& quoted) {
-  try {
-    return toml::parse("text = " + quoted).contains("text");
-  } catch (const toml::parse_error&) {
-    return false;
-  }
-}
-std::string as_comment(const std::string& key, const std::string& value) {
-  return "# " + key + " is not UTF-8, as this file must be; give it on the command line: --" + key + "=" +
-         for_bash(value);
-}
-
 }  // namespace
 
 Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch,
@@ -83,16 +71,17 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
   }
 }
 
+void check_utf8_settings(std::string_view command, const Pairs& settings) {
+  for (const auto& [key, value] : settings)
+    check_utf8(value, text(command, ": --", key, "=", value), "rename that file or folder");
+}
+
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,
                          std::span<const std::string> plugins) {
+  check_utf8_settings("settings", {settings.begin(), settings.end()});
   std::string toml = first_line;
   for (const std::string& plugin : plugins) toml += needs + plugin_word(plugin) + "\n";
-  for (const auto& [key, value] : settings) {
-    const std::string written = as_toml(value);
-    const bool plain = std::none_of(written.begin(), written.end(), [](char c) { return (c & 0x80) != 0; });
-    toml += plain || can_be_read(written) ? as_key(key) + " = " + written : as_comment(key, value);
-    toml += "\n";
-  }
+  for (const auto& [key, value] : settings) toml += as_key(key) + " = " + as_toml(value) + "\n";
   write_file_atomically(path, toml);
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ std::vector<std::pair<std::string, std::string>> read_settings_file(const std::s
 // The text of one key at the top of the file; none if there is no such key, or it is no text, or the file is no TOML,
 // which read_settings_file tells in a sentence.
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
+
+// Throws if a value, such as a path, is not UTF-8: every file that settings are written into is. Called at the start.
+//   train: --data=f\xff/text.txt is not UTF-8 at byte 1; rename that file or folder
+void check_utf8_settings(std::string_view command, const std::vector<std::pair<std::string, std::string>>& settings);
 
 // What list_settings gave, so that a run can be repeated; whole or not at all.  Its first line says who has written it,
 // and a comment names each of the plug-ins, files that the settings are none without.

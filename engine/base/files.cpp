@@ -197,6 +197,16 @@ void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("write: cannot rename ", from, " to ", to, ": ", reason(errno));
 }
 
+std::string free_name(const std::string& path, const std::string& end) {
+  const auto is_there = [](const std::string& name) {  // also a link that leads nowhere
+    struct stat status = {};
+    return ::lstat(name.c_str(), &status) == 0;
+  };
+  std::string name = path + end;
+  for (int number = 2; is_there(name); ++number) name = text(path, ".", number, end);
+  return name;
+}
+
 // Not std::filesystem's iterator, which ends the program when there is no memory.
 std::vector<std::string> files_in(const std::string& folder) {
   const auto close = [](DIR* open) { ::closedir(open); };

@@ -89,6 +89,8 @@ bool folder_exists(const std::string& path);
 std::string without_last_slashes(std::string path);  // "runs/a/" is "runs/a"
 void make_folders(const std::string& path);  // with those above it; none needs to be missing
 void rename_file(const std::string& from, const std::string& to);
+// A name with that end that nothing has: PATH.partial, or PATH.2.partial.
+std::string free_name(const std::string& path, const std::string& end);
 std::vector<std::string> files_in(const std::string& folder);  // their paths, sorted
 
 }  // namespace orrery

@@ -32,6 +32,9 @@ constexpr const char* program_file = "/proc/self/exe";
   };
   // This process's handler would catch the signal until exec, and exec would forget it.
   require(::signal(SIGTERM, SIG_DFL) != SIG_ERR);
+  sigset_t ending;  // what started this process may have blocked it
+  require(::sigemptyset(&ending) == 0 && ::sigaddset(&ending, SIGTERM) == 0 &&
+          ::sigprocmask(SIG_UNBLOCK, &ending, nullptr) == 0);
   require(::prctl(PR_SET_PDEATHSIG, SIGTERM) == 0);
   if (::getppid() != parent) ::_exit(128 + SIGTERM);  // the parent ended before prctl
   require(::setpgid(0, 0) == 0);

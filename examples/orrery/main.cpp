@@ -164,7 +164,8 @@ int run(int count, char** words) {
   app.footer(
       "The exit code is 0; 1 after an error, with a message; 3 of a training whose model ended worse than a uniform "
       "guess;\n"
-      "128 + N after the signal N.  Where nobody reads the standard output any more, the program ends in silence.\n"
+      "128 + N after the signal N.  Where nobody reads the standard output any more, the program ends in silence;\n"
+      "a training is saved, and says how to go on.\n"
       "\n"
       "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command.  Every command takes\n"
       "--plugin=FILE.so, which loads what orrery try has compiled.  A plug-in is code and runs with your rights: load\n"
@@ -196,12 +197,12 @@ int main(int count, char** words) {
     try {
       const int code = run(count, words);
       output.finish();
-      return end_program(code);
+      end_program(code);
     } catch (...) {
       output.finish_after_error();
       throw;
     }
   } catch (...) {
-    return end_program(exit_code_of_current_exception());
+    end_program(exit_code_of_current_exception());
   }
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -21,6 +22,8 @@
 #include "engine/base/check.h"
 #include "engine/base/machine_memory.h"
 #include "models/shown_text.h"
+
+extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // of a build with sanitizers, whose own handler of exit it is
 
 namespace orrery::program {
 namespace {
@@ -119,12 +122,12 @@ namespace {
 
 // Signals whose default action ends a process:
 //   save first: a user's (INT, TERM, HUP), a limit of CPU time (XCPU), a batch system's warning (USR1, USR2), a failing
-//     power supply (PWR), timers that a parent process has left running (ALRM, VTALRM, PROF)
+//     power supply (PWR), timers that a parent process has left running (ALRM, VTALRM, PROF), IO and STKFLT
 //   end at once: QUIT and KILL, which request that
 //   ignored (prepare): PIPE and XFSZ, whose write calls return an error
 //   default: ABRT, BUS, FPE, ILL, SEGV, SYS, TRAP, after which the program's state may be wrong
-constexpr std::array stop_signals = {SIGINT,  SIGTERM, SIGHUP,  SIGXCPU,   SIGUSR1,
-                                     SIGUSR2, SIGPWR,  SIGALRM, SIGVTALRM, SIGPROF};
+constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP,    SIGXCPU, SIGUSR1, SIGUSR2,
+                                     SIGPWR, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGSTKFLT};
 volatile std::sig_atomic_t received_signal = 0;
 
 void handle(int signal, void (*handler)(int)) {
@@ -176,17 +179,15 @@ void occupy(int descriptor, int flags) {
   ::close(opened);
 }
 
-volatile std::sig_atomic_t finished = 0;  // main returns
-
-void check_finished() {
-  if (finished) return;
+// The program itself ends by end_program, which runs no handlers of exit.
+void refuse_exit() {
   complain("a plug-in or a library called exit before orrery had finished; what this command was to do is incomplete");
   ::_exit(1);
 }
 
 void prepare() {
   std::set_terminate(end_without_catch);
-  std::atexit(check_finished), std::at_quick_exit(check_finished);
+  std::atexit(refuse_exit), std::at_quick_exit(refuse_exit);
   std::set_new_handler(refuse_memory);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
   occupy(STDIN_FILENO, O_WRONLY);
@@ -200,9 +201,10 @@ void prepare() {
 
 void complain(std::string_view sentence) noexcept { complain_of(sentence); }
 
-int end_program(int code) noexcept {
-  finished = 1;
-  return code;
+void end_program(int code) noexcept {
+  std::fflush(nullptr);
+  if (__lsan_do_leak_check) __lsan_do_leak_check();
+  ::_exit(code);
 }
 
 void complain_of_current_exception() noexcept {

@@ -36,10 +36,11 @@ class CheckedOutput {
   std::streambuf* before_;
 };
 
-// main returns end_program(code). Every other exit or quick_exit, such as a plug-in's, becomes an
-// error message and exit code 1, so that an incomplete run never looks finished. _exit runs no
-// handlers: nothing in the process can catch it.
-int end_program(int code) noexcept;
+// The end of main: no handler of exit and no destructor of a plug-in runs then, which could end with
+// another code. Every exit or quick_exit before it, such as a plug-in's, becomes an error message and
+// exit code 1, so that an incomplete run never looks finished. _exit runs no handlers: nothing in the
+// process can catch it.
+[[noreturn]] void end_program(int code) noexcept;
 
 // While it lives, each signal of outside.cpp's list (SIGINT, SIGTERM, SIGHUP, SIGXCPU ...) requests
 // an end: the first one is stored, a second one ends the program at once, as each does at any other

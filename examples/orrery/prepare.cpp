@@ -52,7 +52,7 @@ int prepare(const Arguments& arguments) {
     Progress progress;
     made = models::prepare(s.to, [&](const std::string& done, double share) { progress.share(done, share); });
   }
-  for (const std::string& note : made.notes) std::cout << "note: " << note << "\n";
+  for (const std::string& note : made.notes) std::cout << "note: " << for_terminal(note) << "\n";
   std::cout << grouped(made.train) << " tokens to learn, " << grouped(made.validation) << " for validation, of "
             << grouped(made.vocabulary) << " that there are\nfiles:\n  " << for_terminal(s.to.out) << "/train.bin\n";
   if (made.validation > 0) std::cout << "  " << for_terminal(s.to.out) << "/val.bin\n";

@@ -2,7 +2,6 @@
 
 #include <sys/wait.h>
 
-#include <charconv>
 #include <csignal>
 #include <deque>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include "models/folder_lock.h"
 #include "models/settings_file.h"
 #include "models/study/plugins.h"
+#include "models/training/not_finite.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::program {
@@ -37,17 +37,6 @@ struct Running {
   models::FileLock lock;
   std::unique_ptr<Child> child;
 };
-
-// The number behind the next " step " of a sentence.
-std::optional<int64_t> step_in(const std::string& sentence, size_t from) {
-  const std::string word = " step ";
-  const size_t at = sentence.find(word, from);
-  if (at == std::string::npos) return {};
-  int64_t step = 0;
-  const char* const digits = sentence.data() + at + word.size();
-  const auto read = std::from_chars(digits, sentence.data() + sentence.size(), step);
-  return read.ec == std::errc() ? std::optional(step) : std::nullopt;
-}
 
 class Pool {
  public:
@@ -129,7 +118,7 @@ class Pool {
     bool again = options_.fresh;
     if (!again) try {
         const std::optional<Outcome> known = models::read_outcome(outcome_file);
-        if (known && known->kind == Outcome::Kind::done && options_.check_files) options_.check_files(folder);
+        if (known && known->kind != Outcome::Kind::failed && options_.check_files) options_.check_files(folder, *known);
         if (known && known->kind == Outcome::Kind::failed) std::filesystem::remove(outcome_file);
         return known;
       } catch (const Error& error) {
@@ -174,12 +163,10 @@ class Pool {
       if (outcome.kind == Outcome::Kind::failed) std::filesystem::remove_all(folder);
       return outcome;
     }
-    if (outcome.kind != Outcome::Kind::diverged) outcome.kind = Outcome::Kind::failed;
-    outcome.why = failure_of(status, path(run.key, ".log"));
-    if (const size_t at = outcome.why.find("not finite"); at != std::string::npos) {
-      outcome.kind = Outcome::Kind::diverged;
-      if (const auto step = step_in(outcome.why, at)) outcome.step = *step;
-    }
+    // Its rows may look like those of a run that diverged, but why it ended is another matter.
+    outcome.kind = Outcome::Kind::failed, outcome.why = failure_of(status, path(run.key, ".log"));
+    if (const auto step = models::step_not_finite(outcome.why); step && WIFEXITED(status))
+      outcome.kind = Outcome::Kind::diverged, outcome.step = *step;
     return outcome;
   }
 

@@ -20,8 +20,9 @@ struct PoolOptions {
   std::string folder;
   int64_t side_by_side = 0;  // 0: as many as there are cores
   bool fresh = false;        // train again what has an outcome
-  // Throws an Error if files of a run that is done, in this folder, cannot be read: it is trained again.
-  std::function<void(const std::string& folder)> check_files = {};
+  // Throws an Error if files of a run that is done or diverged, in this folder, cannot be read or do not fit its
+  // outcome: it is trained again.
+  std::function<void(const std::string& folder, const models::Outcome& outcome)> check_files = {};
 };
 
 struct PoolEvents {

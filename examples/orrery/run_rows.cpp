@@ -50,7 +50,7 @@ class Screen {
     lines_ = std::count(table.begin(), table.end(), '\n') + 1, drawn_ = true;
   }
   void warn(const std::string& sentence) {
-    std::cout << "warning: " << sentence << std::endl;
+    std::cout << "warning: " << for_terminal(sentence) << std::endl;
     lines_ = 0;  // the table is drawn again below
   }
   bool drawn() const { return drawn_; }

@@ -8,6 +8,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/run_rows.h"
 #include "examples/orrery/table.h"
+#include "models/shell_words.h"
 #include "models/study/pool.h"
 
 namespace orrery::program {
@@ -38,6 +39,8 @@ std::string count_text(const std::vector<PooledFiles>& runs) {
               " MB");
 }
 
+std::string listing(const std::string& pool) { return models::command_line({"runs", "--runs=" + pool}); }
+
 // The runs with these ids; without ids those that nothing uses.
 std::vector<PooledFiles> chosen_runs(const std::vector<PooledFiles>& all, const models::PoolUses& uses,
                                      const std::vector<std::string>& ids, const std::string& pool) {
@@ -52,7 +55,7 @@ std::vector<PooledFiles> chosen_runs(const std::vector<PooledFiles>& all, const 
     if (std::find(known.begin(), known.end(), id) != known.end()) continue;
     const std::string meant = nearest(id, known);
     fail("runs: ", pool, " has no run ", id, "; ",
-         meant.empty() ? "orrery runs --runs=" + pool + " lists them" : "did you mean '" + meant + "'?");
+         meant.empty() ? listing(pool) + " lists them" : "did you mean '" + meant + "'?");
   }
   return chosen;
 }
@@ -61,14 +64,14 @@ int prune(const std::vector<PooledFiles>& runs, const std::string& pool, bool na
   std::vector<PooledFiles> removed, kept;
   for (const PooledFiles& run : runs) (models::remove_from_pool(pool, run.id, named) ? removed : kept).push_back(run);
   for (const PooledFiles& run : kept) std::cout << run.id << " stays: a program trains or uses it now\n";
-  std::cout << "removed from " << pool << ": " << count_text(removed) << std::endl;
+  std::cout << "removed from " << for_terminal(pool) << ": " << count_text(removed) << std::endl;
   return kept.empty() ? 0 : 1;
 }
 
 }  // namespace
 
 std::string pool_line(const std::string& pool) {
-  return text("pool: ", pool, " has ", count_text(models::runs_in_pool(pool)), "; orrery runs --runs=", pool,
+  return text("pool: ", for_terminal(pool), " has ", count_text(models::runs_in_pool(pool)), "; ", listing(pool),
               " lists them\n");
 }
 
@@ -92,7 +95,7 @@ int runs(const Arguments& arguments) {
   Table table({"run", "MB", "state", "used by"}, "lrll");
   for (const PooledFiles& run : ids.empty() ? all : chosen)
     table.add({run.id, megabytes(static_cast<double>(run.bytes)), run.state, join(users_of(uses, run.id))});
-  std::cout << table.print() << s.runs << ": " << count_text(all) << "\n";
+  std::cout << table.print() << for_terminal(s.runs) << ": " << count_text(all) << "\n";
   if (ids.empty()) std::cout << "used by no sweep and no study: " << count_text(chosen) << "; --prune removes them\n";
   std::cout << std::flush;
   return 0;

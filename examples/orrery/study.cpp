@@ -40,7 +40,7 @@ std::optional<StudyVerdict> judged_before(const StudySettings& s, const std::str
   try {
     before = models::read_verdict(path);
   } catch (const Error& error) {
-    std::cout << "warning: " << error.what() << "; the claim counts as not judged\n";
+    std::cout << "warning: " << for_terminal(error.what()) << "; the claim counts as not judged\n";
     return {};
   }
   if (before.smoke || before.claim != sha256_of_file(file)) return {};

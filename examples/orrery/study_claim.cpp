@@ -9,7 +9,9 @@
 #include "engine/base/hash.h"
 #include "examples/orrery/study_runs.h"
 #include "examples/orrery/table.h"
+#include "models/data/unicode.h"
 #include "models/folder_lock.h"
+#include "models/settings_file.h"
 #include "models/shell_words.h"
 #include "models/study/csv.h"
 #include "models/study/picture.h"
@@ -136,8 +138,10 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
   try {
     before = models::read_verdict(path);
   } catch (const Error& error) {
-    rename_file(path, path + ".damaged");
-    std::cout << "warning: " << error.what() << "; it is " << path << ".damaged now, and the claim is judged again\n";
+    const std::string aside = free_name(path, ".damaged");
+    rename_file(path, aside);
+    std::cout << "warning: " << for_terminal(error.what()) << "; it is " << for_terminal(aside)
+              << " now, and the claim is judged again\n";
     return;
   }
   const auto same_file = [&] { return fs::weakly_canonical(before.file) == fs::weakly_canonical(claim.path); };
@@ -160,6 +164,8 @@ void write_into(const std::string& folder, const Outputs& outputs, const std::st
 
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
+  models::check_utf8(file, "study: " + file, "rename that file or folder");
+  models::check_utf8_settings("study", {{"out", out}, {"runs", s.runs}, {"data", s.data}});
   check_outputs(out, study_outputs());
   const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;
   const bool timed = claim.kind == Claim::Kind::timed;
@@ -225,7 +231,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
   write_verdict(out + "/verdict.json", verdict);
   write("picture.svg", models::picture_of(claim, studied.measured, verdict.word()));
   if (s.smoke) {
-    for (const std::string& sentence : verdict.missing) std::cout << sentence << "\n";
+    for (const std::string& sentence : verdict.missing) std::cout << for_terminal(sentence) << "\n";
     const bool all = verdict.missing.empty();
     std::cout << "smoke: every run " << (all ? "ends as it should" : "was tried, and some failed")
               << "; two steps of one seed judge nothing" << std::endl;

@@ -50,10 +50,10 @@ models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outc
   return rows;
 }
 
-// Throws if what the claim is measured of cannot be read.
-void check_measured(const Claim& claim, const std::string& folder) {
-  models::RunLog::of_run(folder).each([](const LogRow&) {});  // throws at a row that cannot be read
-  if (!claim.looks().empty()) models::checkpoint_at(folder);
+// Throws if what the claim is measured of cannot be read, or is not what the outcome was made of.
+void check_measured(const Claim& claim, const std::string& folder, const Outcome& outcome) {
+  models::check_log(folder, outcome);
+  if (!claim.looks().empty() && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
 }
 
 // A figure that is registered, and only has not been asked for, is told as such.
@@ -101,7 +101,9 @@ class Study {
  public:
   Study(const Claim& claim, const PoolOptions& options, const std::string& data, models::FolderLock& folder)
       : claim_(claim), options_(options), data_(data), folder_(folder), ids_(options.folder, options.fresh) {
-    options_.check_files = [&claim](const std::string& folder) { check_measured(claim, folder); };
+    options_.check_files = [&claim](const std::string& folder, const Outcome& outcome) {
+      check_measured(claim, folder, outcome);
+    };
   }
 
   StudiedRuns train() {

@@ -34,6 +34,20 @@ struct Removed {  // with all that is in it
   }
 };
 
+constexpr const char* timing_mark = "/removed_by_study";  // in a folder that a study has made, and removes
+
+// Throws if the folder has anything that no measurement of time left there when it was killed.
+void check_removable(const std::string& folder) {
+  if (!folder_exists(folder)) return;
+  const std::string mark = folder + timing_mark;
+  for (const std::string& left : files_in(folder)) {
+    const bool numbered = fs::path(left).filename().string().find_first_not_of("0123456789") == std::string::npos;
+    check(file_exists(mark) && (left == mark || numbered), "study: ", left,
+          " is not what a measurement of time left, and ", folder,
+          " would be removed; choose another --out, or move it away");
+  }
+}
+
 void check_alone(const std::string& pool) {
   const std::string busy = run_in_training(pool);
   check(busy.empty(), "study: a program trains ", pool, "/", busy,
@@ -59,12 +73,11 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
   check_alone(pool);
   make_folders(pool);
   const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
-  if (folder_exists(folder))
-    for (const std::string& left : files_in(folder))
-      check(models::is_run(left), "study: ", left, " is not a run that a measurement of time left, and ", folder,
-            " would be removed; choose another --out, or remove it");
+  check_removable(folder);
   const Removed work{folder};
   fs::remove_all(folder);
+  make_folders(folder);
+  write_file_atomically(folder + timing_mark, "A study times runs here, and removes this folder.\n");
   StudiedRuns studied;
   auto& all = studied.measured.values;
   all.assign(claim.metrics.size(), {});

@@ -12,6 +12,7 @@
 #include "examples/orrery/train_settings.h"
 #include "models/folder_lock.h"
 #include "models/json.h"
+#include "models/settings_file.h"
 #include "models/shell_words.h"
 #include "models/study/combinations.h"
 #include "models/study/csv.h"
@@ -102,6 +103,7 @@ Sweep read_sweep(const Arguments& arguments) {
     else
       given.emplace_back(key, value);
   }
+  models::check_utf8_settings("sweep", list_settings(sweep.settings));
   sweep.varied = models::varied_keys(given);
   const std::vector<Assignments> combined = models::combinations(given);
   check(combined.size() <= most_without_yes || sweep.settings.yes, "sweep: these are ", combined.size(),
@@ -294,7 +296,11 @@ int sweep(const Arguments& arguments) {
                          const auto found = outcome.figures.find(metric);
                          return found == outcome.figures.end() ? "" : in_words(metric) + " " + fixed(found->second, 4);
                        }};
-  const PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
+  PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.fresh};
+  options.check_files = [&](const std::string& folder, const Outcome& outcome) {
+    const bool lacks_metric = outcome.kind == Outcome::Kind::done && !outcome.figures.contains(metric);
+    if (lacks_metric) models::check_log(folder, outcome);  // else check_metric tells that its runs have none
+  };
   const TrainedRows trained = train_rows(
       sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
   write_into(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "engine/base/check.h"
+#include "models/shown_text.h"
 
 namespace orrery::program {
 namespace {
@@ -14,7 +15,7 @@ std::string named(const models::Tokenizer& tokenizer, int32_t token) {
 
 void say_once(const std::string& sentence) {  // of several models that are the same
   static std::string last;
-  if (sentence != last) std::cerr << sentence << std::endl;
+  if (sentence != last) std::cerr << models::for_terminal(sentence) << std::endl;
   last = sentence;
 }
 

@@ -64,14 +64,12 @@ Assignments of_resumed(const ParsedArguments& parsed) {
   if (!folder_exists(run) || !models::is_run(run)) return {};  // the trainer says what is missing
   models::TrainSettings its = models::settings_of_run(run);
   its.out = run;
-  const bool same_model = last_value(parsed, "model", its.model) == its.model,
-             same_task = same_model && last_value(parsed, "task", its.task) == its.task;
-  const std::vector<Setting> model = its.model_settings.members(), task = its.task_settings.members();
-  Assignments taken;  // another model or task, which the trainer refuses, has other keys
+  const std::string wanted = last_value(parsed, "model", its.model);
+  models::check_same_kind(run, wanted, last_value(parsed, "task", its.task), its);
+  const std::vector<Setting> model = its.model_settings.members();
+  Assignments taken;  // another preset has values of its own, which the trainer compares
   for (const auto& [key, value] : list_settings(its))
-    if ((same_model || !(key == "model" || find_setting(model, key))) &&
-        (same_task || !(key == "task" || find_setting(task, key))))
-      taken.emplace_back(key, value);
+    if (wanted == its.model || !(key == "model" || find_setting(model, key))) taken.emplace_back(key, value);
   return taken;
 }
 
@@ -143,7 +141,9 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
         assignments.push_back(std::move(assignment));
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
-  return models::make_settings(assignments);
+  models::TrainSettings settings = models::make_settings(assignments);
+  models::check_utf8_settings(command, list_settings(settings));
+  return settings;
 }
 
 }  // namespace orrery::program

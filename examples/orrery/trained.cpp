@@ -55,7 +55,7 @@ Trained read_checkpoint(const std::string& command, const std::string& checkpoin
 }  // namespace
 
 void warn(const std::vector<std::string>& sentences) {
-  for (const std::string& sentence : sentences) std::cerr << "warning: " << sentence << std::endl;
+  for (const std::string& sentence : sentences) std::cerr << "warning: " << models::for_terminal(sentence) << std::endl;
 }
 
 void warn_of_version(const std::string& run, const std::string& version) {

@@ -78,7 +78,8 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
     } catch (const Error& error) {
       tokens.clear();
       ++sources.left_out;
-      std::cerr << "translate: line " << sources.tokens.size() + 1 << " is left out: " << error.what() << std::endl;
+      std::cerr << "translate: line " << sources.tokens.size() + 1 << " is left out: " << for_terminal(error.what())
+                << std::endl;
     }
     tokens.reserve(tokens.size() + 1);
     tokens.push_back(marks.end);

@@ -205,7 +205,7 @@ int try_out(const Arguments& arguments) {
   check(words.size() == 1, "try: one file is needed, as in orrery try examples/03_new_activation.cpp; given are ",
         words.size());
   const auto start = std::chrono::steady_clock::now();
-  std::cout << "compiling " << words[0] << " ..." << std::flush;
+  std::cout << "compiling " << for_terminal(words[0]) << " ..." << std::flush;
   const std::string plugin = compile(words[0], settings);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::cout << " " << fixed(took.count(), 1) << " s: " << for_terminal(plugin) << "\n";

@@ -14,6 +14,7 @@
 #include "models/data/text_files.h"
 #include "models/folder_lock.h"
 #include "models/json.h"
+#include "models/settings_file.h"
 
 namespace orrery::models {
 namespace {
@@ -132,6 +133,7 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   check(!p.input.empty(), "prepare: no text; give a file or a folder with --input=PATH");
   check(!p.out.empty(), "prepare: no place for the tokens; give a folder with --out=DIR");
   check_validation_fraction(p.validation_fraction);
+  check_utf8_settings("prepare", {{"input", p.input}, {"out", p.out}});
   const FolderLock lock(p.out, {"prepare"});
   for (const char* name : {train_name, validation_name, description_name})
     check(!file_exists(p.out + name), "prepare: ", p.out, name,

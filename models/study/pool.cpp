@@ -11,6 +11,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "engine/base/hash.h"
+#include "models/data/unicode.h"
 #include "models/folder_lock.h"
 #include "models/json.h"
 #include "models/settings_file.h"
@@ -97,10 +98,10 @@ std::vector<std::string> users_of(const PoolUses& uses, const std::string& id) {
 void record_use(const std::string& pool, const std::string& folder, const std::set<std::string>& runs) {
   make_folders(folder_of_uses(pool));
   const std::string user = fs::relative(folder, pool).generic_string();  // both are there
+  check_utf8(user, text("runs: the path from ", pool, " to ", folder, ", ", user, ","), "rename that folder");
   const Json json = {{"folder", user}, {"runs", runs}};
-  write_file_atomically(
-      folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, 16) + ".json",
-      json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, 16) + ".json",
+                        json.dump(1) + "\n");
 }
 
 bool remove_from_pool(const std::string& pool, const std::string& id, bool even_if_used) {

@@ -229,6 +229,17 @@ Outcome outcome_of(const RunLog& log) {
   return outcome;
 }
 
+void check_log(const std::string& run_folder, const Outcome& outcome) {
+  const RunLog log = RunLog::of_run(run_folder);
+  int64_t steps = 0;  // without a gap
+  log.each([&](const LogRow& row) { steps += row.step == steps + 1 && row.figures.contains("gradient_norm"); });
+  const bool diverged = outcome.kind == Outcome::Kind::diverged;  // perhaps in a step that was not logged
+  check(diverged ? steps >= outcome.step - 1 : steps == outcome.step, run_folder, "/metrics.jsonl has ", steps,
+        " steps without a gap, and the run ended with step ", outcome.step);
+  check(outcome_of(log).figures == outcome.figures, run_folder,
+        "/metrics.jsonl has another last validation than the run's outcome");
+}
+
 void write_outcome(const std::string& path, const Outcome& o) {
   Json json = {{"outcome", name(o.kind)}, {"step", o.step}, {"seconds", o.seconds}, {"version", o.version}};
   if (!o.why.empty()) json["why"] = o.why;
@@ -251,6 +262,8 @@ std::optional<Outcome> read_outcome(const std::string& path) {
     check(value.is_number(), path, ": the figure '", key, "' must be a number");
     o.figures[key] = value.get<double>();
   }
+  check(o.kind != Outcome::Kind::done || o.figures.contains("validation_loss"), path,
+        ": a run that is done has the figure 'validation_loss', and here it is missing");
   return o;
 }
 

@@ -73,6 +73,9 @@ std::string name(Outcome::Kind kind);
 //   guess by frequency), or the norm was still beyond 10^8 at the end.
 Outcome outcome_of(const RunLog& log);
 
+// Throws if the log of a run that has ended lacks rows of steps, or has another last validation than the outcome.
+void check_log(const std::string& run_folder, const Outcome& outcome);
+
 void write_outcome(const std::string& path, const Outcome& outcome);
 std::optional<Outcome> read_outcome(const std::string& path);  // none if there is no such file
 

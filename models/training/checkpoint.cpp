@@ -52,22 +52,7 @@ std::string first_not_finite(const std::vector<NamedTensor>& on_cpu) {
   return {};
 }
 
-// Text that is not UTF-8, as a path may be, has no place in JSON: it is written as {"bytes": "6c6174e9"}.
-Json as_json(const std::string& value) {
-  try {
-    Json text = value;
-    text.dump();
-    return text;
-  } catch (const nlohmann::json::exception&) {
-    static constexpr char hexadecimal[] = "0123456789abcdef";
-    std::string digits;
-    for (const char c : value) {
-      const auto byte = static_cast<unsigned char>(c);
-      digits.append({hexadecimal[byte >> 4], hexadecimal[byte & 15]});
-    }
-    return {{"bytes", digits}};
-  }
-}
+// Older programs wrote text that is not UTF-8, such as a path, as {"bytes": "6c6174e9"}.
 std::string text_of(const Json& settings, const std::string& key, const std::string& what) {
   if (!settings[key].is_object()) return text_member(settings, key, what);
   const std::string digits = text_member(settings[key], "bytes", what);
@@ -98,7 +83,7 @@ std::string json_of(const CheckpointState& state) {
   }
   json["tokenizer"] = Json::parse(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
-  for (const auto& [key, value] : state.settings) settings[key] = as_json(value);
+  for (const auto& [key, value] : state.settings) settings[key] = value;
   json["sha256"] = hash_of(json.dump());  // of all before it, without spaces
   return json.dump(2) + "\n";
 }

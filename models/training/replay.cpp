@@ -8,6 +8,7 @@
 #include "engine/base/version.h"
 #include "models/json.h"
 #include "models/output_file.h"
+#include "models/training/not_finite.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::models {
@@ -75,7 +76,7 @@ std::vector<LookedAt::Value> values_in(const Json& json, const char* key, const 
 }  // namespace
 
 std::string sentence(const Finding& f) {
-  return text("a value is not finite ", f.validating ? "in the validation after" : "at", " step ", f.step, ": ",
+  return text(f.validating ? value_not_finite_in_validation : value_not_finite, f.step, ": ",
               NotFiniteFound(f.call).what());
 }
 

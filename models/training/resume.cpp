@@ -68,24 +68,25 @@ bool is_in(const auto& names, std::string_view key) {
 
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
 
+void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
+  check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
+        is_in(settings_of_data, key) || is_path_of_data(key) ? "; add --other_text=yes to go on with other data, or "
+                                                             : "; ",
+        "resume it with its own settings: ", command_to_resume(run));
+}
+
 void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
-  const auto check_same = [&](const std::string& key, const std::string& its, const std::string& ours) {
-    check(its == ours, "train: the run in ", now.out, " has ", key, "=", its, ", not ", ours,
-          is_in(settings_of_data, key) || is_path_of_data(key) ? "; add --other_text=yes to go on with other data, or "
-                                                               : "; ",
-          "resume it with its own settings: ", command_to_resume(now.out));
-  };
-  check_same("task", then.task, now.task);
-  check_same("model", named_model(then.model).of.name, named_model(now.model).of.name);
+  check_same_kind(now.out, now.model, now.task, then);
   if (then.optimizer.name != now.optimizer.name)  // whose state is another; its settings may change
-    check_same("optimizer", print(then.optimizer), print(now.optimizer));
+    check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
     if (key.starts_with(free_group) || is_in(free_settings, key)) continue;
     if (now.other_text && is_in(settings_of_data, key)) continue;
     const std::string before = setting_of(its, key);
     // Data may lie elsewhere by now; whether there are any decides what they are for.
-    if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty())) check_same(key, before, value);
+    if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty()))
+      check_same(now.out, key, before, value);
   }
 }
 
@@ -120,6 +121,12 @@ std::string command_to_resume(const std::string& run, const std::vector<std::str
   line += " " + quoted_for_a_shell("--resume=" + (names_a_run(run) ? run : "./" + run));
   for (const std::string& word : more) line += " " + quoted_for_a_shell(word);
   return line;
+}
+
+void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
+                     const TrainSettings& its) {
+  check_same(run, "model", named_model(its.model).of.name, named_model(model).of.name);
+  check_same(run, "task", its.task, task);
 }
 
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {

@@ -14,6 +14,10 @@ namespace orrery::models {
 // defaults must still describe the run), or the content of its data unless now.other_text.
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task);
 
+// The same Error if the run has a model of another class, or another task.
+void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
+                     const TrainSettings& its);
+
 // Whether the value of --resume is a run's folder, and not yes or no.
 bool names_a_run(std::string_view value);
 // The command that goes on with the run in this folder, as a shell takes it: "orrery train --resume=runs/mine".

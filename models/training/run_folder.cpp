@@ -189,13 +189,6 @@ std::string free_path(const std::string& folder, int64_t step) {
   return in(folder, name);
 }
 
-// A name with that end that nothing has: PATH.partial, or PATH.2.partial.
-std::string free_name(const std::string& path, const std::string& end) {
-  std::string name = path + end;
-  for (int number = 2; is_there(name); ++number) name = text(path, ".", number, end);
-  return name;
-}
-
 void remove_if_ours(const std::string& checkpoint) {
   if (!is_proven(checkpoint, step_of(name_of(checkpoint))) || !holds_only_ours(checkpoint)) return;
   const std::string partial = free_name(checkpoint, ".partial");

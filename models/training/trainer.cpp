@@ -10,7 +10,9 @@
 #include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
+#include "models/settings_file.h"
 #include "models/training/extra_losses.h"
+#include "models/training/not_finite.h"
 #include "models/training/parameter_rules.h"
 #include "models/training/probe.h"
 #include "models/training/resume.h"
@@ -27,6 +29,7 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> places) {
 double seconds_between(auto from, auto to) { return std::chrono::duration<double>(to - from).count(); }
 
 void check_settings(const TrainSettings& s) {
+  check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));
   check(!s.graph || s.device == "cuda", "train: --graph replays a step on a GPU; it needs --device=cuda");
   check(s.resume || !(s.from_previous || s.other_text),
@@ -224,8 +227,7 @@ void Trainer::report(Audience& audience) {
   const bool has_targets = done.counts.targets > 0;  // else there is no mean of the task's losses
   const double loss = has_targets ? *losses : NAN, norm = outcome.gradient_norm;
   if (!outcome.done)
-    fail_not_finite(
-        orrery::text("the loss is not finite at step ", done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
+    fail_not_finite(orrery::text(loss_not_finite, done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
   if (folder_->prove()) remove_old_checkpoints(audience);
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "models/settings_file.h"
+#include "models/training/not_finite.h"
 #include "models/training/probe.h"
 #include "models/training/trainer.h"
 
@@ -51,8 +52,7 @@ void Trainer::validate(Audience& audience) {
     fail_found({.step = step_, .validating = true, .call = problem.what_was_found()});
   }
   if (!found) return;
-  if (!std::isfinite(found->loss))
-    fail_not_finite(orrery::text("the validation loss is not finite since step ", step_));
+  if (!std::isfinite(found->loss)) fail_not_finite(orrery::text(validation_not_finite, step_));
   validation_loss_ = found->loss, figures_ = found->figures, validated_ = step_;
   audience.validation(step_, *found);
 }
@@ -78,8 +78,7 @@ std::string Trainer::save(Audience& audience) {
   try {
     path = folder_->write(state(), *model_, settings_.save_optimizer ? optimizer_.get() : nullptr);
   } catch (const NotFinite& problem) {
-    fail_not_finite(orrery::text("the weights, or the optimizer's numbers, are not finite since step ", step_, " (",
-                                 problem.what(), ")"));
+    fail_not_finite(orrery::text(weights_not_finite, step_, " (", problem.what(), ")"));
   }
   if (validated_ == step_) folder_->prove();  // else the next step's loss does it
   remove_old_checkpoints(audience);

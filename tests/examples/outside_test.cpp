@@ -70,9 +70,9 @@ void check_refused(const Words& words, const std::string& sentence) {
 }  // namespace
 
 TEST_CASE("outside: a signal ends training with a checkpoint, without a validation before it, and with its number") {
-  const std::pair<const char*, int> signals[] = {{"INT", 130},    {"TERM", 143}, {"HUP", 129}, {"XCPU", 152},
-                                                 {"USR1", 138},   {"USR2", 140}, {"PWR", 158}, {"ALRM", 142},
-                                                 {"VTALRM", 154}, {"PROF", 155}};
+  const std::pair<const char*, int> signals[] = {
+      {"INT", 130}, {"TERM", 143}, {"HUP", 129},    {"XCPU", 152}, {"USR1", 138}, {"USR2", 140},
+      {"PWR", 158}, {"ALRM", 142}, {"VTALRM", 154}, {"PROF", 155}, {"29", 157},   {"16", 144}};  // IO, STKFLT
   for (const auto& each : signals) {
     const auto& [name, code] = each;
     CAPTURE(each.first);

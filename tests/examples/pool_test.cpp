@@ -75,7 +75,8 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
   const std::string outcome_file = folder / ("pool/" + runs[0] + ".json"), outcome = read_file(outcome_file);
   for (const std::string& damage :
        {std::string(), outcome.substr(0, outcome.size() / 2), std::string("{}"), std::string("[1]"),
-        std::string("\xff\xfe"), std::string(outcome).replace(outcome.find("done"), 4, "dome")}) {
+        std::string("\xff\xfe"), std::string(outcome).replace(outcome.find("done"), 4, "dome"),
+        std::string(outcome).replace(outcome.find("validation_loss"), 15, "validation_losr")}) {
     CAPTURE(damage);
     const auto before = written_runs(folder / "pool");
     folder.write("pool/" + runs[0] + ".json", damage);
@@ -89,6 +90,15 @@ TEST_CASE("pool: a damaged outcome is reported, and its run is trained again to 
     CHECK(after.at(runs[0]) != before.at(runs[0]));
     CHECK(after.at(runs[1]) == before.at(runs[1]));
   }
+  // A figure that only this sweep compares, and one that no run has.
+  folder.write("pool/" + runs[0] + ".json",
+               std::string(outcome).replace(outcome.find("bits_per_character"), 18, "bits_per_charactes"));
+  const Outcome again = run_orrery(words + Words{"--metric=bits_per_character"});
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK(contains(again.out, "the run " + (folder / ("pool/" + runs[0])) + " is trained again"));
+  const auto before = written_runs(folder / "pool");
+  expect_error(run_orrery(words + Words{"--metric=bits"})).names("bits");
+  CHECK(written_runs(folder / "pool") == before);
 }
 
 TEST_CASE("pool: a run whose checkpoints are damaged is resumed from the one that is whole, or begins again") {
@@ -143,6 +153,15 @@ TEST_CASE("pool: a study trains a run again whose log or checkpoint cannot be re
   judged_again();
   fs::remove_all(path);
   judged_again();
+  // Rows are missing: the last ones, all, one step's, the validation's.
+  const std::string log = read_file(path + "/metrics.jsonl"), second = log.substr(log.find('\n') + 1);
+  const size_t validation = log.rfind('\n', log.find("validation_loss")) + 1;
+  for (const std::string& damaged : {log.substr(0, second.find('\n') + 1), std::string(), second,
+                                     log.substr(0, validation) + log.substr(log.find('\n', validation) + 1)}) {
+    CAPTURE(damaged);
+    folder.write("pool/" + run + "/metrics.jsonl", damaged);
+    judged_again();
+  }
 }
 
 TEST_CASE("study: a claim whose runs failed has no verdict, and the runs are tried again") {
@@ -205,6 +224,7 @@ TEST_CASE("study: a damaged verdict is judged again, and one on another claim is
   const Words all = {"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")};
   REQUIRE(run_orrery(all).code == 0);
   const std::string verdict = folder / "claims/a/verdict.json", before = read_file(verdict);
+  std::string aside = verdict + ".damaged";
   for (const std::string& damage : {before.substr(0, before.size() / 2), std::string("not of this program")}) {
     folder.write("claims/a/verdict.json", damage);
     const Outcome again = run_orrery(all);
@@ -212,8 +232,10 @@ TEST_CASE("study: a damaged verdict is judged again, and one on another claim is
     CHECK(again.code == 0);
     CHECK(contains(again.out, "warning: " + verdict));
     CHECK(verdict_in(folder / "claims/a")["comparisons"] == nlohmann::json::parse(before)["comparisons"]);
-    CHECK(read_file(verdict + ".damaged") == damage);
+    CHECK(read_file(aside) == damage);
+    aside = verdict + ".2.damaged";
   }
+  CHECK(read_file(verdict + ".damaged") == before.substr(0, before.size() / 2));
   const std::string kept = read_file(verdict);
   folder.write("other.toml", std::string(text).replace(text.find("Two variants"), 12, "Two others"));
   const Words other = {"study", folder / "other.toml", "--out=" + (folder / "claims/a"), "--runs=" + (folder / "pool")};
@@ -240,13 +262,42 @@ TEST_CASE("sweep: a run that was killed is a failure that the same command tries
   }
 }
 
+TEST_CASE("sweep: a run that is killed has failed, also if its rows look like those of a run that diverged") {
+  const Folder folder;
+  const std::string command = command_of(
+      sweep_of(folder, {"--seed={1,2}", "--jobs=2", "--learning_rate=5", "--schedule=constant", "--evaluate_every=50"},
+               endless_steps));
+  const std::string validated = "for i in $(seq 600); do set -- $(grep -l '\"step\":100,.*validation_loss' " +
+                                (folder / "pool") + "/*/metrics.jsonl); [ $# -ge 2 ] && break; sleep 0.05; done; ";
+  const Outcome killed =
+      run_shell(command + " & sweep=$!; " + wait_for_runs(folder, 2) + validated + "kill -9 $runs; wait $sweep");
+  INFO(killed.out, killed.err);
+  expect_error(killed).names("sweep").value(2).value(2).offers("again");
+  CHECK(contains(read_file(folder / "sweep/runs.csv"), ",failed,"));
+  CHECK(!contains(read_file(folder / "sweep/runs.csv"), ",diverged,"));
+}
+
+TEST_CASE("sweep: a failure whose message has 'not finite' in a path is a failure") {
+  const Folder folder;
+  Words words = sweep_of(folder, {"--seed={1,2}"});
+  words[3] = "--runs=" + (folder / "the loss is not finite at step 1/pool");
+  const Outcome full = run_shell("ulimit -f 10; " + command_of(words));
+  INFO(full.out, full.err);
+  expect_error(full).names("sweep").value(2).value(2).offers("again");
+  const std::string table = read_file(folder / "sweep/runs.csv");
+  CHECK(contains(table, "not finite"));
+  CHECK(!contains(table, ",diverged,"));
+  CHECK(run_shell(command_of(words)).code == 0);
+}
+
 TEST_CASE("pool: no run is left when the program that trains it is killed or ends by an error of its own") {
   for (const std::string signal : {"KILL", "QUIT"}) {  // sh lets what it runs in the background ignore the latter
     CAPTURE(signal);
     const Folder folder;
-    const Outcome outcome = run_shell(
-        "ulimit -c 0; env --default-signal=QUIT " + command_of(sweep_of(folder, two_at_once, endless_steps)) +
-        " & sweep=$!; " + wait_for_runs(folder, 2) + "kill -" + signal + " $sweep; wait $sweep; " + print_left);
+    const Outcome outcome =
+        run_shell("ulimit -c 0; env --default-signal=QUIT --block-signal=TERM " +
+                  command_of(sweep_of(folder, two_at_once, endless_steps)) + " & sweep=$!; " +
+                  wait_for_runs(folder, 2) + "kill -" + signal + " $sweep; wait $sweep; " + print_left);
     INFO(outcome.out, outcome.err);
     CHECK(contains(outcome.out, "runs: "));
     CHECK(!contains(outcome.out, "runs: left:"));

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <array>
 #include <filesystem>
 
 #include "tests/examples/program.h"
@@ -80,6 +81,16 @@ TEST_CASE("resume: what is no run, another folder, or another model is refused")
       .offers("--init_from");
   CHECK(!fs::exists(folder / "other"));
   expect_error(run_orrery({"train", "--resume=" + run, "--width=32"})).names("width").value(16);
+  for (const auto& [key, its, other] : {std::array<std::string, 3>{"model", "gpt", "vit"},
+                                        {"model", "gpt", "translation-small"},
+                                        {"task", "language_modeling", "translation"}}) {
+    CAPTURE(other);
+    expect_error(run_orrery({"train", "--resume=" + run, "--" + key + "=" + other}))
+        .names(run)
+        .names(key)
+        .value(its)
+        .offers("orrery train --resume=" + run);
+  }
   expect_error(run_orrery(learning(folder, run))).names(run).offers("orrery train --resume=" + run);
 }
 

@@ -9,6 +9,7 @@
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
 
 TEST_CASE("study: a trained claim, its files, its report, and nothing trained twice") {
   const Folder folder;
@@ -144,6 +145,10 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   const std::string text =
       claim_text(folder, "kind = \"timed\"\nrounds = 3\nround_steps = 2\nrefuted_if = \"wide < narrow - 99 %\"",
                  "[variants.wide]\nwidth = 128\n[variants.narrow]\n");
+  REQUIRE(
+      run_orrery(std::vector<std::string>{"train", "--data=" + (folder / "text.txt"), "--out=" + (folder / "other")} +
+                 tiny)
+          .code == 0);
   const Outcome outcome = judge(folder, text);
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
@@ -153,6 +158,17 @@ TEST_CASE("study: a timed claim takes turns, alone") {
   CHECK(verdict["comparisons"][0]["mean"] > 0);
   CHECK(verdict["comparisons"][0]["name"] == "wide / narrow - 1");
   CHECK(verdict["samples"] == "3 rounds");
+  CHECK(!fs::exists(folder / "study/timing"));
+  // A run of the user's in that folder stays, whatever its name.
+  fs::create_directories(folder / "study/timing");
+  fs::copy(folder / "other", folder / "study/timing/0", fs::copy_options::recursive);
+  expect_error(judge(folder, text)).names("study").value(folder / "study/timing/0").offers("--out");
+  CHECK(fs::exists(folder / "study/timing/0/settings.toml"));
+  fs::remove_all(folder / "study/timing/0");
+  // What a measurement left that was killed goes.
+  folder.write("study/timing/removed_by_study", "");
+  fs::copy(folder / "other", folder / "study/timing/0", fs::copy_options::recursive);
+  CHECK(judge(folder, text).code == 0);
   CHECK(!fs::exists(folder / "study/timing"));
   // Not beside a run: its lock is held by another program.
   folder.write("pool_busy", "");

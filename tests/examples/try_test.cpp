@@ -386,6 +386,21 @@ TEST_CASE("plug-in: a call of exit does not end a command with success") {
   }
 }
 
+TEST_CASE("plug-in: a call of exit while the program ends does not change its exit code") {
+  const Folder folder;
+  for (const char* name : {"exit", "quick_exit", "_Exit"}) {
+    CAPTURE(name);
+    const std::string source = folder.write(
+        std::string(name) + ".cpp", "#include <cstdlib>\n" + activation(std::string("bump") + name, right_slope) +
+                                        "struct Gone { ~Gone() { std::" + name + "(0); } } gone;\n");
+    const Outcome tried = run_orrery({"try", source, "--out=" + folder.path(), "--steps=0"});
+    CHECK_MESSAGE(tried.code == 0, tried.err);
+    const std::string plugin = "--plugin=" + (folder / name + ".so");
+    expect_error(run_orrery({"show", folder / "none", plugin})).names(folder / "none");
+    CHECK(run_orrery({"list", std::string("bump") + name, plugin}).code == 0);
+  }
+}
+
 TEST_CASE("plug-in: the same file twice is one plug-in") {
   const Folder folder;
   const std::string source = folder.write("bump.cpp", activation("bump", right_slope));

@@ -247,26 +247,22 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   CHECK(partial == std::set<std::string>{"step_000005.partial", "step_000009.partial"});
 }
 
-TEST_CASE("run folder: paths that are not UTF-8") {
+TEST_CASE("run folder: paths that are not UTF-8 are refused before anything is made, and read from older checkpoints") {
   const Run run("lat\xe9");
-  const std::string text = run.folder / "te\xff\xfext";
-  fs::rename(run.text, text);
-  CHECK(run.train({{"data", text}}).checkpoint == run.checkpoint(6));
-  CHECK(run.resume({{"data", text}}).steps_done == 8);
-  const CheckpointState state = read_state(run.checkpoint(8));
-  for (const auto& [key, value] : state.settings) {
-    if (key == "out") CHECK(value == run.out);
-    if (key == "data") CHECK(value == text);
-  }
-  Gpt model(gpt_settings(make_settings(state.settings)));
-  CHECK(error_of([&] { load_weights(latest_checkpoint(run.out), model); }) == "no error");
-  TrainSettings known;
-  const auto read = read_settings_file(run.out + "/settings.toml", settings_of(known));
-  CHECK(read.size() + 2 == list_settings(known).size());  // all but out and data
-  CHECK(contains(read_file(run.out + "/settings.toml"),
-                 "\n# out is not UTF-8, as this file must be; give it on the "
-                 "command line: --out=$'" +
-                     (run.folder / "lat\\xE9'\n")));
+  expect_error([&] { run.train(); }).names("train").names("--out").value(run.out).names("UTF-8").offers("rename");
+  CHECK(!fs::exists(run.out));
+  const Run other;
+  const std::string text = other.folder / "te\xff\xfext";
+  fs::rename(other.text, text);
+  expect_error([&] { other.train({{"data", text}}); }).names("--data").value(text).names("UTF-8").offers("rename");
+  fs::rename(text, other.text);
+  other.train();
+  const std::string file = other.checkpoint(6) + "/state.json", quoted = "\"" + other.text + "\"";
+  std::string state = read_file(file);
+  REQUIRE(contains(state, quoted));
+  write(file, state.replace(state.find(quoted), quoted.size(), "{\"bytes\": \"746578fffe74\"}"));
+  for (const auto& [key, value] : read_state(other.checkpoint(6)).settings)
+    if (key == "data") CHECK(value == "tex\xff\xfet");
 }
 
 TEST_CASE("run folder: settings.toml of a resumed run repeats the run") {

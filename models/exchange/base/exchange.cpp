@@ -267,6 +267,7 @@ void refuse_setting(std::string_view format, const TrainSettings& run, std::stri
 
 ImportReport import_model(const std::string& path, const std::string& out, const std::string& tokenizer,
                           const std::string& check_file) {
+  check_utf8_settings("import", {{"out", out}});
   RunFolder folder(out, {"import"});
   check(!holds_checkpoints(out), "import: ", out, " holds checkpoints of a run; choose another --out");
   folder.check_free();

@@ -1,0 +1,37 @@
+// Why a run ended that met a number that is not finite. A program that trains runs in processes of their own has the
+// message alone: it begins with one of these, which no path stands before.
+//   train: the loss is not finite at step 12 (loss nan, gradient norm nan); ...
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace orrery::models {
+
+// The step follows each.
+inline constexpr std::string_view loss_not_finite = "the loss is not finite at step ",
+                                  validation_not_finite = "the validation loss is not finite since step ",
+                                  weights_not_finite =
+                                      "the weights, or the optimizer's numbers, are not finite since step ",
+                                  value_not_finite = "a value is not finite at step ",
+                                  value_not_finite_in_validation =
+                                      "a value is not finite in the validation after step ";
+
+// The step of such an error message of a run; none of any other.
+inline std::optional<int64_t> step_not_finite(std::string_view message) {
+  constexpr std::string_view command = "train: ";
+  if (!message.starts_with(command)) return {};
+  message.remove_prefix(command.size());
+  for (const std::string_view begin : {loss_not_finite, validation_not_finite, weights_not_finite, value_not_finite,
+                                       value_not_finite_in_validation}) {
+    if (!message.starts_with(begin)) continue;
+    int64_t step = 0;
+    const char* const digits = message.data() + begin.size();
+    if (std::from_chars(digits, message.data() + message.size(), step).ec == std::errc()) return step;
+  }
+  return {};
+}
+
+}  // namespace orrery::models
