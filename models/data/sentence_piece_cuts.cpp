@@ -96,10 +96,12 @@ SentencePieceCuts::SentencePieceCuts(SentencePieceFacts facts)
   sort_once(known_), sort_once(together_);
 }
 
-bool SentencePieceCuts::are_apart(char32_t a, char32_t b) const {
+bool SentencePieceCuts::are_together(char32_t a, char32_t b) const {
+  return std::binary_search(together_.begin(), together_.end(), pair_of(a, b));
+}
+bool SentencePieceCuts::are_unknown(char32_t a, char32_t b) const {
   const auto is_known = [&](char32_t c) { return std::binary_search(known_.begin(), known_.end(), c); };
-  return !std::binary_search(together_.begin(), together_.end(), pair_of(a, b)) &&
-         (facts_.byte_fallback || is_known(a) || is_known(b));
+  return !facts_.byte_fallback && !is_known(a) && !is_known(b);
 }
 
 void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
@@ -128,8 +130,8 @@ void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
         // Spaces at the end are a token where they are not dropped: a part behind must have something.
         const bool whole = here.text == " " && (begin < text.size() || facts_.in_a_row_are_one);
         if (divides_at_spaces && whole && are_apart(a, written_space)) take({at, begin, false}), last = at;
-      } else if (certain && at - last >= spacing && are_apart(a, b)) {
-        take({at, at, true}), last = at;
+      } else if (certain && at - last >= spacing && !are_together(a, b)) {
+        take({at, at, true, are_unknown(a, b)}), last = at;
       }
       a = last_of(here.text);
     }

@@ -6,7 +6,8 @@
 // side of two normalized characters a and b that follow each other can change the tokens of the other side if
 //   a and b come from different replacements,
 //   no piece of the model holds a and b in a row, and
-//   a or b is a piece, because unknown characters in a row are one token, or bytes are written for unknown characters;
+//   a or b is a piece, because unknown characters in a row are one token, or bytes are written for unknown characters:
+//   else both sides may have that token, where the whole has one;
 // and a is not a space, because spaces at the end of a part can be dropped.  Users' symbols are pieces, too, which are
 // found before any rule is.
 //
@@ -47,6 +48,7 @@ class SentencePieceCuts {
   struct Cut {
     size_t end, begin;  // of the part before and of the part behind; a space between them belongs to neither
     bool within_word;   // no space is there
+    bool within_unknown = false;  // both sides may have the token of unknown characters, and the whole has one
   };
   // Each cut before a space in its order, and one within a word where none was for `spacing` bytes.  `more`: further
   // text follows, which changes none of them.
@@ -54,7 +56,9 @@ class SentencePieceCuts {
   bool end_pieces() const { return facts_.end_pieces; }  // spaces, and a text gets one behind
 
  private:
-  bool are_apart(char32_t a, char32_t b) const;
+  bool are_together(char32_t a, char32_t b) const;  // in a piece
+  bool are_unknown(char32_t a, char32_t b) const;   // and may be one token
+  bool are_apart(char32_t a, char32_t b) const { return !are_together(a, b) && !are_unknown(a, b); }
 
   SentencePieceFacts facts_;  // without pieces
   SentencePieceRules rules_;

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -78,6 +79,28 @@ TEST_CASE("sentence piece: a word has the same pieces however much stands before
     begin = end + 1;
   }
   CHECK(tokenizer->encode(text) == words);
+}
+
+TEST_CASE("sentence piece: a run of unknown characters is one token, however long, in time that grows with it") {
+  const Folder folder;
+  const std::string text = orrery::testing::write_small_text(folder);
+  const auto run = [&](int64_t count) {
+    std::string all = "the";
+    for (int64_t i = 0; i < count; ++i) all += "\xe4\xb8\xad\xe6\x96\x87";
+    return all + "fox";
+  };
+  for (const char* const setting : {"sentence_piece(vocabulary=60)", "sentence_piece(50, kind=unigram)"}) {
+    CAPTURE(setting);
+    const auto tokenizer = make_tokenizer(setting, text);
+    const std::vector<int32_t> tokens = tokenizer->encode(run(1));
+    for (const int64_t count : {10'000, 10'922, 10'923, 10'924, 30'000}) CHECK(tokenizer->encode(run(count)) == tokens);
+    CHECK(tokenizer->encode(run(20'000) + " " + run(20'000)) == tokenizer->encode(run(1) + " " + run(1)));
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(tokenizer->encode(run(300'000)) == tokens);  // all at once it takes minutes
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  }
+  const auto with_bytes = make_tokenizer("sentence_piece(vocabulary=310, byte_fallback=yes)", text);
+  CHECK(with_bytes->encode(run(30'000)).size() == with_bytes->encode(run(1)).size() + 29'999 * 6);
 }
 
 TEST_CASE("sentence piece: of a long text every k-th line is learned from") {

@@ -8,6 +8,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
@@ -151,7 +152,8 @@ class SentencePiece final : public Tokenizer {
     SentencePieceCuts::Cut last{0, 0, within_word};  // where the part begins
     std::optional<SentencePieceCuts::Cut> next;      // where it can end, at a space
     const auto take = [&](const SentencePieceCuts::Cut& cut) {
-      add_part(text.substr(last.begin, cut.end - last.begin), (spaces_end_pieces() ? cut : last).within_word, tokens);
+      add_part(text.substr(last.begin, cut.end - last.begin), (spaces_end_pieces() ? cut : last).within_word,
+               last.within_unknown, tokens);
       last = cut, next.reset();
     };
     cuts_->each(text, part_bytes, false, [&](const SentencePieceCuts::Cut& cut) {
@@ -160,23 +162,27 @@ class SentencePiece final : public Tokenizer {
       if (!cut.within_word) next = cut;
       if ((sums_scores_ && !cut.within_word) || is_enough()) take(cut);
     });
-    add_part(text.substr(last.begin), spaces_end_pieces() ? within_word : last.within_word, tokens);
+    add_part(text.substr(last.begin), spaces_end_pieces() ? within_word : last.within_word, last.within_unknown,
+             tokens);
   }
   // One within a word comes without the space that the library puts in front of texts, or behind them.
-  void add_part(std::string_view part, bool within_word, std::vector<int32_t>& tokens) const {
+  // `within_unknown`: the token of unknown characters may go on from the part before.
+  void add_part(std::string_view part, bool within_word, bool within_unknown, std::vector<int32_t>& tokens) const {
     // No place was found at which a piece must end.
     for (; part.size() > most_at_once; within_word |= !spaces_end_pieces()) {
       const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
       size_t bytes = end_of_characters(part.substr(0, most_at_once));
       while (bytes > 1 && (is_space(bytes) || is_space(bytes - 1)))
         bytes = end_of_characters(part.substr(0, bytes - 1));
-      add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), tokens);
+      add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), tokens);
       part.remove_prefix(bytes);
     }
     std::vector<int> pieces;
     const auto status = (within_word ? within_words() : *processor_).Encode(part, &pieces);
     check(status.ok(), "tokenizer: SentencePiece cannot encode the text: ", sentence_piece_reason(status.message()));
-    tokens.insert(tokens.end(), pieces.begin(), pieces.end());
+    const int unknown = processor_->unk_id();
+    const bool goes_on = within_unknown && !pieces.empty() && pieces[0] == unknown && tokens.back() == unknown;
+    tokens.insert(tokens.end(), pieces.begin() + (goes_on ? 1 : 0), pieces.end());
   }
   const Processor& within_words() const {
     std::call_once(within_words_made_, [&] { within_words_ = processor_of(with_space_in_front(model_, false)).first; });
