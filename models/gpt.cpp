@@ -71,10 +71,8 @@ Gpt::Gpt(const GptSettings& settings)
     blocks_.push_back(std::make_unique<Block>(block_options(s, *position_, activation_)));
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
         " has no activation with parameters to share; use one such as dense(leaky_relu_learned)");
-  if (!s.tied_head) {
-    head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
-    head_weight_.table = true;
-  }
+  if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
+  head_weight_.table = true;
   if (s.head_bias) head_bias_ = nn::Parameter(Shape{s.vocabulary}, nn::constant(0));
   nn::name_paths(*this);
 }

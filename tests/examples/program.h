@@ -14,6 +14,9 @@ struct Outcome {
   int64_t peak = 0;  // bytes of memory it had at most, of run_orrery alone
 };
 
+// Of a training that has come to its end; 3: it was too short to learn anything.
+inline bool is_complete(const Outcome& outcome) { return outcome.code == 0 || outcome.code == 3; }
+
 // Runs a shell command; $ORRERY is the program.
 Outcome run_shell(const std::string& command);
 // Runs the program with these arguments, which no shell reads.

@@ -25,7 +25,7 @@ TEST_CASE("study: the claims that come with it run, two steps each") {
       " --runs=" + (folder / "pool") + " --data=" + sets);
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  const std::string page = read_file(folder / "studies/README.md");
+  CHECK(!fs::exists(folder / "studies/README.md"));  // which lists verdicts
   size_t count = 0;
   for (const auto& entry : fs::recursive_directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
     if (entry.path().extension() != ".toml") continue;
@@ -35,7 +35,6 @@ TEST_CASE("study: the claims that come with it run, two steps each") {
     CHECK(verdict["smoke"] == true);
     CHECK(verdict["comparisons"].empty());
     CHECK(verdict["missing"].empty());
-    CHECK(contains(page, "/examples/studies/" + name + ".toml)"));
     if (++count % 10 == 1) CHECK(run_orrery({"report", folder / ("studies/" + name)}).code == 0);
   }
   CHECK(count >= 38);  // as many claims as the papers make

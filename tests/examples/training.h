@@ -16,8 +16,6 @@ inline std::vector<std::string> train_tiny(const Folder& folder, const std::stri
                                   "--out=" + (folder / out)} +
          tiny + more;
 }
-// A run that has come to its end; 3: it was too short to learn anything.
-inline bool is_complete(const Outcome& run) { return run.code == 0 || run.code == 3; }
 inline std::string weights(const std::string& checkpoint) { return read_file(checkpoint + "/weights.safetensors"); }
 
 // The rows of metrics.jsonl without what depends on the clock.
