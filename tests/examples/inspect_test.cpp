@@ -160,7 +160,7 @@ TEST_CASE("inspect: images and translations") {
       {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
        "--tokenizer=sentence_piece(vocabulary=150)", "--context=256", "--out=" + pairs});
-  REQUIRE_MESSAGE(translation.code == 0, translation.err);
+  REQUIRE_MESSAGE(is_complete(translation), translation.err);
   const Outcome given = inspect({pairs, "--source=Im Anfang", "--target=In the beginning", "--look=attention,heads"});
   for (const char* kind : {"encoder.attention", "decoder.attention", "decoder.cross_attention"})
     CHECK_MESSAGE(contains(given.out, std::string("Attention: ") + kind), kind);
@@ -173,7 +173,7 @@ TEST_CASE("inspect, report: a model of a problem reads numbers, and blocks witho
   const Outcome outcome =
       run_orrery({"train", "--task=algorithmic", "--problem=copy(length=8)", "--layers=1", "--heads=2", "--width=16",
                   "--context=16", "--batch=2", "--steps=2", "--feed_forward=none", "--out=" + run});
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  REQUIRE_MESSAGE(is_complete(outcome), outcome.err);
   CHECK(contains(inspect({run, "--text=1 2 3", "--look=attention", "--head=0", "--top=1"}).out,
                  "Attention: blocks.0.attention, head 0"));
   const Outcome hooks = inspect({run, "--text=1 2 3", "--hooks=blocks.0.hook_resid_post,blocks.0.attention.weights"});
@@ -232,7 +232,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
     const std::string out = folder / ("run" + std::to_string(i));
     CAPTURE(runs[i]);
     const Outcome trains = run_orrery(Words{"train", "--out=" + out} + runs[i]);
-    REQUIRE_MESSAGE(trains.code == 0, trains.err);
+    REQUIRE_MESSAGE(is_complete(trains), trains.err);
     const Outcome seen = inspect({out});
     CHECK(contains(seen.out, "first one that was held out"));
     CHECK(contains(seen.out, ": "));

@@ -115,7 +115,7 @@ TEST_CASE("pictures: files that are not read are counted by kind, in one line") 
   folder.write("deep/b/.hidden", "");
   folder.write("deep/b/more/list", "");
   const Outcome deeper = train(deep, folder / "deep_run");
-  REQUIRE_MESSAGE(deeper.code == 0, deeper.err);
+  REQUIRE_MESSAGE(is_complete(deeper), deeper.err);
   CHECK(contains(deeper.out + deeper.err,
                  "3 files of " + deep + " (1 beside the class folders, 1 in deeper folders, 1 without an ending; "));
 }
@@ -128,7 +128,7 @@ TEST_CASE("pictures: a folder that links to a folder above it is read once, of p
   fs::create_directory_symlink("..", set + "/a/loop");
   fs::create_directory_symlink(set + "/a", set + "/b/loop");  // and a's leads back to both
   const Outcome trained = train(set, folder / "run");
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  REQUIRE_MESSAGE(is_complete(trained), trained.err);
   CHECK(contains(trained.out, "images: 6 images to learn, 2 for validation"));
   const Outcome classified = classify(folder / "run", {set});
   CHECK(contains(classified.out, set + "/a/0.png  "));
@@ -153,7 +153,7 @@ TEST_CASE("pictures: an Exif orientation is noted by train, evaluate and classif
   const Outcome trained = run_orrery({"train", "--model=resnet", "--width=4", "--image_size=8", "--data=" + set,
                                       "--validation_fraction=0.5", "--steps=1", "--batch=2", "--figures=none",
                                       "--out=" + (folder / "run")});
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  REQUIRE_MESSAGE(is_complete(trained), trained.err);
   CHECK(contains(trained.out + trained.err, "4 files of " + set + " (4 of orientation 6; the first: "));
   const Outcome classified = classify(folder / "run", {set, cases + "picture_forms/rgb.png"});
   CHECK(contains(classified.err, "(4 of orientation 6; the first: " + set + "/a/1.jpg)"));

@@ -172,7 +172,7 @@ TEST_CASE("report: a translator shows held-out sentences") {
                   "--translations=" + folder.write("en", target), "--width=16", "--heads=2", "--tokenizer=character",
                   "--steps=3", "--context=64", "--validation_fraction=0.2", "--out=" + (folder / "run")});
   INFO(outcome.err);
-  REQUIRE(outcome.code == 0);
+  REQUIRE(is_complete(outcome));
   const Page page = report_of(folder, {folder / "run", "--samples=1"});
   const Json items = page.section("What it writes")["items"];
   REQUIRE(items.size() == 1);
@@ -193,7 +193,7 @@ TEST_CASE("report: a model without texts has a page without samples") {
       run_orrery({"train", "--task=algorithmic", "--problem=copy(length=4)", "--layers=1", "--heads=2", "--width=16",
                   "--batch=2", "--steps=4", "--warmup_steps=1", "--out=" + (folder / "run")});
   INFO(outcome.err);
-  REQUIRE(outcome.code == 0);
+  REQUIRE(is_complete(outcome));
   const Page page = report_of(folder, {folder / "run"});
   CHECK(page.section("accuracy")["series"][0]["key"] == "accuracy");
   for (const Json& section : page.data["sections"]) CHECK(section["title"] != "What it writes");

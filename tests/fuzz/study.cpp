@@ -16,6 +16,7 @@
 #include "models/study/report_sweep.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_log.h"
+#include "models/training/not_finite.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -79,16 +80,17 @@ void read_log(const std::string& folder, std::string_view bytes) {
           "a run without a validation is done");
   promise(std::isfinite(outcome.seconds), "it took no number of seconds");
   promise_same_again(folder, outcome);
+  promise(!orrery::models::step_not_finite(bytes) || bytes.starts_with("train: "), "a step of no training's message");
 }
 
-REGISTER_FORMAT(run_log,
-                {.name = "run_log",
-                 .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/training/log_rows.cpp",
-                             "models/training/log_rows.h", "models/study/runs.cpp", "models/json.cpp"},
-                 .read = read_log,
-                 .memory_multiple = 256,
-                 .memory_base = 1 << 20,
-                 .words = words_of_runs});
+REGISTER_FORMAT(run_log, {.name = "run_log",
+                          .readers = {"models/study/run_log.cpp", "models/study/run_log.h",
+                                      "models/training/log_rows.cpp", "models/training/log_rows.h",
+                                      "models/training/not_finite.h", "models/study/runs.cpp", "models/json.cpp"},
+                          .read = read_log,
+                          .memory_multiple = 256,
+                          .memory_base = 1 << 20,
+                          .words = words_of_runs});
 
 // A checkpoint beside one whose files are all these bytes: what differs is told, or that they cannot be read.
 void compare_files(const std::string& folder, std::string_view bytes) {

@@ -84,9 +84,10 @@ TEST_CASE("running sums, by columns and by states, are the sums over all pairs t
       {"lengths", ranges_of([](int64_t sequence, int64_t) { return std::pair(0, sequence == 0 ? 5 : 0); })},
       {"two documents, the second of which is causal",
        ranges_of([](int64_t, int64_t i) { return i < 3 ? std::pair(0, 4) : std::pair(4, static_cast<int>(i) + 2); })}};
-  for (const auto& [name, ranges] : cases)
+  for (const auto& each : cases)
     for (const bool reversed : {false, true}) {
-      CAPTURE(name);
+      const auto& ranges = each.second;
+      CAPTURE(each.first);
       CAPTURE(reversed);
       const Operands in = Operands::random(1), before = Operands::random(5), expected = before.clone();
       add_by_pairs(in, ranges, reversed, expected);
