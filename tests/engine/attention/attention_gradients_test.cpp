@@ -227,7 +227,8 @@ TEST_CASE("attention: a key at the far end of the ramp has no influence but on t
       c.options.soft_cap = 0, c.biased = c.judged = false;
       c.fill();
       c.operands.span = {20};
-      for (const auto& [score, low, high] : {std::array{20., 1e4, 1e12}, {1e4, INFINITY, INFINITY}}) {
+      for (const auto& each : {std::array{20., 1e4, 1e12}, {1e4, INFINITY, INFINITY}}) {
+        const double score = each[0], low = each[1], high = each[2];
         for (size_t i = 0; i < 8; ++i) c.operands.key[40 * 8 + i] = score / c.operands.query[i] / 8;
         std::fill_n(c.operands.value.begin() + 40 * 8, 8, 0);
         const double dz = std::abs(attention_of<double>(c).gradients.span[0]);
