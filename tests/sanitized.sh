@@ -13,7 +13,10 @@ shift
 undefined=bool,bounds,builtin,enum,float-cast-overflow,integer-divide-by-zero,nonnull-attribute,pointer-overflow,return
 undefined=$undefined,returns-nonnull-attribute,shift,signed-integer-overflow,unreachable,vla-bound
 case $kind in
-  address) compiler=clang++ sanitizers=address,$undefined more=orrery all="engine_tests nn_tests models_tests fuzz_tests" ;;
+  address)
+    compiler=clang++ sanitizers=address,$undefined more=orrery
+    all="engine_tests nn_tests models_tests fuzz_tests"
+    ;;
   thread) compiler=g++ sanitizers=thread more= all="engine_tests nn_tests" ;;
   *) echo "there are address and thread, not $kind" && exit 1 ;;
 esac
