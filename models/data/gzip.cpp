@@ -145,7 +145,8 @@ std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t 
 
 std::string read_data_file(const std::string& path, uint64_t limit) {
   std::string bytes = read_file(path, limit);
-  return is_gzip(bytes) ? unpack_gzip(bytes, path, limit) : bytes;
+  if (!is_gzip(bytes)) return bytes;  // not in one expression with the next line, which would copy it
+  return unpack_gzip(bytes, path, limit);
 }
 
 std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names) {
