@@ -29,8 +29,8 @@ struct ResidualStream {
 
 // What one run of the model shows of its streams.
 struct ObservedStreams {
-  std::vector<ResidualStream>
-      streams;                   // in the order they begin: an encoder's, a decoder's; the logits come from the last
+  // In the order they begin: an encoder's, a decoder's.  The logits come from the last.
+  std::vector<ResidualStream> streams;
   std::vector<std::string> end;  // the normalizations behind the last state, "norm (layer)"
   Tensor logits;                 // of that run, as Subject::run gives them
 };
