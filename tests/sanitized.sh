@@ -22,4 +22,4 @@ case $kind in
 esac
 [ $# -gt 0 ] || set -- $all
 OPTIONS="${OPTIONS:-} -DCMAKE_CXX_COMPILER=$compiler -DORRERY_EMULATE_CUDA=OFF -DORRERY_SANITIZE=$sanitizers" \
-  TARGETS="$more $*" BUILD=build/$kind exec sh tests/run.sh -R "^($(echo "$*" | tr ' ' '|'))\$" --timeout 1200
+  TARGETS="$more $*" BUILD=build/$kind sh tests/run.sh -R "^($(echo "$*" | tr ' ' '|'))\$" --timeout 1200
