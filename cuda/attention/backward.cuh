@@ -142,16 +142,19 @@ __device__ void add_query_gradients(AttentionTile<A>& tile, const P& p, const Qu
   for (int panel = 0; panel < AttentionTile<A>::chunk / depth; ++panel) {
     if (panel * depth >= columns) break;
     refill([&] { load_distances(tile, p, q, keys, first + panel * depth, minimum(depth, columns - panel * depth)); });
+    A of_tile[each][2] = {};
 #pragma unroll 2
     for (int k = 0; k < side; ++k)
 #pragma unroll
       for (int a = 0; a < each; ++a) {
         const int row = tile_row() + 16 * a;
         if (const A w = weight(row, k); w != 0) {
-          sum[a][2 * panel] += w * tile.distances[row - k + side - 1][tile_column()];
-          sum[a][2 * panel + 1] += w * tile.distances[row - k + side - 1][tile_column() + 16];
+          of_tile[a][0] += w * tile.distances[row - k + side - 1][tile_column()];
+          of_tile[a][1] += w * tile.distances[row - k + side - 1][tile_column() + 16];
         }
       }
+#pragma unroll
+    for (int a = 0; a < each; ++a) sum[a][2 * panel] += of_tile[a][0], sum[a][2 * panel + 1] += of_tile[a][1];
   }
 }
 
@@ -318,8 +321,10 @@ __global__ void __launch_bounds__(attention_threads, 1)
         const bool some = differentiate_tile(tile, p, q, at.keys, terms, places, w, dt, ramps);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
+        A of_tile = 0;
         for (int i = 0; i < side && thread < side; ++i)
-          if (const int j = at.key(i, thread); j >= 0 && j < side) bias_sum += tile.gradients[i][j];
+          if (const int j = at.key(i, thread); j >= 0 && j < side) of_tile += tile.gradients[i][j];
+        bias_sum += of_tile;
         const ReadRows<A> queries = rows_of_queries(p, p.query, q, p.head_size);
         add_weighted_rows(
             tile, columns,

@@ -208,7 +208,7 @@ __device__ void store_scores(typename AttentionTile<A>::Scores& scores,
 
 // Adds weight(row, k) times row k of the right panel, for the rows and columns of the result that this thread holds.
 // A weight of zero is left out, so that NaN in what is masked has no influence.  `stage(column, columns)` fills the
-// panel.
+// panel.  Each tile has a sum of its own: one chain over all keys would lose digits with their root.
 template <class A, class Weight, class Stage>
 __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Weight& weight, const Stage& stage,
                                   typename AttentionTile<A>::Result& sum) {
@@ -217,16 +217,16 @@ __device__ void add_weighted_rows(AttentionTile<A>& tile, int columns, const Wei
   for (int panel = 0; panel < AttentionTile<A>::chunk / depth; ++panel) {
     if (panel * depth >= columns) break;
     refill([&] { stage(panel * depth, minimum(depth, columns - panel * depth)); });
+    A of_tile[each][2] = {};
 #pragma unroll 4
     for (int k = 0; k < side; ++k) {
       const A low = tile.right[k][tile_column()], high = tile.right[k][tile_column() + 16];
 #pragma unroll
       for (int a = 0; a < each; ++a)
-        if (const A w = weight(tile_row() + 16 * a, k); w != 0) {
-          sum[a][2 * panel] += w * low;
-          sum[a][2 * panel + 1] += w * high;
-        }
+        if (const A w = weight(tile_row() + 16 * a, k); w != 0) of_tile[a][0] += w * low, of_tile[a][1] += w * high;
     }
+#pragma unroll
+    for (int a = 0; a < each; ++a) sum[a][2 * panel] += of_tile[a][0], sum[a][2 * panel + 1] += of_tile[a][1];
   }
 }
 

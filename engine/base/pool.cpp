@@ -12,13 +12,6 @@
 namespace orrery {
 namespace {
 
-// Eight classes to a factor of two: at most 12.5 % of a block is unused.
-int64_t size_class(int64_t bytes) {
-  if (bytes <= 512) return std::max<int64_t>(1, (bytes + 63) / 64) * 64;
-  const int64_t step = int64_t{1} << (std::bit_width(static_cast<uint64_t>(bytes - 1)) - 4);
-  return (bytes + step - 1) / step * step;
-}
-
 std::string in_units(int64_t bytes) {
   if (bytes < 1000) return std::to_string(bytes) + " bytes";
   double size = static_cast<double>(bytes) / 1e3;
@@ -38,6 +31,13 @@ const char* current_operation() { return operation; }
 CurrentOperation::CurrentOperation(const char* name) : before_(std::exchange(operation, name)) {}
 CurrentOperation::~CurrentOperation() { operation = before_; }
 
+// Eight sizes to a factor of two.
+int64_t Pool::block_size(int64_t bytes) {
+  if (bytes <= 512) return std::max<int64_t>(1, (bytes + 63) / 64) * 64;
+  const int64_t step = int64_t{1} << (std::bit_width(static_cast<uint64_t>(bytes - 1)) - 4);
+  return (bytes + step - 1) / step * step;
+}
+
 Pool::~Pool() {
   ending_ = true;
   release_unlocked();
@@ -48,7 +48,7 @@ void* Pool::take(int64_t bytes, const char* holder) {
   const std::lock_guard lock(mutex_);
   void* data = nullptr;
   try {
-    if (bytes <= largest_size) data = take_unlocked(size_class(bytes), holder);
+    if (bytes <= largest_size) data = take_unlocked(block_size(bytes), holder);
   } catch (const std::bad_alloc&) {  // no room for the books
   }
   if (!data) ++use_.refused;

@@ -111,6 +111,8 @@ bool is_pickle(const std::string& path) {
 
 void refuse_pickles(const std::string& path) {
   const bool folder = folder_exists(path);
+  // Beside weights in safetensors such a file holds something else, as training_args.bin does.
+  if (folder && (file_exists(path + "/" + single_name) || file_exists(path + "/" + index_name))) return;
   const auto named_so = [](const std::string& file) {
     constexpr const char* endings[] = {".bin", ".bin.index.json", ".pt", ".pth", ".ckpt"};
     return std::any_of(std::begin(endings), std::end(endings), [&](const char* end) { return file.ends_with(end); });

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/machine_memory.h"
+#include "engine/base/pool.h"
 #include "engine/base/wording.h"
 #include "models/model.h"
 #include "models/training/rehearsal.h"
@@ -235,7 +236,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   if (!parameters)
     fail_to_fit(s, "more than", static_cast<double>(plan.free),
                 orrery::text("weights and gradients alone are more than ", most, " parameters"), plan.free);
-  plan.parameters = *parameters, plan.weights = *parameters * weight, plan.gradients = *parameters * gradient;
+  plan.parameters = *parameters, plan.gradients = Pool::block_size(*parameters * gradient);
+  plan.weights = plan.gradients + (dtype == Dtype::bf16 ? Pool::block_size(*parameters * bytes_of(dtype)) : 0);
 
   const TrainSettings two = settings_with_layers(s, std::min<int64_t>(2, layers_of(s)));
   const auto measured = [&](const auto& measure, const std::string& too_large) {

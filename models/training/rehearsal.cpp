@@ -7,6 +7,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/finite_guard.h"
+#include "engine/base/pool.h"
 #include "engine/base/sizes.h"
 #include "engine/ops/ops.h"
 #include "models/figures/base/figure.h"
@@ -58,7 +59,7 @@ Rehearsal::Rehearsal(const TrainSettings& settings, const Task& task)
 
 int64_t Rehearsal::bytes_of_moments() const {
   int64_t bytes = 0;
-  for (const auto& [name, moment] : optimizer_->moments()) bytes += moment.bytes();
+  for (const auto& [name, moment] : optimizer_->moments()) bytes += Pool::block_size(moment.bytes());
   return bytes;
 }
 
