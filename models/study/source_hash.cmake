@@ -14,7 +14,7 @@ function(orrery_hash_sources output)
   set(script "${PROJECT_SOURCE_DIR}/models/study/source_hash.cmake")
   set(command "${CMAKE_COMMAND}" "-DROOT=${PROJECT_SOURCE_DIR}" "-DCUDA=${ORRERY_CUDA}" "-DOUTPUT=${output}" -P "${script}")
   execute_process(COMMAND ${command} COMMAND_ERROR_IS_FATAL ANY)
-  add_custom_command(OUTPUT "${output}" COMMAND ${command} DEPENDS ${sources} "${script}" VERBATIM
+  add_custom_command(OUTPUT "${output}" COMMAND ${command} COMMAND "${CMAKE_COMMAND}" -E touch "${output}" DEPENDS ${sources} "${script}" VERBATIM
                      COMMENT "Hashing the sources that decide numbers")
   add_custom_target(orrery_source_hash DEPENDS "${output}")
 endfunction()
@@ -35,7 +35,8 @@ execute_process(COMMAND sed -zE "s@(${literal})|${comment}@\\1@g; s/[ \\t\\r\\n]
                 COMMAND_ERROR_IS_FATAL ANY)
 string(SHA256 hash "${text}")
 string(SUBSTRING "${hash}" 0 12 hash)
-file(WRITE "${OUTPUT}" "#include \"models/study/source_hash.h\"
+# As long as nothing has changed the file stays as old as it is: a second configuration compiles nothing.
+file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT "#include \"models/study/source_hash.h\"
 
 namespace orrery::models {
 const char* const source_hash = \"${hash}\";

@@ -42,4 +42,13 @@ set(cuda ON)
 hash_with(expected "${code}")
 file(WRITE "${root}/cuda/c.cu" "int c;\n")
 check_other("${code}")
+
+# What is the same is not written again.
+execute_process(COMMAND touch -d 2001-02-03 "${root}/hash.cpp" COMMAND_ERROR_IS_FATAL ANY)
+file(TIMESTAMP "${root}/hash.cpp" before)
+hash_with(again "${code}")
+file(TIMESTAMP "${root}/hash.cpp" after)
+if(NOT before STREQUAL after)
+  message(SEND_ERROR "the same hash is written again")
+endif()
 file(REMOVE_RECURSE "${root}")
