@@ -256,7 +256,8 @@ void write_sweep_file(const Sweep& sweep, Arguments arguments) {
   arguments.insert(arguments.begin(), "sweep");
   const models::Json json = {
       {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", models::command_line(arguments)}};
-  sweep_outputs().write(sweep.settings.out, "sweep.json", json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
+  sweep_outputs().write(sweep.settings.out, "sweep.json",
+                        json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace

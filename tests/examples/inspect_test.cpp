@@ -243,7 +243,7 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(
       run_orrery(Words{"train", "--out=" + plain, "--data=" + (folder / "cifar"), "--normalization=none"} + resnet)));
-  expect_error(inspect({plain})).names("inspect").names("any look").offers("--hooks=*");
+  expect_error(run_orrery({"inspect", plain})).names("inspect").names("any look").offers("--hooks=*");
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 
