@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "engine/base/check.h"
+#include "engine/base/folders.h"
 
 namespace orrery::models {
 
@@ -20,7 +21,7 @@ OutputKind marked_kind(std::string name, std::string first, std::string later, s
 void check_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view setting) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (!fs::exists(fs::symlink_status(path, ignored))) return;  // what cannot be asked cannot be written
+  if (!is_there(path)) return;  // what cannot be asked cannot be written
   check(!folder_exists(path), command, ": ", path, " is a folder; choose a file for ", setting);
   check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " is not ", kind.name,
         " and would be replaced; choose another ", setting, ", or remove it");

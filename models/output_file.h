@@ -4,7 +4,8 @@
 // A kind is recognized by what each of its files has at its beginning:
 //   page (report, inspect)                 the meta element "generator" of examples/orrery/report/page.html
 //   picture.svg (study)                    the attributes of its svg element
-//   *.csv (metrics, inspect, sweep, study) the header line
+//   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run noted, if the columns
+//                                          are others
 //   *.npy (show, inspect)                  two spaces before the header's closing brace (models/exchange/npy.h)
 //   *.safetensors (inspect)                its metadata, {"written_by": "orrery inspect"}
 //   events of TensorBoard (metrics)        the first record, whose time is 0

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/base/folders.h"
 #include "engine/base/machine_memory.h"
 #include "engine/base/open_file.h"
 
@@ -198,10 +199,6 @@ void rename_file(const std::string& from, const std::string& to) {
 }
 
 std::string free_name(const std::string& path, const std::string& end) {
-  const auto is_there = [](const std::string& name) {  // also a link that leads nowhere
-    struct stat status = {};
-    return ::lstat(name.c_str(), &status) == 0;
-  };
   std::string name = path + end;
   for (int number = 2; is_there(name); ++number) name = text(path, ".", number, end);
   return name;

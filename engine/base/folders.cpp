@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "engine/base/files.h"
 
 namespace orrery {
@@ -47,6 +48,17 @@ std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> open = {folder}, all;
   add_files_below(open, all);
   return all;
+}
+
+bool is_there(const std::string& path) {
+  std::error_code problem;
+  return fs::exists(fs::symlink_status(path, problem));
+}
+
+void remove_with_contents(const std::string& path) {
+  std::error_code problem;
+  fs::remove_all(path, problem);
+  check(!problem, "write: cannot remove ", path, ": ", problem.message());
 }
 
 }  // namespace orrery

@@ -12,5 +12,8 @@ std::vector<std::string> files_below(const std::string& folder);
 bool is_hidden(const std::string& path);  // its name begins with a dot
 // Returns whether the folder `outer` is `inner` or contains it, links followed.
 bool contains_folder(const std::string& outer, const std::string& inner);
+bool is_there(const std::string& path);  // also a link that leads nowhere
+// Removes a file, or a folder with all that is in it; a path without either is no error. Links are not followed.
+void remove_with_contents(const std::string& path);
 
 }  // namespace orrery

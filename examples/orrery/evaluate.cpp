@@ -1,9 +1,9 @@
 // orrery evaluate: what a trained model is worth on held-out data.
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 
+#include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
@@ -58,7 +58,7 @@ void check_data_is_there(const EvaluateSettings& s) {
   for (const char* key : models::paths_of_data) {
     if (!find_setting(s.task->members(), key)) continue;
     const auto& path = models::setting_of<std::string>(*s.task, key);
-    check(path.empty() || std::filesystem::exists(path), "evaluate: cannot read ", path, ", the run's --", key,
+    check(path.empty() || file_exists(path), "evaluate: cannot read ", path, ", the run's --", key,
           "; say where it lies now with --", key, "=PATH, or judge by other data with --validation_data=PATH");
   }
 }

@@ -277,8 +277,8 @@ int inspect(const Arguments& arguments) {
   }
   for (const models::View& view : views)
     if (!view.only_drawn) std::cout << view_text(view) << "\n";
-  check(!views.empty() || !s.hooks.empty(), "inspect: this model has nothing of what ", s.looks, " look at; there are ",
-        join(models::looks().names()));
+  check(!views.empty() || !s.hooks.empty(), "inspect: this model has nothing of what ", usual ? "any look" : s.looks,
+        " shows; there are ", join(models::looks().names()), ", and --hooks=* lists its values");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
     write_figures(s.out, views);

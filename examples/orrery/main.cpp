@@ -135,10 +135,21 @@ void check_first(const std::vector<std::string>& words) {
        join(command_names()));
 }
 
+// Of `help COMMAND ...`, whose keys and values decide what other keys there are.
+void check_keys_alone(const std::vector<std::string>& words) {
+  for (size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
+    const bool is_key = words[i].starts_with("--"),
+               is_value = words[i - 1].starts_with("--") && words[i - 1].find('=') == std::string::npos;
+    check(is_key || is_value, "help: '", words[i], "' follows the command ", words[0],
+          "; give one command, as in orrery help ", words[0]);
+  }
+}
+
 // `help COMMAND ...` is `COMMAND ... --help`, and `help` alone is `--help`.
 std::vector<std::string> with_help(std::vector<std::string> words) {
   if (words.empty() || words[0] != "help") return words;
   words.erase(words.begin());
+  if (!words.empty() && is_command(words[0])) check_keys_alone(words);
   words.insert(std::find(words.begin(), words.end(), "--"), "--help");
   return words;
 }
@@ -146,8 +157,11 @@ std::vector<std::string> with_help(std::vector<std::string> words) {
 int run(int count, char** words) {
   const std::vector<std::string> given = with_help(without_plugins(count, words));
   check_first(given);
-  // As CLI11 wants them.  What follows a -- it would keep from the command.
+  // As CLI11 wants them.  What follows a -- it would keep from the command, and it would find -h in the name -hat.cpp.
   std::vector<std::string> reversed(given.begin(), std::find(given.begin(), given.end(), "--"));
+  std::erase_if(reversed, [](const std::string& word) {
+    return word.starts_with("-") && !word.starts_with("--") && word != "-h";
+  });
   std::reverse(reversed.begin(), reversed.end());
   CLI::App app("A tensor engine and a library of transformer parts: train, study and extend small models.", "orrery");
   app.formatter(std::make_shared<Usage>("COMMAND [WORD ...] [--key=value ...]"));

@@ -1,4 +1,5 @@
 // orrery metrics: what a run has noted, for other programs.
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -58,6 +59,60 @@ int64_t write_csv(const models::RunLog& log, const std::vector<std::string>& fig
   return rows;
 }
 
+// The figures that are the columns of a file; none: its first line is no header of ours.
+std::vector<std::string> columns_of(const std::string& path) {
+  constexpr size_t longest = size_t{1} << 20;
+  std::string begin(longest, '\0');
+  begin.resize(FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
+  try {
+    const auto rows = models::parse_csv(begin.substr(0, begin.find('\n')), path);
+    if (rows.empty() || rows[0].size() < 2 || rows[0][0] != "step") return {};
+    return {rows[0].begin() + 1, rows[0].end()};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Whether the file has the figures in these columns as this run noted them, up to some row: other columns were asked
+// for, or the log has grown.
+bool begins_table(const models::RunLog& log, const std::vector<std::string>& columns, const std::string& path) {
+  const FileReader file(path);
+  uint64_t compared = 0;  // bytes
+  bool same = true;
+  write_csv(log, columns, [&](std::string_view line) {
+    if (!same || compared == file.size()) return;
+    std::string there(std::min<uint64_t>(line.size(), file.size() - compared), '\0');
+    file.read_at(compared, std::as_writable_bytes(std::span(there)));
+    same = there == line, compared += there.size();
+  });
+  return same && compared == file.size() && compared > csv_header(columns).size();
+}
+
+// Whether these are the columns of all figures that a run had before it was trained again with more of them.
+bool is_whole_table(const models::RunLog& log, const std::vector<std::string>& columns) {
+  const std::vector<std::string> always = {"gradient_norm", "learning_rate", "loss", "milliseconds"},
+                                 all = models::figure_names(log);  // sorted
+  return std::is_sorted(columns.begin(), columns.end()) &&
+         std::includes(columns.begin(), columns.end(), always.begin(), always.end()) &&
+         std::includes(all.begin(), all.end(), columns.begin(), columns.end());
+}
+
+models::OutputKind table_kind(const models::RunLog& log, const std::vector<std::string>& figures) {
+  const models::OutputKind same = models::marked_kind("a CSV file of figures of this run", csv_header(figures));
+  const auto is_ours = [same, &log](const std::string& path) {
+    if (same.is_ours(path)) return true;
+    const std::vector<std::string> columns = columns_of(path);
+    return !columns.empty() && (is_whole_table(log, columns) || begins_table(log, columns, path));
+  };
+  return {same.name, is_ours};
+}
+
+models::OutputKind events_kind() {
+  std::string header;
+  models::tensorboard_events({}, {}, [&](std::string_view text) { header += text; });
+  return models::marked_kind("events that orrery wrote", header);
+}
+
 // In pieces that a file takes at once.
 void write_metrics(const std::string& path, const std::function<void(const Write&)>& rows) {
   write_file_atomically(path, [&](FileWriter& file) {
@@ -108,14 +163,7 @@ int metrics(const Arguments& arguments) {
     make_folders(folder);
     path = folder + "/" + event_file;
   }
-  std::string header;
-  const Write into_header = [&](std::string_view text) { header += text; };
-  if (csv)
-    into_header(csv_header(figures));
-  else
-    models::tensorboard_events({}, {}, into_header);
-  models::check_output("metrics", path,
-                       models::marked_kind(csv ? "a CSV file of these figures" : "events that orrery wrote", header));
+  models::check_output("metrics", path, csv ? table_kind(log, figures) : events_kind());
   int64_t rows = 0;
   write_metrics(path, [&](const Write& write) {
     rows = csv ? write_csv(log, figures, write) : models::tensorboard_events(log, figures, write);

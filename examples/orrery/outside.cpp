@@ -219,7 +219,9 @@ void complain_of_current_exception() noexcept {
   } catch (const std::ios::failure&) {  // printed again after an error
     complain_of("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {
-    complain_of("cannot use ", error.path1().native(), ": ", std::strerror(error.code().value()));
+    const std::string& path = error.path1().native();  // empty: of a call that reads the current folder
+    complain_of("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
+                std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
     complain_of("the system refused: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {

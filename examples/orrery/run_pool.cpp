@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <memory>
 #include <set>
 #include <thread>
@@ -13,11 +14,13 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "engine/base/parallel.h"
 #include "examples/orrery/child.h"
 #include "models/folder_lock.h"
 #include "models/settings_file.h"
 #include "models/study/plugins.h"
+#include "models/study/pool.h"
 #include "models/training/not_finite.h"
 #include "models/training/run_folder.h"
 
@@ -42,6 +45,8 @@ class Pool {
  public:
   Pool(const PoolOptions& options, const PoolEvents& events) : options_(options), events_(events) {
     make_folders(options.folder);
+    for (const std::string& id : options.fresh ? std::vector<std::string>() : models::unfinished_runs(options.folder))
+      unfinished_[models::key_of_id(id)].push_back(id);
   }
 
   bool train(const std::vector<PooledRun>& runs) {
@@ -101,7 +106,8 @@ class Pool {
     const bool resume = models::can_resume(folder);
     if (!resume && models::holds_checkpoints(folder))
       events_.warning(text("no checkpoint of ", folder, " is whole and has an optimizer; the run begins again"));
-    if (!resume) std::filesystem::remove_all(folder);
+    if (!resume) warn_of_unfinished(run->key);
+    if (!resume) remove_with_contents(folder);
     const std::string file = path(run->key, ".toml"), log = path(run->key, ".log");
     models::TrainSettings settings = run->settings;
     settings.out = folder, settings.threads = static_cast<int64_t>(threads_);
@@ -112,6 +118,16 @@ class Pool {
     running_.push_back({run, std::move(lock), std::move(child)});
   }
 
+  // An interrupted run of other sources has no numbers that this program may continue.
+  void warn_of_unfinished(const std::string& id) const {
+    const auto found = unfinished_.find(models::key_of_id(id));
+    if (found == unfinished_.end() || file_exists(path(id, ""))) return;
+    for (const std::string& other : found->second)
+      if (other != id)
+        events_.warning(text("the run ", path(other, ""), " of another version was interrupted and is not resumed; ",
+                             path(id, ""), " begins it anew"));
+  }
+
   // The outcome of a run that is not to be trained from its beginning; nothing is left of one that is.
   std::optional<Outcome> known_outcome(const PooledRun& run) const {
     const std::string outcome_file = path(run.key, ".json"), folder = path(run.key, "");
@@ -119,12 +135,12 @@ class Pool {
     if (!again) try {
         const std::optional<Outcome> known = models::read_outcome(outcome_file);
         if (known && known->kind != Outcome::Kind::failed && options_.check_files) options_.check_files(folder, *known);
-        if (known && known->kind == Outcome::Kind::failed) std::filesystem::remove(outcome_file);
+        if (known && known->kind == Outcome::Kind::failed) remove_with_contents(outcome_file);
         return known;
       } catch (const Error& error) {
         events_.warning(text(error.what(), "; the run ", folder, " is trained again"));
       }
-    for (const std::string& old : {outcome_file, folder}) std::filesystem::remove_all(old);
+    for (const std::string& old : {outcome_file, folder}) remove_with_contents(old);
     return {};
   }
 
@@ -160,7 +176,7 @@ class Pool {
     }
     if (finished) {
       // It has all its steps, so that resuming it would not write what its log lacks.
-      if (outcome.kind == Outcome::Kind::failed) std::filesystem::remove_all(folder);
+      if (outcome.kind == Outcome::Kind::failed) remove_with_contents(folder);
       return outcome;
     }
     // Its rows may look like those of a run that diverged, but why it ended is another matter.
@@ -174,6 +190,7 @@ class Pool {
   const PoolEvents& events_;
   std::deque<const PooledRun*> waiting_;
   std::list<Running> running_;
+  std::map<std::string, std::vector<std::string>> unfinished_;  // ids of runs without an outcome, by their keys
   size_t threads_ = 1;
   const PooledRun* busy_ = nullptr;  // the last that another program trains
   bool stopped_ = false;

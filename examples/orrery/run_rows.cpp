@@ -126,6 +126,20 @@ int64_t count_failed(const Outcomes& outcomes) {
                        [](const auto& each) { return each.second.kind == Outcome::Kind::failed; });
 }
 
+void check_many_runs(const std::string& what, size_t runs, bool yes) {
+  constexpr size_t most_without_yes = 1000;
+  check(runs <= most_without_yes || yes, what, runs, " runs, more than 1,000; train them with --yes");
+}
+
+// A verdict that cannot be read is renamed, not replaced (study_claim.cpp).
+void Outputs::check(const std::string& folder) const {
+  for (const auto& [name, kind] : kinds)
+    if (name != "verdict.json") models::check_output(command, folder + "/" + name, kind);
+}
+void Outputs::write(const std::string& folder, const std::string& name, const std::string& content) const {
+  models::write_output(command, folder + "/" + name, kinds.at(name), content);
+}
+
 models::OutputKind runs_csv_kind() {
   return models::marked_kind("a list of runs", "row,seed,run,outcome,step,seconds,why", "\n");
 }

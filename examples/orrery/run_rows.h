@@ -48,6 +48,18 @@ TrainedRows train_rows(const RunRows& rows, const PoolOptions& options, const Ru
 
 int64_t count_failed(const Outcomes& outcomes);  // runs; those that diverged are not counted
 
+// An Error that begins with `what` if these are so many runs that --yes is needed.
+void check_many_runs(const std::string& what, size_t runs, bool yes);
+
+// What a command leaves in a folder, by the names of the files (models/output_file.h).
+struct Outputs {
+  std::string command;
+  std::map<std::string, models::OutputKind> kinds;
+
+  void check(const std::string& folder) const;
+  void write(const std::string& folder, const std::string& name, const std::string& content) const;
+};
+
 models::OutputKind runs_csv_kind();
 std::string runs_csv(const RunRows& rows, const Outcomes& outcomes);  // a line a run
 

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 // The lists of all verdicts.
 const Outputs& list_outputs() {
-  static const Outputs all = {{"verdicts.csv", models::verdicts_csv_kind()},
-                              {"README.md", models::verdicts_page_kind()}};
+  static const Outputs all = {
+      "study", {{"verdicts.csv", models::verdicts_csv_kind()}, {"README.md", models::verdicts_page_kind()}}};
   return all;
 }
 
@@ -68,8 +68,8 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
   };
   add("", folder);
   std::vector<std::string> groups;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory()) groups.push_back(entry.path().filename().string());
+  for (const std::string& path : files_in(folder))
+    if (folder_exists(path)) groups.push_back(fs::path(path).filename().string());
   std::sort(groups.begin(), groups.end());
   for (const std::string& group : groups) add(group, folder + "/" + group);
   return all;
@@ -79,8 +79,8 @@ std::vector<models::ListedVerdict> claims_in(const std::string& folder) {
 void list_verdicts(const StudySettings& s, const std::string& to, const std::vector<models::ListedVerdict>& all) {
   std::error_code none;
   const std::string claims = to == s.all ? "." : fs::relative(s.all, to, none).generic_string();
-  write_into(to, list_outputs(), "verdicts.csv", models::verdicts_csv(all));
-  write_into(to, list_outputs(), "README.md", models::verdicts_page(all, claims));
+  list_outputs().write(to, "verdicts.csv", models::verdicts_csv(all));
+  list_outputs().write(to, "README.md", models::verdicts_page(all, claims));
 }
 
 // 0, 1 if a claim has an error or was not judged, or 128 + the signal that ended it.
@@ -133,7 +133,7 @@ int judge_all(const StudySettings& s) {
   std::vector<models::ListedVerdict> all = claims_in(s.all);
   check(!all.empty(), "study: ", s.all, " holds no claim, which is a file NAME.toml");
   const std::string to = s.out.empty() ? s.all : s.out;
-  if (!s.smoke) check_outputs(to, list_outputs());
+  if (!s.smoke) list_outputs().check(to);
   const models::FolderLock lock(to, {"study"});
   const int code = judge_listed(s, to, all);
   if (!s.smoke) list_verdicts(s, to, all);

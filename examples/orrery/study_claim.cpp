@@ -25,17 +25,16 @@ using models::StudyVerdict;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr size_t most_without_yes = 1000;
-
 constexpr const char *table_header = "metric,variant,at,samples,mean,deviation,low,high\n",
                      *samples_header = "metric,variant,swept,sample,value\n";
 
 const Outputs& study_outputs() {
-  static const Outputs all = {{"verdict.json", models::verdict_kind()},
-                              {"table.csv", models::marked_kind("a table of a study", table_header)},
-                              {"samples.csv", models::marked_kind("samples of a study", samples_header)},
-                              {"runs.csv", runs_csv_kind()},
-                              {"picture.svg", models::picture_kind()}};
+  static const Outputs all = {"study",
+                              {{"verdict.json", models::verdict_kind()},
+                               {"table.csv", models::marked_kind("a table of a study", table_header)},
+                               {"samples.csv", models::marked_kind("samples of a study", samples_header)},
+                               {"runs.csv", runs_csv_kind()},
+                               {"picture.svg", models::picture_kind()}}};
   return all;
 }
 
@@ -144,7 +143,11 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
               << " now, and the claim is judged again\n";
     return;
   }
-  const auto same_file = [&] { return fs::weakly_canonical(before.file) == fs::weakly_canonical(claim.path); };
+  const auto same_file = [&] {
+    std::error_code of_before, of_claim;
+    const bool same = fs::weakly_canonical(before.file, of_before) == fs::weakly_canonical(claim.path, of_claim);
+    return same && !of_before && !of_claim;
+  };
   check(before.sentence == claim.sentence || !s.all.empty() || same_file(), "study: ", out,
         " has the verdict on another claim, ", before.file, "; choose another --out");
   check(before.smoke || !s.smoke, "study: ", out, " has a verdict, which --smoke would replace; choose another --out");
@@ -152,21 +155,11 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
 
 }  // namespace
 
-// A verdict that cannot be read is renamed, not replaced (check_replaceable).
-void check_outputs(const std::string& folder, const Outputs& outputs) {
-  for (const auto& [name, kind] : outputs)
-    if (name != "verdict.json") models::check_output("study", folder + "/" + name, kind);
-}
-void write_into(const std::string& folder, const Outputs& outputs, const std::string& name,
-                const std::string& content) {
-  models::write_output("study", folder + "/" + name, outputs.at(name), content);
-}
-
 int judge_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
   models::check_utf8(file, "study: " + file, "rename that file or folder");
   models::check_utf8_settings("study", {{"out", out}, {"runs", s.runs}, {"data", s.data}});
-  check_outputs(out, study_outputs());
+  study_outputs().check(out);
   const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;
   const bool timed = claim.kind == Claim::Kind::timed;
   std::cout << for_terminal(claim.source) << "\n\"" << for_terminal(claim.sentence) << "\"\n"
@@ -174,8 +167,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
             << (claim.variants.size() == 1 ? " variant, " : " variants, ");
   if (!claim.sweep.empty()) std::cout << claim.swept_values() << " values of " << claim.sweep[0].key << ", ";
   const size_t runs = timed ? 0 : count_runs(claim);
-  check(runs <= most_without_yes || s.yes, "study: ", file, " has ", runs,
-        " runs, more than 1,000; train them with --yes");
+  check_many_runs("study: " + file + " has ", runs, s.yes);
   std::cout << samples_text(claim) << (timed ? "" : ", " + std::to_string(runs) + " runs") << std::endl;
   models::FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
@@ -223,7 +215,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
       std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
   const auto write = [&](const char* name, const std::string& content) {
-    write_into(out, study_outputs(), name, content);
+    study_outputs().write(out, name, content);
   };
   write("table.csv", table_csv(claim, rows));
   write("samples.csv", samples_csv(claim, studied.measured));

@@ -1,10 +1,8 @@
 // How one claim is judged: runs are trained or timed for it, and what was found is written into a folder.
 #pragma once
 
-#include <map>
 #include <string>
 
-#include "models/output_file.h"
 #include "models/settings_table.h"
 #include "models/study/verdict_file.h"
 
@@ -34,11 +32,6 @@ struct StudySettings {
     v("yes", yes, "also more than 1,000 runs");
   }
 };
-
-// What a command leaves in a folder, by the names of the files (models/output_file.h).
-using Outputs = std::map<std::string, models::OutputKind>;
-void check_outputs(const std::string& folder, const Outputs& outputs);
-void write_into(const std::string& folder, const Outputs& outputs, const std::string& name, const std::string& content);
 
 // Judges the claim of a file, and leaves verdict.json, table.csv, samples.csv, runs.csv and picture.svg in `out`.
 // Returns 0, 1 if a smoke run found something missing, or 128 + the signal that ended it.  Errors: a run failed; `out`

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "engine/base/parallel.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
@@ -75,7 +76,7 @@ StudiedRuns time_claim(const Claim& claim, const std::string& folder, const std:
   const models::FolderLock alone(pool + "/timed", {"study", ""});  // another study of time waits for the same machine
   check_removable(folder);
   const Removed work{folder};
-  fs::remove_all(folder);
+  remove_with_contents(folder);
   make_folders(folder);
   write_file_atomically(folder + timing_mark, "A study times runs here, and removes this folder.\n");
   StudiedRuns studied;

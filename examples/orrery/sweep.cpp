@@ -26,19 +26,16 @@ namespace {
 using models::Assignments;
 using models::Outcome;
 
-constexpr size_t most_without_yes = 1000;
 constexpr const char* table_header = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
 
 // What a sweep leaves in its folder (models/output_file.h).
-const std::map<std::string, models::OutputKind>& outputs() {
-  static const std::map<std::string, models::OutputKind> all = {
-      {"runs.csv", runs_csv_kind()},
-      {"table.csv", models::marked_kind("a table of a sweep", table_header)},
-      {"sweep.json", models::marked_kind("a description of a sweep", "{\n \"metric\": \"", "\n \"runs\": \"")}};
+const Outputs& sweep_outputs() {
+  static const Outputs all = {
+      "sweep",
+      {{"runs.csv", runs_csv_kind()},
+       {"table.csv", models::marked_kind("a table of a sweep", table_header)},
+       {"sweep.json", models::marked_kind("a description of a sweep", "{\n \"metric\": \"", "\n \"runs\": \"")}}};
   return all;
-}
-void write_into(const std::string& folder, const std::string& name, const std::string& content) {
-  models::write_output("sweep", folder + "/" + name, outputs().at(name), content);
 }
 
 struct SweepSettings {
@@ -106,8 +103,7 @@ Sweep read_sweep(const Arguments& arguments) {
   models::check_utf8_settings("sweep", list_settings(sweep.settings));
   sweep.varied = models::varied_keys(given);
   const std::vector<Assignments> combined = models::combinations(given);
-  check(combined.size() <= most_without_yes || sweep.settings.yes, "sweep: these are ", combined.size(),
-        " runs, more than 1,000; train them with --yes");
+  check_many_runs("sweep: these are ", combined.size(), sweep.settings.yes);
   const models::RunIds ids(sweep.settings.runs, sweep.settings.fresh);
   std::string unreadable;  // of the first run whose data, say, are not there
   bool any = false;
@@ -260,7 +256,8 @@ void write_sweep_file(const Sweep& sweep, Arguments arguments) {
   arguments.insert(arguments.begin(), "sweep");
   const models::Json json = {
       {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", models::command_line(arguments)}};
-  write_into(sweep.settings.out, "sweep.json", json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
+  sweep_outputs().write(sweep.settings.out, "sweep.json",
+                        json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -283,7 +280,7 @@ std::string sweep_help(const Arguments&) {
 int sweep(const Arguments& arguments) {
   const Sweep sweep = read_sweep(arguments);
   reference_row(sweep);  // a wrong one is told before any training
-  for (const auto& [name, kind] : outputs()) models::check_output("sweep", sweep.settings.out + "/" + name, kind);
+  sweep_outputs().check(sweep.settings.out);
   models::FolderLock lock(sweep.settings.out, {"sweep"});
   check_replaceable(sweep);
   lock.keep();  // an interrupted sweep still uses its runs
@@ -303,8 +300,8 @@ int sweep(const Arguments& arguments) {
   };
   const TrainedRows trained = train_rows(
       sweep.all, options, words, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });
-  write_into(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
-  write_into(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
+  sweep_outputs().write(sweep.settings.out, "runs.csv", runs_csv(sweep.all, trained.outcomes));
+  sweep_outputs().write(sweep.settings.out, "table.csv", table_csv(sweep, trained.outcomes));
   write_sweep_file(sweep, arguments);
   std::cout << "files:\n  " << for_terminal(sweep.settings.out) << "/table.csv\n  " << for_terminal(sweep.settings.out)
             << "/runs.csv\n"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/child.h"
 #include "examples/orrery/commands.h"
@@ -163,7 +164,7 @@ class Verification {
           " was saved without the optimizer, so no run goes on from it to the same bits; train with "
           "--save_optimizer=yes");
     version_ = state.version;
-    fs::remove_all(work_ / "begin");
+    remove_with_contents(work_ / "begin");
     checkpoint_name_ = fs::path(checkpoint).filename().string();
     copy_files(checkpoint, work_ / "begin");
     return state.step;

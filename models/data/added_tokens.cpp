@@ -6,11 +6,56 @@
 
 #include "engine/base/check.h"
 #include "models/data/json_members.h"
+#include "models/data/unicode.h"
 
 namespace orrery::models {
 
+namespace {
+
+// Unicode's White_Space, as \s of Hugging Face's tokenizers.
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+// The bytes of the white space at a text's end.
+size_t white_space_behind(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0) {
+    size_t at = begin - 1;
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    const auto c = character_if_any(text.substr(0, begin), at);
+    if (!c || at + c->bytes != begin || !is_white_space(c->point)) break;
+    begin = at;
+  }
+  return text.size() - begin;
+}
+
+// And at its beginning.
+size_t white_space_before(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size()) {
+    const auto c = character_if_any(text, end);
+    if (!c || !is_white_space(c->point)) break;
+    end += c->bytes;
+  }
+  return end;
+}
+
+}  // namespace
+
+void add_once(std::vector<AddedToken>& all, const AddedToken& token) {
+  for (AddedToken& each : all)
+    if (each.number == token.number && each.text == token.text) {
+      each.strips_left |= token.strips_left, each.strips_right |= token.strips_right;
+      return;
+    }
+  all.push_back(token);
+}
+
 void AddedTokens::add(AddedToken token) {
   longest_ = std::max(longest_, token.text.size());
+  strip_ |= token.strips_left || token.strips_right;
   all_.push_back(std::move(token));
 }
 
@@ -19,13 +64,19 @@ AddedTokens::Places::Places(const AddedTokens& tokens, std::string_view text) : 
 }
 AddedTokens::Found AddedTokens::Places::next(size_t at) {
   Found found{text_.size(), text_.size(), 0};
+  const AddedToken* token = nullptr;
   for (size_t i = 0; i < all_.size(); ++i) {
     if (places_[i] < at) places_[i] = text_.find(all_[i].text, at);
     if (places_[i] == text_.npos) continue;
     const size_t end = places_[i] + all_[i].text.size();
     if (places_[i] < found.begin || (places_[i] == found.begin && end > found.end))
-      found = {places_[i], end, static_cast<int32_t>(all_[i].number)};
+      found = {places_[i], end, static_cast<int32_t>((token = &all_[i])->number)};
   }
+  return token ? with_stripped(found, *token, at) : found;
+}
+AddedTokens::Found AddedTokens::Places::with_stripped(Found found, const AddedToken& token, size_t at) const {
+  if (token.strips_left) found.begin -= white_space_behind(text_.substr(at, found.begin - at));
+  if (token.strips_right) found.end += white_space_before(text_.substr(found.end));
   return found;
 }
 
@@ -41,19 +92,22 @@ void add_special(const SortedJson& named, std::vector<std::string>& to) {
 
 }  // namespace
 
+AddedToken added_token(int64_t number, const SortedJson& json, const std::string& what) {
+  const auto flag = [&](const char* key) {
+    must_be(json, key, {false, true}, what);
+    return item(json, key) == SortedJson(true);
+  };
+  return {number, item(json, "content").get<std::string>(), flag("lstrip"), flag("rstrip")};
+}
+
 TokensBeside tokens_beside(const std::string& folder) {
   TokensBeside found;
-  const auto add = [&](const std::string& text, int64_t number) {
-    for (const AddedToken& each : found.added)
-      if (each.number == number && each.text == text) return;
-    found.added.push_back({number, text});
-  };
   std::string path;
   const SortedJson added = object_in(folder, "added_tokens.json", path);
   for (const auto& [text, number] : added.items()) {
     check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && !text.empty(), path, ": '", text,
           "' needs a number below ", most_tokens);
-    add(text, number.get<int64_t>());
+    add_once(found.added, {number.get<int64_t>(), text});
   }
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   if (const SortedJson& decoder = item(config, "added_tokens_decoder"); decoder.is_object())
@@ -65,8 +119,10 @@ TokensBeside tokens_beside(const std::string& folder) {
                 !text.get<std::string>().empty(),
             path, ": \"added_tokens_decoder\": '", key, "' needs to be a number below ", most_tokens,
             " with \"content\"");
-      check_plain_token(one, path);
-      add(text.get<std::string>(), number);
+      add_once(found.added, added_token(number, one, path));
+      if (item(one, "single_word") == SortedJson(true))
+        found.notes.push_back("tokenizer: " + path + " has " + text.get<std::string>() +
+                              " only between words ('single_word'); here it is also found within words");
     }
   const SortedJson map = object_in(folder, "special_tokens_map.json", path);
   for (const SortedJson* const file : {&map, &config})

@@ -6,30 +6,39 @@
 #include <string_view>
 #include <vector>
 
+#include "models/json.h"
+
 namespace orrery::models {
 
 struct AddedToken {
   int64_t number;
-  std::string text;  // not empty
+  std::string text;                                // not empty
+  bool strips_left = false, strips_right = false;  // white space before it, or behind it, is a part of it
 };
+// Adds a token to a list; one that is there already also strips what this one strips.
+void add_once(std::vector<AddedToken>& all, const AddedToken& token);
 
 class AddedTokens {
  public:
   void add(AddedToken token);
   const std::vector<AddedToken>& all() const { return all_; }
   size_t longest() const { return longest_; }  // bytes of one; 0: there is none
+  bool can_strip() const { return strip_; }    // any of them, so that what follows a text can change its end
 
   struct Found {
     size_t begin, end;
     int32_t token;
   };
-  // Where they stand in a text, which must outlive it.  Of those that begin at one place the longest counts.
+  // Where they stand in a text, which must outlive it, with the white space that is a part of them.  Of those that
+  // begin at one place the longest counts.
   class Places {
    public:
     Places(const AddedTokens& tokens, std::string_view text);
     Found next(size_t at);  // the first one from `at` on, which may not fall; none: both places are the text's end
 
    private:
+    Found with_stripped(Found found, const AddedToken& token, size_t at) const;
+
     const std::vector<AddedToken>& all_;
     std::string_view text_;
     std::vector<size_t> places_;  // of each the next one
@@ -38,6 +47,7 @@ class AddedTokens {
  private:
   std::vector<AddedToken> all_;
   size_t longest_ = 0;
+  bool strip_ = false;
 };
 
 // What the files beside a tokenizer's own say of such tokens: added_tokens.json, tokenizer_config.json and
@@ -45,8 +55,10 @@ class AddedTokens {
 struct TokensBeside {
   std::vector<AddedToken> added;     // with their numbers
   std::vector<std::string> special;  // by their texts: tokens of the vocabulary, or of those above
+  std::vector<std::string> notes;    // sentences about what they ask for and what is not done
 };
-// TokenizerNotSupported: one of them takes the spaces around it.
 TokensBeside tokens_beside(const std::string& folder);
+// {"content": "<s>", "lstrip": true, ...}.  TokenizerNotSupported: a value that is no yes or no.
+AddedToken added_token(int64_t number, const SortedJson& json, const std::string& what);
 
 }  // namespace orrery::models

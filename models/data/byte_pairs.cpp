@@ -58,7 +58,12 @@ class BytePairs final : public Tokenizer {
       const auto found = number_of_.find(std::string(1, static_cast<char>(b)));
       byte_token_[b] = found == number_of_.end() ? no_token : found->second;
     }
-    for (const int32_t added : vocabulary_.added) added_.add({added, tokens[static_cast<size_t>(added)]});
+    const auto is_in = [](const std::vector<int32_t>& list, int32_t number) {
+      return std::find(list.begin(), list.end(), number) != list.end();
+    };
+    for (const int32_t added : vocabulary_.added)
+      added_.add({added, tokens[static_cast<size_t>(added)], is_in(vocabulary_.strips_left, added),
+                  is_in(vocabulary_.strips_right, added)});
     int32_t rank = 0;
     for (const auto& [left, right] : vocabulary_.merges)
       merges_.emplace(key(number(left), number(right)), Merge{rank++, number(left + right)});
@@ -98,13 +103,15 @@ class BytePairs final : public Tokenizer {
     for (const std::string& token : vocabulary_.tokens) tokens.push_back(printable_bytes(token));
     for (const auto& [left, right] : vocabulary_.merges)
       merges.push_back(printable_bytes(left) + " " + printable_bytes(right));
-    return Json{{"name", name()},
-                {"pattern", vocabulary_.pattern},
-                {"whole_pieces", vocabulary_.whole_pieces},
-                {"added", vocabulary_.added},
-                {"tokens", std::move(tokens)},
-                {"merges", std::move(merges)}}
-        .dump();
+    Json saved{{"name", name()},
+               {"pattern", vocabulary_.pattern},
+               {"whole_pieces", vocabulary_.whole_pieces},
+               {"added", vocabulary_.added},
+               {"tokens", std::move(tokens)},
+               {"merges", std::move(merges)}};
+    if (!vocabulary_.strips_left.empty()) saved["strips_left"] = vocabulary_.strips_left;
+    if (!vocabulary_.strips_right.empty()) saved["strips_right"] = vocabulary_.strips_right;
+    return saved.dump();
   }
 
  private:
@@ -123,6 +130,7 @@ class BytePairs final : public Tokenizer {
 
   // Returns the bytes that were encoded: all, unless more text may follow and change the last tokens.
   size_t encode(std::string_view text, bool more, std::vector<int32_t>& tokens) const {
+    if (more && added_.can_strip()) return 0;
     Remembered remembered;
     const auto take = [&](std::string_view piece) {
       encode(piece, static_cast<size_t>(piece.data() - text.data()), remembered, tokens);

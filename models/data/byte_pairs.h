@@ -20,10 +20,11 @@ namespace orrery::models {
 
 struct BytePairVocabulary {
   std::string pattern = gpt2_pattern;
-  std::vector<std::string> tokens;                          // their bytes; empty: no token has that number
-  std::vector<std::pair<std::string, std::string>> merges;  // the bytes of two tokens, the first pair first
-  std::vector<int32_t> added;                               // tokens that stand for themselves, before any cutting
-  std::vector<std::string> notes = {};                      // as Tokenizer::notes has them
+  std::vector<std::string> tokens;                           // their bytes; empty: no token has that number
+  std::vector<std::pair<std::string, std::string>> merges;   // the bytes of two tokens, the first pair first
+  std::vector<int32_t> added;                                // tokens that stand for themselves, before any cutting
+  std::vector<int32_t> strips_left = {}, strips_right = {};  // those of them of which white space around is a part
+  std::vector<std::string> notes = {};                       // as Tokenizer::notes has them
   bool whole_pieces = false;  // a piece that is a token is that one, whatever the merges would make of it
 };
 

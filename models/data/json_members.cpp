@@ -33,8 +33,4 @@ SortedJson object_in(const std::string& folder, const char* name, std::string& p
   return json;
 }
 
-void check_plain_token(const SortedJson& token, const std::string& what) {
-  for (const char* const key : {"lstrip", "rstrip", "single_word"}) must_be(token, key, {false}, what);
-}
-
 }  // namespace orrery::models

@@ -17,7 +17,5 @@ void must_be(const SortedJson& object, const char* key, std::initializer_list<So
              const std::string& what);
 // A file of a folder, which must be an object, and its path; an empty object where there is none.
 SortedJson object_in(const std::string& folder, const char* name, std::string& path);
-// TokenizerNotSupported if an added token takes the spaces around it, or must stand alone.
-void check_plain_token(const SortedJson& token, const std::string& what);
 
 }  // namespace orrery::models

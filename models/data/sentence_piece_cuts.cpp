@@ -104,6 +104,23 @@ bool SentencePieceCuts::are_unknown(char32_t a, char32_t b) const {
   return !facts_.byte_fallback && !is_known(a) && !is_known(b);
 }
 
+std::string SentencePieceCuts::with_short_runs(std::string_view text) const {
+  constexpr size_t longest = size_t{1} << 16;
+  if (!facts_.in_a_row_are_one) return {};
+  std::array<bool, 256> is_space = {};
+  for (const char c : {' ', '\t', '\n', '\r'})
+    is_space[static_cast<unsigned char>(c)] = rules_.first(std::string_view(&c, 1)).text == " ";
+  std::string shorter;
+  size_t taken = 0;  // bytes
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t end = at;
+    while (end < text.size() && is_space[static_cast<unsigned char>(text[end])]) ++end;
+    if (end - at > longest) shorter += text.substr(taken, at + 1 - taken), taken = end;
+    at = end;
+  }
+  return taken > 0 ? shorter.append(text.substr(taken)) : std::string();
+}
+
 void SentencePieceCuts::each(std::string_view text, size_t spacing, bool more,
                              const std::function<void(const Cut&)>& take) const {
   if (facts_.finds_words) return;  // unknown words in a row are one token

@@ -46,13 +46,16 @@ class SentencePieceCuts {
  public:
   explicit SentencePieceCuts(SentencePieceFacts facts);
   struct Cut {
-    size_t end, begin;  // of the part before and of the part behind; a space between them belongs to neither
-    bool within_word;   // no space is there
+    size_t end, begin;            // of the part before and of the part behind; a space between them belongs to neither
+    bool within_word;             // no space is there
     bool within_unknown = false;  // both sides may have the token of unknown characters, and the whole has one
   };
   // Each cut before a space in its order, and one within a word where none was for `spacing` bytes.  `more`: further
   // text follows, which changes none of them.
   void each(std::string_view text, size_t spacing, bool more, const std::function<void(const Cut&)>& take) const;
+  // Spaces in a row are one to most models, so that no part can end between them: a text with one in place of each long
+  // run; empty: it has no long run.
+  std::string with_short_runs(std::string_view text) const;
   bool end_pieces() const { return facts_.end_pieces; }  // spaces, and a text gets one behind
 
  private:

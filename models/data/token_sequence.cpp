@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "models/data/data_format.h"
 #include "models/data/gzip.h"
 #include "models/data/lines.h"
@@ -187,7 +187,7 @@ TokenSpool::TokenSpool(const std::string& folder) {
   const std::string path = folder + "/tokens." + std::to_string(::getpid()) + ".partial";
   file_ = std::make_unique<FileAppender>(path);
   reader_ = std::make_shared<const FileReader>(path);
-  std::filesystem::remove(path);
+  remove_with_contents(path);
 }
 TokenSpool::~TokenSpool() = default;
 void TokenSpool::add(std::span<const int32_t> tokens) {

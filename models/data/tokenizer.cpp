@@ -89,7 +89,7 @@ class UsedTokenizer final : public Tokenizer {
       : inner_(std::move(tokenizer)), use_(std::move(use)) {
     for (const auto& mark : {use_.begin, use_.end})
       if (mark) check_token(*mark, size());
-    for (const int32_t end : ends()) check_token(end, size());
+    for (const int32_t end : use_.ends.value_or(std::vector<int32_t>())) check_token(end, size());
   }
   std::string name() const override { return inner_->name(); }
   int64_t size() const override { return std::min(inner_->size(), use_.vocabulary.value_or(inner_->size())); }
@@ -114,11 +114,16 @@ class UsedTokenizer final : public Tokenizer {
     if (use_.vocabulary) saved[vocabulary_key] = *use_.vocabulary;
     return saved.dump();
   }
-  std::optional<int32_t> begin() const override { return use_.begin ? use_.begin : inner_->begin(); }
-  std::optional<int32_t> end() const override { return use_.end ? use_.end : inner_->end(); }
-  std::optional<int32_t> end_of_text() const override { return use_.end ? use_.end : inner_->end_of_text(); }
+  // A token beyond the model's vocabulary begins and ends nothing.
+  std::optional<int32_t> begin() const override { return known(use_.begin ? use_.begin : inner_->begin()); }
+  std::optional<int32_t> end() const override { return known(use_.end ? use_.end : inner_->end()); }
+  std::optional<int32_t> end_of_text() const override { return known(use_.end ? use_.end : inner_->end_of_text()); }
   bool begins_texts() const override { return begin() && use_.begins_texts.value_or(inner_->begins_texts()); }
-  std::vector<int32_t> ends() const override { return use_.ends ? *use_.ends : inner_->ends(); }
+  std::vector<int32_t> ends() const override {
+    std::vector<int32_t> all = use_.ends ? *use_.ends : inner_->ends();
+    std::erase_if(all, [this](int32_t end) { return end >= size(); });
+    return all;
+  }
   std::vector<std::string> notes() const override {
     std::vector<std::string> all = inner_->notes();
     all.insert(all.end(), use_.notes.begin(), use_.notes.end());
@@ -126,6 +131,9 @@ class UsedTokenizer final : public Tokenizer {
   }
 
  private:
+  std::optional<int32_t> known(std::optional<int32_t> token) const {
+    return token && *token < size() ? token : std::nullopt;
+  }
   void check_known(std::span<const int32_t> tokens) const {
     for (const int32_t token : tokens)
       if (token >= size())
@@ -185,8 +193,7 @@ std::unique_ptr<Tokenizer> with_use(std::unique_ptr<Tokenizer> tokenizer, Tokeni
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
-  return make_of(
-      name_or_path, [&] { return TextPieces(text); }, {});
+  return make_of(name_or_path, [&] { return TextPieces(text); }, {});
 }
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
                                           const LearningProgress& progress) {

@@ -10,6 +10,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
+#include "engine/base/folders.h"
 #include "engine/base/hash.h"
 #include "models/data/unicode.h"
 #include "models/folder_lock.h"
@@ -24,6 +25,8 @@ namespace fs = std::filesystem;
 
 // The files and the folder of a run. What makes it a run comes last: a removal that was interrupted can be repeated.
 constexpr const char* ends[] = {".json", "", ".log", ".toml"};
+
+constexpr const char* earlier_key = "earlier";
 
 std::string folder_of_uses(const std::string& pool) { return pool + "/used_by"; }
 
@@ -51,6 +54,50 @@ std::string state_of(const std::string& outcome_file) {
   }
 }
 
+// Returns the path of a sweep's or study's folder; the record has it as seen from the pool.
+std::string user_of(const std::string& pool, const std::string& folder) {
+  std::error_code problem;
+  const fs::path whole = fs::weakly_canonical(pool, problem);
+  check(!problem, "runs: cannot find ", pool, ": ", problem.message());
+  const fs::path normal = (whole / folder).lexically_normal();
+  return (fs::path(pool).is_absolute() ? normal : fs::proximate(normal, problem)).string();
+}
+
+std::string path_from(const std::string& pool, const std::string& folder) {
+  std::error_code problem;
+  const std::string path = fs::relative(folder, pool, problem).generic_string();  // both are there
+  check(!problem, "runs: cannot find the path from ", pool, " to ", folder, ": ", problem.message());
+  return path;
+}
+
+std::set<std::string> ids_member(const Json& json, const char* key, const std::string& path) {
+  std::set<std::string> ids;
+  const Json& list = member(json, key, path);
+  check(list.is_array(), path, ": '", key, "' must be a list");
+  for (const Json& id : list) {
+    check(id.is_string(), path, ": '", key, "' must be a list of texts");
+    ids.insert(id.get<std::string>());
+  }
+  return ids;
+}
+
+// Returns the ids in a record that is about to be replaced that an earlier sweep or study in the same place may still
+// use. The folder is that of the record if it has a table of runs; else the one of the record was moved or removed.
+std::set<std::string> earlier_runs(const std::string& record, const std::string& folder,
+                                   const std::set<std::string>& runs) {
+  std::set<std::string> earlier;
+  try {
+    if (!file_exists(record)) return earlier;
+    const Json json = parse_json(read_file(record, largest_json), record);
+    if (json.contains(earlier_key)) earlier = ids_member(json, earlier_key, record);
+    if (!file_exists(folder + "/runs.csv")) earlier.merge(ids_member(json, "runs", record));
+  } catch (const Error&) {  // uses_of_pool reports a damaged record, which this one replaces
+    return {};
+  }
+  for (const std::string& id : runs) earlier.erase(id);
+  return earlier;
+}
+
 }  // namespace
 
 std::vector<PooledFiles> runs_in_pool(const std::string& pool) {
@@ -66,51 +113,64 @@ std::vector<PooledFiles> runs_in_pool(const std::string& pool) {
   return all;
 }
 
+std::vector<std::string> unfinished_runs(const std::string& pool) {
+  std::vector<std::string> ids;
+  for (const std::string& path : files_in(pool)) {
+    const std::string id = fs::path(path).filename().string();
+    if (is_run_id(id) && folder_exists(path) && !file_exists(path + ".json")) ids.push_back(id);
+  }
+  return ids;
+}
+
 PoolUses uses_of_pool(const std::string& pool) {
   PoolUses all;
   if (!folder_exists(folder_of_uses(pool))) return all;
   for (const std::string& path : files_in(folder_of_uses(pool))) try {
       if (!path.ends_with(".json")) continue;
       const Json json = parse_json(read_file(path, largest_json), path);
-      const fs::path folder = fs::weakly_canonical(pool) / text_member(json, "folder", path);
-      const fs::path normal = folder.lexically_normal();
-      std::error_code none;
-      const std::string user = (fs::path(pool).is_absolute() ? normal : fs::proximate(normal, none)).string();
-      const Json& runs = member(json, "runs", path);
-      check(runs.is_array(), path, ": 'runs' must be a list");
-      for (const Json& run : runs) {
-        check(run.is_string(), path, ": 'runs' must be a list of texts");
-        if (folder_exists(user)) all[user].insert(run.get<std::string>());
-      }
+      const std::string user = user_of(pool, text_member(json, "folder", path));
+      PoolUser& of = all[user];
+      of.missing = !folder_exists(user);
+      of.runs.merge(ids_member(json, "runs", path));
+      if (json.contains(earlier_key)) of.earlier.merge(ids_member(json, earlier_key, path));
     } catch (const Error& error) {
       fail(error.what(), "; it says which runs a sweep or study uses: remove the file, and repeat that sweep or study");
     }
   return all;
 }
 
-std::vector<std::string> users_of(const PoolUses& uses, const std::string& id) {
-  std::vector<std::string> all;
-  for (const auto& [user, runs] : uses)
-    if (runs.contains(id)) all.push_back(user);
-  return all;
+RunUsers users_of(const PoolUses& uses, const std::string& id) {
+  RunUsers users;
+  const auto add = [&](RunUse use, const std::string& name) {
+    users.use = std::max(users.use, use), users.names.push_back(name);
+  };
+  for (const auto& [folder, user] : uses) {
+    if (user.runs.contains(id))
+      add(user.missing ? RunUse::unknown : RunUse::used, user.missing ? folder + " (missing)" : folder);
+    else if (user.earlier.contains(id))
+      add(RunUse::unknown, "an earlier " + folder);
+  }
+  if (users.names.empty() && key_of_id(id) == id) add(RunUse::unknown, "unknown (of an older version)");
+  return users;
 }
 
 void record_use(const std::string& pool, const std::string& folder, const std::set<std::string>& runs) {
   make_folders(folder_of_uses(pool));
-  const std::string user = fs::relative(folder, pool).generic_string();  // both are there
+  const std::string user = path_from(pool, folder);
   check_utf8(user, text("runs: the path from ", pool, " to ", folder, ", ", user, ","), "rename that folder");
-  const Json json = {{"folder", user}, {"runs", runs}};
-  write_file_atomically(folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, 16) + ".json",
-                        json.dump(1) + "\n");
+  const std::string path = folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, 16) + ".json";
+  Json json = {{"folder", user}, {"runs", runs}};
+  if (const auto earlier = earlier_runs(path, folder, runs); !earlier.empty()) json[earlier_key] = earlier;
+  write_file_atomically(path, json.dump(1) + "\n");
 }
 
-bool remove_from_pool(const std::string& pool, const std::string& id, bool even_if_used) {
+bool remove_from_pool(const std::string& pool, const std::string& id, RunUse most) {
   const std::string base = pool + "/" + id, lock_file = base + ".lock";
   const FileLock lock(lock_file, {"runs", "--runs"});
   if (!lock.held()) return false;
-  if (!even_if_used && !users_of(uses_of_pool(pool), id).empty()) return false;
-  for (const char* end : ends) fs::remove_all(base + end);
-  fs::remove(lock_file);
+  if (users_of(uses_of_pool(pool), id).use > most) return false;
+  for (const char* end : ends) remove_with_contents(base + end);
+  remove_with_contents(lock_file);
   return true;
 }
 

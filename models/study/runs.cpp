@@ -183,7 +183,8 @@ std::string RunIds::of(const std::string& key) const {
   std::optional<std::pair<std::filesystem::file_time_type, std::string>> newest;
   for (const std::string& id : others->second) {
     if (!is_usable(file(id))) continue;
-    const auto written = std::pair(std::filesystem::last_write_time(file(id)), id);
+    std::error_code gone;  // then its time is the earliest
+    const auto written = std::pair(std::filesystem::last_write_time(file(id), gone), id);
     if (!newest || written > *newest) newest = written;
   }
   return newest ? newest->second : own;

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/folders.h"
 #include "models/output_file.h"
 #include "models/settings_file.h"
 #include "models/training/metrics.h"
@@ -37,10 +38,6 @@ bool all_digits(std::string_view text) { return text.find_first_not_of("01234567
 bool is_real_folder(const std::string& path) {  // not a link to one
   struct stat status = {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-bool is_there(const std::string& path) {  // also a link that leads nowhere
-  struct stat status = {};
-  return ::lstat(path.c_str(), &status) == 0;
 }
 
 std::string in(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }

@@ -6,9 +6,11 @@
 #include <sstream>
 
 #include "tests/examples/program.h"
+#include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
 
 namespace {
 
@@ -238,6 +240,11 @@ TEST_CASE("inspect: without an example it looks at what the run has held out, by
     CHECK(contains(seen.out, ": "));
     CHECK(std::count(seen.out.begin(), seen.out.end(), '\n') > 5);
   }
+  const std::string plain = folder / "plain";
+  REQUIRE(is_complete(
+      run_orrery(Words{"train", "--out=" + plain, "--data=" + (folder / "cifar"), "--normalization=none"} + resnet)));
+  expect_error(run_orrery({"inspect", plain})).names("inspect").names("any look").offers("--hooks=*");
+  CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 
 TEST_CASE("inspect: what does not fit is said") {

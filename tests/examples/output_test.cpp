@@ -86,6 +86,37 @@ TEST_CASE("output: metrics, inspect, report and show replace their own kind of f
   CHECK(fs::is_symlink(folder / "dangling"));
 }
 
+TEST_CASE("output: metrics replace their own table if it has other columns, and no foreign one") {
+  const Folder folder;
+  const std::string run = trained(folder), table = folder / "table.csv";
+  const auto write = [&](const Words& more = {}) { return run_orrery(Words{"metrics", run, "--out=" + table} + more); };
+  const Words few = {"--figures=loss,validation_loss"};
+  for (const Words& figures : {few, Words(), few, Words{"--figures=loss"}, Words()}) {
+    const Outcome written = write(figures);
+    CHECK_MESSAGE(written.code == 0, written.err);
+  }
+  // The log has got rows and a figure; once the rows are of another training.
+  const std::string before = read_file(table), log = read_file(run + "/metrics.jsonl");
+  for (const std::string& others : {log, std::string(log).insert(log.find("\"loss\":") + 7, "1")}) {
+    folder.write("table.csv", before);
+    folder.write("run/metrics.jsonl", others + "{\"step\":5,\"loss\":2,\"new\":1}\n");
+    const Outcome grown = write();
+    CHECK_MESSAGE(grown.code == 0, grown.err);
+    CHECK(read_file(table) != before);
+  }
+  folder.write("run/metrics.jsonl", log);
+  const std::string row =
+      log.substr(log.find("\"loss\":") + 7, log.find_first_of(",}", log.find("\"loss\":")) - log.find("\"loss\":") - 7);
+  for (const std::string& foreign :
+       {"step,loss\n1," + row + "0001\n", "step,loss\n1," + row + "\n2,x", std::string("step,loss\n"),
+        std::string("step\n1\n"), std::string("step,reward\n1,2\n"), std::string("\"step,loss\n1,2\n")}) {
+    CAPTURE(foreign);
+    folder.write("table.csv", foreign);
+    expect_error(write()).names(table).offers("--out");
+    CHECK(read_file(table) == foreign);
+  }
+}
+
 TEST_CASE("output: files in the folders of inspect, metrics, sweep and study stay as well") {
   const Folder folder;
   const std::string run = trained(folder);

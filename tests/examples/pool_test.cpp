@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/examples/pool.h"
 #include "tests/examples/study.h"
 #include "tests/support/message.h"
 
@@ -15,25 +16,6 @@ using orrery::testing::expect_error;
 
 namespace {
 
-// A key that is given twice would be a list.
-Words sweep_of(const Folder& folder, const Words& more, const std::string& steps = "4") {
-  Words words = {"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
-                 "--runs=" + (folder / "pool"), "--steps=" + steps};
-  for (const std::string& word : tiny)
-    if (!word.starts_with("--steps")) words.push_back(word);
-  return words + more;
-}
-std::string command_of(const Words& words) {
-  std::string command = "\"$ORRERY\"";
-  for (const std::string& word : words) command += " '" + word + "'";
-  return command;
-}
-// The ids of the runs in the pool.
-std::vector<std::string> runs_in(const Folder& folder) {
-  std::vector<std::string> all;
-  for (const auto& [run, time] : written_runs(folder / "pool")) all.push_back(run);
-  return all;
-}
 std::string weights_of(const Folder& folder, const std::string& run) {
   return read_file(folder / ("pool/" + run + "/step_000004/weights.safetensors"));
 }
@@ -43,12 +25,6 @@ std::string table_of(const Folder& folder) { return run_shell("cut -d, -f1-5,7- 
 std::string broken_claim(const Folder& folder) {
   return claim_text(folder, trained + "refuted_if = \"broken > softmax\"",
                     "[variants.broken]\nposition = \"relative(4)\"\nattention = \"gau\"\n[variants.softmax]\n");
-}
-// Lines of shell: waits until as many runs are trained, whose processes are in $runs.
-std::string wait_for_runs(const Folder& folder, int count) {
-  return "for i in $(seq 600); do runs=$(cat " + (folder / "pool") +
-         "/*/.orrery.lock 2>/dev/null); set -- $runs; [ $# -ge " + std::to_string(count) +
-         " ] && break; sleep 0.05; done; ";
 }
 // Lines of shell: waits until none of $runs is left, and prints those that are.
 const std::string print_left =
@@ -402,74 +378,4 @@ TEST_CASE("sweep: results of another sweep, or files of something else, are not 
     }
     folder.write("sweep/" + name, kept);
   }
-}
-
-TEST_CASE("runs: the pool with sizes and uses; only what is not used, or what is named, is removed") {
-  const Folder folder;
-  const std::string pool = "--runs=" + (folder / "pool");
-  const Outcome first = run_orrery(sweep_of(folder, {"--seed={1,2}"}));
-  REQUIRE(first.code == 0);
-  CHECK(contains(first.out, "pool: " + (folder / "pool") + " has 2 runs, "));
-  Words other = sweep_of(folder, {"--seed={2,3}"});
-  other[2] = "--out=" + (folder / "other");
-  REQUIRE(run_orrery(other).code == 0);
-  const std::string claim = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
-  const Outcome study = judge(folder, claim);
-  REQUIRE(study.code == 0);
-  CHECK(contains(study.out, "pool: " + (folder / "pool") + " has 6 runs, "));  // three are those of the sweeps
-  const auto listed = [&](const Words& more = {}) {
-    const Outcome outcome = run_orrery(Words{"runs", pool} + more);
-    INFO(outcome.err);
-    CHECK(outcome.code == 0);
-    return outcome.out;
-  };
-  const std::string list = listed();
-  for (const char* name : {"sweep", "other", "study"}) CHECK(contains(list, folder / name));
-  CHECK(contains(list, "6 runs, "));
-  CHECK(contains(list, "used by no sweep and no study: 0 runs"));
-  CHECK(contains(listed({"--prune"}), "removed from " + (folder / "pool") + ": 0 runs"));
-
-  fs::remove_all(folder / "other");  // its run with the seed 3 is the study's as well
-  CHECK(contains(listed(), "used by no sweep and no study: 0 runs"));
-  fs::remove_all(folder / "study");
-  const std::string unused = listed();
-  CHECK(contains(unused, "used by no sweep and no study: 4 runs"));
-  CHECK(runs_in(folder).size() == 6);  // listing removes nothing
-  CHECK(contains(listed({"--prune"}), ": 4 runs"));
-  CHECK(runs_in(folder).size() == 2);
-  const auto times = written_runs(folder / "pool");
-  CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
-  CHECK(written_runs(folder / "pool") == times);
-
-  // A run that is named, unless a program trains it.
-  const std::string run = runs_in(folder)[0], run_files = folder / ("pool/" + run);
-  expect_error(run_orrery({"runs", pool, "0123"})).names(folder / "pool").value("0123").offers("orrery runs");
-  const Outcome busy = run_shell("flock " + run_files + ".lock \"$ORRERY\" runs " + pool + " " + run + " --prune");
-  CHECK(busy.code == 1);
-  CHECK(contains(busy.out, run + " stays"));
-  CHECK(runs_in(folder).size() == 2);
-  CHECK(contains(listed({run, "--prune"}), ": 1 run,"));
-  for (const char* end : {"", ".json", ".toml", ".log", ".lock"}) CHECK(!fs::exists(run_files + end));
-  expect_error(run_orrery({"runs", "--runs=" + (folder / "nowhere")})).names(folder / "nowhere").offers("--runs");
-  // A record that cannot be read may be that of any run.
-  folder.write("pool/used_by/0123456789abcdef.json", "{");
-  expect_error(run_orrery({"runs", pool, "--prune"}))
-      .names(folder / "pool/used_by/0123456789abcdef.json")
-      .offers("remove");
-  CHECK(runs_in(folder).size() == 1);
-  CHECK(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
-}
-
-TEST_CASE("runs: those of a sweep or study that was interrupted are used") {
-  const Folder folder;
-  std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two);
-  text.replace(text.find("steps = 4\n"), 10, "steps = 20000000\nschedule = \"constant\"\n");
-  const Words words = {"study", folder.write("claim.toml", text), "--out=" + (folder / "study"),
-                       "--runs=" + (folder / "pool"), "--jobs=1"};
-  const Outcome stopped =
-      run_shell(command_of(words) + " & study=$!; " + wait_for_runs(folder, 1) + "kill -TERM $study; wait $study");
-  CHECK(stopped.code == 128 + 15);
-  const Outcome pruned = run_orrery({"runs", "--runs=" + (folder / "pool"), "--prune"});
-  CHECK_MESSAGE(contains(pruned.out, ": 0 runs"), pruned.out, pruned.err);
-  CHECK(runs_in(folder).size() == 1);
 }

@@ -201,6 +201,13 @@ TEST_CASE("program: words before a command are refused, help COMMAND is its help
   }
   CHECK(run_orrery({"help", "train", "--model=vit-fashion"}).out ==
         run_orrery({"train", "--model=vit-fashion", "--help"}).out);
+  CHECK(run_orrery({"help", "train", "--model", "vit-fashion"}).out ==
+        run_orrery({"train", "--model=vit-fashion", "--help"}).out);
+  expect_error(run_orrery({"help", "train", "extra", "words"}))
+      .names("help")
+      .value("extra")
+      .offers("orrery help train");
+  expect_error(run_orrery({"help", "train", "--model=vit-fashion", "generate"})).names("help").value("generate");
   const Outcome general = run_orrery({"help"});
   CHECK(general.code == 0);
   CHECK(general.out == run_orrery({"--help"}).out);

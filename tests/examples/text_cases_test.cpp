@@ -62,6 +62,64 @@ TEST_CASE("import: a tokenizer that is larger than the model's vocabulary comes 
   expect_error(run_orrery({"generate", run, "--prompt=the<|pad|> gate"})).names("tokenizer").value(320).offers(319);
 }
 
+TEST_CASE("import: an end of texts beyond the model's vocabulary comes with a note and ends none") {
+  const Folder folder;
+  const std::string model = folder / "model", settings = model + "/config.json";
+  fs::copy(cases + "tokenizer_larger", model);
+  nlohmann::json json = nlohmann::json::parse(read_file(settings));
+  json["eos_token_id"] = 320;
+  std::ofstream(settings) << json;
+  const Outcome outcome = run_orrery({"import", model, "--out=" + (folder / "run")});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(contains(outcome.out, "ends with token 320, and the model knows 0 to 319"), outcome.out);
+  const std::string run = "--checkpoint=" + (folder / "run");
+  CHECK(likeliest(run, "the old gate", 10).size() > 12);
+  CHECK(run_orrery({"generate", run, "--prompt=the", "--tokens=3", "--stop_at_end=yes"}).code < 2);
+}
+
+TEST_CASE("export: a model's vocabulary that is not the tokenizer's comes back, larger or smaller") {
+  const Folder folder;
+  REQUIRE(run_orrery(train_tiny(folder, "larger", {"--vocabulary=200"})).code == 0);
+  imported(folder, "tokenizer_larger");
+  for (const std::string name : {"larger", "tokenizer_larger"}) {
+    CAPTURE(name);
+    const std::string theirs = folder / (name + "_theirs"), again = folder / (name + "_again");
+    const Outcome exported = run_orrery({"export", folder / name, "--out=" + theirs});
+    REQUIRE_MESSAGE(exported.code == 0, exported.err);
+    const Outcome back = run_orrery({"import", theirs, "--out=" + again});
+    REQUIRE_MESSAGE(back.code == 0, back.err);
+    const std::string prompt = name == "larger" ? "ae" : "the old gate";
+    CHECK(likeliest("--checkpoint=" + again, prompt, 20, {"--stop_at_end=no"}) ==
+          likeliest("--checkpoint=" + (folder / name), prompt, 20, {"--stop_at_end=no"}));
+  }
+}
+
+TEST_CASE(
+    "translate: a model's vocabulary may be larger than the tokenizer's, and bytes that are not UTF-8 are refused") {
+  const Folder folder;
+  const auto train = [&](const std::string& vocabulary) {
+    return run_orrery({"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2",
+                       "--data=" ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv", "--source_column=4",
+                       "--target_column=3", "--tokenizer=sentence_piece(vocabulary=200)", "--vocabulary=" + vocabulary,
+                       "--batch_tokens=200", "--steps=3", "--out=" + (folder / "run")});
+  };
+  expect_error(train("100")).names("vocabulary").value(100).offers("leave it out");
+  const Outcome trained = train("300");
+  REQUIRE_MESSAGE(is_complete(trained), trained.err);
+  const std::string run = "--checkpoint=" + (folder / "run"), good = folder.write("good.txt", "Und es ward Licht.\n"),
+                    latin = cases + "latin1/latin1.txt";
+  for (const char* const beam : {"--beam=1", "--beam=4"}) {
+    const Outcome found = run_orrery({"translate", run, "--input=" + good, "--most_tokens=30", beam});
+    CHECK_MESSAGE(found.code == 0, found.err);
+    CHECK(found.out.ends_with('\n'));
+  }
+  expect_error(run_orrery({"translate", run, "--input=" + latin})).names("translate: " + latin).names("UTF-8").value(5);
+  expect_error(run_orrery({"translate", run, "--input=" + good, "--reference=" + latin}))
+      .names("translate: " + latin)
+      .names("UTF-8")
+      .value(5);
+}
+
 TEST_CASE("generate: a text begins and ends as in the folder that the model was imported from") {
   const Folder folder;
   const std::string llama = imported(folder, "llama_bos"), prompt = "First Citizen:";

@@ -334,12 +334,13 @@ TEST_CASE("try: paths of the source, the headers and the plug-in may hold every 
 
 TEST_CASE("try: names that begin with @, -, = or end unlike a source are names of files") {
   const Folder folder;
-  for (const char* name : {"@x.cpp", "-x.cpp", "=x.cpp", "-o", "x.o", "x.so", "x"}) {
+  for (const char* name : {"@x.cpp", "-x.cpp", "-hat.cpp", "=x.cpp", "-o", "x.o", "x.so", "x"}) {
     CAPTURE(name);
     folder.write(name, "#error the compiler was here\n");
     const Outcome tried = run_shell("cd '" + folder.path() + "' && \"$ORRERY\" try '" + name + "' --out=@-p");
     expect_error(tried).names("try").names(name).value("the compiler was here");
   }
+  expect_error(run_orrery({"try", "-help.cpp"})).names("try").names("-help.cpp").offers("--help");
   folder.write("x.cpp", "x.o\n");  // as a response file it would name another source
   const Outcome no_headers = run_shell("cd '" + folder.path() + "' && \"$ORRERY\" try x.cpp --headers=@x.cpp");
   expect_error(no_headers).names("@x.cpp").offers("engine");

@@ -16,7 +16,8 @@ void read_tokenizer_json(const std::string& folder, std::string_view bytes) {
   const auto tokenizer = make_tokenizer(path, "");
   const std::string text = "It's 12 o'clock,\n\n  na\xc3\xafve <|endoftext|>\xff";
   const std::vector<int32_t> tokens = tokenizer->encode(text);
-  promise(tokenizer->decode(tokens) == text, "encoded and decoded it is another text");
+  const bool strips = bytes.find("strip") != bytes.npos;  // white space around a token
+  promise(strips || tokenizer->decode(tokens) == text, "encoded and decoded it is another text");
   promise(restore_tokenizer(tokenizer->save())->encode(text) == tokens, "a restored tokenizer gives other tokens");
 }
 
@@ -61,7 +62,8 @@ void read_added_tokens(const std::string& folder, std::string_view bytes) {
     const auto tokenizer = make_tokenizer(folder, "");
     const std::string words = "the <|user|> cab<s>\xff" + std::string(bytes.substr(0, 100));
     const std::vector<int32_t> tokens = tokenizer->encode(words);
-    promise(tokenizer->decode(tokens) == words, "encoded and decoded it is another text");
+    const bool strips = bytes.find("strip") != bytes.npos;  // white space around a token
+    promise(strips || tokenizer->decode(tokens) == words, "encoded and decoded it is another text");
     promise(restore_tokenizer(tokenizer->save())->encode(words) == tokens, "a restored tokenizer gives other tokens");
   };
   put(folder + "/added_tokens.json", bytes);

@@ -55,7 +55,7 @@ void read_uses(const std::string& folder, std::string_view bytes) {
   std::filesystem::create_directories(folder + "/used_by");
   put(folder + "/used_by/0123456789abcdef.json", bytes);
   for (const auto& [user, runs] : orrery::models::uses_of_pool(folder))
-    promise(std::filesystem::is_directory(user), "a folder that is not there uses runs");
+    promise(runs.missing || std::filesystem::is_directory(user), "a folder that is not there uses runs");
 }
 
 REGISTER_FORMAT(pool_use, {.name = "pool_use",

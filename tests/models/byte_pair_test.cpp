@@ -118,7 +118,7 @@ TEST_CASE("byte pairs: files that say what this program cannot do are refused wi
            {[](auto& j) { j["model"]["byte_fallback"] = true; }, R"("byte_fallback": true is not supported)"},
            {[](auto& j) { j["pre_tokenizer"]["add_prefix_space"] = true; }, R"("add_prefix_space": true is not)"},
            {[](auto& j) { j["pre_tokenizer"]["type"] = "Whitespace"; }, R"("pre_tokenizer" must end with ByteLevel)"},
-           {[](auto& j) { j["added_tokens"][0]["lstrip"] = true; }, R"("lstrip": true is not supported)"},
+           {[](auto& j) { j["added_tokens"][0]["single_word"] = true; }, R"("single_word": true is not supported)"},
            {[](auto& j) { j["added_tokens"][0]["id"] = 500; }, "token 500, '<|endoftext|>', is there twice"},
            {[](auto& j) { j["model"]["vocab"]["!"] = 9999; }, "a token has number 9999, and there are only 421"},
            {[](auto& j) { j["model"]["vocab"]["!"] = 5; }, "number 5 is given twice"},

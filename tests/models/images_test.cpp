@@ -229,6 +229,13 @@ TEST_CASE("images: a broken picture is named, or left out on request") {
   huge.replace(16, 8, big_endian({15000, 15000}));
   write_file_atomically(broken, testing::with_chunk_sums(huge));
   expect_error([&] { read_images(shapes, {}); }).names(broken).value("15000 x 15000");
+  fs::resize_file(broken, uint64_t{1} << 40);  // which no memory is taken for
+  expect_error([&] { read_images(shapes, {}); })
+      .names("images")
+      .names(broken)
+      .value(largest_picture_file)
+      .offers("--skip_broken");
+  CHECK(read_images(shapes, {.skip_broken = true}).skipped.size() == 1);
   write_file_atomically(broken, whole);
   fs::create_directory(shapes + "/val/dots");
   CHECK(contains(failure(shapes), "there is no class 'dots' to learn; there are rings, stripes"));

@@ -20,28 +20,15 @@
 #include "models/data/unicode.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
+#include "tests/support/tokenizer_cases.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using namespace orrery::testing::tokenizer_cases;
 
 namespace {
-
-using Tokens = std::vector<int32_t>;
-const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/";
-
-std::unique_ptr<Tokenizer> tokenizer_of(const std::string& path) { return make_tokenizer(path, ""); }
-std::string noted(const Tokenizer& tokenizer) { return join(tokenizer.notes()); }
-
-// A copy of a case's folder, in which a file is another one.
-std::string with_file(const Folder& folder, const std::string& name, const std::string& file,
-                      const std::string& content) {
-  const std::string copy = folder / name;
-  if (!file_exists(copy)) std::filesystem::copy(cases + name, copy);
-  write_file_atomically(copy + "/" + file, content);
-  return copy;
-}
 
 // What the library itself makes of a text, as a whole.
 Tokens encoded_at_once(const Tokenizer& tokenizer, const std::string& text) {
@@ -51,21 +38,6 @@ Tokens encoded_at_once(const Tokenizer& tokenizer, const std::string& text) {
   Tokens tokens;
   REQUIRE(processor.Encode(text, &tokens).ok());
   return tokens;
-}
-
-// The tokens of a text that comes in pieces of so many bytes.
-Tokens divided(const Tokenizer& tokenizer, const std::string& text, size_t piece) {
-  Tokens all;
-  std::string waiting;
-  for (size_t at = 0; at < text.size(); at += piece) {
-    waiting += text.substr(at, piece);
-    Tokens some;
-    waiting.erase(0, tokenizer.encode_beginning(waiting, some));
-    all.insert(all.end(), some.begin(), some.end());
-  }
-  const Tokens rest = tokenizer.encode(waiting);
-  all.insert(all.end(), rest.begin(), rest.end());
-  return all;
 }
 
 // Letters that a small generator draws, a word.
@@ -243,6 +215,9 @@ TEST_CASE("tokenizers: a text begins and has its space as the folder's files say
   const auto mapped = llama(R"({"add_bos_token": true, "bos_token": "<s>"})", R"({"bos_token": {"content": "</s>"}})");
   CHECK(encode_text(*mapped, "First") == Tokens{2, 83, 122});
   CHECK(encode_text(*llama(R"({"bos_token": "</s>"})"), "First") == Tokens{83, 122});
+  for (const char* const named : {"LlamaTokenizer", "LlamaTokenizerFast"})  // which does not add one by itself
+    CHECK(encode_text(*llama(text(R"({"bos_token": "<s>", "tokenizer_class": ")", named, "\"}")), "First") ==
+          Tokens{83, 122});
   CHECK(noted(*llama(R"({"add_eos_token": true})")).find("add_eos_token") != std::string::npos);
   const auto no_space = llama(R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})");
   CHECK(no_space->encode("First Citizen") == Tokens{187, 122, 47, 108, 142});

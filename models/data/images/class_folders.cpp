@@ -46,8 +46,8 @@ void leave_out_files(const std::string& folder, const std::string& where, Pictur
 // Nothing if it is broken, and such ones are to be left out.
 std::optional<Picture> decode(ImageSet& set, const std::string& path, const ImageOptions& options,
                               PictureTally& tally) {
-  const std::string bytes = set.read(path);
   try {
+    const std::string bytes = set.read(path, largest_picture_file);
     const Picture picture = decode_picture(bytes, options.channels == 0 ? 3 : options.channels, path);
     tally.check_turn(path, bytes);
     return options.size == 0 ? picture : middle_square(picture, options.size);

@@ -48,24 +48,25 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
 // The vocabulary's tokens with those that are told in files beside it.
 void set_tokens(BytePairVocabulary& vocabulary, const SortedJson& numbers, std::vector<AddedToken> added,
                 const TokensBeside& beside, const std::string& what) {
-  const auto add = [&](const AddedToken& token) {
-    for (const AddedToken& each : added)
-      if (each.number == token.number && each.text == token.text) return;
-    added.push_back(token);
-  };
-  for (const AddedToken& each : beside.added) add(each);
+  for (const AddedToken& each : beside.added) add_once(added, each);
   const auto is_added = [&](const std::string& text) {
     return std::any_of(added.begin(), added.end(), [&](const AddedToken& each) { return each.text == text; });
   };
   for (const std::string& special : beside.special) {
     const auto found = numbers.is_object() ? numbers.find(special) : numbers.end();
     if (found != numbers.end() && found->is_number_unsigned() && found->get<uint64_t>() < most_tokens)
-      add({found->get<int64_t>(), special});
+      add_once(added, {found->get<int64_t>(), special});
     else if (!is_added(special))
       vocabulary.notes.push_back(text("tokenizer: ", special, " is named and has no number, so it is no token"));
   }
   vocabulary.tokens = tokens_of(numbers, added, what);
-  for (const AddedToken& each : added) vocabulary.added.push_back(static_cast<int32_t>(each.number));
+  for (const AddedToken& each : added) {
+    const auto number = static_cast<int32_t>(each.number);
+    vocabulary.added.push_back(number);
+    if (each.strips_left) vocabulary.strips_left.push_back(number);
+    if (each.strips_right) vocabulary.strips_right.push_back(number);
+  }
+  vocabulary.notes.insert(vocabulary.notes.end(), beside.notes.begin(), beside.notes.end());
   const auto gaps = std::count(vocabulary.tokens.begin(), vocabulary.tokens.end(), std::string());
   if (gaps > 0)
     vocabulary.notes.push_back(text("tokenizer: of ", vocabulary.tokens.size(), " numbers ", gaps,
@@ -157,8 +158,8 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const To
       check(number.is_number_unsigned() && number.get<uint64_t>() < most_tokens && words.is_string() &&
                 !words.get<std::string>().empty(),
             path, ": an added token needs an \"id\" below ", most_tokens, " and \"content\"");
-      check_plain_token(one, path);
-      added.push_back({number.get<int64_t>(), words.get<std::string>()});
+      must_be(one, "single_word", {false}, path);
+      added.push_back(added_token(number.get<int64_t>(), one, path));
     }
   set_tokens(vocabulary, item(model, "vocab"), std::move(added), beside, path);
   const SortedJson& merges = item(model, "merges");
@@ -189,11 +190,16 @@ std::unique_ptr<Tokenizer> restore(const std::string& text) {
   for (const Json& token : list_member(json, "tokens", what))
     vocabulary.tokens.push_back(bytes_of_printable(words(token), what));
   for (const Json& merge : list_member(json, "merges", what)) vocabulary.merges.push_back(merge_of(words(merge), what));
-  for (const Json& number : list_member(json, "added", what)) {
-    check(number.is_number_unsigned() && number.get<uint64_t>() < vocabulary.tokens.size(), what,
-          ": an added token must be a number below ", vocabulary.tokens.size());
-    vocabulary.added.push_back(number.get<int32_t>());
-  }
+  const auto add_numbers = [&](const char* key, std::vector<int32_t>& to) {
+    for (const Json& number : list_member(json, key, what)) {
+      check(number.is_number_unsigned() && number.get<uint64_t>() < vocabulary.tokens.size(), what,
+            ": an added token must be a number below ", vocabulary.tokens.size());
+      to.push_back(number.get<int32_t>());
+    }
+  };
+  add_numbers("added", vocabulary.added);
+  if (json.contains("strips_left")) add_numbers("strips_left", vocabulary.strips_left);
+  if (json.contains("strips_right")) add_numbers("strips_right", vocabulary.strips_right);
   return make_byte_pairs(std::move(vocabulary), what);
 }
 

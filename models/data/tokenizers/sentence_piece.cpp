@@ -64,6 +64,7 @@ class SentencePiece final : public Tokenizer {
       size_ = std::max(size_, each.number + 1);
       added_.add(each);
     }
+    notes_ = beside.notes;
     for (const std::string& special : beside.special) {
       const int piece = processor_->PieceToId(special);
       const bool known = std::any_of(beside.added.begin(), beside.added.end(),
@@ -96,6 +97,7 @@ class SentencePiece final : public Tokenizer {
   }
   size_t encode_beginning(std::string_view text, std::vector<int32_t>& tokens) const override {
     if (spaces_end_pieces() && added_.longest() > 0) return 0;  // the text behind such a token gets no space
+    if (added_.can_strip()) return 0;
     SentencePieceCuts::Cut last{0, 0, false};
     AddedTokens::Places places(added_, text);
     for (size_t at = 0; at < text.size();) {
@@ -130,8 +132,12 @@ class SentencePiece final : public Tokenizer {
   }
   std::string save() const override {
     Json saved{{"name", name()}, {"model", base64(model_)}};
-    for (const AddedToken& each : added_.all())
-      saved["added"].push_back({{"number", each.number}, {"text", each.text}});
+    for (const AddedToken& each : added_.all()) {
+      Json added = {{"number", each.number}, {"text", each.text}};
+      if (each.strips_left) added["strips_left"] = true;
+      if (each.strips_right) added["strips_right"] = true;
+      saved["added"].push_back(std::move(added));
+    }
     return saved.dump();
   }
   std::optional<int32_t> begin() const override { return token(processor_->bos_id()); }
@@ -149,6 +155,9 @@ class SentencePiece final : public Tokenizer {
   bool spaces_end_pieces() const { return cuts_->end_pieces(); }
   // A text without added tokens, in parts; `within_word`: it gets no space of its own.
   void add_tokens(std::string_view text, bool within_word, std::vector<int32_t>& tokens) const {
+    if (text.size() > most_at_once)
+      if (const std::string shorter = cuts_->with_short_runs(text); !shorter.empty())
+        return add_tokens(shorter, within_word, tokens);
     SentencePieceCuts::Cut last{0, 0, within_word};  // where the part begins
     std::optional<SentencePieceCuts::Cut> next;      // where it can end, at a space
     const auto take = [&](const SentencePieceCuts::Cut& cut) {
@@ -170,10 +179,7 @@ class SentencePiece final : public Tokenizer {
   void add_part(std::string_view part, bool within_word, bool within_unknown, std::vector<int32_t>& tokens) const {
     // No place was found at which a piece must end.
     for (; part.size() > most_at_once; within_word |= !spaces_end_pieces()) {
-      const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
-      size_t bytes = end_of_characters(part.substr(0, most_at_once));
-      while (bytes > 1 && (is_space(bytes) || is_space(bytes - 1)))
-        bytes = end_of_characters(part.substr(0, bytes - 1));
+      const size_t bytes = end_of_first_part(part);
       add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), tokens);
       part.remove_prefix(bytes);
     }
@@ -183,6 +189,14 @@ class SentencePiece final : public Tokenizer {
     const int unknown = processor_->unk_id();
     const bool goes_on = within_unknown && !pieces.empty() && pieces[0] == unknown && tokens.back() == unknown;
     tokens.insert(tokens.end(), pieces.begin() + (goes_on ? 1 : 0), pieces.end());
+  }
+  // Not next to a space, unless there is no other place.
+  static size_t end_of_first_part(std::string_view part) {
+    const auto is_space = [&](size_t at) { return part[at] == ' ' || part[at] == '\n'; };
+    const size_t most = end_of_characters(part.substr(0, most_at_once));
+    size_t bytes = most;
+    while (bytes > 0 && (is_space(bytes) || is_space(bytes - 1))) bytes = end_of_characters(part.substr(0, bytes - 1));
+    return bytes > 0 ? bytes : most;
   }
   const Processor& within_words() const {
     std::call_once(within_words_made_, [&] { within_words_ = processor_of(with_space_in_front(model_, false)).first; });
@@ -255,7 +269,9 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
   if (saved.contains("added")) {
     check(saved["added"].is_array(), what, ": 'added' must be a list");
     for (const Json& each : saved["added"]) {
-      const AddedToken one{whole_number_member(each, "number", what), text_member(each, "text", what)};
+      const auto is_true = [&](const char* key) { return each.contains(key) && each[key] == Json(true); };
+      const AddedToken one{whole_number_member(each, "number", what), text_member(each, "text", what),
+                           is_true("strips_left"), is_true("strips_right")};
       check(one.number >= 0 && !one.text.empty(), what, ": an added token needs a number and a text");
       beside.added.push_back(one);
     }

@@ -201,6 +201,12 @@ void use_as_theirs(FoundTokenizer& found, const ImportedModel& from, int64_t voc
                                "; it does not here, --begin=yes asks for it"));
   for (const int64_t end : from.ends)
     if (const auto token = mark(end)) use.ends.emplace(use.ends.value_or(std::vector<int32_t>())).push_back(*token);
+  std::vector<int64_t> ends = from.ends;
+  if (const auto end = found.tokenizer->end_of_text()) ends.push_back(*end);
+  if (const auto end = std::find_if(ends.begin(), ends.end(), [&](int64_t each) { return each >= known; });
+      end != ends.end())
+    found.notes.push_back(
+        text("a text ends with token ", *end, ", and the model knows 0 to ", known - 1, "; no text ends with it here"));
   if (tokens > vocabulary)
     found.notes.push_back(text("the tokenizer has ", tokens, " tokens and the model ", vocabulary,
                                ": a text that has one of the others is refused"));

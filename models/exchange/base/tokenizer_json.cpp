@@ -38,6 +38,11 @@ SortedJson tokenizer_json(const SortedJson& cutter, const SortedJson& decoder, c
           {"pre_tokenizer", cutter}, {"decoder", decoder},        {"model", model}};
 }
 
+SortedJson added_token_json(const std::string& text, bool strips_left, bool strips_right) {
+  return {{"content", text},        {"single_word", false}, {"lstrip", strips_left},
+          {"rstrip", strips_right}, {"normalized", false},  {"special", true}};
+}
+
 // Puts the token that begins a text before each.
 SortedJson beginning(const std::string& name, int32_t token) {
   const SortedJson special = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}},
@@ -52,8 +57,13 @@ SortedJson beginning(const std::string& name, int32_t token) {
 
 void write_byte_pairs(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
   SortedJson vocabulary = SortedJson::object(), added = SortedJson::array(), merges = SortedJson::array();
-  std::set<int64_t> as_text;
-  for (const Json& number : member(saved, "added", what)) as_text.insert(number.get<int64_t>());
+  const auto numbers = [&](const char* key) {
+    std::set<int64_t> all;
+    if (saved.contains(key))
+      for (const Json& number : saved[key]) all.insert(number.get<int64_t>());
+    return all;
+  };
+  const std::set<int64_t> as_text = numbers("added"), left = numbers("strips_left"), right = numbers("strips_right");
   std::vector<std::string> names;
   for (const Json& token : member(saved, "tokens", what)) {
     const auto number = static_cast<int64_t>(names.size());
@@ -62,14 +72,9 @@ void write_byte_pairs(const std::string& folder, const Json& saved, const Tokeni
     names.push_back(is_added ? bytes_of_printable(printed, what) : printed);
     if (printed.empty()) continue;  // no token has that number
     vocabulary[names.back()] = number;
-    if (is_added)
-      added.push_back({{"id", number},
-                       {"content", names.back()},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", false},
-                       {"special", true}});
+    if (!is_added) continue;
+    added.push_back(added_token_json(names.back(), left.contains(number), right.contains(number)));
+    added.back()["id"] = number;
   }
   for (const Json& merge : member(saved, "merges", what)) merges.push_back(merge.get<std::string>());
   const SortedJson byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
@@ -139,16 +144,22 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
   std::vector<std::string> names = sentence_piece_names(model, what);
   names.resize(static_cast<size_t>(std::max<int64_t>(tokenizer.size(), static_cast<int64_t>(names.size()))));
   Json added = Json::object();
+  SortedJson decoder = SortedJson::object();
+  bool strip = false;
   if (saved.contains("added"))
     for (const Json& each : saved["added"]) {
       const auto number = each.at("number").get<size_t>();
       names.resize(std::max(names.size(), number + 1));  // a model may know fewer of them
       names[number] = each.at("text").get<std::string>();
       added[names[number]] = number;
+      const bool left = each.contains("strips_left"), right = each.contains("strips_right");
+      decoder[std::to_string(number)] = added_token_json(names[number], left, right);
+      strip |= left || right;
     }
   write_file_atomically(folder + "/tokenizer.model", model);
   Json config = config_with_marks(tokenizer, names);
   config["add_bos_token"] = tokenizer.begins_texts(), config["add_eos_token"] = false;
+  if (strip) config["added_tokens_decoder"] = decoder;
   write_json(folder, "tokenizer_config.json", config);
   if (!added.empty()) write_json(folder, "added_tokens.json", added);
 }
