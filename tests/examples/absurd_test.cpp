@@ -24,7 +24,7 @@ bool one_sentence(const Outcome& outcome) {
 TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave nothing behind") {
   const Folder folder;
   const Words base = train(folder);
-  for (const auto& [word, sentence] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& each : std::vector<std::pair<std::string, std::string>>{
            {"--gradient_accumulation_steps=4611686018427387904",
             "gradient_accumulation_steps: 4611686018427387904 must"},
            {"--accumulate=9223372036854775807",
@@ -47,6 +47,8 @@ TEST_CASE("absurd: sizes and counts are refused at once, by name, and leave noth
            {"--d_ff=262144 --width=65536", "the run cannot fit into memory"},
            {"--layers=4096 --width=64 --context=32 --steps=1000000000", "train: the run would take about "},
            {"--steps=1000000000 --accumulate=4096", "steps 1000000000 with gradient_accumulation_steps 4096"}}) {
+    const auto& word = each.first;
+    const auto& sentence = each.second;
     CAPTURE(word);
     Words words = base;
     std::istringstream apart(word);

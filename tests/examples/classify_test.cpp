@@ -81,8 +81,9 @@ TEST_CASE("classify: a language model is no model of images") {
 }
 
 TEST_CASE("images: the committed configurations train on scraps") {
-  for (const auto& [config, data] :
-       {std::pair<std::string, std::string>{"vit-fashion", "fashion"}, {"resnet-cifar", "shapes"}}) {
+  for (const auto& each : {std::pair<std::string, std::string>{"vit-fashion", "fashion"}, {"resnet-cifar", "shapes"}}) {
+    const auto& config = each.first;
+    const auto& data = each.second;
     CAPTURE(config);
     const Folder folder;
     const Outcome run = run_orrery(train(folder, {"--config=" ORRERY_SOURCE_DIR "/examples/configs/" + config + ".toml",
@@ -104,8 +105,7 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   };
   const std::string run = folder / "run", same = classes("same", {"rings", "stripes"}),
                     numbers = classes("numbers", {"0", "1"}), others = classes("others", {"a", "b", "c"});
-  const std::vector<std::string> small = {"--steps=2", "--batch=4", "--evaluate_every=0",
-                                          "--validation_fraction=0.25"};
+  const std::vector<std::string> small = {"--steps=2", "--batch=4", "--evaluate_every=0", "--validation_fraction=0.25"};
   const Outcome trained = run_orrery(train(folder, {"--model=resnet", "--width=4", "--data=" + same}) + small);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   std::filesystem::remove_all(same);
@@ -118,8 +118,9 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   CHECK(contains(judged.out, "\naccuracy "));
   const Outcome by_order = judge(numbers);
   CHECK(contains(by_order.out, "(0, 1) are taken for those of the model (rings, stripes), in their order"));
-  CHECK(contains(judge(others).err, "evaluate: " + others + " has the classes a, b, c, and the model tells others "
-                                    "apart: rings, stripes"));
+  CHECK(contains(judge(others).err, "evaluate: " + others +
+                                        " has the classes a, b, c, and the model tells others "
+                                        "apart: rings, stripes"));
 
   using Words = std::vector<std::string>;
   const auto begin = [&](const std::string& data, const std::string& out, const Words& more = {}) {
@@ -129,9 +130,9 @@ TEST_CASE("images: a model is judged by a test set alone, and begins a run on ot
   CHECK_MESSAGE(kept.code == 0, kept.err);
   CHECK(!contains(kept.out + kept.err, "fresh weights"));
   CHECK_MESSAGE(fresh.code == 0, fresh.err);
-  CHECK(contains(fresh.out + fresh.err,
-                 "the classes of " + others + " (a, b, c) are others than those of the run that this one begins with "
-                 "(rings, stripes): the head begins with fresh weights"));
+  CHECK(contains(fresh.out + fresh.err, "the classes of " + others +
+                                            " (a, b, c) are others than those of the run that this one begins with "
+                                            "(rings, stripes): the head begins with fresh weights"));
   CHECK(contains(run_orrery({"show", folder / "fresh"}).out, "(3, "));
   for (const auto& [data, out] : {std::pair{numbers, folder / "kept"}, std::pair{others, folder / "fresh"}}) {
     const Outcome resumed = begin(data, out, {"--resume", "--steps=3"});

@@ -78,10 +78,11 @@ TEST_CASE("pictures: a vision transformer without preprocessor_config.json class
 
 TEST_CASE("pictures: models of thousands of classes are read, and go back") {
   const Folder folder;
-  for (const auto& [classes, likeliest] :
-       {std::pair{"4900", "p.png  kind 01743 0.0022  kind 02378 0.0022  kind 03657 0.0020\n"},
-        {"6000", "p.png  kind 05335 0.0017  kind 01743 0.0016  kind 03657 0.0013\n"},
-        {"21843", "p.png  kind 16383 0.0006  kind 06284 0.0005  kind 17088 0.0005\n"}}) {
+  for (const auto& each : {std::pair{"4900", "p.png  kind 01743 0.0022  kind 02378 0.0022  kind 03657 0.0020\n"},
+                           {"6000", "p.png  kind 05335 0.0017  kind 01743 0.0016  kind 03657 0.0013\n"},
+                           {"21843", "p.png  kind 16383 0.0006  kind 06284 0.0005  kind 17088 0.0005\n"}}) {
+    const auto& classes = each.first;
+    const auto& likeliest = each.second;
     CAPTURE(classes);
     const std::string model = folder / (std::string("model") + classes), run = folder / (std::string("run") + classes);
     REQUIRE(run_shell("python3 '" + cases + "many_classes/make.py' " + classes + " '" + model + "'").code == 0);

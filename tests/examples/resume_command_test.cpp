@@ -81,9 +81,12 @@ TEST_CASE("resume: what is no run, another folder, or another model is refused")
       .offers("--init_from");
   CHECK(!fs::exists(folder / "other"));
   expect_error(run_orrery({"train", "--resume=" + run, "--width=32"})).names("width").value(16);
-  for (const auto& [key, its, other] : {std::array<std::string, 3>{"model", "gpt", "vit"},
-                                        {"model", "gpt", "translation-small"},
-                                        {"task", "language_modeling", "translation"}}) {
+  for (const auto& each : {std::array<std::string, 3>{"model", "gpt", "vit"},
+                           {"model", "gpt", "translation-small"},
+                           {"task", "language_modeling", "translation"}}) {
+    const auto& key = each[0];
+    const auto& its = each[1];
+    const auto& other = each[2];
     CAPTURE(other);
     expect_error(run_orrery({"train", "--resume=" + run, "--" + key + "=" + other}))
         .names(run)

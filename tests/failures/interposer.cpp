@@ -120,7 +120,7 @@ Function* next(Function*, const char* name) {
 extern "C" {
 
 // The program's end; a child that cannot become another program comes by as well.
-[[noreturn]] void _exit(int code) {
+__attribute__((noreturn)) void _exit(int code) {
   if (getpid() == own_process) write_counts();
   syscall(SYS_exit_group, code);
   __builtin_unreachable();

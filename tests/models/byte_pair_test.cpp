@@ -110,7 +110,7 @@ TEST_CASE("pieces: GPT-2's expression, bytes that are no UTF-8, and expressions 
 TEST_CASE("byte pairs: files that say what this program cannot do are refused with the key") {
   using Change = std::function<void(nlohmann::json&)>;
   const auto json = [](const char* text) { return nlohmann::json::parse(text); };
-  for (const auto& [change, told] : std::vector<std::pair<Change, std::string>>{
+  for (const auto& each : std::vector<std::pair<Change, std::string>>{
            {[](auto& j) { j["model"]["type"] = "WordPiece"; }, R"("type": "WordPiece" is not supported)"},
            {[&](auto& j) { j["normalizer"] = json(R"({"type": "NFC"})"); }, R"("normalizer": {"type":"NFC"} is not)"},
            {[](auto& j) { j["model"]["dropout"] = 0.1; }, R"("dropout": 0.1 is not supported)"},
@@ -127,6 +127,8 @@ TEST_CASE("byte pairs: files that say what this program cannot do are refused wi
            {[](auto& j) { j["model"]["merges"][0] = "q q"; }, "there is no token 'qq', which a merge needs"},
            {[](auto& j) { j["model"]["merges"][0] = 7; }, "a merge must be"},
            {[](auto& j) { j.erase("model"); }, "it has no \"model\""}}) {
+    const auto& change = each.first;
+    const auto& told = each.second;
     const std::string error = error_with(change);
     CHECK_MESSAGE(error.find(told) != std::string::npos, error, " / ", told);
   }

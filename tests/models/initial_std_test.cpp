@@ -33,14 +33,14 @@ double deviation(const nn::Parameter& parameter) {
 }  // namespace
 
 TEST_CASE("initial_std: every weight matrix and table of every class of models starts with it") {
-  for (const auto& [name, of] : model_classes())
+  for (const auto& each : model_classes())
     for (const Assignments& more :
          {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}, {"pooling", "class_token"}, {"tied_head", "no"}},
           Assignments{{"feed_forward", "memory(relu)"}, {"shared_embedding", "no"}, {"shortcut", "option_b"}}}) {
-      CAPTURE(name);
+      CAPTURE(each.first);
       Assignments all = more;
       all.emplace_back("initial_std", "equal(0.37)");
-      const auto model = small_model(of, all);
+      const auto model = small_model(each.second, all);
       nn::initialize(*model, 1);
       size_t weights = 0;
       for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
@@ -55,12 +55,12 @@ TEST_CASE("initial_std: every weight matrix and table of every class of models s
 }
 
 TEST_CASE("tables: in every class of models those are marked whose rows stand for tokens, places or classes") {
-  for (const auto& [name, of] : model_classes())
+  for (const auto& each : model_classes())
     for (const char* const position : {"learned", "relative", "relative(255, bias)"}) {
-      if (name == "stream" && std::string(position) == "learned") continue;
-      CAPTURE(name);
+      if (each.first == "stream" && std::string(position) == "learned") continue;
+      CAPTURE(each.first);
       CAPTURE(position);
-      const auto model = small_model(of, {{"tied_head", "no"}, {"position", position}});
+      const auto model = small_model(each.second, {{"tied_head", "no"}, {"position", position}});
       for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
         if (p.parameter->value.shape().rank() < 2 || p.path == "class_token") continue;
         CAPTURE(p.path);

@@ -121,8 +121,10 @@ TEST_CASE("looks: weights are those that hooks show, head by head") {
 TEST_CASE("looks: maps of attention know their spans, and what lies beyond is no weight") {
   // A fixed span of 3 holds the own token, where it is seen, and two before it; learned ones begin with the 4 tokens of
   // their ramp.
-  for (const auto& [attention, reach] : {std::pair("pointwise(relu, alpha=1, span=fixed(3), attend_to_self=yes)", 2),
-                                         std::pair("softmax(span=adaptive_span(8, R=4))", 4)}) {
+  for (const auto& each : {std::pair("pointwise(relu, alpha=1, span=fixed(3), attend_to_self=yes)", 2),
+                           std::pair("softmax(span=adaptive_span(8, R=4))", 4)}) {
+    const auto& attention = each.first;
+    const auto& reach = each.second;
     CAPTURE(attention);
     const auto model = small_gpt(attention);
     const auto subject = reading(*model, "abcdefgh");
@@ -229,8 +231,10 @@ TEST_CASE("looks: entropies, zeros and row sums of heads are those of a plain co
         if (const double p = w[i * 8 + k] / sum; p > 0) entropy -= p * std::log(p);
       sums += sum / 8, zeros += zero / static_cast<double>(i + 1) / 8, entropies += entropy / 8;
     }
-    for (const auto& [figure, expected] :
+    for (const auto& each :
          {std::pair("heads/entropy", entropies), std::pair("heads/zeros", zeros), std::pair("heads/row_sum", sums)}) {
+      const auto& figure = each.first;
+      const auto& expected = each.second;
       CAPTURE(figure);
       for (const View& view : views)
         if (view.name == figure)

@@ -68,7 +68,9 @@ TEST_CASE("padding: no figure counts it") {
   Translator t;
   const FigureRow both = t.figures({&t.a, &t.b}), of_a = t.figures({&t.a}), of_b = t.figures({&t.b});
   std::set<std::string> compared;
-  for (const auto& [key, value] : both) {
+  for (const auto& each : both) {
+    const auto& key = each.first;
+    const auto& value = each.second;
     CAPTURE(key);
     const std::string figure = key.substr(0, key.find('/'));
     const double a = of_a.at(key), b = of_b.at(key), n = Translator::tokens(key, t.a), m = Translator::tokens(key, t.b);

@@ -239,9 +239,10 @@ TEST_CASE("stream: shorter spans cost less, and are told in tokens") {
 }
 
 TEST_CASE("stream: parameters as the papers count them") {
-  for (const auto& [name, millions] :
-       {std::pair("adaptive-span-small", 39.0), std::pair("adaptive-span-large", 209.0),
-        std::pair("all-attention-small", 39.0), std::pair("all-attention-large", 114.0)}) {
+  for (const auto& each : {std::pair("adaptive-span-small", 39.0), std::pair("adaptive-span-large", 209.0),
+                           std::pair("all-attention-small", 39.0), std::pair("all-attention-large", 114.0)}) {
+    const auto& name = each.first;
+    const auto& millions = each.second;
     INFO(name);
     CHECK(std::abs(static_cast<double>(presets().at(name).parameters) / 1e6 - millions) < 0.8);
   }

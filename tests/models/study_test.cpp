@@ -53,7 +53,10 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
   const std::vector<std::tuple<int, double, double>> table = {
       {1, 12.706, 63.657}, {2, 4.303, 9.925},  {3, 3.182, 5.841},  {4, 2.776, 4.604},  {5, 2.571, 4.032},
       {9, 2.262, 3.250},   {10, 2.228, 3.169}, {29, 2.045, 2.756}, {30, 2.042, 2.750}, {120, 1.980, 2.617}};
-  for (const auto& [degrees, at_95, at_99] : table) {
+  for (const auto& each : table) {
+    const auto& degrees = std::get<0>(each);
+    const auto& at_95 = std::get<1>(each);
+    const auto& at_99 = std::get<2>(each);
     CAPTURE(degrees);
     CHECK(std::abs(student_quantile(0.95, degrees) - at_95) <= 6e-4);
     CHECK(std::abs(student_quantile(0.99, degrees) - at_99) <= 6e-4);

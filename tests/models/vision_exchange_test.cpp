@@ -66,7 +66,9 @@ TEST_CASE("vision exchange: sizes may be lists of two equal numbers, and only sq
     imported(folder, numeric);
     return read_file(latest_checkpoint(folder / "run") + "/weights.safetensors");
   }();
-  for (const auto& [key, side] : {std::pair{"image_size", 16}, {"patch_size", 8}}) {
+  for (const auto& each : {std::pair{"image_size", 16}, {"patch_size", 8}}) {
+    const auto& key = each.first;
+    const auto& side = each.second;
     imported(folder, sized(key, {side, side}));
     CHECK(read_file(latest_checkpoint(folder / "run") + "/weights.safetensors") == bytes);
     expect_error([&] { imported(folder, sized(key, {side, 2 * side})); }).names(key).value(side).offers("equal");

@@ -97,8 +97,10 @@ TEST_CASE("vit: derivatives of the whole model agree with difference quotients")
 }
 
 TEST_CASE("resnet: derivatives of the whole model agree with difference quotients") {
-  for (const auto& [normalization, shortcut] :
+  for (const auto& each :
        {std::pair{"batch", "projection"}, {"dyt", "projection"}, {"batch", "option_b"}, {"dyt", "option_b"}}) {
+    const auto& normalization = each.first;
+    const auto& shortcut = each.second;
     CAPTURE(normalization);
     CAPTURE(shortcut);
     ResnetSettings s = small_resnet();
