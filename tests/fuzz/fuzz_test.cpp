@@ -82,6 +82,7 @@ const std::map<std::string, std::string> no_formats = {
     {"examples/orrery/bench.cpp", "parses what it has printed itself"},
     {"examples/orrery/child.cpp", "shows the last sentence that a run has printed"},
     {"examples/orrery/compiler.cpp", "shows what a compiler has printed"},
+    {"examples/orrery/metrics.cpp", "hands the header of a table to csv.cpp and compares the rest with its own"},
     {"examples/orrery/run_pool.cpp", "opens files to lock them and reads none"},
     {"examples/orrery/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
 };
