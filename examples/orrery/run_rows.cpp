@@ -131,10 +131,8 @@ void check_many_runs(const std::string& what, size_t runs, bool yes) {
   check(runs <= most_without_yes || yes, what, runs, " runs, more than 1,000; train them with --yes");
 }
 
-// A verdict that cannot be read is renamed, not replaced (study_claim.cpp).
 void Outputs::check(const std::string& folder) const {
-  for (const auto& [name, kind] : kinds)
-    if (name != "verdict.json") models::check_output(command, folder + "/" + name, kind);
+  for (const auto& [name, kind] : kinds) models::check_output(command, folder + "/" + name, kind);
 }
 void Outputs::write(const std::string& folder, const std::string& name, const std::string& content) const {
   models::write_output(command, folder + "/" + name, kinds.at(name), content);

@@ -28,10 +28,10 @@ namespace fs = std::filesystem;
 constexpr const char *table_header = "metric,variant,at,samples,mean,deviation,low,high\n",
                      *samples_header = "metric,variant,swept,sample,value\n";
 
+// Beside verdict.json, which is renamed, not refused, if it cannot be read.
 const Outputs& study_outputs() {
   static const Outputs all = {"study",
-                              {{"verdict.json", models::verdict_kind()},
-                               {"table.csv", models::marked_kind("a table of a study", table_header)},
+                              {{"table.csv", models::marked_kind("a table of a study", table_header)},
                                {"samples.csv", models::marked_kind("samples of a study", samples_header)},
                                {"runs.csv", runs_csv_kind()},
                                {"picture.svg", models::picture_kind()}}};
@@ -214,9 +214,7 @@ int judge_file(const StudySettings& s, const std::string& file, const std::strin
     for (const models::JudgedComparison& each : verdict.at_common_rate->comparisons)
       std::cout << "  " << for_terminal(each.sentence) << "\n";
   }
-  const auto write = [&](const char* name, const std::string& content) {
-    study_outputs().write(out, name, content);
-  };
+  const auto write = [&](const char* name, const std::string& content) { study_outputs().write(out, name, content); };
   write("table.csv", table_csv(claim, rows));
   write("samples.csv", samples_csv(claim, studied.measured));
   if (!timed) write("runs.csv", runs_csv(studied.rows, studied.outcomes));
