@@ -1,6 +1,7 @@
 #include "engine/autograd/profile.h"
 
 #include <atomic>
+#include <chrono>
 
 #include "engine/autograd/finite_guard.h"
 #include "engine/base/check.h"
@@ -12,6 +13,8 @@ Profile table;
 thread_local int open_calls = 0;
 std::atomic<double> open_flops = 0, all_flops = 0;  // whole numbers below 2^53: in any order the same sum
 thread_local double inner_seconds = 0;              // of the calls inside the open span: a row counts its own time only
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace
 
 void start_profile() {
@@ -37,7 +40,7 @@ ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current
   total_ = &table[{operation, direction}];
   outer_flops_ = open_flops.exchange(0);
   row_.seconds = std::exchange(inner_seconds, 0);  // the outer span's, until this one ends
-  start_ = std::chrono::steady_clock::now();
+  start_ = now();
 }
 ProfileSpan::~ProfileSpan() {
   --open_calls;
@@ -48,7 +51,7 @@ ProfileSpan::~ProfileSpan() {
   }
   ProfileRow& row = *total_;
   row.calls += 1;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double seconds = now() - start_;
   row.seconds += seconds - std::exchange(inner_seconds, row_.seconds + seconds);
   row.flops += open_flops.exchange(outer_flops_);
   row.bytes += row_.bytes;

@@ -1,7 +1,6 @@
 // What `train --profile` adds up: time, work and kept bytes of every operation, forward and backward.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -42,7 +41,7 @@ class ProfileSpan {  // also names the operation that holds what is allocated me
   ProfileRow row_;
   ProfileRow* total_ = nullptr;  // of the operation and direction; found beforehand, for a destructor allocates nothing
   double outer_flops_ = 0;
-  std::chrono::steady_clock::time_point start_;
+  double start_ = 0;  // seconds of a steady clock
 };
 
 }  // namespace orrery

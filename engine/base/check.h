@@ -16,8 +16,9 @@ class Error : public std::runtime_error {
 
 // The parts, one after the other, as `<<` prints them.  A stream that finds no memory would otherwise leave out the
 // rest and say nothing.
+// Cold, as `fail`: an optimizer spends a third of a file's time on sentences otherwise.
 template <class... Parts>
-std::string text(const Parts&... parts) {
+[[gnu::cold, gnu::noinline]] std::string text(const Parts&... parts) {
   std::ostringstream out;
   out.exceptions(std::ios::badbit);
   (out << ... << parts);
@@ -25,7 +26,7 @@ std::string text(const Parts&... parts) {
 }
 
 template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
   throw Error(text(parts...));
 }
 

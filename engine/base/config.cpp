@@ -229,6 +229,19 @@ std::vector<std::string> keys_of(std::span<const Setting> settings) {
 
 }  // namespace
 
+void detail::SettingCollector::add(std::string_view key, decltype(Setting::value) value, std::string_view help,
+                                   Limits limits) {
+  const size_t bar = std::min(key.find('|'), key.size());
+  Setting setting{
+      bar ? prefix_ + std::string(key.substr(0, bar)) : "", {}, value, std::string(help), std::move(limits)};
+  for (size_t begin = bar; begin < key.size();) {
+    const size_t end = std::min(key.find('|', begin + 1), key.size());
+    setting.aliases.push_back(prefix_ + std::string(key.substr(begin + 1, end - begin - 1)));
+    begin = end;
+  }
+  settings.push_back(std::move(setting));
+}
+
 bool Spec::operator==(const Spec& other) const { return name == other.name && items == other.items; }
 
 Spec parse_spec(std::string_view text) { return Parser(text).whole(); }

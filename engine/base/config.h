@@ -100,15 +100,7 @@ class SettingCollector {
   // `key` is the name, and after bars the aliases: "grad_clip|clip".
   template <class T>
   void operator()(std::string_view key, T& value, std::string_view help = "", Limits limits = {}) {
-    const size_t bar = std::min(key.find('|'), key.size());
-    Setting setting{
-        bar ? prefix_ + std::string(key.substr(0, bar)) : "", {}, &value, std::string(help), std::move(limits)};
-    for (size_t begin = bar; begin < key.size();) {
-      const size_t end = std::min(key.find('|', begin + 1), key.size());
-      setting.aliases.push_back(prefix_ + std::string(key.substr(begin + 1, end - begin - 1)));
-      begin = end;
-    }
-    settings.push_back(std::move(setting));
+    add(key, &value, help, std::move(limits));
   }
   template <class Group>
   void group(std::string_view key, Group& members) {
@@ -124,6 +116,8 @@ class SettingCollector {
   std::vector<Setting> settings;
 
  private:
+  void add(std::string_view key, decltype(Setting::value) value, std::string_view help, Limits limits);
+
   std::string prefix_;
 };
 }  // namespace detail

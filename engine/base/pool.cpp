@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <map>
+#include <mutex>
 #include <new>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "engine/base/sizes.h"
 
@@ -38,110 +42,136 @@ int64_t Pool::block_size(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+struct Pool::State {
+  struct Block {
+    int64_t size;
+    const char* holder;
+  };
+  struct Kept {               // of one size class
+    std::vector<void*> free;  // has room for every block of the class, so that giving one back needs none
+    size_t blocks = 0;        // held or free
+  };
+
+  // None of them locks.
+  void* take(int64_t size, const char* holder);
+  void* take_new(int64_t size, Kept& of_size);
+  void release() noexcept;
+
+  const Source source;
+  std::mutex mutex = {};
+  std::map<int64_t, Kept> kept = {};
+  std::unordered_map<void*, Block> held = {};
+  MemoryUse use = {};
+  int64_t limit = 0;
+  bool ending = false;
+};
+
+Pool::Pool(Source source) : state_(new State{source}) {}
+
 Pool::~Pool() {
-  ending_ = true;
-  release_unlocked();
-  for (const auto& [data, block] : held_) source_.free(data);
+  state_->ending = true;
+  state_->release();
+  for (const auto& [data, block] : state_->held) state_->source.free(data);
 }
 
 void* Pool::take(int64_t bytes, const char* holder) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_->mutex);
   void* data = nullptr;
   try {
-    if (bytes <= largest_size) data = take_unlocked(block_size(bytes), holder);
+    if (bytes <= largest_size) data = state_->take(block_size(bytes), holder);
   } catch (const std::bad_alloc&) {  // no room for the books
   }
-  if (!data) ++use_.refused;
+  if (!data) ++state_->use.refused;
   return data;
 }
 
-void* Pool::take_unlocked(int64_t size, const char* holder) {
-  Kept& kept = kept_[size];
-  if (kept.free.empty()) {
-    if (void* const fresh = take_new(size, kept))
-      kept.free.push_back(fresh);
+void* Pool::State::take(int64_t size, const char* holder) {
+  Kept& of_size = kept[size];
+  if (of_size.free.empty()) {
+    if (void* const fresh = take_new(size, of_size))
+      of_size.free.push_back(fresh);
     else
       return nullptr;
   }
-  void* const data = kept.free.back();  // the latest freed: most likely still in the processor's cache
-  held_[data] = {size, holder};         // may throw: until here the block is a kept one
-  kept.free.pop_back();
-  use_.cached -= size;
-  use_.held += size;
-  use_.peak = std::max(use_.peak, use_.held);
+  void* const data = of_size.free.back();  // the latest freed: most likely still in the processor's cache
+  held[data] = {size, holder};         // may throw: until here the block is a kept one
+  of_size.free.pop_back();
+  use.cached -= size;
+  use.held += size;
+  use.peak = std::max(use.peak, use.held);
   return data;
 }
 
 void Pool::give(void* data) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = held_.find(data);
-  if (found == held_.end()) return;
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->held.find(data);
+  if (found == state_->held.end()) return;
   const int64_t size = found->second.size;
-  held_.erase(found);
-  kept_.find(size)->second.free.push_back(data);
-  use_.held -= size;
-  use_.cached += size;
+  state_->held.erase(found);
+  state_->kept.find(size)->second.free.push_back(data);
+  state_->use.held -= size;
+  state_->use.cached += size;
 }
 
 // A block from the source, counted as cached; nullptr if there is none or no room for it under the limit.
-void* Pool::take_new(int64_t size, Kept& kept) {
-  if (kept.free.capacity() <= kept.blocks) kept.free.reserve(2 * kept.blocks + 1);
-  const auto fits = [&] { return !limit_ || use_.held + use_.cached <= limit_ - size; };
-  if (!fits()) release_unlocked();
-  void* data = fits() ? source_.allocate(size) : nullptr;
-  if (!data && use_.cached > 0) release_unlocked(), data = fits() ? source_.allocate(size) : nullptr;
+void* Pool::State::take_new(int64_t size, Kept& of_size) {
+  if (of_size.free.capacity() <= of_size.blocks) of_size.free.reserve(2 * of_size.blocks + 1);
+  const auto fits = [&] { return !limit || use.held + use.cached <= limit - size; };
+  if (!fits()) release();
+  void* data = fits() ? source.allocate(size) : nullptr;
+  if (!data && use.cached > 0) release(), data = fits() ? source.allocate(size) : nullptr;
   if (!data) return nullptr;
-  ++kept.blocks;
-  use_.cached += size;
+  ++of_size.blocks;
+  use.cached += size;
   return data;
 }
 
-void Pool::release_unlocked() noexcept {
-  if (source_.lasting && !ending_) return;
-  for (auto& [size, kept] : kept_) {
-    for (void* block : kept.free) source_.free(block);
-    use_.cached -= size * static_cast<int64_t>(kept.free.size());
-    kept.blocks -= kept.free.size();
-    kept.free.clear();
+void Pool::State::release() noexcept {
+  if (source.lasting && !ending) return;
+  for (auto& [size, of_size] : kept) {
+    for (void* block : of_size.free) source.free(block);
+    use.cached -= size * static_cast<int64_t>(of_size.free.size());
+    of_size.blocks -= of_size.free.size();
+    of_size.free.clear();
   }
 }
 void Pool::release() {
-  const std::lock_guard lock(mutex_);
-  release_unlocked();
+  const std::lock_guard lock(state_->mutex);
+  state_->release();
 }
 void Pool::set_limit(int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  limit_ = bytes;
+  const std::lock_guard lock(state_->mutex);
+  state_->limit = bytes;
 }
 int64_t Pool::limit() const {
-  const std::lock_guard lock(mutex_);
-  return limit_;
+  const std::lock_guard lock(state_->mutex);
+  return state_->limit;
 }
 MemoryUse Pool::use() const {
-  const std::lock_guard lock(mutex_);
-  return use_;
+  const std::lock_guard lock(state_->mutex);
+  return state_->use;
 }
 void Pool::reset_peak() {
-  const std::lock_guard lock(mutex_);
-  use_.peak = use_.held;
+  const std::lock_guard lock(state_->mutex);
+  state_->use.peak = state_->use.held;
 }
 
 std::string Pool::description() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_->mutex);
   struct Share {
     std::string_view holder;
     int64_t bytes = 0, blocks = 0;
   };
   std::map<std::string_view, Share> by_holder;
-  for (const auto& [data, block] : held_) {
+  for (const auto& [data, block] : state_->held) {
     Share& share = by_holder[block.holder];
     share.holder = block.holder, share.bytes += block.size, ++share.blocks;
   }
   std::vector<Share> shares;
   for (const auto& [name, share] : by_holder) shares.push_back(share);
   std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
-  std::string text = in_units(use_.held) + " held, " + in_units(use_.cached) + " kept for reuse";
-  if (limit_) text += ", limit " + in_units(limit_);
+  std::string text = in_units(state_->use.held) + " held, " + in_units(state_->use.cached) + " kept for reuse";
+  if (state_->limit) text += ", limit " + in_units(state_->limit);
   constexpr size_t named = 4;
   for (size_t i = 0; i < std::min(named, shares.size()); ++i) {
     const Share& share = shares[i];

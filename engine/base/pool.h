@@ -3,11 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 namespace orrery {
 
@@ -25,7 +22,7 @@ class Pool {
     void (*free)(void* data);
     bool lasting = false;  // nothing goes back before the pool ends: work that was recorded uses the kept blocks again
   };
-  explicit Pool(Source source) : source_(source) {}
+  explicit Pool(Source source);
   ~Pool();  // gives everything back, also what is still held
   Pool(const Pool&) = delete;
 
@@ -46,25 +43,8 @@ class Pool {
   std::string description() const;
 
  private:
-  struct Block {
-    int64_t size;
-    const char* holder;
-  };
-  struct Kept {               // of one size class
-    std::vector<void*> free;  // has room for every block of the class, so that giving one back needs none
-    size_t blocks = 0;        // held or free
-  };
-  void* take_unlocked(int64_t size, const char* holder);
-  void* take_new(int64_t size, Kept& kept);
-  void release_unlocked() noexcept;
-
-  const Source source_;
-  mutable std::mutex mutex_;
-  std::map<int64_t, Kept> kept_;
-  std::unordered_map<void*, Block> held_;
-  MemoryUse use_;
-  int64_t limit_ = 0;
-  bool ending_ = false;
+  struct State;  // in the source file: every file that has a tensor reads this one
+  const std::unique_ptr<State> state_;
 };
 
 // The operation that this thread is doing: who holds what it allocates.  "" outside of all.

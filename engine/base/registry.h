@@ -35,7 +35,7 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   // Entries stay where they are: their addresses may be kept.  A name or alias that is taken is an Error.
-  void add(Entry entry, const std::vector<std::string>& aliases = {}) {
+  [[gnu::cold, gnu::noinline]] void add(Entry entry, const std::vector<std::string>& aliases = {}) {
     const std::string name(entry.name);
     if (!is_free(name)) return;
     for (const std::string& alias : aliases) {

@@ -223,8 +223,12 @@ struct CpuRow {
   template <class F>
   HOST_DEVICE static auto sum_from(int first, int count, const F& f) {
     using T = decltype(+f(0));
-    if (count <= most_at_once)
-      return CpuRow{count}.fold([&f, first](int i) { return f(first + i); }, T(0), [](T a, T b) { return a + b; });
+    if (count > most_at_once) return sum_of_halves(first, count, f);
+    return CpuRow{count}.fold([&f, first](int i) { return f(first + i); }, T(0), [](T a, T b) { return a + b; });
+  }
+  // Not inlined: g++ would unfold the recursion eight times.
+  template <class F, class T = decltype(+std::declval<const F&>()(0))>
+  [[gnu::noinline]] HOST_DEVICE static T sum_of_halves(int first, int count, const F& f) {
     const int half = (count / 2 + most_at_once - 1) / most_at_once * most_at_once;
     const T before = sum_from(first, half, f);
     return before + sum_from(first + half, count - half, f);

@@ -64,8 +64,9 @@ Entry described(const Info& info) {
   return entry;
 }
 
+// Cold, as what runs once a program.
 template <class Type, class Product, class... Arguments>
-bool register_type(Registry<Entry<Product, Arguments...>>& family) {
+[[gnu::cold]] bool register_type(Registry<Entry<Product, Arguments...>>& family) {
   auto entry = described<Entry<Product, Arguments...>>(Type::info);
   if constexpr (requires { typename Type::Settings; }) {
     typename Type::Settings defaults;
