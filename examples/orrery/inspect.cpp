@@ -1,4 +1,5 @@
 // orrery inspect: a look inside a trained model while it reads one example.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -103,7 +104,17 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
 
 constexpr const char *figures_header = "figure,value\n", *written_by = "written_by";
 
-models::OutputKind figures_kind() { return models::marked_kind("a CSV file of figures", figures_header); }
+// Each row begins with the name of a look.
+models::OutputKind figures_kind() {
+  const std::string name = "a CSV file of figures";
+  const auto is_ours = [name](const std::string& path) {
+    const std::vector<std::string> looks = models::looks().names();
+    return std::any_of(looks.begin(), looks.end(), [&](const std::string& look) {
+      return models::marked_kind(name, figures_header + look + "/").is_ours(path);
+    });
+  };
+  return {name, is_ours};
+}
 // Of one file; of a folder each of its files has its own.
 bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") || out.ends_with(".csv"); }
 models::OutputKind kind_of_file(const std::string& out) {

@@ -69,7 +69,7 @@ std::string compile(const std::string& file, const TrySettings& settings) {
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
-  models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# "));
+  models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# ", " bytes\n"));
   const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
   const Compiled compiled =
       run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);

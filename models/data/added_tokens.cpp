@@ -56,23 +56,39 @@ void add_once(std::vector<AddedToken>& all, const AddedToken& token) {
 void AddedTokens::add(AddedToken token) {
   longest_ = std::max(longest_, token.text.size());
   strip_ |= token.strips_left || token.strips_right;
+  first_bytes_.set(static_cast<unsigned char>(token.text.at(0)));
+  const auto behind = std::upper_bound(sorted_.begin(), sorted_.end(), token.text,
+                                       [&](const std::string& a, uint32_t b) { return a < all_[b].text; });
+  sorted_.insert(behind, static_cast<uint32_t>(all_.size()));
   all_.push_back(std::move(token));
 }
 
-AddedTokens::Places::Places(const AddedTokens& tokens, std::string_view text) : all_(tokens.all()), text_(text) {
-  for (const AddedToken& each : all_) places_.push_back(text.find(each.text));
-}
-AddedTokens::Found AddedTokens::Places::next(size_t at) {
-  Found found{text_.size(), text_.size(), 0};
-  const AddedToken* token = nullptr;
-  for (size_t i = 0; i < all_.size(); ++i) {
-    if (places_[i] < at) places_[i] = text_.find(all_[i].text, at);
-    if (places_[i] == text_.npos) continue;
-    const size_t end = places_[i] + all_[i].text.size();
-    if (places_[i] < found.begin || (places_[i] == found.begin && end > found.end))
-      found = {places_[i], end, static_cast<int32_t>((token = &all_[i])->number)};
+// Those that share the text's first k bytes stand beside one another; they become fewer with each byte.
+const AddedToken* AddedTokens::longest_at(std::string_view text) const {
+  const AddedToken* longest = nullptr;
+  auto begin = sorted_.begin(), end = sorted_.end();
+  for (size_t k = 0; begin != end; ++k) {
+    if (const AddedToken& shortest = all_[*begin]; shortest.text.size() == k) {
+      longest = &shortest;
+      begin = std::find_if(begin, end, [&](uint32_t i) { return all_[i].text.size() > k; });
+    }
+    if (k == text.size()) break;
+    const auto byte_of = [&](uint32_t i) { return static_cast<unsigned char>(all_[i].text[k]); };
+    const auto byte = static_cast<unsigned char>(text[k]);
+    begin = std::lower_bound(begin, end, byte, [&](uint32_t i, unsigned char b) { return byte_of(i) < b; });
+    end = std::upper_bound(begin, end, byte, [&](unsigned char b, uint32_t i) { return b < byte_of(i); });
   }
-  return token ? with_stripped(found, *token, at) : found;
+  return longest;
+}
+
+AddedTokens::Found AddedTokens::Places::next(size_t at) const {
+  if (!tokens_.all_.empty())
+    for (size_t begin = at; begin < text_.size(); ++begin) {
+      if (!tokens_.first_bytes_[static_cast<unsigned char>(text_[begin])]) continue;
+      if (const AddedToken* const token = tokens_.longest_at(text_.substr(begin)))
+        return with_stripped({begin, begin + token->text.size(), static_cast<int32_t>(token->number)}, *token, at);
+    }
+  return {text_.size(), text_.size(), 0};
 }
 AddedTokens::Found AddedTokens::Places::with_stripped(Found found, const AddedToken& token, size_t at) const {
   if (token.strips_left) found.begin -= white_space_behind(text_.substr(at, found.begin - at));

@@ -1,6 +1,7 @@
 // Tokens that stand for a text as it is, such as <|endoftext|>: they are looked for before a text is cut any other way.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,19 +34,22 @@ class AddedTokens {
   // begin at one place the longest counts.
   class Places {
    public:
-    Places(const AddedTokens& tokens, std::string_view text);
-    Found next(size_t at);  // the first one from `at` on, which may not fall; none: both places are the text's end
+    Places(const AddedTokens& tokens, std::string_view text) : tokens_(tokens), text_(text) {}
+    Found next(size_t at) const;  // the first one from `at` on; none: both places are the text's end
 
    private:
     Found with_stripped(Found found, const AddedToken& token, size_t at) const;
 
-    const std::vector<AddedToken>& all_;
+    const AddedTokens& tokens_;
     std::string_view text_;
-    std::vector<size_t> places_;  // of each the next one
   };
 
  private:
+  const AddedToken* longest_at(std::string_view text) const;  // of those that the text begins with; null: none
+
   std::vector<AddedToken> all_;
+  std::vector<uint32_t> sorted_;   // all of them by their texts, of the same text the first one first
+  std::bitset<256> first_bytes_;  // of their texts
   size_t longest_ = 0;
   bool strip_ = false;
 };

@@ -22,8 +22,8 @@ uint64_t take_number(std::string_view& message, std::string_view what) {
   fail(what, ": this is no SentencePiece model (a number of more than 64 bits)");
 }
 
-// Each field of the message that holds bytes, by its number, and each that holds a whole number; the others are passed
-// over.
+// Each field of the message that holds bytes or an f32, by its number, and each that holds a whole number; the others
+// are passed over.
 void each_field(
     std::string_view message, std::string_view what,
     const std::function<void(uint64_t field, std::string_view bytes)>& take,
@@ -38,7 +38,7 @@ void each_field(
     const uint64_t bytes = kind == 1 ? 8 : kind == 5 ? 4 : take_number(message, what);
     check(bytes <= message.size(), what, ": this is no SentencePiece model (a field of ", bytes, " bytes, where ",
           message.size(), " are left)");
-    if (kind == 2) take(key >> 3, message.substr(0, bytes));
+    if (kind == 2 || kind == 5) take(key >> 3, message.substr(0, bytes));
     message.remove_prefix(bytes);
   }
 }
@@ -95,21 +95,25 @@ constexpr uint64_t pieces_field = 1, trainer_field = 2, normalizer_field = 3, de
 constexpr uint64_t rules_field = 2, one_in_front_field = 3, in_a_row_are_one_field = 4, are_escaped_field = 5;
 constexpr uint64_t sums_scores = 1, merges_pairs = 2, finds_words = 3;  // kinds of models in the trainer's settings
 
-void read_piece(SentencePieceFacts& facts, std::string_view part, std::string_view what) {
-  using Kind = SentencePieceEntry::Kind;
-  std::string_view piece;
-  auto kind = static_cast<uint64_t>(Kind::normal);
+SentencePieceEntry read_piece(std::string_view part, std::string_view what) {
+  SentencePieceEntry piece{"", 0, SentencePieceEntry::Kind::normal};
   each_field(
       part, what,
-      [&](uint64_t field, std::string_view text) {
-        if (field == 1) piece = text;
+      [&](uint64_t field, std::string_view bytes) {
+        if (field == 1) piece.piece = bytes;
+        if (field == 2 && bytes.size() == sizeof piece.score)
+          std::memcpy(&piece.score, bytes.data(), sizeof piece.score);
       },
       [&](uint64_t field, uint64_t number) {
-        if (field == 3) kind = number;
+        if (field == 3) piece.kind = static_cast<SentencePieceEntry::Kind>(number);
       });
-  const auto is = [&](Kind one) { return kind == static_cast<uint64_t>(one); };
-  if (is(Kind::user_defined)) facts.symbols.emplace_back(piece);
-  if (is(Kind::normal) || is(Kind::user_defined) || is(Kind::unused)) facts.pieces.emplace_back(piece);
+  return piece;
+}
+void add_piece(SentencePieceFacts& facts, const SentencePieceEntry& one) {
+  using Kind = SentencePieceEntry::Kind;
+  if (one.kind == Kind::user_defined) facts.symbols.push_back(one.piece);
+  if (one.kind == Kind::normal || one.kind == Kind::user_defined || one.kind == Kind::unused)
+    facts.pieces.push_back(one.piece);
 }
 
 }  // namespace
@@ -117,7 +121,7 @@ void read_piece(SentencePieceFacts& facts, std::string_view part, std::string_vi
 SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what) {
   SentencePieceFacts facts;
   each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == pieces_field) read_piece(facts, part, what);
+    if (field == pieces_field) add_piece(facts, read_piece(part, what));
     if (field != trainer_field && field != normalizer_field) return;
     each_field(
         part, what,
@@ -138,16 +142,12 @@ SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view
   return facts;
 }
 
-std::vector<std::string> sentence_piece_names(std::string_view model, std::string_view what) {
-  std::vector<std::string> names;
+std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what) {
+  std::vector<SentencePieceEntry> pieces;
   each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field != pieces_field) return;
-    names.emplace_back();
-    each_field(part, what, [&](uint64_t of_part, std::string_view text) {
-      if (of_part == 1) names.back() = text;
-    });
+    if (field == pieces_field) pieces.push_back(read_piece(part, what));
   });
-  return names;
+  return pieces;
 }
 
 // Of a field that is there twice, protobuf joins the two messages, and of their numbers the last one counts.

@@ -25,9 +25,6 @@ struct SentencePieceFacts {
   std::vector<std::string> symbols = {};                                 // those of users, which no rule changes
 };
 SentencePieceFacts sentence_piece_facts(std::string_view model, std::string_view what);
-std::vector<std::string> sentence_piece_names(std::string_view model, std::string_view what);  // of all its pieces
-// The same model, whose texts get a space in front, or none.
-std::string with_space_in_front(std::string model, bool space);
 
 struct SentencePieceEntry {
   enum class Kind {
@@ -42,6 +39,10 @@ struct SentencePieceEntry {
   float score;
   Kind kind;
 };
+std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what);  // by token
+// The same model, whose texts get a space in front, or none.
+std::string with_space_in_front(std::string model, bool space);
+
 // A model that merges pairs, the highest score first.  A text gets a space in front and is taken as it is otherwise; an
 // unknown character is written as its bytes, if there are pieces for bytes.  The tokens 0, 1 and 2 are the unknown one,
 // the beginning and the end.

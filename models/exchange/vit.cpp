@@ -251,7 +251,9 @@ void write(const ExportedModel& what, const std::string& folder) {
   };
   const Json pixels = {{"image_processor_type", "ViTImageProcessor"},
                        {"do_resize", true},
-                       {"size", {{"height", s.image_size}, {"width", s.image_size}}},
+                       {"size", {{"shortest_edge", s.image_size}}},
+                       {"do_center_crop", true},
+                       {"crop_size", {{"height", s.image_size}, {"width", s.image_size}}},
                        {"resample", 2},
                        {"do_rescale", true},
                        {"rescale_factor", 1.0 / 255},

@@ -51,11 +51,16 @@ void Metrics::write(int64_t step, const std::vector<std::pair<std::string, doubl
   log_->write(row.dump() + "\n");
 }
 
+// Other programs have a log of this name too, and a step in each row: a row of ours is what `write` writes, numbers
+// behind the step and no space.  A line that a crash has cut short is its beginning.
 bool is_metrics_file(const std::string& path) {
   const FileReader log(path);
   LineReader lines(log, std::min<uint64_t>(log.size(), longest_row), path);
   std::string_view line;
-  return log.size() == 0 || step_of(lines.next(line) ? line : lines.rest());
+  if (!lines.next(line)) return std::string_view("{\"step\":").starts_with(lines.rest().substr(0, 8));
+  const auto row = nlohmann::ordered_json::parse(line, nullptr, false);
+  return step_of(line) && row.begin().key() == "step" && row.dump() == line &&
+         std::all_of(row.begin(), row.end(), [](const auto& value) { return value.is_number() || value.is_null(); });
 }
 
 }  // namespace orrery::models

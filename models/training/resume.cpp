@@ -22,7 +22,6 @@ constexpr std::string_view free_settings[] = {"model",  // a preset; the model's
                                               "crop_padding",
                                               "exchanged_sources",
                                               "out",
-                                              "init_from",
                                               "rate_factors",
                                               "decays",
                                               "steps",
@@ -84,6 +83,7 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then) {
     if (key.starts_with(free_group) || is_in(free_settings, key)) continue;
     if (now.other_text && is_in(settings_of_data, key)) continue;
     const std::string before = setting_of(its, key);
+    if (key == "init_from" && value.empty()) continue;  // where a run began need not be said again
     // Data may lie elsewhere by now; whether there are any decides what they are for.
     if (!is_path_of_data(key) || (!now.other_text && before.empty() != value.empty()))
       check_same(now.out, key, before, value);

@@ -121,7 +121,7 @@ TEST_CASE("output: files in the folders of inspect, metrics, sweep and study sta
   const Folder folder;
   const std::string run = trained(folder);
   fs::create_directory(folder / "seen");
-  folder.write("seen/figures.csv", "name,value\n");
+  folder.write("seen/figures.csv", "figure,value\nmine,3\n");
   const Words inspect = {"inspect", run, "--text=abe", "--look=heads,depth", "--out=" + (folder / "seen")};
   expect_error(run_orrery(inspect)).names(folder / "seen/figures.csv").offers("--out");
   CHECK(contents_of(folder / "seen").size() == 1);
@@ -168,9 +168,9 @@ TEST_CASE("output: try replaces plug-ins that it made, and no other file") {
   const std::string source = folder.write("mine.cpp", "");
   fs::create_directory(folder / "out");
   for (const char* name : {"mine.so", "mine.so.sha256"}) {
-    const std::string mine = folder.write(std::string("out/") + name, "mine\n");
+    const std::string mine = folder.write(std::string("out/") + name, "# mine\n");
     expect_error(run_orrery({"try", source, "--out=" + (folder / "out")})).names(mine).offers("--out");
-    CHECK(read_file(mine) == "mine\n");
+    CHECK(read_file(mine) == "# mine\n");
     fs::remove(mine);
   }
 }

@@ -128,6 +128,7 @@ TEST_CASE("report: several runs on top of each other, with what differs") {
   const Page page = report_of(folder, {a, b, "--title=a </script> & b"});
   CHECK(page.data["title"] == "a </script> & b");
   CHECK(contains(page.html, "<title>a &lt;/script&gt; &amp; b</title>"));
+  CHECK(report_of(folder, {a, "--title=b\xff\x1b[1m"}).data["title"] == "b\\xff\\x1b[1m");
   CHECK(page.section("loss")["runs"].size() == 2);
   const Json different = page.section("Settings that differ");
   std::set<std::string> keys;

@@ -13,8 +13,10 @@ angles; vit, whose classes have names.
 
 With the program's path, each of these models, made anew with another seed, and each FOLDER goes through `orrery import`
 (the logits must agree within 1e-5, or that of the largest logit) and `orrery export`, whose folder transformers must
-read to the same logits.  The last line reads "N passed, N failed".
+read to the same logits.  Then tokenizers that orrery learns are exported, and AutoTokenizer must make the same tokens
+of some texts.  The last line reads "N passed, N failed".
 """
+import array
 import json
 import pathlib
 import re
@@ -24,7 +26,7 @@ import tempfile
 
 import torch
 from safetensors.torch import save_file
-from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification, GPT2Config,
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification, AutoTokenizer, GPT2Config,
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification)
 from transformers.utils.logging import disable_progress_bar
 
@@ -107,6 +109,33 @@ def check(orrery, source, scratch):
     return there, back, TOLERANCE * max(1.0, wanted.abs().max().item())
 
 
+TOKENIZERS = ["byte", "byte_pair(vocabulary=400)", "sentence_piece(vocabulary=400)",
+              "sentence_piece(vocabulary=400, byte_fallback=yes, kind=bpe)",
+              "sentence_piece(vocabulary=400, kind=unigram)",
+              "sentence_piece(vocabulary=700, kind=unigram, byte_fallback=yes)"]
+TEXTS = ["First Citizen:", " begins with a space", "ends with one ", "two  spaces,   three", "a\nline\n\nand one",
+         "tabs\tand more", "\n", "before all, hear me", "d\u00e9j\u00e0 vu", "\u65e5\u672c\u8a9e", "\u2581 is not a space",
+         "unknown \U0001f642 here", "\ufb01 \u00bd \u2460", "1984 12 7", "don't we'll I've", "   ", "A", "\u00a0x", "x\u3000y"]
+
+
+def check_tokenizer(orrery, name, text, scratch):
+    """The texts of which transformers make other tokens than orrery."""
+    run(orrery, "train", f"--data={text}", f"--tokenizer={name}", "--model=gpt", "--layers=1", "--heads=2", "--width=8",
+        "--context=8", "--batch=2", "--steps=1", "--validation_fraction=0.01", f"--out={scratch / 'run'}")
+    run(orrery, "export", scratch / "run", f"--out={scratch / 'exported'}")
+    theirs = AutoTokenizer.from_pretrained(scratch / "exported")
+    others = []
+    for number, one in enumerate(TEXTS):
+        source, prepared = scratch / f"{number}.txt", scratch / f"tokens{number}"
+        source.write_bytes(one.encode())
+        run(orrery, "prepare", f"--input={source}", f"--tokenizer={scratch / 'run'}", f"--out={prepared}",
+            "--validation_fraction=0")
+        ours = array.array("H", (prepared / "train.bin").read_bytes()).tolist()
+        if theirs.encode(one, add_special_tokens=False) != ours:
+            others.append(one)
+    return others
+
+
 def main():
     here = pathlib.Path(__file__).parent / "hugging_face"
     if len(sys.argv) == 1:
@@ -126,7 +155,14 @@ def main():
             there, back, allowed = check(sys.argv[1], folder, own)
             failures += not (there <= allowed and back <= allowed)
             print(json.dumps({"folder": folder.name, "imported": there, "exported": back, "allowed": allowed}))
-    print(f"{len(folders) - failures} passed, {failures} failed")
+        text = here.parents[2] / "examples/data/tinyshakespeare.txt"
+        for number, name in enumerate(TOKENIZERS):
+            own = pathlib.Path(scratch) / f"tokenizer{number}"
+            own.mkdir()
+            others = check_tokenizer(sys.argv[1], name, text, own)
+            failures += bool(others)
+            print(json.dumps({"tokenizer": name, "other tokens of": others}))
+    print(f"{len(folders) + len(TOKENIZERS) - failures} passed, {failures} failed")
     sys.exit(failures > 0)
 
 

@@ -1,9 +1,11 @@
 // Tokens around and between texts, and long runs of white space.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "models/data/added_tokens.h"
 #include "models/exchange/base/tokenizer_json.h"
 #include "tests/support/tokenizer_cases.h"
 
@@ -80,6 +82,39 @@ TEST_CASE("tokenizers: white space around an added token is a part of it where i
     write_tokenizer_files(pairs_exported.path, nlohmann::ordered_json::parse(tokenizer->save()));
     CHECK(tokenizer_of(pairs_exported.path)->encode(gates) == tokens);
   }
+}
+
+TEST_CASE("added tokens: of thousands the first in a text is found, and of those the longest, in time of the text") {
+  AddedTokens all;
+  int64_t number = 0;
+  const auto add = [&](const std::string& text) { all.add({number++, text}); };
+  for (const char* each : {"ab", "abcd", "b", "abc", "ab", "  ", "    "}) add(each);
+  struct Case {
+    const char* text;
+    size_t begin, end;
+    int32_t token;
+  };
+  for (const Case& each : {Case{"xab", 1, 3, 0}, {"abcx", 0, 3, 3}, {"abcd", 0, 4, 1}, {"abce", 0, 3, 3},
+                           {"xxb", 2, 3, 2}, {"x   y", 1, 3, 5}, {"x     y", 1, 5, 6}, {"xyz", 3, 3, 0}}) {
+    CAPTURE(each.text);
+    const AddedTokens::Found found = AddedTokens::Places(all, each.text).next(0);
+    CHECK(found.begin == each.begin);
+    CHECK(found.end == each.end);
+    CHECK(found.token == each.token);
+  }
+  for (int i = 0; i < 20'000; ++i) add("<|token_" + std::to_string(i) + "|>");
+  std::string text;
+  for (int i = 0; text.size() < 2'000'000; ++i) text += "some words <|token_" + std::to_string(i * 7919 % 20'000) + "|>";
+  const AddedTokens::Places places(all, text);
+  const auto start = std::chrono::steady_clock::now();
+  int64_t count = 0, sum = 0;
+  for (size_t at = 0; at < text.size(); ++count) {
+    const AddedTokens::Found found = places.next(at);
+    sum += found.token;
+    at = found.end;
+  }
+  CHECK(sum / count > 5'000);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // less than a second; thirty before
 }
 
 TEST_CASE("tokenizers: a token beyond the model's vocabulary begins and ends no text") {

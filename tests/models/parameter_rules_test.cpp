@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "models/training/run_folder.h"
+#include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
 using namespace orrery;
@@ -84,6 +85,9 @@ TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step
     CHECK(by_path(begun.model()).at(path)->value.to_vector() == parameter->value.to_vector());
   begun.run();
   std::filesystem::remove_all(first.out);  // it is not needed to go on
+  expect_error([&] {
+    second.resume({{"init_from", second.out}, {"tokenizer", "byte"}, {"seed", "5"}});
+  }).names("init_from").value(first.out);
   CHECK(second.resume({{"init_from", first.out}, {"tokenizer", "byte"}, {"seed", "5"}}).steps_done == 8);
   const Run third;
   CHECK(error_of([&] {

@@ -261,6 +261,33 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json 
   CHECK(noted(*tokenizer).find("normalizer") != std::string::npos);
 }
 
+TEST_CASE("tokenizers: vocab.json and merges.txt are cut as tokenizer.json or the class beside them says") {
+  const std::string year = "1984";
+  const Folder folder;
+  const auto classed = [&](const std::string& name) {
+    return tokenizer_of(
+        with_file(folder, "added_tokens_json", "tokenizer_config.json", R"({"tokenizer_class": ")" + name + "\"}"));
+  };
+  // Two merges that only GPT-2's expression leaves together.
+  const std::string merges = read_file(cases + "added_tokens_json/merges.txt");
+  nlohmann::json vocabulary = nlohmann::json::parse(read_file(cases + "added_tokens_json/vocab.json"));
+  vocabulary["19"] = 322, vocabulary["84"] = 323;
+  with_file(folder, "added_tokens_json", "vocab.json", vocabulary.dump());
+  with_file(folder, "added_tokens_json", "merges.txt", merges + "1 9\n8 4\n");
+  const Tokens together = {322, 323};
+  for (const char* name : {"GPT2Tokenizer", "GPT2TokenizerFast", "RobertaTokenizerFast"})
+    CHECK(classed(name)->encode(year) == together);
+  CHECK(classed("Qwen2Tokenizer")->encode(year).size() == 4);
+  expect_error<TokenizerNotSupported>([&] { classed("OtherTokenizer"); })
+      .names("OtherTokenizer")
+      .offers("tokenizer.json");
+  const char* const each_digit = R"({"normalizer": {"type": "NFC"}, "model": {"type": "BPE"}, "pre_tokenizer": {"type":
+      "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "\\d|\\D+"}, "behavior": "Isolated",
+      "invert": false}, {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}})";
+  with_file(folder, "added_tokens_json", "tokenizer.json", each_digit);
+  CHECK(classed("GPT2Tokenizer")->encode(year).size() == 4);
+}
+
 TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one is refused where a text has it") {
   const auto without_bytes = tokenizer_of(cases + "no_byte_alphabet");
   CHECK(without_bytes->encode("First Citizen: the old gate") == Tokens{146, 156, 6, 63, 99, 118, 87, 95, 35});

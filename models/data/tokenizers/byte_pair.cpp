@@ -13,6 +13,10 @@
 namespace orrery::models {
 namespace {
 
+// Qwen2Tokenizer's; each digit is a piece.
+constexpr const char* qwen2_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // One merge of two tokens, "Ġ t".
 std::pair<std::string, std::string> merge_of(std::string_view line, std::string_view what) {
   const size_t space = line.find(' ');
@@ -84,12 +88,30 @@ void check_no_space_in_front(const std::string& folder, bool of_tokenizer_json) 
     must_be(config, "add_prefix_space", {false}, path);
 }
 
-std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder) {
+// vocab.json and merges.txt do not say what cuts; the class that their program reads them with does.  Without a name
+// they are GPT-2's, whose files they were first.
+std::string pattern_of_class(const std::string& folder) {
+  std::string path;
+  const SortedJson config = object_in(folder, "tokenizer_config.json", path);
+  const SortedJson& named = item(config, "tokenizer_class");
+  if (!named.is_string()) return gpt2_pattern;
+  std::string of = named.get<std::string>();
+  if (of.ends_with("Fast")) of.resize(of.size() - 4);
+  for (const char* const same : {"GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer",
+                                 "LEDTokenizer", "CodeGenTokenizer", "WhisperTokenizer", "PreTrainedTokenizer"})
+    if (of == same) return gpt2_pattern;
+  if (of == "Qwen2Tokenizer") return qwen2_pattern;
+  throw TokenizerNotSupported(text(path, ": vocab.json and merges.txt do not tell how ", of,
+                                   " cuts a text; save the tokenizer with tokenizer.json"));
+}
+
+std::unique_ptr<Tokenizer> read_vocabulary_and_merges(const std::string& folder, std::string pattern) {
   check_no_space_in_front(folder, false);
   const std::string vocabulary_file = find_data_file(folder, {"vocab.json"}),
                     merges_file = find_data_file(folder, {"merges.txt"});
   const SortedJson numbers = read_json(vocabulary_file);
   BytePairVocabulary vocabulary;
+  vocabulary.pattern = std::move(pattern);
   TokensBeside beside = tokens_beside(folder);
   if (numbers.is_object() && numbers.contains("<|endoftext|>")) beside.special.emplace_back("<|endoftext|>");
   set_tokens(vocabulary, numbers, {}, beside, vocabulary_file);
@@ -209,17 +231,21 @@ bool has_vocabulary_and_merges(const std::string& folder) {
   return !find_data_file(folder, {"vocab.json"}).empty() && !find_data_file(folder, {"merges.txt"}).empty();
 }
 
-// A folder whose tokenizer.json is not supported may have the same tokens in its two older files.
+// A folder whose tokenizer.json is not supported may have the same tokens in its two older files; what cuts stands in
+// tokenizer.json all the same.
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   if (is_tokenizer_json(path)) return read_tokenizer_json(path, {});
   const std::string one = find_data_file(path, {"tokenizer.json"});
-  if (one.empty()) return read_vocabulary_and_merges(path);
+  if (one.empty()) return read_vocabulary_and_merges(path, pattern_of_class(path));
   try {
     check_no_space_in_front(path, true);
     return read_tokenizer_json(one, tokens_beside(path));
   } catch (const TokenizerNotSupported& error) {
     if (!has_vocabulary_and_merges(path)) throw;
-    return with_use(read_vocabulary_and_merges(path), {.notes = {error.what()}});
+    const SortedJson json = read_json(one), &cutter = item(json, "pre_tokenizer");
+    return with_use(
+        read_vocabulary_and_merges(path, cutter.is_null() ? pattern_of_class(path) : pattern_of(cutter, one)),
+        {.notes = {error.what()}});
   }
 }
 bool reads(const std::string& path) {

@@ -1,7 +1,10 @@
 #include "models/exchange/base/tokenizer_json.h"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "engine/base/files.h"
 #include "models/data/base64.h"
@@ -139,12 +142,103 @@ void write_characters(const std::string& folder, const Json& saved, const Tokeni
   write_json(folder, "tokenizer_config.json", config_with_marks(tokenizer, names));
 }
 
+// A merge for each way in which two pieces make a third, the third's score deciding which comes first: what
+// SentencePiece looks up by score stands in order there.
+SortedJson merges_of(const std::vector<SentencePieceEntry>& pieces) {
+  std::map<std::string_view, size_t> tokens;
+  for (size_t i = 0; i < pieces.size(); ++i) tokens.emplace(pieces[i].piece, i);
+  using Merge = std::tuple<float, size_t, size_t>;  // -score, and the two
+  std::vector<Merge> all;
+  for (const SentencePieceEntry& each : pieces) {
+    const std::string_view piece = each.piece;
+    if (each.kind != SentencePieceEntry::Kind::normal) continue;
+    for (size_t at = 1; at < piece.size(); ++at) {
+      const auto left = tokens.find(piece.substr(0, at)), right = tokens.find(piece.substr(at));
+      if (left != tokens.end() && right != tokens.end()) all.emplace_back(-each.score, left->second, right->second);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  SortedJson merges = SortedJson::array();
+  for (const auto& [score, left, right] : all)
+    merges.push_back(SortedJson::array({pieces[left].piece, pieces[right].piece}));
+  return merges;
+}
+
+SortedJson replacing(const SortedJson& what_is_found, const std::string& by) {
+  return {{"type", "Replace"}, {"pattern", what_is_found}, {"content", by}};
+}
+SortedJson in_sequence(const char* parts, const SortedJson& all) {
+  return {{"type", "Sequence"}, {parts, all}};
+}
+
+// What SentencePiece does in the words of tokenizer.json; null where they have none for it.
+SortedJson sentence_piece_json(const std::string& model) {
+  const SentencePieceFacts facts = sentence_piece_facts(model, what);
+  const std::vector<SentencePieceEntry> pieces = sentence_piece_entries(model, what);
+  const bool merges_pairs = !facts.sums_scores && !facts.finds_words;
+  if (facts.end_pieces || !facts.are_escaped || facts.finds_words) return nullptr;
+  const std::string space = "\u2581";
+  SortedJson normalizers = SortedJson::array();
+  if (!facts.rules.empty())
+    normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(facts.rules)}});
+  if (facts.in_a_row_are_one) {
+    normalizers.push_back(replacing({{"Regex", "^ +| +$"}}, ""));
+    normalizers.push_back(replacing({{"Regex", " {2,}"}}, " "));
+  }
+  normalizers.push_back(replacing({{"String", " "}}, space));
+  // Metaspace puts its character in front of the first part alone, as long as that does not begin with it.  It never
+  // begins with a space here, so the first Metaspace puts one there always; the second writes it as a piece does.
+  const auto metaspace = [](const std::string& character, const char* where) {
+    return SortedJson{{"type", "Metaspace"}, {"replacement", character}, {"prepend_scheme", where}, {"split", false}};
+  };
+  SortedJson cutters = SortedJson::array();
+  if (facts.one_in_front) cutters.push_back(metaspace(" ", "first"));
+  cutters.push_back(metaspace(space, "never"));
+  SortedJson decoders = SortedJson::array({replacing({{"String", space}}, " ")});
+  if (facts.byte_fallback) decoders.push_back({{"type", "ByteFallback"}});
+  decoders.push_back({{"type", "Fuse"}});
+  if (facts.one_in_front) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+
+  SortedJson of_model = {{"byte_fallback", facts.byte_fallback}}, added = SortedJson::array();
+  size_t unknown = pieces.size();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].kind == SentencePieceEntry::Kind::unknown) unknown = i;
+    if (pieces[i].kind != SentencePieceEntry::Kind::user_defined) continue;
+    added.push_back(added_token_json(pieces[i].piece, false, false));
+    added.back()["id"] = i, added.back()["special"] = false;
+  }
+  if (unknown == pieces.size()) return nullptr;
+  if (merges_pairs) {
+    SortedJson vocabulary = SortedJson::object();
+    for (size_t i = 0; i < pieces.size(); ++i) vocabulary[pieces[i].piece] = i;
+    of_model.update({{"type", "BPE"},
+                     {"dropout", nullptr},
+                     {"unk_token", pieces[unknown].piece},
+                     {"continuing_subword_prefix", nullptr},
+                     {"end_of_word_suffix", nullptr},
+                     {"fuse_unk", true},
+                     {"ignore_merges", false},
+                     {"vocab", vocabulary},
+                     {"merges", merges_of(pieces)}});
+  } else {
+    SortedJson vocabulary = SortedJson::array();
+    for (const SentencePieceEntry& each : pieces) vocabulary.push_back(SortedJson::array({each.piece, each.score}));
+    of_model.update({{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", vocabulary}});
+  }
+  SortedJson json = tokenizer_json(in_sequence("pretokenizers", cutters), in_sequence("decoders", decoders), of_model);
+  json["normalizer"] = in_sequence("normalizers", normalizers);
+  json["added_tokens"] = added;
+  return json;
+}
+
+// tokenizer.model is what is read back here; others read tokenizer.json, where there can be one.
 void write_sentence_piece(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
   const std::string model = bytes_of_base64(text_member(saved, "model", what), what);
-  std::vector<std::string> names = sentence_piece_names(model, what);
+  std::vector<std::string> names;
+  for (const SentencePieceEntry& each : sentence_piece_entries(model, what)) names.push_back(each.piece);
   names.resize(static_cast<size_t>(std::max<int64_t>(tokenizer.size(), static_cast<int64_t>(names.size()))));
   Json added = Json::object();
-  SortedJson decoder = SortedJson::object();
+  SortedJson decoder = SortedJson::object(), json = sentence_piece_json(model);
   bool strip = false;
   if (saved.contains("added"))
     for (const Json& each : saved["added"]) {
@@ -153,7 +247,12 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
       names[number] = each.at("text").get<std::string>();
       added[names[number]] = number;
       const bool left = each.contains("strips_left"), right = each.contains("strips_right");
-      decoder[std::to_string(number)] = added_token_json(names[number], left, right);
+      const SortedJson token = added_token_json(names[number], left, right);
+      decoder[std::to_string(number)] = token;
+      if (!json.is_null()) {
+        json["added_tokens"].push_back(token);
+        json["added_tokens"].back()["id"] = number;
+      }
       strip |= left || right;
     }
   write_file_atomically(folder + "/tokenizer.model", model);
@@ -162,6 +261,10 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
   if (strip) config["added_tokens_decoder"] = decoder;
   write_json(folder, "tokenizer_config.json", config);
   if (!added.empty()) write_json(folder, "added_tokens.json", added);
+  if (json.is_null()) return;
+  if (tokenizer.begins_texts())
+    json["post_processor"] = beginning(names[static_cast<size_t>(*tokenizer.begin())], *tokenizer.begin());
+  write_json(folder, "tokenizer.json", json);
 }
 
 }  // namespace
