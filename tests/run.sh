@@ -1,5 +1,8 @@
 #!/bin/sh
-# sh tests/run.sh [CTEST OPTIONS]: installs what is missing, builds in build/, runs every test.
+# sh tests/run.sh [--all] [FOLDER...] [CTEST OPTIONS]: installs what is missing, builds in build/, runs tests.
+#   sh tests/run.sh                  what must pass before a commit: all but the kernels of a GPU, which it does not build
+#   sh tests/run.sh --all            these too, emulated on the CPU
+#   sh tests/run.sh nn/activations   builds the tests of that layer alone, and runs those of the folder
 # The last line counts test cases and example runs: "N passed, N failed".
 # Another build: BUILD=build/address OPTIONS=-DORRERY_SANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R
 # nn_tests
@@ -14,6 +17,25 @@ give_up() {
   exit 1
 }
 
+all= folders=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) all=yes ;;
+    -*) break ;;
+    *)
+      [ -d "tests/${1#tests/}" ] || give_up "there is no folder tests/${1#tests/}; name one as in tests/run.sh nn/activations"
+      folders="$folders ${1#tests/}"
+      ;;
+  esac
+  shift
+done
+programs=$(for folder in $folders; do echo "${folder%%/*}_tests"; done | sort -u | tr '\n' ' ')
+TARGETS=${programs:-${TARGETS:-}}
+if [ -z "$all$TARGETS" ]; then
+  TARGETS=quick_tests
+  set -- -LE '^cuda$' "$@"
+fi
+
 install_missing $library_packages $test_packages || give_up "the packages could not be installed"
 build=${BUILD:-build}
 mkdir -p "$build"
@@ -25,8 +47,24 @@ fi
 # shellcheck disable=SC2086
 cmake --build "$build" --parallel "$(nproc)" ${TARGETS:+--target $TARGETS} || give_up "the build failed"
 
-ctest --test-dir "$build" --output-on-failure "$@"
-status=$?
+status=0
+if [ -z "$folders" ]; then
+  log=$build/Testing/Temporary/LastTest.log
+  ctest --test-dir "$build" --output-on-failure "$@" || status=$?
+else
+  log=$build/folders.log
+  : > "$log"
+  for folder in $folders; do
+    echo "1/1 Testing: $folder" >> "$log"
+    if "$build/${folder%%/*}_tests" "-sf=*/tests/$folder/*" > "$build/folder.log" 2>&1; then
+      echo "Test Passed" >> "$build/folder.log"
+    else
+      status=1
+    fi
+    grep -v '^Test Passed' "$build/folder.log"
+    cat "$build/folder.log" >> "$log"
+  done
+fi
 
 # A doctest program counts its cases, an example counts as one; a program that failed without a failed case (a crash,
 # a sanitizer's report, too much time) counts as one failure more.
@@ -48,4 +86,4 @@ awk -v status=$status '
     if (!failed && (status || !passed)) failed = 1
     printf "%d passed, %d failed\n", passed, failed
     exit failed > 0
-  }' "$build/Testing/Temporary/LastTest.log"
+  }' "$log"

@@ -1,0 +1,56 @@
+# How everything is compiled: flags of this folder's targets, ours alone.
+
+# Without optimization the library is a hundred times as slow, and neither CMake's default build type nor Debug has one.
+# Only this folder's variables change: the parent's own targets keep the parent's flags.
+if(ORRERY_OPTIMIZE AND NOT PROJECT_IS_TOP_LEVEL)
+  set(suffix)
+  if(CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    string(TOUPPER "_${CMAKE_BUILD_TYPE}" suffix)
+  endif()
+  set(languages CXX)
+  if(ORRERY_CUDA)
+    list(APPEND languages CUDA)
+  endif()
+  foreach(language IN LISTS languages)
+    if(NOT "${CMAKE_${language}_FLAGS} ${CMAKE_${language}_FLAGS${suffix}}" MATCHES "(^| )-O[^0]")
+      string(APPEND CMAKE_${language}_FLAGS${suffix} " -O3 -DNDEBUG")
+      message(STATUS "orrery: ${language} is compiled with -O3 -DNDEBUG, since the build type "
+                     "'${CMAKE_BUILD_TYPE}' does not optimize; ORRERY_OPTIMIZE=OFF keeps the parent's flags")
+    endif()
+  endforeach()
+  get_directory_property(inherited COMPILE_OPTIONS)  # which follow the flags
+  string(REPLACE "-O0" "" inherited "${inherited}")
+  set_directory_properties(PROPERTIES COMPILE_OPTIONS "${inherited}")
+endif()
+
+# -ffp-contract=fast: under -std=c++20 g++ would otherwise never join a product and a sum into one instruction.
+# -fno-math-errno, -fno-trapping-math: errno and the floating-point flags are unused; for their sake g++ would leave
+# loops over square roots and over ternaries unvectorized.  Neither changes a result, an infinity or a NaN.
+if(ORRERY_NATIVE)
+  set(march -march=native)
+else()
+  set(march -march=x86-64-v3)
+endif()
+set(arithmetic -ffp-contract=fast -fno-math-errno -fno-trapping-math ${march})
+string(JOIN "," arithmetic_of_host ${arithmetic})
+set(werror "$<$<BOOL:${ORRERY_WERROR}>:-Werror>")
+set(werror_of_nvcc "$<$<BOOL:${ORRERY_WERROR}>:-Werror=all-warnings>")
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;${werror};${arithmetic}>")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False alarms on "text" + std::string: GCC bug 105329.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
+endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${werror_of_nvcc};-Xcompiler=-Wall,${arithmetic_of_host}>")
+if(ORRERY_SANITIZE)
+  set(sanitizer -fsanitize=${ORRERY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1 -UNDEBUG)
+  if(ORRERY_LIBFUZZER)
+    list(APPEND sanitizer -fsanitize=fuzzer-no-link)
+  endif()
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitizer}>")
+  add_link_options(-fsanitize=${ORRERY_SANITIZE})
+else()
+  add_link_options(-Wl,--no-undefined)  # an undefined name is reported by the library that wants it
+endif()
+# Kernels that are emulated hold nvcc's `unroll`.  All files are compiled with the same words: then a compiler cache
+# answers those that know nothing of a GPU, which are most, when the emulation compiles them once more.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas;-Wno-pass-failed>")

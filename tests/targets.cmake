@@ -1,0 +1,229 @@
+# The test programs, the emulation of a GPU, and what ctest calls.
+
+find_path(ORRERY_DOCTEST_INCLUDE doctest/doctest.h)
+orrery_require_package(ORRERY_DOCTEST_INCLUDE doctest-dev)
+
+# ThreadSanitizer looks for two threads at one place.  Enumerations of options and sizes, statistics and small trainings
+# show it nothing that other cases do not, and the threads of kernels are emulated one after another.  Nor do the steps
+# of real sizes that show the peaks of memory show AddressSanitizer more than small ones, which are fifty times as fast.
+set(tests_left_out)
+if(ORRERY_SANITIZE MATCHES "address")
+  set(tests_left_out "-tce=memory plan: within a factor*,depth: it takes at most*")
+elseif(ORRERY_SANITIZE STREQUAL "thread")
+  set(tests_left_out "-sfe=*/tests/cuda/attention/*,*/tests/cuda/matmul/*,*/tests/cuda/loops/*"
+                     "-tce=attention: combinations*,attention: every combination*,attention agrees with a plain \
+loop*,every registered case*,matmul: sizes about*,products in f32 and bf16 agree*,row sums and output variances*,every \
+gradient case runs in bf16*,a span does not find*,a span climbs*,dropout of weights acts*")
+endif()
+
+# orrery_add_test_program(NAME folder libraries...): one program for all *_test.cpp of a folder.
+function(orrery_add_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "LABEL" "FILES;LIBRARIES")
+  if(NOT test_FILES)
+    return()
+  endif()
+  add_executable(${name} ${test_FILES} $<TARGET_OBJECTS:test_main>)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_include_directories(${name} SYSTEM PRIVATE "${ORRERY_DOCTEST_INCLUDE}")
+  target_compile_definitions(${name} PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
+  # A third less time to compile; at -O1 g++ joins products and sums only with the second, and some tests count ULP.
+  target_compile_options(${name} PRIVATE
+    "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1;-fexpensive-optimizations>")
+  target_link_libraries(${name} PRIVATE ${test_LIBRARIES} Threads::Threads)
+  orrery_add_formulas(${name} ${test_FILES})
+  add_test(NAME ${name} COMMAND ${name} ${tests_left_out})
+  set_tests_properties(${name} PROPERTIES LABELS ${test_LABEL} TIMEOUT 1800)
+endfunction()
+
+add_library(test_main OBJECT tests/support/main.cpp)
+target_include_directories(test_main SYSTEM PRIVATE "${ORRERY_DOCTEST_INCLUDE}")
+
+# The kernels on the CPU: engine, nn, models and cuda once more, with the emulation's <cuda_runtime.h>.  One program
+# never holds both builds, for they define the same names.  With ORRERY_CUDA=ON the same tests run on the card.
+if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
+  file(GLOB support CONFIGURE_DEPENDS tests/support/*.cpp)
+  list(FILTER support EXCLUDE REGEX "/main\\.cpp$")
+  set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+  add_library(orrery_emulated SHARED ${core_sources} ${model_sources} "${source_hash}" ${cuda_sources} ${support})
+  add_dependencies(orrery_emulated orrery_source_hash)
+  orrery_describe_library(orrery_emulated)
+  target_include_directories(orrery_emulated BEFORE PUBLIC "${PROJECT_SOURCE_DIR}/tests/support")
+  target_compile_definitions(orrery_emulated PUBLIC EMULATE_CUDA)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_link_options(orrery_emulated PUBLIC "-Wl,-T,${PROJECT_SOURCE_DIR}/tests/support/launch_bounds.ld")
+  endif()
+  orrery_link_core_dependencies(orrery_emulated)
+  orrery_link_models_dependencies(orrery_emulated)
+  # For tests/support/sectors.h.  Without optimizations that join or part the loads of a thread.
+  set(watched -O2 -fno-tree-vectorize -fno-store-merging -fno-tree-sra -fsanitize=kernel-address
+              -U__SANITIZE_ADDRESS__ --param=asan-stack=0 --param=asan-globals=0
+              --param=asan-instrumentation-with-call-threshold=0)
+  if(ORRERY_WATCH_ACCESSES)
+    orrery_find_formulas(files_of_kernels ${core_sources} ${model_sources})
+    set_property(SOURCE ${files_of_kernels} ${cuda_sources} APPEND PROPERTY COMPILE_OPTIONS
+      "$<$<STREQUAL:$<TARGET_PROPERTY:NAME>,orrery_emulated>:${watched}>")
+  endif()
+  if(ORRERY_SANITIZE STREQUAL "thread")  # the emulation's scheduler tells ThreadSanitizer itself what orders what
+    set_source_files_properties(${support} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
+  endif()
+endif()
+
+# Sanitizers watch this one build under all tests: it holds all that the others hold.
+set(tested_core orrery_core)
+set(tested_models orrery_models)
+if(ORRERY_SANITIZE AND TARGET orrery_emulated)
+  set(tested_core orrery_emulated)
+  set(tested_models orrery_emulated)
+endif()
+
+foreach(layer engine nn models)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS tests/${layer}/*_test.cpp)
+  if(layer STREQUAL models)
+    if(TARGET orrery_models)
+      orrery_add_test_program(models_tests LABEL models FILES ${files}
+                       LIBRARIES ${tested_models} nlohmann_json::nlohmann_json ZLIB::ZLIB
+                              "${ORRERY_SENTENCEPIECE_LIBRARY}")
+    endif()
+  else()
+    orrery_add_test_program(${layer}_tests LABEL ${layer} FILES ${files} LIBRARIES ${tested_core})
+  endif()
+endforeach()
+
+file(GLOB files CONFIGURE_DEPENDS tests/examples/*_test.cpp)
+if(TARGET orrery)
+  orrery_add_test_program(examples_tests LABEL examples FILES ${files}
+                          LIBRARIES orrery_models nlohmann_json::nlohmann_json)
+  if(TARGET examples_tests)
+    target_compile_definitions(examples_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\"")
+    add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/gradcheck.cpp
+                                    examples/orrery/pointwise_check.cpp examples/orrery/arguments.cpp
+                                    examples/orrery/table.cpp)
+    target_link_libraries(wrong_derivative PRIVATE orrery_models)
+    orrery_add_formulas(wrong_derivative tests/examples/wrong_derivative.cpp)
+    target_compile_definitions(examples_tests PRIVATE "WRONG_DERIVATIVE_PROGRAM=\"$<TARGET_FILE:wrong_derivative>\"")
+    add_executable(settings_at_random tests/examples/settings_at_random.cpp)
+    target_link_libraries(settings_at_random PRIVATE orrery_models)
+    target_compile_definitions(examples_tests PRIVATE "SETTINGS_AT_RANDOM=\"$<TARGET_FILE:settings_at_random>\"")
+    add_dependencies(examples_tests orrery wrong_derivative settings_at_random)
+  endif()
+  add_test(NAME dropped_file COMMAND sh "${PROJECT_SOURCE_DIR}/tests/dropped_file.sh" "${PROJECT_BINARY_DIR}")
+  set_tests_properties(dropped_file PROPERTIES LABELS examples TIMEOUT 900)
+endif()
+
+# Foreign bytes (tests/fuzz/format.h).  With a compiler that has libFuzzer: -DORRERY_LIBFUZZER=ON, see tests/fuzz.sh.
+if(TARGET orrery_models)
+  file(GLOB formats CONFIGURE_DEPENDS tests/fuzz/*.cpp)
+  list(FILTER formats EXCLUDE REGEX "/(driver|libfuzzer|[a-z_]*_test)\\.cpp$")
+  set(driver tests/fuzz/driver.cpp)
+  if(ORRERY_LIBFUZZER)
+    set(driver tests/fuzz/libfuzzer.cpp)
+  endif()
+  add_executable(orrery_fuzz ${formats} ${driver} examples/orrery/arguments.cpp examples/orrery/table.cpp
+                             examples/orrery/formula_source.cpp)
+  target_include_directories(orrery_fuzz PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(orrery_fuzz PRIVATE ${tested_models} nlohmann_json::nlohmann_json)
+  orrery_add_formulas(orrery_fuzz ${formats})
+  if(ORRERY_LIBFUZZER)
+    target_link_options(orrery_fuzz PRIVATE -fsanitize=fuzzer)
+  endif()
+  file(GLOB files CONFIGURE_DEPENDS tests/fuzz/*_test.cpp)
+  orrery_add_test_program(fuzz_tests LABEL examples FILES ${files})
+  target_compile_definitions(fuzz_tests PRIVATE "ORRERY_FUZZ_PROGRAM=\"$<TARGET_FILE:orrery_fuzz>\"")
+  add_dependencies(fuzz_tests orrery_fuzz)
+endif()
+
+# Calls that fail (tests/failures/interposer.cpp).  A sanitizer has an allocator of its own in that place.
+if(TARGET orrery AND NOT ORRERY_SANITIZE)
+  add_library(failures_interposer SHARED tests/failures/interposer.cpp)
+  target_link_libraries(failures_interposer PRIVATE ${CMAKE_DL_LIBS})
+  file(GLOB files CONFIGURE_DEPENDS tests/failures/*.cpp)
+  list(FILTER files EXCLUDE REGEX "/interposer\\.cpp$")
+  orrery_add_test_program(failures_tests LABEL examples FILES ${files} LIBRARIES nlohmann_json::nlohmann_json)
+  target_compile_definitions(failures_tests PRIVATE "ORRERY_PROGRAM=\"$<TARGET_FILE:orrery>\""
+                                                    "FAILURES_INTERPOSER=\"$<TARGET_FILE:failures_interposer>\"")
+  add_dependencies(failures_tests orrery failures_interposer)
+endif()
+
+file(GLOB files CONFIGURE_DEPENDS tests/rules_test.cpp)
+orrery_add_test_program(rules_tests LABEL rules FILES ${files})
+
+# The tutorial on a device: on a card if there is one, else on the emulated one.
+if(ORRERY_EXAMPLES AND (ORRERY_CUDA OR TARGET orrery_emulated))
+  file(GLOB numbered CONFIGURE_DEPENDS examples/[0-9]*.cpp)
+  foreach(file IN LISTS numbered)
+    get_filename_component(name "${file}" NAME_WE)
+    set(program ${name})
+    if(NOT ORRERY_CUDA)
+      set(program ${name}_emulated)
+      add_executable(${program} "${file}")
+      target_link_libraries(${program} PRIVATE orrery_emulated)
+    endif()
+    add_test(NAME example_${name}_on_device COMMAND ${program} cuda)
+    set_tests_properties(example_${name}_on_device PROPERTIES LABELS cuda TIMEOUT 600)
+  endforeach()
+endif()
+
+if(ORRERY_INSTALL AND TARGET orrery)
+  add_test(NAME package COMMAND sh "${PROJECT_SOURCE_DIR}/tests/package.sh" "${PROJECT_BINARY_DIR}")
+  set_tests_properties(package PROPERTIES LABELS examples TIMEOUT 900)
+endif()
+
+add_test(NAME architectures COMMAND ${CMAKE_COMMAND} -P
+                                    "${PROJECT_SOURCE_DIR}/tests/cuda/runtime/architectures.cmake")
+set_tests_properties(architectures PROPERTIES LABELS examples TIMEOUT 120)
+
+add_test(NAME source_hash COMMAND ${CMAKE_COMMAND} -P "${PROJECT_SOURCE_DIR}/tests/models/source_hash.cmake")
+set_tests_properties(source_hash PROPERTIES LABELS models TIMEOUT 120)
+
+add_test(NAME gpu_plan COMMAND sh "${PROJECT_SOURCE_DIR}/tests/gpu_plan.sh")
+set_tests_properties(gpu_plan PROPERTIES LABELS examples TIMEOUT 120)
+
+file(GLOB_RECURSE files CONFIGURE_DEPENDS tests/cuda/*_test.cpp)
+if(ORRERY_CUDA)
+  orrery_add_test_program(cuda_tests LABEL gpu FILES ${files} LIBRARIES orrery_models)
+elseif(TARGET orrery_emulated)
+  orrery_add_test_program(cuda_tests LABEL cuda FILES ${files} LIBRARIES orrery_emulated)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ORRERY_SANITIZE)
+    set_source_files_properties(tests/cuda/runtime/coalescing_test.cpp PROPERTIES
+      COMPILE_OPTIONS "${watched}" COMPILE_DEFINITIONS ORRERY_WATCHES_ACCESSES)
+  endif()
+  # Once more as cards add: they cut off what the emulation rounds to the nearest.
+  if(NOT ORRERY_SANITIZE)
+    add_test(NAME cuda_tests_truncating COMMAND cuda_tests "-sf=*/cuda/attention/tensor_core_test.cpp,\
+*/cuda/matmul/*,*/cuda/runtime/instructions_test.cpp")
+    set_tests_properties(cuda_tests_truncating PROPERTIES LABELS cuda TIMEOUT 1800 ENVIRONMENT_MODIFICATION
+      "ORRERY_TRUNCATING_TENSOR_CORES=set:1;ORRERY_SHARED_MEMORY=unset:")
+    # And as cards without warp groups multiply, within their 99 KB of shared memory.
+    add_test(NAME cuda_tests_86 COMMAND cuda_tests "-sf=*/cuda/matmul/*")
+    set_tests_properties(cuda_tests_86 PROPERTIES LABELS cuda TIMEOUT 1800 ENVIRONMENT_MODIFICATION
+      "ORRERY_EMULATED_ARCHITECTURE=set:86;ORRERY_SHARED_MEMORY=unset:")
+  endif()
+  # What a step and what is timed launch, for tests/gpu_static/model.py.
+  add_executable(gpu_launches EXCLUDE_FROM_ALL tests/gpu_static/launches.cpp tests/gpu_static/figures.cpp
+                              tests/gpu_static/recorder.cpp examples/orrery/bench_operations.cpp
+                              examples/orrery/bench_train.cpp examples/orrery/table.cpp)
+  target_link_libraries(gpu_launches PRIVATE orrery_emulated ${CMAKE_DL_LIBS})
+  # The program with the emulated card, for tests/gpu.sh: of the same objects, unless some hold formulas, which the
+  # emulation's headers compile anew.
+  if(TARGET orrery)
+    orrery_find_formulas(formulas_of_program ${program_sources})
+    set(files $<TARGET_OBJECTS:orrery>)
+    if(formulas_of_program)
+      set(files ${program_sources} "${PROJECT_BINARY_DIR}/report_files.cpp")
+    endif()
+    add_executable(orrery_on_emulation EXCLUDE_FROM_ALL ${files})
+    target_link_libraries(orrery_on_emulation PRIVATE orrery_emulated CLI11::CLI11 nlohmann_json::nlohmann_json)
+  endif()
+endif()
+
+# What tests/run.sh runs before a commit: everything but what is compiled for the emulation.
+add_custom_target(quick_tests)
+foreach(target orrery engine_tests nn_tests models_tests examples_tests fuzz_tests failures_tests rules_tests)
+  if(TARGET ${target})
+    add_dependencies(quick_tests ${target})
+  endif()
+endforeach()
+foreach(file IN LISTS numbered)
+  get_filename_component(name "${file}" NAME_WE)
+  add_dependencies(quick_tests ${name})
+endforeach()
