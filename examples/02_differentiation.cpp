@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "engine/autograd/autograd.h"
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 #include "engine/autograd/recompute.h"
 #include "engine/base/check.h"
 #include "engine/ops/ops.h"

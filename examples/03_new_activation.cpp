@@ -11,7 +11,7 @@
 
 #include "engine/base/check.h"
 #include "engine/ops/ops.h"
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/optimizers/base/optimizer.h"
 

@@ -17,7 +17,7 @@
 #include "engine/base/config.h"
 #include "models/image_model.h"
 #include "models/model.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
 #include "nn/vision/convolution.h"

@@ -11,7 +11,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -a engine nn models cuda examples CMakeLists.txt README.md "$copy"
 cat > "$copy/nn/activations/dropped.cpp" << 'END'
 // x / sqrt(1 + x^2), whose slope is (1 + x^2)^(-3/2).
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 namespace {
 struct Dropped {
   static inline const orrery::nn::ActivationInfo info{

@@ -9,8 +9,8 @@
 #include "engine/attention/checks.h"
 #include "engine/attention/tasks.h"
 #include "engine/attention/work.h"
-#include "engine/autograd/profile.h"
 #include "engine/base/dispatch.h"
+#include "engine/base/flops.h"
 #include "engine/base/version.h"
 #if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
 #include "cuda/attention/attention.h"

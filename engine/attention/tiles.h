@@ -11,6 +11,8 @@
 namespace orrery::detail::attention {
 namespace {
 
+using namespace simd;
+
 // Row r of a matrix begins at data + r * stride.
 template <class A>
 struct Matrix {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "engine/autograd/finite_guard.h"
-#include "engine/ops/ops.h"
+#include "engine/loops/tensor_sums.h"
 
 namespace orrery {
 namespace {
@@ -175,7 +175,7 @@ class Backward {
   static bool older(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->serial < b->serial; }
 
   static Tensor sum(Tensor& a, const Tensor& b) {
-    if (!sole_owner(a)) return add(a, b);
+    if (!sole_owner(a)) return sum_of(a, b);
     add_in_place(a, b);
     return a;
   }

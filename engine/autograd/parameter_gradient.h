@@ -7,7 +7,7 @@
 #pragma once
 
 #include "engine/autograd/autograd.h"
-#include "engine/ops/ops.h"
+#include "engine/loops/tensor_sums.h"
 
 namespace orrery {
 

@@ -1,18 +1,17 @@
 #include "engine/autograd/profile.h"
 
-#include <atomic>
 #include <chrono>
 
 #include "engine/autograd/finite_guard.h"
 #include "engine/base/check.h"
+#include "engine/base/flops.h"
 
 namespace orrery {
 namespace {
 bool profiling = false;
 Profile table;
 thread_local int open_calls = 0;
-std::atomic<double> open_flops = 0, all_flops = 0;  // whole numbers below 2^53: in any order the same sum
-thread_local double inner_seconds = 0;              // of the calls inside the open span: a row counts its own time only
+thread_local double inner_seconds = 0, inner_flops = 0;  // of the calls inside the open span: a row counts its own only
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace
@@ -25,12 +24,6 @@ Profile stop_profile() {
   profiling = false;
   return std::move(table);
 }
-void count_flops(double flops) {
-  all_flops += flops;
-  if (profiling) open_flops += flops;
-}
-double flops_counted() { return all_flops; }
-
 int open_operations() { return open_calls; }
 
 ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current_(operation), active_(profiling) {
@@ -38,8 +31,10 @@ ProfileSpan::ProfileSpan(const char* operation, const char* direction) : current
   if (!active_) return;
   synchronize();  // a span counts the time of its own kernels
   total_ = &table[{operation, direction}];
-  outer_flops_ = open_flops.exchange(0);
-  row_.seconds = std::exchange(inner_seconds, 0);  // the outer span's, until this one ends
+  // The outer span's, until this one ends.
+  row_.seconds = std::exchange(inner_seconds, 0);
+  row_.flops = std::exchange(inner_flops, 0);
+  flops_ = flops_counted();
   start_ = now();
 }
 ProfileSpan::~ProfileSpan() {
@@ -53,7 +48,8 @@ ProfileSpan::~ProfileSpan() {
   row.calls += 1;
   const double seconds = now() - start_;
   row.seconds += seconds - std::exchange(inner_seconds, row_.seconds + seconds);
-  row.flops += open_flops.exchange(outer_flops_);
+  const double flops = flops_counted() - flops_;
+  row.flops += flops - std::exchange(inner_flops, row_.flops + flops);
   row.bytes += row_.bytes;
   row.kept_bytes += row_.kept_bytes;
 }

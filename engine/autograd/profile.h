@@ -23,10 +23,6 @@ using Profile = std::map<std::pair<std::string, std::string>, ProfileRow>;  // b
 
 void start_profile();
 Profile stop_profile();
-// Of all threads, for a loop's pieces may multiply for the operation that runs it.
-void count_flops(double flops);  // added to the span that is open, and to
-double flops_counted();          // all that was done: of products and attention
-
 class ProfileSpan {  // also names the operation that holds what is allocated meanwhile
  public:
   ProfileSpan(const char* operation, const char* direction);
@@ -40,8 +36,8 @@ class ProfileSpan {  // also names the operation that holds what is allocated me
   bool active_;
   ProfileRow row_;
   ProfileRow* total_ = nullptr;  // of the operation and direction; found beforehand, for a destructor allocates nothing
-  double outer_flops_ = 0;
   double start_ = 0;  // seconds of a steady clock
+  double flops_ = 0;  // that had been counted by then
 };
 
 }  // namespace orrery

@@ -44,7 +44,7 @@
 //   N::joined(x, y)        of two vectors that follow each other in the depth
 #pragma once
 
-#include "engine/attention/vectors.h"
+#include "engine/simd/vectors.h"
 #include "engine/matmul/few_rows.h"
 #include "engine/matmul/tile.h"
 #include "engine/matmul/widened.h"
@@ -52,7 +52,7 @@
 namespace orrery::detail::matmul {
 namespace {
 
-using namespace attention;  // vectors.h
+using namespace simd;
 
 #if defined(__AVX512F__)
 constexpr int panel_rows = 8, panel_vectors = 3;  // 24 sums of 32 registers

@@ -5,7 +5,7 @@
 // blocks.h: the same bits whatever the number of rows.
 #pragma once
 
-#include "engine/attention/vectors.h"
+#include "engine/simd/vectors.h"
 #include "engine/matmul/tile.h"
 #include "engine/matmul/widened.h"
 

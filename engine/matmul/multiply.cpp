@@ -9,8 +9,8 @@
 #include <string>
 #include <type_traits>
 
-#include "engine/autograd/profile.h"
 #include "engine/base/check.h"
+#include "engine/base/flops.h"
 #include "engine/base/parallel.h"
 #include "engine/base/version.h"
 #include "engine/matmul/tile.h"

@@ -9,13 +9,13 @@
 
 #include <immintrin.h>
 
-#include "engine/attention/vectors.h"
+#include "engine/simd/vectors.h"
 #include "engine/base/dtype.h"
 
 namespace orrery::detail::matmul {
 namespace {
 
-using namespace attention;  // vectors.h
+using namespace simd;
 
 struct Pairs {
   using Sum = float;

@@ -2,13 +2,13 @@
 // written.  With no function of bf16 itself, which files of other instruction sets would share; see vectors.h.
 #pragma once
 
-#include "engine/attention/vectors.h"
+#include "engine/simd/vectors.h"
 #include "engine/base/dtype.h"
 
 namespace orrery::detail::matmul {
 namespace {
 
-using namespace attention;  // vectors.h
+using namespace simd;
 
 template <class T>
 [[gnu::always_inline]] inline T widened(T x) {

@@ -185,12 +185,4 @@ Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device
   return x.to(device);
 }
 
-void add_in_place(const Tensor& to, const Tensor& x) {
-  check_same_kind("add_in_place", to, x);
-  check(to.shape() == x.shape(), "add_in_place: shapes differ: ", to.shape(), " and ", x.shape());
-  dispatch(to.dtype(), "add_in_place", [&]<class T>() {
-    map(to.device(), to.numel(), AddValue{}, to.mutable_data<T>(), to.data<T>(), x.data<T>());
-  });
-}
-
 }  // namespace orrery

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/autograd/autograd.h"
+#include "engine/loops/tensor_sums.h"
 #include "engine/tensor/tensor.h"
 
 namespace orrery {
@@ -15,10 +16,9 @@ Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);      // where equal, the gradient goes to a
-Tensor scale(const Tensor& x, double factor);          // factor x
-Tensor shift(const Tensor& x, double offset);          // x + offset
-void add_in_place(const Tensor& to, const Tensor& x);  // same shape; not recorded
+Tensor maximum(const Tensor& a, const Tensor& b);  // where equal, the gradient goes to a
+Tensor scale(const Tensor& x, double factor);      // factor x
+Tensor shift(const Tensor& x, double offset);      // x + offset
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }

@@ -6,7 +6,7 @@
 #include "engine/ops/ops.h"
 #include "examples/orrery/bench.h"
 #include "examples/orrery/table.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/base/initialization.h"
 #include "nn/normalizations/base/normalization.h"

@@ -6,7 +6,7 @@
 #include "engine/tensor/storage.h"
 #include "examples/orrery/bench.h"
 #include "examples/orrery/table.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/fused.h"
 

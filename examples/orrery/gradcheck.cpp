@@ -10,7 +10,7 @@
 #include "examples/orrery/pointwise_check.h"
 #include "examples/orrery/table.h"
 #include "models/study/catalogue.h"
-#include "nn/activations/base/facts.h"
+#include "nn/formulas/facts.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::program {

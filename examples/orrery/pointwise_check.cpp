@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "engine/autograd/autograd.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::program {
 namespace {

@@ -22,7 +22,7 @@
 #include "models/study/catalogue.h"
 #include "models/study/plugins.h"
 #include "models/training/short_run.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/base/gradient_case.h"
 
 namespace orrery::program {

@@ -15,7 +15,7 @@
 #include "models/inspection/base/look.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/feed_forward.h"

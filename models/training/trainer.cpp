@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/autograd/autograd.h"
+#include "engine/base/flops.h"
 #include "engine/base/parallel.h"
 #include "engine/matmul/matmul.h"
 #include "engine/matmul/peak.h"

@@ -1,7 +1,7 @@
 // Arctangent: saturates at pi / 2 on either side, slowly, as 1 / x.
 //   f(x)  = atan(x)
 //   f'(x) = 1 / (1 + x^2)
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

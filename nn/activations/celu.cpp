@@ -2,7 +2,7 @@
 //   f(x)  = x if x > 0, else alpha (exp(x / alpha) - 1)
 //   f'(x) = 1 if x > 0, else exp(x / alpha) = 1 + y / alpha
 // Kink: 0, where the second derivative jumps from 1 / alpha to 0; the slope is 1 there.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,7 +1,7 @@
 // Cube: lets products of three inputs arise, which suits dependency parsing.
 //   f(x)  = x^3
 //   f'(x) = 3 x^2
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

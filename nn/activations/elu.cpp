@@ -2,7 +2,7 @@
 //   f(x)  = x if x > 0, else alpha (exp(x) - 1)
 //   f'(x) = 1 if x > 0, else alpha exp(x) = y + alpha
 // Kink: 0, where the slope jumps from alpha to 1 (for alpha = 1 only the second derivative does); f'(0) = alpha.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,7 +1,7 @@
 // Error function: the fastest of the saturating curves, and the one that Derf puts in the place of normalization.
 //   f(x)  = erf(x) = 2 / sqrt(pi) * integral of exp(-t^2) from 0 to x
 //   f'(x) = 2 / sqrt(pi) * exp(-x^2)
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -2,7 +2,7 @@
 //   f(x)  = exp(x)
 //   f'(x) = y
 // It overflows to infinity beyond 88.7 in f32 and bf16, 709.8 in f64.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

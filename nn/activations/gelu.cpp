@@ -2,7 +2,7 @@
 //   f(x)  = x Phi(x),    Phi(x) = (1 + erf(x / sqrt(2))) / 2
 //   f'(x) = Phi(x) + x phi(x),   phi(x) = Phi'(x) = exp(-x^2 / 2) / sqrt(2 pi)        product rule
 // Phi is computed by its own tail rather than as 1 + erf, which would cancel for negative x.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

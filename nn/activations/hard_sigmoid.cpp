@@ -2,7 +2,7 @@
 //   f(x)  = min(max(x / 6 + 1/2, 0), 1)
 //   f'(x) = 1/6 if -3 < x < 3, else 0
 // Kinks: -3 and 3, where the slope jumps; it is 0 at both.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

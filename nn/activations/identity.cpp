@@ -1,7 +1,7 @@
 // Identity: no activation.  As a weighting of attention it is linear attention; in a gate, the bilinear unit.
 //   f(x)  = x
 //   f'(x) = 1
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

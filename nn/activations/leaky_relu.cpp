@@ -2,7 +2,7 @@
 //   f(x)  = x if x > 0, else a x           a = slope >= 0
 //   f'(x) = 1 if x > 0, else a             y > 0 exactly where x > 0
 // Kink: 0, where the slope jumps from a to 1; f'(0) = a.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

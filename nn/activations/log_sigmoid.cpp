@@ -1,7 +1,7 @@
 // Log sigmoid: the logarithm of a probability, never positive.
 //   f(x)  = log(1 / (1 + exp(-x))) = -softplus(-x)
 //   f'(x) = sigmoid(-x) = 1 - exp(y)
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

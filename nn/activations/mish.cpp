@@ -4,7 +4,7 @@
 // With z = exp(-|x|) everything is a quotient of polynomials that neither overflows nor cancels:
 //   t = n / d,    d = n + c,    n = 1 + 2 z, c = 2 z^2  if x > 0, else  n = z (z + 2), c = 2
 //   1 - t^2 = (d - n)(d + n) / d^2 = (c / d)(1 + t)
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

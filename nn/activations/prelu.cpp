@@ -6,7 +6,7 @@
 // leaky_relu_learned is the same from 0.01: Jha and Reagen 2024 (ReLU's Revival), arXiv:2410.09637, one a for a layer,
 // to see where training takes it.  Without normalization it goes to zero, which is the case for ReLU in such networks;
 // weight decay would drive it there as well, so exempt it.  Their slope at exactly 0 is 1, here it is a.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

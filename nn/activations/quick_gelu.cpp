@@ -2,7 +2,7 @@
 //   f(x)  = x s,                  s = sigmoid(1.702 x)
 //   f'(x) = s (1 + 1.702 x (1 - s))        product rule with s' = 1.702 s (1 - s)
 // 1 - s is the rest of sigmoid_and_rest, which does not cancel.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

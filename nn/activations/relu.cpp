@@ -3,7 +3,7 @@
 //   f'(x) = 1 if x > 0, else 0             y > 0 exactly where x > 0, so the slope can be had from y
 //   f(a x) = a f(x) for a > 0
 // Kink: 0, where the slope jumps from 0 to 1; f'(0) = 0 by convention.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

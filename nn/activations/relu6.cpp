@@ -2,7 +2,7 @@
 //   f(x)  = min(max(x, 0), 6)
 //   f'(x) = 1 if 0 < x < 6, else 0         y = x between, so the same test on y gives the slope
 // Kinks: 0 and 6, where the slope jumps; it is 0 at both.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

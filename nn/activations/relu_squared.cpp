@@ -2,7 +2,7 @@
 //   f(x)  = max(x, 0)^2
 //   f'(x) = 2 max(x, 0)                    chain rule
 // Kink: 0, where the second derivative jumps from 0 to 2; the slope is 0 there.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

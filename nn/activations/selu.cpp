@@ -2,7 +2,7 @@
 //   f(x)  = lambda x if x > 0, else lambda alpha (exp(x) - 1)
 //   f'(x) = lambda if x > 0, else lambda alpha exp(x) = y + lambda alpha
 // Kink: 0, where the slope jumps from lambda alpha = 1.758 to lambda = 1.051; f'(0) = lambda alpha.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,7 +1,7 @@
 // Sigmoid: the logistic function.
 //   f(x)  = 1 / (1 + exp(-x))
 //   f'(x) = y (1 - y)                      with 1 - y by sigmoid_and_rest, accurate in both tails
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -2,7 +2,7 @@
 //   f(x)  = x s,                  s = sigmoid(beta x) = 1 / (1 + exp(-beta x))
 //   f'(x) = s (1 + beta x (1 - s))         product rule with s' = beta s (1 - s)
 // 1 - s is the rest of sigmoid_and_rest, which does not cancel.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

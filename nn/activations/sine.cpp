@@ -2,7 +2,7 @@
 //   f(x)  = sin(w x),             w = frequency
 //   f'(x) = w cos(w x)
 // SIREN uses w = 30 with weights that are drawn to match.  Accurate while |w x| < 1e4; it has no limit at infinity.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

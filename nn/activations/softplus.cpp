@@ -1,7 +1,7 @@
 // Softplus: the smooth rectifier, and the integral of the sigmoid.
 //   f(x)  = log(1 + exp(x))
 //   f'(x) = sigmoid(x) = 1 - exp(-y)
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -2,7 +2,7 @@
 //   f(x)  = x / (1 + |x|)
 //   f'(x) = 1 / (1 + |x|)^2                quotient rule; the two terms with |x| cancel
 // Kink: 0, where the second derivative jumps from 2 to -2; the slope is 1 there.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -1,7 +1,7 @@
 // Square: the simplest even function.
 //   f(x)  = x^2
 //   f'(x) = 2 x
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -3,7 +3,7 @@
 //   f'(x) = (1 + x / r) / 2 = y / r
 // For negative x the sum cancels; (x + r)(r - x) = b gives f(x) = b / (2 (r - x)) there, and from y again
 //   r = y + b / (4 y),  so  f' = 4 y^2 / (4 y^2 + b)
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

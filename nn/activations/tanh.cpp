@@ -1,7 +1,7 @@
 // Tanh: the sigmoid that is centred at zero, tanh(x) = 2 sigmoid(2 x) - 1.
 //   f(x)  = (exp(x) - exp(-x)) / (exp(x) + exp(-x))
 //   f'(x) = 1 - y^2
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

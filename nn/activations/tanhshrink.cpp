@@ -2,7 +2,7 @@
 //   f(x)  = x - tanh(x)
 //   f'(x) = 1 - (1 - tanh(x)^2) = tanh(x)^2
 // Near zero f is x^3 / 3 and the difference cancels: its error is that of x, not of f.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -6,7 +6,7 @@
 //   df/da      = x^2 if x > 0, else 0;    df/db = 0 if x > 0, else exp(x) - 1 - x
 // a and b are positive: trained is p with a = softplus(p0), b = softplus(p1).  They start with a = 0.8 and n = 0.8.
 // Kink: 0, where the second derivative jumps from n to 2 a; the slope is beta there.
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 
 namespace orrery::nn {
 namespace {

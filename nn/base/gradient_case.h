@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 #include "nn/base/module.h"
 
 namespace orrery::nn {

@@ -11,7 +11,7 @@
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/conversions.h"
-#include "nn/feed_forwards/base/epilogue.h"
+#include "nn/formulas/epilogue.h"
 #include "nn/feed_forwards/base/hidden.h"
 #include "nn/feed_forwards/base/pointwise.h"
 #include "nn/layers/linear.h"

@@ -14,7 +14,6 @@
 
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
-#include "nn/attentions/base/cases.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"
 
@@ -94,11 +93,6 @@ GradientCase gradient_case(const CaseTensors& random) {
           }};
 }
 REGISTER_GRADIENT_CASE("position", "alibi", gradient_case);
-const bool fixed_slopes = add_attention_case("position", "alibi", {.spec = "softmax", .position = "alibi"});
-const bool learned_slopes =
-    add_attention_case("position", "alibi", {.spec = "softmax", .position = "alibi(learned=yes)"});
-const bool learned_slopes_of_pointwise =
-    add_attention_case("position", "alibi", {.spec = "pointwise(softplus)", .position = "alibi(learned=yes)"});
 
 }  // namespace
 }  // namespace orrery::nn

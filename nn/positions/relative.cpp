@@ -12,7 +12,6 @@
 // such a span. Content and position are scaled together, as in the authors' code.  A full attention takes |i - j| on
 // both sides. Kept: nothing.
 #include "engine/ops/ops.h"
-#include "nn/attentions/base/cases.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"
 
@@ -106,16 +105,6 @@ GradientCase keys_case(const CaseTensors& random) { return case_with("relative(5
 REGISTER_GRADIENT_CASE("position", "relative", keys_case);
 GradientCase bias_case(const CaseTensors& random) { return case_with("relative(5, bias)", random); }
 REGISTER_GRADIENT_CASE("position", "relative", bias_case);
-const bool keys_of_softmax =
-    add_attention_case("position", "relative", {.spec = "softmax", .position = "relative(95, keys)"});
-const bool keys_of_span = add_attention_case(
-    "position", "relative", {.spec = "softmax(span=adaptive_span(12, R=4))", .position = "relative(12, keys)"});
-const bool bias_of_softmax =
-    add_attention_case("position", "relative", {.spec = "softmax(soft_cap=3)", .position = "relative(95, bias)"});
-const bool bias_of_pointwise =
-    add_attention_case("position", "relative", {.spec = "pointwise(gelu)", .position = "relative(context, bias)"});
-const bool keys_of_sparsemax =
-    add_attention_case("position", "relative", {.spec = "sparsemax", .position = "relative(context, keys)"});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -18,7 +18,6 @@
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
-#include "nn/attentions/base/cases.h"
 #include "nn/base/gradient_case.h"
 #include "nn/positions/base/position.h"
 
@@ -175,10 +174,6 @@ GradientCase half_split_case(const CaseTensors& random) { return case_with(false
 REGISTER_GRADIENT_CASE("position", "rotary", half_split_case);
 GradientCase interleaved_case(const CaseTensors& random) { return case_with(true, random); }
 REGISTER_GRADIENT_CASE("position", "rotary", interleaved_case);
-const bool half_split = add_attention_case("position", "rotary", {.spec = "softmax", .position = "rotary"});
-const bool interleaved =
-    add_attention_case("position", "rotary", {.spec = "relu_former", .position = "rotary(pairs=interleaved)"});
-const bool of_unit = add_attention_case("position", "rotary", {.spec = "gau(size=6)", .position = "rotary"});
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "models/study/catalogue.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "tests/examples/program.h"
 
 using namespace orrery;

@@ -22,7 +22,7 @@
 
 #include "engine/base/parallel.h"
 #include "models/training/trainer.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/normalizations/base/normalization.h"

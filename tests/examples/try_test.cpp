@@ -19,7 +19,7 @@ using orrery::testing::expect_error;
 namespace {
 
 std::string activation(const std::string& name, const std::string& slope) {
-  return "#include \"nn/activations/base/kernels.h\"\nnamespace {\nstruct Mine {\n"
+  return "#include \"nn/formulas/kernels.h\"\nnamespace {\nstruct Mine {\n"
          "  static inline const orrery::nn::ActivationInfo info{.name = \"" +
          name +
          "\", .formula = \"x / (1 + x^2)\", .source = \"a test\", .limits = {0, 0}};\n"

@@ -6,7 +6,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "examples/orrery/commands.h"
-#include "nn/activations/base/kernels.h"
+#include "nn/formulas/kernels.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 

@@ -11,7 +11,7 @@
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/settings.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 

@@ -6,7 +6,7 @@
 #include "models/data/algorithmic/base/problem.h"
 #include "models/gpt.h"
 #include "models/training/trainer.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"
 #include "tests/support/errors.h"
 

@@ -6,7 +6,7 @@
 
 #include "engine/attention/work.h"
 #include "engine/autograd/autograd.h"
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
 #include "models/stream_model.h"
 #include "models/tasks/base/task.h"

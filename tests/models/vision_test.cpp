@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
 #include "models/resnet.h"
 #include "models/vit.h"

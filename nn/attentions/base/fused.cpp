@@ -6,7 +6,7 @@
 #include <array>
 
 #include "engine/autograd/autograd.h"
-#include "nn/attentions/base/kernels.h"
+#include "nn/formulas/attention_kernels.h"
 
 namespace orrery::nn {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/attention/attention.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/base/simple_operations.h"
 
 namespace orrery::nn {

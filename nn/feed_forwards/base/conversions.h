@@ -10,7 +10,7 @@
 
 #include <optional>
 
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/base/sublayer.h"
 #include "nn/diagnostics/predictions.h"
 

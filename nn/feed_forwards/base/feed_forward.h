@@ -1,7 +1,7 @@
 // Feed-forward layers: what a block reads from its weights.
 #pragma once
 
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/base/entry.h"
 #include "nn/base/sublayer.h"
 #include "nn/layers/initial_weights.h"

@@ -10,8 +10,8 @@
 
 #include "cuda/matmul/activation.cuh"
 #include "engine/matmul/matmul.h"
-#include "nn/activations/base/activation.h"
-#include "nn/feed_forwards/base/epilogue.h"
+#include "nn/formulas/activation.h"
+#include "nn/formulas/epilogue.h"
 #include "tests/cuda/kernel_testing.h"
 
 namespace orrery {

@@ -4,7 +4,7 @@
 
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/linear.h"
 #include "nn/losses/base/loss.h"

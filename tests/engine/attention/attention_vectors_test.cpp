@@ -1,12 +1,12 @@
 // The vector functions of attention, in the instruction set that the tests are compiled for.
-#include "engine/attention/vectors.h"
+#include "engine/simd/vectors.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-namespace orrery::detail::attention {
+namespace orrery::detail::simd {
 namespace {
 
 template <class A>
@@ -54,4 +54,4 @@ TEST_CASE("attention: hyperbolic tangent") {
   CHECK(std::isnan(hyperbolic_tangent<float>(Vector<float>{} + NAN)[0]));
 }
 
-}  // namespace orrery::detail::attention
+}  // namespace orrery::detail::simd

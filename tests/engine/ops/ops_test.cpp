@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;

@@ -1,5 +1,5 @@
 // Every registered activation is tested here without a word from its author.
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/autograd/autograd.h"
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
-#include "nn/activations/base/facts.h"
+#include "nn/formulas/facts.h"
 #include "nn/base/gradient_case.h"
 #include "tests/support/random_tensors.h"
 

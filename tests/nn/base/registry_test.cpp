@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/base/gradient_case.h"
 
 using namespace orrery;

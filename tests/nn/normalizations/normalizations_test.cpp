@@ -6,7 +6,7 @@
 #include "engine/autograd/recompute.h"
 #include "engine/base/parallel.h"
 #include "engine/ops/ops.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 #include "nn/normalizations/base/normalization.h"
 #include "tests/support/random_tensors.h"
 

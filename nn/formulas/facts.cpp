@@ -1,4 +1,4 @@
-#include "nn/activations/base/facts.h"
+#include "nn/formulas/facts.h"
 
 #include <algorithm>
 #include <cmath>

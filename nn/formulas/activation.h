@@ -9,7 +9,7 @@
 //   const Activation g = Activation::any("prelu");
 //   Tensor y = g(x, p);
 //
-// Each is one file in nn/activations/, which includes nn/activations/base/kernels.h.  What an operation compiles for
+// Each is one file in nn/activations/, which includes nn/formulas/kernels.h.  What an operation compiles for
 // every formula is a role: an abstract class beside that operation, which asks for it by activation.role<Role>().
 #pragma once
 

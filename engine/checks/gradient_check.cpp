@@ -1,4 +1,4 @@
-#include "engine/autograd/gradient_check.h"
+#include "engine/checks/gradient_check.h"
 
 #include <algorithm>
 #include <cmath>

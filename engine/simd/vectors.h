@@ -1,6 +1,7 @@
 // Vectors of the widest registers that the including file is compiled for, and the few functions the tiles need.
 //
-// kernels_avx2.cpp and kernels_avx512.cpp compile this header, tiles.h, mask.h and the kernels with different flags.
+// The files kernels_avx2.cpp and kernels_avx512.cpp of products and of attention compile this header, their tiles and
+// their kernels with different flags.
 // Hence the anonymous namespaces, and no function of the standard library: a function that both files shared
 // would be one symbol, and the linker might give AVX-512 code to a machine that lacks it.
 #pragma once
@@ -10,7 +11,7 @@
 
 #include "engine/base/minimum.h"
 
-namespace orrery::detail::attention {
+namespace orrery::detail::simd {
 namespace {
 
 #if defined(__AVX512F__)
@@ -199,4 +200,4 @@ template <class A>
 }
 
 }  // namespace
-}  // namespace orrery::detail::attention
+}  // namespace orrery::detail::simd

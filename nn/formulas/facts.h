@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::nn {
 

@@ -11,7 +11,7 @@
 #include "engine/base/host_device.h"
 #include "engine/base/positive_part.h"
 #include "engine/base/scalar.h"
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 
 namespace orrery::nn {
 

@@ -1,4 +1,4 @@
-#include "nn/activations/base/activation.h"
+#include "nn/formulas/activation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "engine/base/coarse.h"
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
-#include "nn/activations/base/formula.h"
+#include "nn/formulas/formula.h"
 
 namespace orrery::nn {
 

@@ -9,7 +9,7 @@
 #include "engine/base/coarse.h"
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
-#include "nn/normalizations/base/dynamic.h"
+#include "nn/formulas/dynamic_role.h"
 
 namespace orrery::nn {
 namespace detail {

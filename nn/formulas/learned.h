@@ -3,7 +3,7 @@
 
 #include "engine/base/dispatch.h"
 #include "engine/loops/loops.h"
-#include "nn/activations/base/formula.h"
+#include "nn/formulas/formula.h"
 
 namespace orrery::nn {
 
