@@ -182,18 +182,19 @@ SortedJson sentence_piece_json(const std::string& model) {
   if (!facts.rules.empty())
     normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(facts.rules)}});
   if (facts.in_a_row_are_one) {
-    normalizers.push_back(replacing({{"Regex", "^ +| +$"}}, ""));
+    normalizers.push_back(replacing({{"Regex", facts.one_in_front ? " +$" : "^ +| +$"}}, ""));
     normalizers.push_back(replacing({{"Regex", " {2,}"}}, " "));
   }
   normalizers.push_back(replacing({{"String", " "}}, space));
-  // Metaspace puts its character in front of the first part alone, as long as that does not begin with it.  It never
-  // begins with a space here, so the first Metaspace puts one there always; the second writes it as a piece does.
+  // Metaspace puts its character in front of the first part alone, unless that begins with it: a space that is one with
+  // that in front.  Otherwise the first of two puts a space there, with which no text begins here any more, so always,
+  // and the second writes it as a piece does.
   const auto metaspace = [](const std::string& character, const char* where) {
     return SortedJson{{"type", "Metaspace"}, {"replacement", character}, {"prepend_scheme", where}, {"split", false}};
   };
   SortedJson cutters = SortedJson::array();
-  if (facts.one_in_front) cutters.push_back(metaspace(" ", "first"));
-  cutters.push_back(metaspace(space, "never"));
+  if (facts.one_in_front && !facts.in_a_row_are_one) cutters.push_back(metaspace(" ", "first"));
+  cutters.push_back(metaspace(space, facts.one_in_front && facts.in_a_row_are_one ? "first" : "never"));
   SortedJson decoders = SortedJson::array({replacing({{"String", space}}, " ")});
   if (facts.byte_fallback) decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
