@@ -15,7 +15,7 @@
 #include "engine/base/files.h"
 #include "engine/base/open_file.h"
 #include "engine/base/proc.h"
-#include "models/study/plugins.h"
+#include "models/catalogue/plugins.h"
 
 namespace orrery::program {
 namespace {

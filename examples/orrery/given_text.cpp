@@ -1,6 +1,6 @@
 #include "examples/orrery/given_text.h"
 
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::program {
 

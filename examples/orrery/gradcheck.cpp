@@ -9,7 +9,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/pointwise_check.h"
 #include "examples/orrery/table.h"
-#include "models/study/catalogue.h"
+#include "models/catalogue/catalogue.h"
 #include "nn/formulas/facts.h"
 #include "nn/base/gradient_case.h"
 

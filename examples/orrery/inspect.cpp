@@ -20,8 +20,8 @@
 #include "models/folder_lock.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/look.h"
-#include "models/study/csv.h"
-#include "models/study/report_views.h"
+#include "models/formats/csv.h"
+#include "models/reports/report_views.h"
 #include "models/study/run_files.h"
 
 namespace orrery::program {

@@ -5,7 +5,7 @@
 #include "engine/base/registry.h"
 #include "examples/orrery/arguments.h"
 #include "examples/orrery/commands.h"
-#include "models/study/catalogue.h"
+#include "models/catalogue/catalogue.h"
 
 namespace orrery::program {
 namespace {

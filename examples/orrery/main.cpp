@@ -10,7 +10,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/version_text.h"
-#include "models/study/plugins.h"
+#include "models/catalogue/plugins.h"
 
 namespace orrery::program {
 namespace {

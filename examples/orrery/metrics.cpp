@@ -8,8 +8,8 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/table.h"
 #include "models/exchange/tensorboard.h"
-#include "models/output_file.h"
-#include "models/study/csv.h"
+#include "models/formats/output_file.h"
+#include "models/formats/csv.h"
 #include "models/study/figure_names.h"
 #include "models/study/run_files.h"
 

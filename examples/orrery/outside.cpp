@@ -21,7 +21,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/machine_memory.h"
-#include "models/shown_text.h"
+#include "models/formats/shown_text.h"
 
 extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // of a build with sanitizers, whose own handler of exit it is
 

@@ -8,7 +8,7 @@
 namespace orrery::program {
 
 // One line on the standard error, "orrery: sentence", of at most 4,000 bytes; what a terminal could not show is shown
-// as \x1b (models/shown_text.h).
+// as \x1b (models/formats/shown_text.h).
 // Takes no memory, so that it can tell that there is none.
 void complain(std::string_view sentence) noexcept;
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/model.h"
 
 namespace orrery::program {

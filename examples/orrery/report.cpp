@@ -12,12 +12,12 @@
 #include "examples/orrery/report_samples.h"
 #include "examples/orrery/table.h"
 #include "models/inspection/base/look.h"
-#include "models/study/report.h"
-#include "models/study/report_curves.h"
-#include "models/study/report_parts.h"
-#include "models/study/report_probe.h"
-#include "models/study/report_study.h"
-#include "models/study/report_sweep.h"
+#include "models/reports/report.h"
+#include "models/reports/report_curves.h"
+#include "models/reports/report_parts.h"
+#include "models/reports/report_probe.h"
+#include "models/reports/report_study.h"
+#include "models/reports/report_sweep.h"
 #include "models/study/run_files.h"
 
 namespace orrery::program {

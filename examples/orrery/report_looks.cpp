@@ -4,7 +4,7 @@
 
 #include "engine/base/files.h"
 #include "models/inspection/base/look.h"
-#include "models/study/report_views.h"
+#include "models/reports/report_views.h"
 #include "models/training/generation.h"
 
 namespace orrery::program {

@@ -10,11 +10,11 @@
 #include "engine/base/version.h"
 #include "engine/base/wording.h"
 #include "examples/orrery/version_text.h"
-#include "models/output_file.h"
-#include "models/shell_words.h"
-#include "models/shown_text.h"
-#include "models/study/plugins.h"
-#include "models/study/report.h"
+#include "models/formats/output_file.h"
+#include "models/formats/shell_words.h"
+#include "models/formats/shown_text.h"
+#include "models/catalogue/plugins.h"
+#include "models/reports/report.h"
 
 namespace orrery::program {
 namespace {

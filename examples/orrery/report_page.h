@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "examples/orrery/commands.h"
-#include "models/json.h"
-#include "models/study/reported_run.h"
+#include "models/formats/json.h"
+#include "models/reports/reported_run.h"
 
 namespace orrery::program {
 
@@ -20,7 +20,7 @@ extern const std::map<std::string_view, std::string_view> file_heads;
 // Where a page is to be written: the path, and the command and its setting that ask for it.
 struct PagePlace {
   std::string command, path, setting = "--out";
-  void check_free() const;  // models/output_file.h
+  void check_free() const;  // models/formats/output_file.h
 };
 // One HTML file without anything outside of it, whole or not at all; what is no UTF-8 in it becomes U+FFFD.  Its size
 // and path are printed, the path as the last line.

@@ -6,9 +6,9 @@
 #include "engine/base/files.h"
 #include "examples/orrery/trained.h"
 #include "models/language_model.h"
-#include "models/study/report.h"
+#include "models/reports/report.h"
 #include "models/training/generation.h"
-#include "models/translation_search.h"
+#include "models/architectures/translation_search.h"
 
 namespace orrery::program {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "examples/orrery/text_bounds.h"
 #include "models/data/pairs.h"
-#include "models/json.h"
-#include "models/study/reported_run.h"
+#include "models/formats/json.h"
+#include "models/reports/reported_run.h"
 
 namespace orrery::program {
 

@@ -10,7 +10,7 @@
 #include "engine/base/wording.h"
 #include "examples/orrery/outside.h"
 #include "examples/orrery/table.h"
-#include "models/study/csv.h"
+#include "models/formats/csv.h"
 
 namespace orrery::program {
 namespace {

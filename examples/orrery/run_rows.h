@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "examples/orrery/run_pool.h"
-#include "models/output_file.h"
+#include "models/formats/output_file.h"
 
 namespace orrery::program {
 
@@ -51,7 +51,7 @@ int64_t count_failed(const Outcomes& outcomes);  // runs; those that diverged ar
 // An Error that begins with `what` if these are so many runs that --yes is needed.
 void check_many_runs(const std::string& what, size_t runs, bool yes);
 
-// What a command leaves in a folder, by the names of the files (models/output_file.h).
+// What a command leaves in a folder, by the names of the files (models/formats/output_file.h).
 struct Outputs {
   std::string command;
   std::map<std::string, models::OutputKind> kinds;

@@ -8,7 +8,7 @@
 #include "examples/orrery/commands.h"
 #include "examples/orrery/run_rows.h"
 #include "examples/orrery/table.h"
-#include "models/shell_words.h"
+#include "models/formats/shell_words.h"
 #include "models/study/pool.h"
 
 namespace orrery::program {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/settings_table.h"
+#include "models/settings/settings_table.h"
 #include "models/study/verdict_file.h"
 
 namespace orrery::program {

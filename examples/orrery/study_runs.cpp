@@ -13,7 +13,7 @@
 #include "examples/orrery/train_settings.h"
 #include "models/figures/base/figure.h"
 #include "models/inspection/base/look.h"
-#include "models/settings_table.h"
+#include "models/settings/settings_table.h"
 #include "models/study/figure_names.h"
 #include "models/study/pool.h"
 #include "models/tasks/base/task.h"

@@ -8,7 +8,7 @@
 #include "models/data/pairs.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
-#include "models/translation_search.h"
+#include "models/architectures/translation_search.h"
 
 namespace orrery::program {
 namespace {

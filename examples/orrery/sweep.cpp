@@ -11,13 +11,13 @@
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
 #include "models/folder_lock.h"
-#include "models/json.h"
-#include "models/settings_file.h"
-#include "models/shell_words.h"
+#include "models/formats/json.h"
+#include "models/settings/settings_file.h"
+#include "models/formats/shell_words.h"
 #include "models/study/combinations.h"
-#include "models/study/csv.h"
+#include "models/formats/csv.h"
 #include "models/study/pool.h"
-#include "models/study/report_sweep.h"
+#include "models/reports/report_sweep.h"
 #include "models/study/statistics.h"
 
 namespace orrery::program {
@@ -28,7 +28,7 @@ using models::Outcome;
 
 constexpr const char* table_header = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
 
-// What a sweep leaves in its folder (models/output_file.h).
+// What a sweep leaves in its folder (models/formats/output_file.h).
 const Outputs& sweep_outputs() {
   static const Outputs all = {
       "sweep",

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/base/wording.h"
-#include "models/shown_text.h"
+#include "models/formats/shown_text.h"
 
 namespace orrery::program {
 

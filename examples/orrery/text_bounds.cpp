@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "engine/base/check.h"
-#include "models/shown_text.h"
+#include "models/formats/shown_text.h"
 
 namespace orrery::program {
 namespace {

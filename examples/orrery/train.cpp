@@ -15,7 +15,7 @@
 #include "examples/orrery/progress.h"
 #include "examples/orrery/table.h"
 #include "examples/orrery/train_settings.h"
-#include "models/study/plugins.h"
+#include "models/catalogue/plugins.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"

@@ -5,7 +5,7 @@
 #include "engine/base/files.h"
 #include "examples/orrery/arguments.h"
 #include "models/model.h"
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 #include "models/study/run_files.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"

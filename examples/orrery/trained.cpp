@@ -5,10 +5,10 @@
 
 #include "engine/base/files.h"
 #include "models/data/tokenizer.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 #include "models/language_model.h"
-#include "models/shown_text.h"
-#include "models/study/plugins.h"
+#include "models/formats/shown_text.h"
+#include "models/catalogue/plugins.h"
 #include "models/study/run_files.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"

@@ -12,7 +12,7 @@
 #include "models/data/bleu.h"
 #include "models/data/lines.h"
 #include "models/model.h"
-#include "models/translation_search.h"
+#include "models/architectures/translation_search.h"
 
 namespace orrery::program {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "engine/base/check.h"
 #include "models/data/json_members.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 

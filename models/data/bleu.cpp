@@ -5,7 +5,7 @@
 #include <map>
 
 #include "engine/base/check.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "engine/base/check.h"
 #include "models/data/added_tokens.h"
-#include "models/data/unicode.h"
-#include "models/json.h"
+#include "models/formats/unicode.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

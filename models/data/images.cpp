@@ -11,9 +11,9 @@
 #include "engine/base/files.h"
 #include "engine/base/machine_memory.h"
 #include "models/data/data_format.h"
-#include "models/data/gzip.h"
-#include "models/data/unicode.h"
-#include "models/json.h"
+#include "models/formats/gzip.h"
+#include "models/formats/unicode.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/registry.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/picture.h"
 
 namespace orrery::models {

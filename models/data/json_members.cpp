@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 

@@ -5,7 +5,7 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/text_files.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

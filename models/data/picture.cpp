@@ -21,7 +21,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/machine_memory.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {

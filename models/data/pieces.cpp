@@ -7,7 +7,7 @@
 #include <pcre2.h>
 
 #include "engine/base/check.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 

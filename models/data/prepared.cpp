@@ -10,11 +10,11 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/data_format.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/text_files.h"
 #include "models/folder_lock.h"
-#include "models/json.h"
-#include "models/settings_file.h"
+#include "models/formats/json.h"
+#include "models/settings/settings_file.h"
 
 namespace orrery::models {
 namespace {

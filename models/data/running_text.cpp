@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "models/data/tokenizer.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

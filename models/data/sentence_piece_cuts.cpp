@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

@@ -9,8 +9,8 @@
 #include "engine/base/folders.h"
 #include "engine/base/machine_memory.h"
 #include "models/data/data_format.h"
-#include "models/data/gzip.h"
-#include "models/data/unicode.h"
+#include "models/formats/gzip.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/base/files.h"
 #include "engine/base/folders.h"
 #include "models/data/data_format.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/lines.h"
 
 namespace orrery::models {

@@ -12,9 +12,9 @@
 
 #include "engine/base/files.h"
 #include "engine/base/machine_memory.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/exchange/base/exchange.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 
 namespace orrery::models {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "models/exchange/stored_tensors.h"
-#include "models/output_file.h"
+#include "models/formats/output_file.h"
 
 namespace orrery::models {
 

@@ -13,8 +13,8 @@
 
 #include "engine/base/files.h"
 #include "engine/base/registry.h"
-#include "models/data/gzip.h"
-#include "models/json.h"
+#include "models/formats/gzip.h"
+#include "models/formats/json.h"
 #include "models/training/run_folder.h"
 
 namespace orrery::models {

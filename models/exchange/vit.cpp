@@ -8,10 +8,10 @@
 #include <cmath>
 
 #include "engine/base/files.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/images.h"
 #include "models/exchange/base/hugging_face.h"
-#include "models/vit.h"
+#include "models/architectures/vit.h"
 
 namespace orrery::models {
 namespace {

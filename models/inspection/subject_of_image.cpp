@@ -4,8 +4,8 @@
 
 #include "engine/base/check.h"
 #include "models/inspection/base/subject.h"
-#include "models/shown_text.h"
-#include "models/vit.h"
+#include "models/formats/shown_text.h"
+#include "models/architectures/vit.h"
 
 namespace orrery::models {
 namespace {

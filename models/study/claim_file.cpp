@@ -7,8 +7,8 @@
 
 #include "engine/base/files.h"
 #include "engine/base/registry.h"
-#include "models/settings_file.h"
-#include "models/settings_table.h"
+#include "models/settings/settings_file.h"
+#include "models/settings/settings_table.h"
 #include "models/study/claim.h"
 #include "models/study/refutation.h"
 #include "models/training/settings.h"

@@ -5,7 +5,7 @@
 
 #include "engine/base/config.h"
 #include "engine/base/wording.h"
-#include "models/shown_text.h"
+#include "models/formats/shown_text.h"
 #include "models/study/statistics.h"
 
 namespace orrery::models {

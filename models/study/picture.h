@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/output_file.h"
+#include "models/formats/output_file.h"
 #include "models/study/judged_claim.h"
 
 namespace orrery::models {

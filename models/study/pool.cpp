@@ -12,10 +12,10 @@
 #include "engine/base/files.h"
 #include "engine/base/folders.h"
 #include "engine/base/hash.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 #include "models/folder_lock.h"
-#include "models/json.h"
-#include "models/settings_file.h"
+#include "models/formats/json.h"
+#include "models/settings/settings_file.h"
 #include "models/study/runs.h"
 
 namespace orrery::models {

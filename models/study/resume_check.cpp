@@ -8,7 +8,7 @@
 #include "engine/base/config.h"
 #include "engine/base/files.h"
 #include "engine/tensor/safetensors.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 #include "models/study/figure_names.h"
 
 namespace orrery::models {

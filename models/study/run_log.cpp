@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

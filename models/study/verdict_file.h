@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/output_file.h"
+#include "models/formats/output_file.h"
 #include "models/study/judged_claim.h"
 
 namespace orrery::models {

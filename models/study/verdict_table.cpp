@@ -6,8 +6,8 @@
 #include "engine/base/config.h"
 #include "engine/base/registry.h"
 #include "engine/base/wording.h"
-#include "models/shown_text.h"
-#include "models/study/csv.h"
+#include "models/formats/shown_text.h"
+#include "models/formats/csv.h"
 
 namespace orrery::models {
 namespace {

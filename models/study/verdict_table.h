@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "models/output_file.h"
+#include "models/formats/output_file.h"
 #include "models/study/claim.h"
 #include "models/study/verdict_file.h"
 

@@ -13,7 +13,7 @@
 #include "models/tasks/base/task.h"
 #include "models/tasks/evaluation.h"
 #include "models/translation_model.h"
-#include "models/translation_search.h"
+#include "models/architectures/translation_search.h"
 #include "nn/losses/base/loss.h"
 
 namespace orrery::models {

@@ -9,7 +9,7 @@
 #include "engine/base/version.h"
 #include "engine/tensor/finite.h"
 #include "engine/tensor/safetensors.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 #include "models/model.h"
 
 namespace orrery::models {

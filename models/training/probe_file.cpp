@@ -5,8 +5,8 @@
 
 #include "engine/base/files.h"
 #include "engine/base/version.h"
-#include "models/json.h"
-#include "models/output_file.h"
+#include "models/formats/json.h"
+#include "models/formats/output_file.h"
 #include "models/training/probe.h"
 
 namespace orrery::models {

@@ -6,8 +6,8 @@
 
 #include "engine/base/files.h"
 #include "engine/base/version.h"
-#include "models/json.h"
-#include "models/output_file.h"
+#include "models/formats/json.h"
+#include "models/formats/output_file.h"
 #include "models/training/not_finite.h"
 #include "models/training/run_folder.h"
 

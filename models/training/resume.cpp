@@ -6,8 +6,8 @@
 
 #include "engine/base/check.h"
 #include "models/model.h"
-#include "models/settings_file.h"
-#include "models/shell_words.h"
+#include "models/settings/settings_file.h"
+#include "models/formats/shell_words.h"
 
 namespace orrery::models {
 namespace {

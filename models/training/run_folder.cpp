@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "engine/base/folders.h"
-#include "models/output_file.h"
-#include "models/settings_file.h"
+#include "models/formats/output_file.h"
+#include "models/settings/settings_file.h"
 #include "models/training/metrics.h"
 #include "models/training/resume.h"
 

@@ -11,7 +11,7 @@
 #include "engine/matmul/peak.h"
 #include "engine/ops/ops.h"
 #include "models/model.h"
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 #include "models/training/extra_losses.h"
 #include "models/training/not_finite.h"
 #include "models/training/parameter_rules.h"

@@ -1,7 +1,7 @@
 // A run: its steps, validations and checkpoints, and what ends it.  trainer.cpp has the step.
 #include <cmath>
 
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 #include "models/training/not_finite.h"
 #include "models/training/probe.h"
 #include "models/training/trainer.h"

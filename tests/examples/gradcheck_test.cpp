@@ -5,7 +5,7 @@
 #include <regex>
 #include <set>
 
-#include "models/study/catalogue.h"
+#include "models/catalogue/catalogue.h"
 #include "nn/formulas/activation.h"
 #include "tests/examples/program.h"
 

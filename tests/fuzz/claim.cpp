@@ -2,7 +2,7 @@
 #include "models/study/claim.h"
 
 #include "models/study/judged_claim.h"
-#include "models/study/report_study.h"
+#include "models/reports/report_study.h"
 #include "models/study/verdict_file.h"
 #include "tests/fuzz/format.h"
 
@@ -40,7 +40,7 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(claim, {.name = "claim",
                         .readers = {"models/study/claim_file.cpp", "models/study/metric.cpp",
-                                    "models/study/refutation.cpp", "models/settings_table.cpp", "models/toml.cpp"},
+                                    "models/study/refutation.cpp", "models/settings/settings_table.cpp", "models/settings/toml.cpp"},
                         .read = read_claim_file,
                         .memory_multiple = 4096,
                         .memory_base = 8 << 20,
@@ -96,8 +96,8 @@ void read_study(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(study, {.name = "study",
-                        .readers = {"models/study/verdict_file.cpp", "models/study/report_study.cpp",
-                                    "models/study/csv.cpp", "models/json.cpp"},
+                        .readers = {"models/study/verdict_file.cpp", "models/reports/report_study.cpp",
+                                    "models/formats/csv.cpp", "models/formats/json.cpp"},
                         .read = read_study,
                         .memory_multiple = 4096,
                         .memory_base = 4 << 20,

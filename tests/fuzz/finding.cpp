@@ -23,7 +23,7 @@ void read_found(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(finding, {.name = "finding",
-                          .readers = {"models/training/replay.cpp", "models/json.cpp"},
+                          .readers = {"models/training/replay.cpp", "models/formats/json.cpp"},
                           .read = read_found,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,

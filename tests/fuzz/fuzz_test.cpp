@@ -77,7 +77,7 @@ const std::map<std::string, std::string> no_formats = {
     {"engine/base/hash.cpp", "hashes the bytes of a file"},
     {"engine/base/machine_memory.cpp", "reads what the system says of its memory"},
     {"examples/orrery/outside.cpp", "opens /dev/null alone"},
-    {"models/json.h", "declares what json.cpp reads"},
+    {"models/formats/json.h", "declares what json.cpp reads"},
     {"models/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
     {"examples/orrery/bench.cpp", "parses what it has printed itself"},
     {"examples/orrery/child.cpp", "shows the last sentence that a run has printed"},

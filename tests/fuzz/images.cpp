@@ -1,7 +1,7 @@
 // Images to learn, in the formats that have one file or a few: IDX, CIFAR's records, a picture, and what gzip packed.
 #include "models/data/images.h"
 
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/picture_tally.h"
 #include "tests/fuzz/format.h"
 #include "tests/support/png.h"
@@ -25,7 +25,7 @@ void read_gzip(const std::string& folder, std::string_view bytes) {
   promise(is_gzip(bytes) || found == bytes, "what is not packed is changed");
 }
 REGISTER_FORMAT(gzip, {.name = "gzip",
-                       .readers = {"models/data/gzip.cpp", "models/data/gzip.h"},
+                       .readers = {"models/formats/gzip.cpp", "models/formats/gzip.h"},
                        .read = read_gzip,
                        .memory_multiple = 2 * 1032 + 16,
                        .memory_base = 1 << 21,

@@ -1,5 +1,5 @@
 // Files that stand where an output is to be written: only one with the marks of its kind may be replaced.
-#include "models/output_file.h"
+#include "models/formats/output_file.h"
 
 #include "tests/fuzz/format.h"
 
@@ -16,7 +16,7 @@ void read_output(const std::string& folder, std::string_view bytes) {
   promise(bytes.find(later, first.size()) != bytes.npos, "a page of another program would be replaced");
 }
 REGISTER_FORMAT(output, {.name = "output",
-                         .readers = {"models/output_file.cpp"},
+                         .readers = {"models/formats/output_file.cpp"},
                          .read = read_output,
                          .memory_multiple = 4,
                          .memory_base = 1 << 16,

@@ -61,7 +61,7 @@ REGISTER_FORMAT(tokenizer_bin, {.name = "tokenizer_bin",
                                 .words = {"\n<s>\n", "<0x41>", " ", std::string("\1\0\0\0", 4), std::string(4, '\0'),
                                           "\xff\xff\xff\x7f", std::string("\0\0\xc0\x7f", 4)}});
 REGISTER_FORMAT(sentence_piece, {.name = "sentence_piece",
-                                 .readers = {"models/data/tokenizers/sentence_piece.cpp", "models/data/base64.cpp"},
+                                 .readers = {"models/data/tokenizers/sentence_piece.cpp", "models/formats/base64.cpp"},
                                  .read = read_model,
                                  .memory_multiple = 256,
                                  .memory_base = 1 << 22,

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "models/study/report_probe.h"
+#include "models/reports/report_probe.h"
 #include "models/training/probe.h"
 #include "tests/fuzz/format.h"
 
@@ -46,7 +46,7 @@ void read_probe(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(probe, {.name = "probe",
-                        .readers = {"models/training/probe_file.cpp", "models/json.cpp"},
+                        .readers = {"models/training/probe_file.cpp", "models/formats/json.cpp"},
                         .read = read_probe,
                         .memory_multiple = 1024,
                         .memory_base = 4 << 20,

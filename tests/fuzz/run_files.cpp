@@ -61,7 +61,7 @@ std::string with_right_hash(std::string_view bytes, Random& random) {
 
 REGISTER_FORMAT(state,
                 {.name = "state",
-                 .readers = {"models/training/checkpoint.cpp", "models/training/run_folder.cpp", "models/json.cpp"},
+                 .readers = {"models/training/checkpoint.cpp", "models/training/run_folder.cpp", "models/formats/json.cpp"},
                  .read = read_state,
                  .memory_multiple = 256,
                  .memory_base = 1 << 22,
@@ -83,7 +83,7 @@ void read_metrics(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(metrics, {.name = "metrics",
-                          .readers = {"models/training/metrics.cpp", "models/json.cpp"},
+                          .readers = {"models/training/metrics.cpp", "models/formats/json.cpp"},
                           .read = read_metrics,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,

@@ -2,7 +2,7 @@
 #include "models/training/settings.h"
 #include "engine/base/config.h"
 #include "examples/orrery/arguments.h"
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -108,7 +108,7 @@ void read_toml(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(toml, {.name = "toml",
-                       .readers = {"models/settings_file.cpp", "models/toml.cpp"},
+                       .readers = {"models/settings/settings_file.cpp", "models/settings/toml.cpp"},
                        .read = read_toml,
                        .memory_multiple = 2048,
                        .memory_base = 1 << 20,

@@ -11,9 +11,9 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/study/combinations.h"
-#include "models/study/csv.h"
+#include "models/formats/csv.h"
 #include "models/study/pool.h"
-#include "models/study/report_sweep.h"
+#include "models/reports/report_sweep.h"
 #include "models/study/resume_check.h"
 #include "models/study/run_log.h"
 #include "models/training/not_finite.h"
@@ -44,7 +44,7 @@ void read_outcome(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(outcome, {.name = "outcome",
-                          .readers = {"models/study/runs.cpp", "models/json.cpp"},
+                          .readers = {"models/study/runs.cpp", "models/formats/json.cpp"},
                           .read = read_outcome,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,
@@ -59,7 +59,7 @@ void read_uses(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(pool_use, {.name = "pool_use",
-                           .readers = {"models/study/pool.cpp", "models/json.cpp"},
+                           .readers = {"models/study/pool.cpp", "models/formats/json.cpp"},
                            .read = read_uses,
                            .memory_multiple = 256,
                            .memory_base = 1 << 20,
@@ -86,7 +86,7 @@ void read_log(const std::string& folder, std::string_view bytes) {
 REGISTER_FORMAT(run_log, {.name = "run_log",
                           .readers = {"models/study/run_log.cpp", "models/study/run_log.h",
                                       "models/training/log_rows.cpp", "models/training/log_rows.h",
-                                      "models/training/not_finite.h", "models/study/runs.cpp", "models/json.cpp"},
+                                      "models/training/not_finite.h", "models/study/runs.cpp", "models/formats/json.cpp"},
                           .read = read_log,
                           .memory_multiple = 256,
                           .memory_base = 1 << 20,
@@ -109,7 +109,7 @@ void compare_files(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(compared_files,
                 {.name = "compared_files",
-                 .readers = {"models/study/resume_check.cpp", "models/json.cpp", "engine/tensor/safetensors.cpp"},
+                 .readers = {"models/study/resume_check.cpp", "models/formats/json.cpp", "engine/tensor/safetensors.cpp"},
                  .read = compare_files,
                  .memory_multiple = 256,
                  .memory_base = 1 << 20,
@@ -141,7 +141,7 @@ void read_csv(const std::string&, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(csv, {.name = "csv",
-                      .readers = {"models/study/csv.cpp"},
+                      .readers = {"models/formats/csv.cpp"},
                       .read = read_csv,
                       .memory_multiple = 1024,
                       .memory_base = 1 << 20,
@@ -164,7 +164,7 @@ void read_sweep(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(sweep, {.name = "sweep",
-                        .readers = {"models/study/report_sweep.cpp", "models/study/csv.cpp", "models/json.cpp"},
+                        .readers = {"models/reports/report_sweep.cpp", "models/formats/csv.cpp", "models/formats/json.cpp"},
                         .read = read_sweep,
                         .memory_multiple = 4096,
                         .memory_base = 4 << 20,

@@ -42,7 +42,7 @@ void read_tokenizer(const std::string&, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(tokenizer, {.name = "tokenizer",
-                            .readers = {"models/data/tokenizer.cpp", "models/json.cpp"},
+                            .readers = {"models/data/tokenizer.cpp", "models/formats/json.cpp"},
                             .read = read_tokenizer,
                             .memory_multiple = 256,
                             .memory_base = 1 << 20,

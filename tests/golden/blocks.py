@@ -1,4 +1,4 @@
-"""Golden residual blocks: how a sublayer's output is added (models/block.h).  Pre-norm, x (B, T, C):
+"""Golden residual blocks: how a sublayer's output is added (models/architectures/block.h).  Pre-norm, x (B, T, C):
 
     middle = x + a_1 attention(norm_1(x)),   y = b middle + a_2 feed_forward(norm_2(middle)) / d
 

@@ -5,7 +5,7 @@
 
 One layer each, width 8, 2 heads, feed-forward 16 with ReLU, vocabulary 11, one table of embeddings times sqrt(8) for source,
 target and head, sinusoidal places (sine and cosine side by side), label smoothing 0.1 over the targets that are not padding.  The file:
-for pre and post each, NAME.PARAMETER by the names of models/encoder_decoder.cpp, NAME.gradient.PARAMETER, NAME.logits, NAME.loss."""
+for pre and post each, NAME.PARAMETER by the names of models/architectures/encoder_decoder.cpp, NAME.gradient.PARAMETER, NAME.logits, NAME.loss."""
 import math
 import pathlib
 

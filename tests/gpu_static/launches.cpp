@@ -19,7 +19,7 @@
 #include <exception>
 
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "nn/losses/base/loss.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "tests/gpu_static/figures.h"

@@ -1,5 +1,5 @@
 // What a residual block is made of.
-#include "models/block.h"
+#include "models/architectures/block.h"
 
 #include <doctest/doctest.h>
 

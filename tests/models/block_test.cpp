@@ -1,11 +1,11 @@
-// The forms of a residual block, against the formulas of models/block.h written out over its own parts.
-#include "models/block.h"
+// The forms of a residual block, against the formulas of models/architectures/block.h written out over its own parts.
+#include "models/architectures/block.h"
 
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;

@@ -4,7 +4,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/training/generation.h"
 #include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"

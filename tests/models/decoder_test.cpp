@@ -6,7 +6,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 

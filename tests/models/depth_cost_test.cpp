@@ -7,7 +7,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
-#include "models/headed_model.h"
+#include "models/architectures/headed_model.h"
 #include "models/inspection/base/residual_stream.h"
 #include "nn/layers/linear.h"
 #include "tests/support/subjects.h"

@@ -1,5 +1,5 @@
 // The encoder-decoder: gradients of the whole, padding, what a cache keeps, and what is refused.
-#include "models/encoder_decoder.h"
+#include "models/architectures/encoder_decoder.h"
 
 #include <doctest/doctest.h>
 

@@ -11,7 +11,7 @@
 #include "engine/ops/ops.h"
 #include "models/data/images.h"
 #include "models/exchange/base/exchange.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/model.h"
 #include "models/training/run_folder.h"
 #include "tests/support/errors.h"

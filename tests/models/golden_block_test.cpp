@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/autograd/autograd.h"
-#include "models/block.h"
+#include "models/architectures/block.h"
 #include "tests/support/golden_cases.h"
 #include "tests/support/random_tensors.h"
 

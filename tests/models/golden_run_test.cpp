@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "nn/losses/base/loss.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "tests/support/golden.h"

@@ -3,8 +3,8 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "models/resnet.h"
-#include "models/vit.h"
+#include "models/architectures/resnet.h"
+#include "models/architectures/vit.h"
 #include "nn/losses/base/loss.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_tensors.h"

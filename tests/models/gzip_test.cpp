@@ -3,7 +3,7 @@
 #include <zlib.h>
 
 #include "engine/base/files.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/model.h"
 #include "models/training/settings.h"
 #include "tests/support/errors.h"

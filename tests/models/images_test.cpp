@@ -7,7 +7,7 @@
 #include <set>
 
 #include "engine/base/files.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
 #include "tests/support/errors.h"

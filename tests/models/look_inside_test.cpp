@@ -8,7 +8,7 @@
 #include "engine/ops/ops.h"
 #include "models/inspection/base/attention_weights.h"
 #include "models/model.h"
-#include "models/study/report_views.h"
+#include "models/reports/report_views.h"
 #include "models/training/settings.h"
 #include "nn/diagnostics/diagnostics.h"
 #include "nn/losses/base/loss.h"

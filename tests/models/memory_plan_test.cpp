@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

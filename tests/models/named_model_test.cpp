@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/model.h"
-#include "models/study/catalogue.h"
+#include "models/catalogue/catalogue.h"
 #include "models/tasks/base/task.h"
 #include "models/training/settings.h"
 #include "nn/base/initialization.h"

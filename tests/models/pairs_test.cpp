@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/ops/ops.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "nn/base/gradient_case.h"
 #include "nn/losses/base/loss.h"
 #include "nn/optimizers/base/optimizer.h"

@@ -3,7 +3,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "models/block.h"
+#include "models/architectures/block.h"
 #include "models/training/run_folder.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

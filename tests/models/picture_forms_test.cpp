@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/picture.h"
 #include "models/data/picture_tally.h"
 #include "tests/support/message.h"

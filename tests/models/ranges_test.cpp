@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "models/data/algorithmic/base/problem.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/training/trainer.h"
 #include "nn/formulas/activation.h"
 #include "nn/attentions/base/attention.h"

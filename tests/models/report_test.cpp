@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
-#include "models/data/base64.h"
-#include "models/shell_words.h"
-#include "models/study/csv.h"
-#include "models/study/report.h"
-#include "models/study/report_curves.h"
-#include "models/study/report_parts.h"
-#include "models/study/report_sweep.h"
+#include "models/formats/base64.h"
+#include "models/formats/shell_words.h"
+#include "models/formats/csv.h"
+#include "models/reports/report.h"
+#include "models/reports/report_curves.h"
+#include "models/reports/report_parts.h"
+#include "models/reports/report_sweep.h"
 #include "models/study/run_log.h"
 #include "tests/support/small_run.h"
 

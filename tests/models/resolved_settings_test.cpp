@@ -6,7 +6,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/base/files.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/training/run_folder.h"
 #include "models/training/trainer.h"
 #include "nn/attentions/base/attention.h"

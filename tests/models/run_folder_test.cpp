@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 #include "models/training/metrics.h"
 #include "tests/support/gpt_settings.h"
 #include "tests/support/message.h"

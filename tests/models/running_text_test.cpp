@@ -6,7 +6,7 @@
 #include <random>
 
 #include "models/data/tokenizer.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 #include "tests/support/folder.h"
 #include "tests/support/small_text.h"
 

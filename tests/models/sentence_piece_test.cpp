@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/files.h"
-#include "models/data/base64.h"
+#include "models/formats/base64.h"
 #include "models/data/tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"

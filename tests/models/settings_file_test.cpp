@@ -1,4 +1,4 @@
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

@@ -1,12 +1,12 @@
 // Text from elsewhere on terminals, in Markdown and in HTML, and words of commands.
-#include "models/shown_text.h"
+#include "models/formats/shown_text.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "models/inspection/base/subject.h"
-#include "models/shell_words.h"
+#include "models/formats/shell_words.h"
 #include "models/study/verdict_table.h"
 
 using namespace orrery::models;

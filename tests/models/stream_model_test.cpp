@@ -8,7 +8,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
-#include "models/stream_model.h"
+#include "models/architectures/stream_model.h"
 #include "models/tasks/base/task.h"
 #include "models/tasks/span_report.h"
 #include "models/training/generation.h"

@@ -8,7 +8,7 @@
 #include "engine/base/files.h"
 #include "engine/base/parallel.h"
 #include "models/data/streams.h"
-#include "models/settings_file.h"
+#include "models/settings/settings_file.h"
 #include "models/training/checkpoint.h"
 #include "models/training/trainer.h"
 #include "tests/support/errors.h"

@@ -10,7 +10,7 @@
 #include "engine/ops/ops.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
-#include "models/translation_search.h"
+#include "models/architectures/translation_search.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"

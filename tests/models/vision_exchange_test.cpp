@@ -9,7 +9,7 @@
 
 #include "engine/base/files.h"
 #include "engine/tensor/safetensors.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/exchange/base/exchange.h"
 #include "models/model.h"
 #include "models/training/run_folder.h"

@@ -6,8 +6,8 @@
 #include "engine/autograd/autograd.h"
 #include "engine/checks/gradient_check.h"
 #include "engine/ops/ops.h"
-#include "models/resnet.h"
-#include "models/vit.h"
+#include "models/architectures/resnet.h"
+#include "models/architectures/vit.h"
 #include "tests/support/errors.h"
 #include "tests/support/random_tensors.h"
 

@@ -1,7 +1,7 @@
 // The model's settings of a run, where a test knows that the model is a GPT.
 #pragma once
 
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/training/settings.h"
 
 namespace orrery::testing {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/inspection/base/look.h"
 #include "tests/support/model_cases.h"
 

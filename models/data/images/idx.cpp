@@ -5,7 +5,7 @@
 
 #include "engine/base/machine_memory.h"
 #include "engine/base/sizes.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/images.h"
 
 namespace orrery::models {

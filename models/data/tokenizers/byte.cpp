@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/data/tokenizer.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

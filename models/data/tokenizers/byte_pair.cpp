@@ -6,7 +6,7 @@
 #include "engine/base/files.h"
 #include "models/data/added_tokens.h"
 #include "models/data/byte_pairs.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/json_members.h"
 #include "models/data/lines.h"
 

@@ -5,8 +5,8 @@
 
 #include "engine/base/check.h"
 #include "models/data/tokenizer.h"
-#include "models/data/unicode.h"
-#include "models/json.h"
+#include "models/formats/unicode.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "engine/base/check.h"
 #include "engine/base/files.h"
-#include "models/data/base64.h"
-#include "models/data/gzip.h"
+#include "models/formats/base64.h"
+#include "models/formats/gzip.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/tokenizer.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {

@@ -13,13 +13,13 @@
 #include "engine/base/check.h"
 #include "engine/base/files.h"
 #include "models/data/added_tokens.h"
-#include "models/data/base64.h"
-#include "models/data/gzip.h"
+#include "models/formats/base64.h"
+#include "models/formats/gzip.h"
 #include "models/data/json_members.h"
 #include "models/data/sentence_piece_cuts.h"
 #include "models/data/sentence_piece_model.h"
-#include "models/data/unicode.h"
-#include "models/json.h"
+#include "models/formats/unicode.h"
+#include "models/formats/json.h"
 
 // SentencePiece's protobuf prints "[libprotobuf FATAL ...]" before it throws what becomes an Error
 // here. Its switch is in no header that SentencePiece installs, and protobuf from version 22 on has

@@ -14,7 +14,7 @@
 #include "engine/base/registry.h"
 #include "models/data/tokenizer.h"
 #include "models/exchange/stored_tensors.h"
-#include "models/gpt.h"
+#include "models/architectures/gpt.h"
 #include "models/training/settings.h"
 
 namespace orrery::models {

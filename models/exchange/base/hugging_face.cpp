@@ -4,7 +4,7 @@
 
 #include "engine/base/files.h"
 #include "engine/base/version.h"
-#include "models/data/gzip.h"
+#include "models/formats/gzip.h"
 #include "models/data/text_ends.h"
 #include "models/exchange/base/tokenizer_json.h"
 #include "nn/attentions/base/attention.h"

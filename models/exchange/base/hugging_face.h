@@ -8,7 +8,7 @@
 #include <string>
 
 #include "models/exchange/base/exchange.h"
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 

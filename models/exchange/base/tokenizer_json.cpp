@@ -7,11 +7,11 @@
 #include <tuple>
 
 #include "engine/base/files.h"
-#include "models/data/base64.h"
+#include "models/formats/base64.h"
 #include "models/data/byte_pairs.h"
 #include "models/data/sentence_piece_model.h"
 #include "models/data/tokenizer.h"
-#include "models/data/unicode.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/json.h"
+#include "models/formats/json.h"
 
 namespace orrery::models {
 

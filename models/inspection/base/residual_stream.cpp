@@ -6,7 +6,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "models/headed_model.h"
+#include "models/architectures/headed_model.h"
 #include "models/inspection/base/normalizations.h"
 #include "models/inspection/base/replacing.h"
 #include "nn/layers/linear.h"

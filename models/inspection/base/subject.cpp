@@ -2,7 +2,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "models/inspection/base/answers.h"
-#include "models/shown_text.h"
+#include "models/formats/shown_text.h"
 
 namespace orrery::models {
 

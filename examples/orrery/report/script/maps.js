@@ -1,6 +1,6 @@
 // Heat maps: one, or a grid of small ones of which one is shown large.
 
-// The numbers of packed_values (models/study/report.h) as they lie there: 16 bits each.
+// The numbers of packed_values (models/reports/report.h) as they lie there: 16 bits each.
 function unpacked(packed) {
   const bytes = atob(packed.base64), codes = new Uint16Array(packed.count);
   for (let i = 0; i < codes.length; ++i) codes[i] = bytes.charCodeAt(2 * i) | bytes.charCodeAt(2 * i + 1) << 8;

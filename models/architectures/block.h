@@ -1,0 +1,85 @@
+// A residual block, built from four names.
+#pragma once
+
+#include <memory>
+
+#include "models/architectures/block_settings.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/dropout.h"
+#include "nn/normalizations/base/normalization.h"
+
+namespace orrery::models {
+
+struct BlockOptions {
+  int64_t width = 128, heads = 4, d_ff = 512;
+  int64_t key_heads = 0, head_size = 0;  // 0: as many as heads, width / heads
+  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
+       normalization = parse_spec("layer");
+  // Of one sublayer; same: `normalization`.
+  Spec attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same");
+  bool causal = true;
+  bool bias = false;                                                // in linear layers
+  std::optional<bool> attention_bias = {}, feed_forward_bias = {};  // of one sublayer; none: `bias`
+  bool query_key_bias = false;                                      // of queries and keys, whatever those say
+  bool normalization_bias = true;
+  double dropout = 0;                      // of each sublayer's output
+  int64_t layers = 1;                      // of the model
+  int64_t context = 0;                     // the most tokens; 0: unknown
+  const nn::Position* position = nullptr;  // of the model, which outlives the block
+  nn::InitialWeights initial_weights = {};
+  nn::Parameter* shared_activation = nullptr;  // of the model: nn/feed_forwards/base/feed_forward.h
+
+  std::string norm_place = "pre";  // or "post"
+  bool parallel = false;
+  LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
+};
+
+// A number of a block, fixed or learned.  A fixed 1 costs nothing.
+class BlockNumber {
+ public:
+  explicit BlockNumber(const LearnableNumber& number);
+  bool is_one() const { return !parameter.value && fixed_ == 1; }
+  Tensor times(const Tensor& x) const;   // x n
+  Tensor divide(const Tensor& x) const;  // x / n
+  nn::Parameter parameter;               // undefined if fixed
+
+ private:
+  double fixed_;
+};
+
+// (B, T, width) -> (B, T, width), with A the attention, F the feed-forward and N a normalization each:
+//   pre-norm      x' = x + a A(N x),   y = b x' + a F(N x') / d
+//   post-norm     x' = N(x + a A(x)),  y = N(b x' + a F(x') / d)           Vaswani et al. 2017, arXiv:1706.03762
+//   parallel      y = x + a A(n) + a F(n),  n = N x                        Wang and Komatsuzaki 2021, GPT-J
+// a: residual_gain, one for each sublayer; learned(0) is SkipInit, De and Smith 2020, arXiv:2002.10444.
+// d, b: feed_forward_divisor and feed_forward_residual; both learned(1) is the output scaling of Jha and Reagen 2025,
+// arXiv:2501.03489, which trains a network without normalization and activation.
+// With feed_forward=none the second step is absent, its normalization too.
+class Block final : public nn::Module {
+ public:
+  explicit Block(const BlockOptions& options);
+  Tensor forward(const Tensor& x, nn::Pass& pass) override;
+  Tensor after_residual(const Tensor& x, nn::Pass& pass) const {  // the output, if x is the last state of the stream
+    return post_ ? (*(feed_forward_.layer ? feed_forward_ : attention_).norm)(x, pass) : x;
+  }
+  void visit(nn::Visitor& v) override;
+
+ private:
+  struct Branch {
+    std::unique_ptr<nn::Module> norm;
+    std::unique_ptr<nn::Sublayer> layer;
+    nn::Dropout dropout;
+    BlockNumber gain, divisor, residual;
+    bool plain() const { return gain.is_one() && divisor.is_one() && residual.is_one(); }
+  };
+  // residual x + gain layer(input) / divisor; the layer adds x itself unless something comes between.
+  Tensor add(const Tensor& x, const Tensor& input, Branch& branch, nn::Pass& pass) const;
+  Tensor step(const Tensor& before, Branch& branch, nn::Pass& pass) const;  // add, with the normalization in its place
+
+  double dropout_;
+  bool post_, parallel_;
+  Branch attention_, feed_forward_;
+};
+
+}  // namespace orrery::models

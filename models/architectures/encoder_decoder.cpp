@@ -1,0 +1,147 @@
+#include "models/architectures/encoder_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/linear.h"
+#include "nn/normalizations/base/normalization.h"
+
+namespace orrery::models {
+namespace {
+
+const Spec& or_same(const Spec& spec, const Spec& otherwise) { return spec.name == "same" ? otherwise : spec; }
+
+EncoderDecoderSettings checked(EncoderDecoderSettings s) {
+  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "encoder_decoder: layers ", s.layers,
+        ", heads ", s.heads, ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check(s.vocabulary >= 1, "encoder_decoder: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
+  if (s.d_ff == 0) s.d_ff = product_of_sizes("encoder_decoder: d_ff", {4, s.width});
+  if (s.decoder_layers == 0) s.decoder_layers = s.layers;
+  s.decoder_attention = or_same(s.decoder_attention, s.attention);
+  s.cross_attention = or_same(s.cross_attention, s.attention);
+  s.attention_normalization = or_same(s.attention_normalization, s.normalization);
+  s.feed_forward_normalization = or_same(s.feed_forward_normalization, s.normalization);
+  s.final_normalization = or_same(s.final_normalization, s.norm_place == "post" ? parse_spec("none") : s.normalization);
+  return s;
+}
+
+}  // namespace
+
+EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
+  const EncoderDecoderSettings& s = settings_;
+  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
+  Stack stack{nullptr, nullptr, nn::Dropout(s.dropout), {}, nullptr};
+  if (!decoder || !s.shared_embedding)
+    stack.embedding = std::make_unique<nn::Embedding>(s.vocabulary, s.width, weights.table());
+  stack.position = nn::make_position(
+      s.position,
+      {.context = s.context, .width = s.width, .heads = s.heads, .causal = decoder, .table_std = weights.table_std});
+  const auto norm = [&](const Spec& spec, bool of_attention) {
+    return nn::make_normalization(spec, {s.width, s.normalization_bias, decoder, of_attention});
+  };
+  const auto add = [&](const std::string& name, std::unique_ptr<nn::Module> normalization,
+                       std::unique_ptr<nn::Sublayer> layer) {
+    stack.steps.emplace_back(name, std::make_unique<ResidualStep>(std::move(normalization), std::move(layer), s.dropout,
+                                                                  s.norm_place == "post"));
+  };
+  nn::AttentionLayerOptions own{.width = s.width,
+                                .heads = s.heads,
+                                .causal = decoder,
+                                .bias = s.bias,
+                                .layers = s.layers,
+                                .initial_weights = weights,
+                                .context = s.context,
+                                .position = stack.position.get()};
+  nn::AttentionLayerOptions cross = own;
+  cross.causal = false, cross.position = nullptr, cross.memory_width = s.width;
+  for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
+    const std::string layer = std::to_string(i) + ".";
+    add(layer + "attention", norm(s.attention_normalization, true),
+        nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
+    if (decoder)
+      add(layer + "cross_attention", norm(s.attention_normalization, true),
+          nn::make_attention(s.cross_attention, cross));
+    add(layer + "feed_forward", norm(s.feed_forward_normalization, false),
+        nn::make_feed_forward(
+            s.feed_forward,
+            {.width = s.width, .d_ff = s.d_ff, .bias = s.bias, .layers = s.layers, .initial_weights = weights}));
+  }
+  stack.norm = norm(s.final_normalization, false);
+  return stack;
+}
+
+EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
+    : settings_(checked(settings)),
+      encoder_(make_stack(false)),
+      decoder_(make_stack(true)),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, info.name)) {
+  const EncoderDecoderSettings& s = settings_;
+  if (!s.tied_head) {
+    head_ = nn::Parameter(Shape{s.vocabulary, s.width},
+                          nn::initial_weights(s.initial_std, s.width).head(s.width, s.vocabulary));
+    head_.table = true;
+  }
+  nn::name_paths(*this);
+}
+
+Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::Pass& pass) {
+  const int64_t before = pass.offset();
+  check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && before + tokens.size(1) <= settings_.context,
+        "encoder_decoder: tokens of shape ", tokens.shape(), " after ", before,
+        " in the cache; they must be (batch, "
+        "time) with at most ",
+        settings_.context, " (the context) in time");
+  nn::Embedding& embedding = stack.embedding ? *stack.embedding : *encoder_.embedding;
+  Tensor x = embedding_scale_.times(embedding(tokens, pass));
+  x = hook(&stack == &encoder_ ? "encoder" : "decoder", "embedding", stack.dropout((*stack.position)(x, pass), pass));
+  for (const auto& [name, step] : stack.steps) x = (*step)(x, pass);
+  return (*stack.norm)(x, pass);
+}
+
+Tensor EncoderDecoder::before_head(const Tensor& states, nn::Pass& pass) {
+  const auto last = std::find_if(decoder_.steps.rbegin(), decoder_.steps.rend(),
+                                 [](const auto& step) { return !step.second->adds_nothing(); });
+  return (*decoder_.norm)(last == decoder_.steps.rend() ? states : last->second->after_residual(states, pass), pass);
+}
+
+void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) {
+  check(!pass.cache || pass.cache->tokens == 0, "encoder_decoder: a source is read before anything is written");
+  nn::Cache* const cache = std::exchange(pass.cache, nullptr);
+  const Tensor of_targets = std::exchange(pass.lengths, lengths);
+  pass.memory = run(encoder_, sources, pass);
+  pass.memory_lengths = lengths;
+  pass.lengths = of_targets, pass.cache = cache;
+}
+
+Tensor EncoderDecoder::forward(const Tensor& targets, nn::Pass& pass) {
+  check(bool(pass.memory),
+        "encoder_decoder: no source has been read; encode one in the same pass, as --task=translation does");
+  check(!pass.cache || !recording(),
+        "encoder_decoder: a cache keeps no history to differentiate through; run under "
+        "NoGrad");
+  const Tensor x = run(decoder_, targets, pass);
+  if (pass.cache) pass.cache->tokens += targets.size(1);
+  return hook(path(), "logits", nn::linear(x, head().weight));
+}
+
+void EncoderDecoder::visit(nn::Visitor& v, const std::string& name, Stack& stack) {
+  v(name + ".embedding", stack.embedding);
+  v(name + ".position", stack.position);
+  v(name + ".dropout", stack.dropout);
+  for (const auto& [step, module] : stack.steps) v(name + "." + step, module);
+  v(name + ".norm", stack.norm);
+}
+void EncoderDecoder::visit(nn::Visitor& v) {
+  v("embedding_scale", embedding_scale_.parameter);
+  visit(v, "encoder", encoder_);
+  visit(v, "decoder", decoder_);
+  v("head", head_);
+}
+
+REGISTER_MODEL(EncoderDecoder);
+
+}  // namespace orrery::models

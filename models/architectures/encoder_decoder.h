@@ -1,0 +1,118 @@
+// An encoder and a decoder: the first reads the source, the second writes the target and reads what the first made of
+// the source.  Vaswani et al. 2017, arXiv:1706.03762.
+//   memory = N(encoder steps of  s E[source] + places)         steps: attention, feed-forward
+//   logits = N(decoder steps of  s E[target] + places) E^T     steps: causal attention, cross attention, feed-forward
+// E: one table for source, target and head, or separate ones; s: embedding_scale; N: final_normalization.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/config.h"
+#include "models/architectures/block.h"
+#include "models/architectures/embedding_scale.h"
+#include "models/architectures/headed_model.h"
+#include "models/model.h"
+#include "models/architectures/residual_step.h"
+#include "models/translation_model.h"
+#include "nn/layers/embedding.h"
+#include "nn/positions/base/position.h"
+
+namespace orrery::models {
+
+struct EncoderDecoderSettings {
+  int64_t layers = 3, decoder_layers = 0, heads = 4, width = 192, context = 128;
+  int64_t vocabulary = 0, d_ff = 0;
+  Spec attention = parse_spec("softmax"), decoder_attention = parse_spec("same"), cross_attention = parse_spec("same"),
+       feed_forward = parse_spec("dense(relu)"), normalization = parse_spec("layer"),
+       attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
+       final_normalization = parse_spec("same"), position = parse_spec("sinusoidal(scale=1)");
+  bool bias = true, normalization_bias = true, shared_embedding = true, tied_head = true;
+  double dropout = 0.1;
+  Spec initial_std = parse_spec("relu_former");
+  Spec embedding_scale = parse_spec("sqrt_width");
+  std::string norm_place = "pre";
+
+  template <class V>
+  void visit(V& v) {
+    v("layers", layers, "of the encoder, and of the decoder unless decoder_layers says otherwise", between(1, 4096));
+    v("decoder_layers", decoder_layers, "of the decoder; 0: as many as the encoder's", between(0, 4096));
+    v("heads", heads, "attention heads of a layer", between(1, 65536));
+    v("width", width, "channels of the residual stream", between(1, 65536));
+    v("context", context, "the most tokens of a source, and of a target", between(1, 16777216));
+    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    v("attention", attention,
+      "how the encoder reads the source: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      name_of_family("attention"));
+    v("decoder_attention", decoder_attention, "how the decoder reads the target; same: as the encoder",
+      name_of_family("attention"));
+    v("cross_attention", cross_attention, "how the decoder reads the source; same: as the encoder",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward, "how a layer reads its weights, from `orrery list feed_forward`",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
+      name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
+    v("final_normalization", final_normalization,
+      "what ends encoder and decoder; same: as in the layers, and none with norm_place=post, whose layers end with one",
+      name_of_family("normalization"));
+    v("position", position, "how a token knows where it stands, from `orrery list position`",
+      name_of_family("position"));
+    v("bias", bias, "biases in linear layers");
+    v("normalization_bias", normalization_bias, "biases in normalizations");
+    v("dropout", dropout, "fraction of the sublayers' outputs and of the embeddings set to zero while training",
+      fraction());
+    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+      one_of({"pre", "post"}));
+    v("shared_embedding", shared_embedding, "source and target have one table of embeddings");
+    v("tied_head", tied_head, "the head is the target's table of embeddings");
+    v("embedding_scale", embedding_scale, embedding_scale_help);
+    v("initial_std", initial_std,
+      "standard deviation of weights at the start: a number, by_width, equal(...), fixup(...) or a paper's own: "
+      "nn/layers/initial_weights.h");
+  }
+};
+
+class EncoderDecoder final : public TranslationModel, public HeadedModel {
+ public:
+  static inline const ModelInfo info{.name = "encoder_decoder",
+                                     .description = "a transformer that reads one sequence and writes another",
+                                     .source = "Vaswani et al. 2017, arXiv:1706.03762",
+                                     .task = "translation"};
+  using Settings = EncoderDecoderSettings;
+
+  explicit EncoderDecoder(const EncoderDecoderSettings& settings);
+  void encode(const Tensor& sources, const Tensor& lengths, nn::Pass& pass) override;
+  Tensor forward(const Tensor& targets, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  Head head() const override { return {head_.value ? head_.value : target_embedding().weight.value, {}}; }
+  int64_t context() const override { return settings_.context; }
+  int64_t vocabulary() const override { return settings_.vocabulary; }
+  void visit(nn::Visitor& v) override;
+  const EncoderDecoderSettings& settings() const { return settings_; }
+
+ private:
+  struct Stack {                               // encoder or decoder
+    std::unique_ptr<nn::Embedding> embedding;  // none: the encoder's
+    std::unique_ptr<nn::Position> position;
+    nn::Dropout dropout;
+    std::vector<std::pair<std::string, std::unique_ptr<ResidualStep>>> steps;  // with their names
+    std::unique_ptr<nn::Module> norm;
+  };
+  Stack make_stack(bool decoder) const;
+  void visit(nn::Visitor& v, const std::string& name, Stack& stack);
+  Tensor run(Stack& stack, const Tensor& tokens, nn::Pass& pass);
+  const nn::Embedding& target_embedding() const {
+    return decoder_.embedding ? *decoder_.embedding : *encoder_.embedding;
+  }
+
+  EncoderDecoderSettings settings_;
+  Stack encoder_, decoder_;
+  BlockNumber embedding_scale_;
+  nn::Parameter head_;  // undefined: it is the table of embeddings
+};
+
+}  // namespace orrery::models

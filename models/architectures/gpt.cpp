@@ -1,0 +1,110 @@
+#include "models/architectures/gpt.h"
+
+#include <cmath>
+#include <optional>
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::models {
+namespace {
+
+GptSettings checked(GptSettings s) {
+  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads,
+        ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check(s.vocabulary >= 1, "gpt: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
+  if (s.d_ff == 0) s.d_ff = product_of_sizes("gpt: d_ff", {4, s.width});
+  return s;
+}
+
+const Spec& final_normalization(const GptSettings& s) {
+  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
+}
+
+BlockOptions block_options(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
+  return {.width = s.width,
+          .heads = s.heads,
+          .d_ff = s.d_ff,
+          .key_heads = s.key_heads,
+          .head_size = s.head_size,
+          .attention = s.attention,
+          .feed_forward = s.feed_forward,
+          .normalization = s.normalization,
+          .attention_normalization = s.attention_normalization,
+          .feed_forward_normalization = s.feed_forward_normalization,
+          .bias = s.bias,
+          .attention_bias = own_bias(s.attention_bias),
+          .feed_forward_bias = own_bias(s.feed_forward_bias),
+          .query_key_bias = s.attention_bias == "query_key",
+          .normalization_bias = s.normalization_bias,
+          .dropout = s.dropout,
+          .layers = s.layers,
+          .context = s.context,
+          .position = &position,
+          .initial_weights = nn::initial_weights(s.initial_std, s.width),
+          .shared_activation = s.shared_activation ? &activation : nullptr,
+          .norm_place = s.norm_place,
+          .parallel = s.parallel,
+          .residual_gain = s.residual_gain,
+          .feed_forward_divisor = s.feed_forward_divisor,
+          .feed_forward_residual = s.feed_forward_residual};
+}
+
+}  // namespace
+
+Gpt::Gpt(const GptSettings& settings)
+    : settings_(checked(settings)),
+      embedding_(settings_.vocabulary, settings_.width,
+                 nn::initial_weights(settings_.initial_std, settings_.width).table()),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "gpt")),
+      embedding_dropout_(settings_.dropout),
+      norm_(nn::make_normalization(final_normalization(settings_),
+                                   {settings_.width, settings_.normalization_bias, true})) {
+  const GptSettings& s = settings_;
+  const nn::InitialWeights weights = nn::initial_weights(s.initial_std, s.width);
+  position_ = nn::make_position(s.position, {.context = s.context,
+                                             .width = s.width,
+                                             .heads = s.heads,
+                                             .head_size = s.head_size,
+                                             .table_std = weights.table_std});
+  for (int64_t i = 0; i < s.layers; ++i)
+    blocks_.push_back(std::make_unique<Block>(block_options(s, *position_, activation_)));
+  check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
+        " has no activation with parameters to share; use one such as dense(leaky_relu_learned)");
+  if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
+  head_weight_.table = true;
+  if (s.head_bias) head_bias_ = nn::Parameter(Shape{s.vocabulary}, nn::constant(0));
+  nn::name_paths(*this);
+}
+
+Tensor Gpt::states(const Tensor& tokens, nn::Pass& pass) {
+  check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
+        "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time) with at most ", settings_.context,
+        " (the context) in time");
+  const int64_t after = pass.offset() + tokens.size(1);
+  check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens and ", tokens.size(1),
+        " come, but the context is ", settings_.context, "; begin a new cache with the last of them");
+  check(!pass.cache || !recording(), "gpt: a cache keeps no history to differentiate through; run under NoGrad");
+  Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
+  x = hook(path(), "embedding", embedding_dropout_(x, pass));
+  for (const auto& block : blocks_) x = (*block)(x, pass);
+  if (pass.cache) pass.cache->tokens = after;
+  return (*norm_)(x, pass);
+}
+Tensor Gpt::next(const Tensor& tokens, nn::Pass& pass) { return logits(last_of(states(tokens, pass))); }
+
+void Gpt::visit(nn::Visitor& v) {
+  v("token_embedding", embedding_);
+  v("position_embedding", position_);
+  v("embedding_scale", embedding_scale_.parameter);
+  v("embedding_dropout", embedding_dropout_);
+  for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("activation", activation_);
+  v("norm", norm_);
+  v("head.weight", head_weight_);
+  v("head.bias", head_bias_);
+}
+
+REGISTER_MODEL(Gpt);
+
+}  // namespace orrery::models

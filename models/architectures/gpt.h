@@ -1,0 +1,129 @@
+// A decoder: token embedding, positions, blocks, a last normalization, and a head, which is the embedding again or its
+// own.  GPT-2, LLaMA and the papers' language models are settings of it (models/architectures/gpt_presets.cpp).
+//   x = c (E[token] + positions),   x = block(x) for each,   logits = N(x) W^T + b        W = E if tied_head
+// c: embedding_scale.  With normalization=none the last normalization goes too unless final_normalization names one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/hooks.h"
+#include "models/architectures/block.h"
+#include "models/architectures/embedding_scale.h"
+#include "models/architectures/headed_model.h"
+#include "models/language_model.h"
+#include "models/model.h"
+#include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
+#include "nn/positions/base/position.h"
+
+namespace orrery::models {
+
+struct GptSettings {
+  int64_t layers = 4, heads = 4, width = 128, context = 64;
+  int64_t vocabulary = 0;  // 0: as many as the tokenizer has
+  int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
+  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
+       normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
+  bool bias = false, normalization_bias = true;
+  double dropout = 0;
+  std::string norm_place = "pre";
+  Spec embedding_scale = parse_spec("none");
+  bool parallel = false;
+  int64_t key_heads = 0, head_size = 0;
+  Spec attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same");
+  std::string attention_bias = "same", feed_forward_bias = "same";
+  bool head_bias = false, tied_head = true, shared_activation = false;
+  Spec initial_std = parse_spec("0.02");
+  LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
+
+  template <class V>
+  void visit(V& v) {
+    v("layers", layers, "blocks", between(1, 4096));
+    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("width", width, "channels of the residual stream", between(1, 65536));
+    v("context", context, "tokens that the model sees at once", between(1, 16777216));
+    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    v("attention", attention,
+      "how a block reads its context: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward, "how a block reads its weights, from `orrery list feed_forward`",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
+      name_of_family("normalization"));
+    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
+      name_of_family("normalization"));
+    v("position", position, "how a token knows where it stands, from `orrery list position`",
+      name_of_family("position"));
+    v("bias", bias, "biases in the linear layers of attention and feed-forward");
+    v("normalization_bias", normalization_bias, "biases in normalizations");
+    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
+      fraction());
+    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+      one_of({"pre", "post"}));
+    v("parallel", parallel, "attention and feed-forward read the same normalized input");
+    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
+      between(-1e6, 1e6));
+    v("feed_forward_divisor", feed_forward_divisor, "what the feed-forward's output is divided by",
+      {.low = -1e6, .high = 1e6, .smallest = 1e-6});
+    v("feed_forward_residual", feed_forward_residual, "what the residual is multiplied by where the feed-forward joins",
+      between(-1e6, 1e6));
+    v("embedding_scale", embedding_scale, embedding_scale_help);
+    v("key_heads", key_heads, "heads of keys and values, each for heads / key_heads of queries; 0: heads",
+      between(0, 65536));
+    v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
+    visit_own_normalizations(v, *this);
+    visit_own_biases(v, *this);
+    v("head_bias", head_bias, "a bias of the logits");
+    v("tied_head", tied_head, "the embedding is the head's matrix too");
+    v("shared_activation", shared_activation,
+      "all feed-forwards have the learned parameters of their activation in common");
+    v("initial_std", initial_std,
+      "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
+      "nn/layers/initial_weights.h");
+  }
+};
+
+class Gpt final : public LanguageModel, public HeadedModel {
+ public:
+  static inline const ModelInfo info{.name = "gpt",
+                                     .description = "a transformer that reads to the left",
+                                     .source = "Radford et al. 2019, GPT-2",
+                                     .task = "language_modeling"};
+  using Settings = GptSettings;
+
+  explicit Gpt(const GptSettings& settings);
+  Tensor forward(const Tensor& tokens, nn::Pass& pass) override { return logits(states(tokens, pass)); }
+  Tensor next(const Tensor& tokens, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+    return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
+  }
+  Head head() const override {
+    return {settings_.tied_head ? embedding_.weight.value : head_weight_.value, head_bias_.value};
+  }
+  int64_t context() const override { return settings_.context; }
+  int64_t vocabulary() const override { return settings_.vocabulary; }
+  void visit(nn::Visitor& v) override;
+  const GptSettings& settings() const { return settings_; }
+
+ private:
+  Tensor states(const Tensor& tokens, nn::Pass& pass);  // all but the head, (B, T, width)
+  Tensor logits(const Tensor& x) const {
+    return hook(path(), "logits", nn::linear(x, head().weight, head_bias_.value));
+  }
+
+  GptSettings settings_;
+  nn::Embedding embedding_;
+  BlockNumber embedding_scale_;  // of tokens and positions together
+  nn::Parameter activation_;     // of the feed-forwards, if they share it; undefined: each has its own, or none
+  std::unique_ptr<nn::Position> position_;
+  nn::Dropout embedding_dropout_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<nn::Module> norm_;
+  nn::Parameter head_weight_, head_bias_;  // undefined: the embedding's, none
+};
+
+}  // namespace orrery::models

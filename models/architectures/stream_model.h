@@ -1,0 +1,110 @@
+// A model of streams: text without beginning and end, read block by block, with what the last tokens of the blocks
+// before have left carried over as constants.  Sukhbaatar et al. 2019, arXiv:1905.07799 (adaptive spans) and
+// arXiv:1907.01470 (all-attention: persistent slots in place of feed-forwards).
+//
+//   h^0 = s E[token],  h^l = block_l(h^(l-1); C^l),  logits = h^L W^T + b
+//   C^l: what attention l read in blocks before,  s: embedding_scale
+//
+// As in the authors' code: a token does not see itself, one table of relative positions serves all heads and layers,
+// weights start by their inputs, the embedding at N(0, 1), the head is apart and has a bias, a normalization follows
+// each residual.  Their feed-forwards have biases and their attentions none: bias=yes with attention_bias=no, as in the
+// presets of their sizes.  Every token sees as many tokens before it as the span lets it, wherever blocks begin, so the
+// size of blocks changes no logit, only how far gradients go.  Their recipe beside it:
+//   --optimizer=adagrad --grad_clip=0 --learning_rate=0.07 --schedule=constant --losses.span_penalty=2e-6
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/architectures/block.h"
+#include "models/architectures/embedding_scale.h"
+#include "models/architectures/headed_model.h"
+#include "models/language_model.h"
+#include "models/model.h"
+#include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
+#include "nn/positions/base/position.h"
+
+namespace orrery::models {
+
+struct StreamSettings {
+  int64_t layers = 4, heads = 4, width = 128, context = 64, memory = 256;
+  int64_t vocabulary = 0;  // 0: as many as the tokenizer has
+  int64_t d_ff = 0;        // of the feed-forward; 0: 4 width
+  Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
+       normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
+       feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
+       position = parse_spec("relative"), initial_std = parse_spec("adaptive_span"),
+       embedding_scale = parse_spec("none");
+  std::string norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
+  bool bias = false;
+  double dropout = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v("layers", layers, "blocks", between(1, 4096));
+    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("width", width, "channels of the residual stream", between(1, 65536));
+    v("context", context, "tokens of a block, which gradients go through", between(1, 16777216));
+    v("memory", memory, "tokens before, of which constants are carried along; no span is longer", between(1, 16777215));
+    v("vocabulary", vocabulary, "tokens that exist; 0: as many as the tokenizer has", between(0, 1048576));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    v("attention", attention,
+      "how a block reads its context: NAME or 'NAME(key=value, ...)' from `orrery list attention`; it must have a span",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward,
+      "how a block reads its weights, from `orrery list feed_forward`; none: all-attention, with persistent slots",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands after each residual (or before each sublayer: norm_place), from `orrery list normalization`",
+      name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
+    v("final_normalization", final_normalization,
+      "what stands before the head; same: as in the blocks, and none with norm_place=post, whose blocks end with one",
+      name_of_family("normalization"));
+    v("position", position, "terms of the distance: relative, alibi or none", name_of_family("position"));
+    v("norm_place", norm_place, "pre: before each sublayer, and before the head; post: after its residual is added",
+      one_of({"pre", "post"}));
+    v("initial_std", initial_std, "how weights start, in the words of nn/layers/initial_weights.h");
+    v("embedding_scale", embedding_scale, embedding_scale_help);
+    v("bias", bias, "biases in the blocks' linear layers");
+    visit_own_biases(v, *this);
+    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
+      fraction());
+  }
+};
+
+class StreamModel final : public LanguageModel, public HeadedModel {
+ public:
+  static inline const ModelInfo info{.name = "stream",
+                                     .description = "a transformer that reads a stream on and on, block by block",
+                                     .source = "Sukhbaatar et al. 2019, arXiv:1905.07799 and arXiv:1907.01470",
+                                     .task = "stream_modeling"};
+  using Settings = StreamSettings;
+
+  explicit StreamModel(const StreamSettings& settings);
+  // With a cache of states (B, ...) in the pass, it goes on with B streams and may be differentiated through.
+  Tensor forward(const Tensor& tokens, nn::Pass& pass) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override {
+    return normalized(blocks_.back()->after_residual(states, pass), pass);
+  }
+  Head head() const override { return {head_.weight.value, head_.bias.value}; }
+  int64_t context() const override { return int64_t{1} << 28; }  // spans bound what is seen, nothing else does
+  int64_t vocabulary() const override { return settings_.vocabulary; }
+  void visit(nn::Visitor& v) override;
+  const StreamSettings& settings() const { return settings_; }
+
+ private:
+  Tensor normalized(const Tensor& x, nn::Pass& pass) { return norm_ ? (*norm_)(x, pass) : x; }
+
+  StreamSettings settings_;
+  nn::Embedding embedding_;
+  BlockNumber embedding_scale_;
+  std::unique_ptr<nn::Position> position_;
+  nn::Dropout embedding_dropout_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<nn::Module> norm_;  // with norm_place=pre
+  nn::Linear head_;
+};
+
+}  // namespace orrery::models

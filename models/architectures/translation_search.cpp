@@ -1,0 +1,219 @@
+#include "models/architectures/translation_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/autograd/autograd.h"
+#include "engine/base/check.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::models {
+namespace {
+
+struct Hypothesis {
+  std::vector<int32_t> tokens;
+  double log_probability = 0;
+};
+struct Candidate {  // a hypothesis with one more token
+  double log_probability;
+  size_t row;
+  int32_t token;
+};
+bool likelier(const Candidate& a, const Candidate& b) {
+  if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+  return a.row != b.row ? a.row < b.row : a.token < b.token;
+}
+
+struct Sentence {  // that is being translated
+  size_t number;
+  int64_t limit;
+  std::vector<size_t> rows;  // its unfinished hypotheses
+  Hypothesis best = {};
+  double best_score = 0;
+  int64_t finished = 0;
+};
+
+// Rows of x (B, ...) by number.
+Tensor chosen_rows(const Tensor& x, const Tensor& rows) {
+  const int64_t elements = x.numel() / x.size(0);
+  return index_select(x.reshape(Shape{x.size(0), elements}), rows).reshape(x.shape().with(0, rows.size(0)));
+}
+
+class Search {  // of one batch
+ public:
+  Search(TranslationModel& model, std::span<const std::vector<int32_t>> sources, std::vector<size_t> numbers,
+         const SentenceMarks& marks, const SearchSettings& settings)
+      : model_(model), marks_(marks), s_(settings), device_(nn::device_of(model)) {
+    std::vector<std::vector<int32_t>> rows;
+    for (const size_t number : numbers) {
+      const auto length = static_cast<int64_t>(sources[number].size());
+      const int64_t limit = std::min(s_.most_tokens ? s_.most_tokens : 2 * length + 20, model.context());
+      sentences_.push_back({.number = number, .limit = limit, .rows = {rows.size()}});
+      rows.push_back(sources[number]);
+      lengths_.push_back(static_cast<int32_t>(length));
+    }
+    hypotheses_.resize(rows.size());
+    const auto [tokens, lengths] = padded(rows);
+    model_.encode(tokens.to(device_), lengths.to(device_), pass_);
+    pass_.cache = &cache_;
+  }
+  void run(std::vector<std::vector<int32_t>>& translations) {
+    while (!sentences_.empty()) step();
+    for (Sentence& done : done_) translations[done.number] = std::move(done.best.tokens);
+  }
+
+ private:
+  // For each row its likeliest tokens.
+  std::vector<std::vector<Candidate>> read() {
+    std::vector<int32_t> last;
+    for (const Hypothesis& h : hypotheses_) last.push_back(h.tokens.empty() ? marks_.begin : h.tokens.back());
+    const auto rows = static_cast<int64_t>(last.size());
+    const Tensor logits = model_(Tensor::from(Shape{rows, 1}, last).to(device_), pass_).to(Dtype::f32);
+    const Tensor top = max(logits, -1, true), log_sum = log(sum(exp(logits - top), {-1}, true)) + top;
+    const Tensor z = logits.to(Device::cpu), l = log_sum.to(Device::cpu);
+    std::vector<std::vector<Candidate>> all;
+    for (int64_t row = 0; row < rows; ++row) all.push_back(likeliest(z, l.data<float>()[row], row));
+    return all;
+  }
+  std::vector<Candidate> likeliest(const Tensor& logits, double log_sum, int64_t row) const {
+    check(std::isfinite(log_sum),
+          "translate: what the model predicts is not finite: its weights are too large; use an earlier checkpoint");
+    const int64_t tokens = std::min<int64_t>(logits.size(-1), marks_.vocabulary);
+    const float* const z = logits.data<float>() + row * logits.size(-1);
+    const auto most = static_cast<size_t>(std::min(2 * s_.beam, tokens));
+    const double before = hypotheses_[static_cast<size_t>(row)].log_probability - log_sum;
+    std::vector<Candidate> best;
+    auto never = marks_.never.begin();
+    for (int64_t token = 0; token < tokens; ++token) {
+      if (never != marks_.never.end() && *never == token) {
+        ++never;
+        continue;
+      }
+      const Candidate one{before + z[token], static_cast<size_t>(row), static_cast<int32_t>(token)};
+      if (best.size() == most && !likelier(one, best.back())) continue;
+      if (best.size() == most) best.pop_back();
+      best.insert(std::upper_bound(best.begin(), best.end(), one, likelier), one);
+    }
+    return best;
+  }
+
+  void finish(Sentence& sentence, Hypothesis hypothesis, int64_t length) {
+    const double score =
+        hypothesis.log_probability / std::pow((5 + static_cast<double>(length)) / 6, s_.length_penalty);
+    if (sentence.finished++ == 0 || score > sentence.best_score)
+      sentence.best = std::move(hypothesis), sentence.best_score = score;
+  }
+  // Goes on with the likeliest; whether the sentence is not done yet.
+  bool extend(Sentence& sentence, const std::vector<std::vector<Candidate>>& by_row, std::vector<Hypothesis>& next,
+              std::vector<int32_t>& parents) {
+    std::vector<Candidate> candidates;
+    for (const size_t row : sentence.rows) candidates.insert(candidates.end(), by_row[row].begin(), by_row[row].end());
+    std::sort(candidates.begin(), candidates.end(), likelier);
+    const size_t first = next.size();
+    int64_t rank = 0;
+    for (const Candidate& c : candidates) {
+      Hypothesis longer{hypotheses_[c.row].tokens, c.log_probability};
+      const auto length = static_cast<int64_t>(longer.tokens.size()) + 1;
+      if (c.token == marks_.end) {
+        if (rank < s_.beam) finish(sentence, std::move(longer), length);
+      } else {
+        longer.tokens.push_back(c.token);
+        next.push_back(std::move(longer));
+        parents.push_back(static_cast<int32_t>(c.row));
+      }
+      if (++rank >= 2 * s_.beam || static_cast<int64_t>(next.size() - first) == s_.beam) break;
+    }
+    const bool full = next.size() > first && static_cast<int64_t>(next.back().tokens.size()) == sentence.limit;
+    if (full && sentence.finished < s_.beam)
+      for (size_t i = first; i < next.size(); ++i) finish(sentence, next[i], sentence.limit);
+    if (sentence.finished >= s_.beam || next.size() == first || full) {
+      next.resize(first), parents.resize(first);
+      return false;
+    }
+    sentence.rows.resize(next.size() - first);
+    std::iota(sentence.rows.begin(), sentence.rows.end(), first);
+    return true;
+  }
+  void step() {
+    const std::vector<std::vector<Candidate>> by_row = read();
+    std::vector<Hypothesis> next;
+    std::vector<int32_t> parents;
+    std::vector<Sentence> left;
+    for (Sentence& sentence : sentences_) {
+      const bool goes_on = extend(sentence, by_row, next, parents);
+      (goes_on ? left : done_).push_back(std::move(sentence));
+    }
+    sentences_ = std::move(left), hypotheses_ = std::move(next);
+    if (!sentences_.empty()) keep(parents);
+  }
+  // What the rows know becomes what their parents knew.
+  void keep(const std::vector<int32_t>& parents) {
+    std::vector<int32_t> same(lengths_.size());
+    std::iota(same.begin(), same.end(), 0);
+    if (parents == same) return;
+    const Tensor rows = Tensor::from(Shape{static_cast<int64_t>(parents.size())}, parents).to(device_);
+    for (auto& [path, entry] : cache_.entries)
+      for (Tensor* const kept : {&entry.key, &entry.value, &entry.states})
+        if (*kept) *kept = chosen_rows(*kept, rows);
+    pass_.memory = chosen_rows(pass_.memory, rows);
+    std::vector<int32_t> lengths;
+    for (const int32_t parent : parents) lengths.push_back(lengths_[static_cast<size_t>(parent)]);
+    lengths_ = std::move(lengths);
+    pass_.memory_lengths = Tensor::from(Shape{rows.size(0)}, lengths_).to(device_);
+  }
+
+  TranslationModel& model_;
+  const SentenceMarks& marks_;
+  const SearchSettings& s_;
+  Device device_;
+  nn::Cache cache_;
+  nn::Pass pass_;
+  std::vector<Sentence> sentences_, done_;
+  std::vector<Hypothesis> hypotheses_;  // of each row
+  std::vector<int32_t> lengths_;        // of the source of each row
+};
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
+                                            const SentenceMarks& marks, const SearchSettings& s) {
+  check(s.beam >= 1 && s.batch >= 1 && s.most_tokens >= 0, "translate: beam ", s.beam, " and batch ", s.batch,
+        " must be at least 1, and most_tokens ", s.most_tokens, " not negative");
+  check(std::isfinite(s.length_penalty), "translate: length_penalty ", s.length_penalty, " must be finite");
+  check(marks.vocabulary <= model.vocabulary(), "translate: the tokenizer has ", marks.vocabulary,
+        " tokens and the model ", model.vocabulary(), "; they do not belong together");
+  const NoGrad guard;
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (const size_t i : order)
+    check(static_cast<int64_t>(sources[i].size()) <= model.context(), "translate: sentence ", i + 1, " has ",
+          sources[i].size(), " tokens with its end, more than the model's context of ", model.context(),
+          "; cut it into shorter ones");
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() < sources[b].size(); });
+  std::vector<std::vector<int32_t>> translations(sources.size());
+  const auto batch = static_cast<size_t>(s.batch);
+  for (size_t begin = 0; begin < order.size(); begin += batch) {
+    const size_t end = std::min(order.size(), begin + batch);
+    Search(model, sources,
+           {order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end)},
+           marks, s)
+        .run(translations);
+    if (s.progress) s.progress(static_cast<double>(end) / static_cast<double>(order.size()));
+  }
+  return translations;
+}
+
+std::vector<std::string> translate_to_text(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
+                                           const Tokenizer& tokenizer, const SearchSettings& settings) {
+  std::vector<std::string> all;
+  for (std::vector<int32_t>& tokens : translate(model, sources, sentence_marks(tokenizer), settings)) {
+    std::erase_if(tokens, [&](int32_t token) { return token >= tokenizer.size(); });  // marks beyond its own
+    if (sources[all.size()].size() <= 1) tokens.clear();  // an end alone: there is nothing to translate
+    all.push_back(tokenizer.decode(tokens));
+  }
+  return all;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,113 @@
+#include "models/architectures/vit.h"
+
+#include "engine/autograd/hooks.h"
+#include "engine/ops/ops.h"
+
+namespace orrery::models {
+namespace {
+
+VitSettings checked(VitSettings s) {
+  check(s.layers >= 1 && s.width >= 1 && s.heads >= 1 && s.patch >= 1, "vit: layers ", s.layers, ", heads ", s.heads,
+        ", width ", s.width, " and patch ", s.patch, " must all be at least 1");
+  check(s.image_size >= 1 && s.channels >= 1 && s.classes >= 1, "vit: image_size ", s.image_size, ", channels ",
+        s.channels, " and classes ", s.classes, " must all be at least 1; the data fills in what is 0");
+  check(s.image_size % s.patch == 0, "vit: patch ", s.patch, " must divide image_size ", s.image_size,
+        "; choose another of the two");
+  if (s.d_ff == 0) s.d_ff = product_of_sizes("vit: d_ff", {4, s.width});
+  return s;
+}
+
+int64_t tokens_of(const VitSettings& s) {
+  const int64_t side = s.image_size / s.patch;
+  return side * side + (s.pooling == "class_token" ? 1 : 0);
+}
+
+const Spec& final_normalization(const VitSettings& s) {
+  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
+}
+
+}  // namespace
+
+Vit::Vit(const VitSettings& settings)
+    : settings_(checked(settings)),
+      patches_(settings_.channels, settings_.patch, settings_.width,
+               {.weight = nn::initial_weights(settings_.initial_std, settings_.width)
+                              .outside(settings_.channels * settings_.patch * settings_.patch, settings_.width)}),
+      position_(nn::make_position(
+          settings_.position, {.context = tokens_of(settings_),
+                               .width = settings_.width,
+                               .heads = settings_.heads,
+                               .causal = false,
+                               .table_std = nn::initial_weights(settings_.initial_std, settings_.width).table_std})),
+      embedding_scale_(embedding_scale(settings_.embedding_scale, settings_.width, "vit")),
+      embedding_dropout_(settings_.dropout),
+      norm_(nn::make_normalization(final_normalization(settings_), {settings_.width, settings_.normalization_bias})),
+      head_(
+          settings_.width, settings_.classes,
+          {.weight =
+               nn::initial_weights(settings_.initial_std, settings_.width).head(settings_.width, settings_.classes)}) {
+  const VitSettings& s = settings_;
+  head_.bias.initialization = nn::constant(s.head_bias);
+  head_.weight.table = true;
+  if (has_class_token()) {
+    class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
+    class_token_.decay = false;  // a vector
+  }
+  for (int64_t i = 0; i < s.layers; ++i)
+    blocks_.push_back(
+        std::make_unique<Block>(BlockOptions{.width = s.width,
+                                             .heads = s.heads,
+                                             .d_ff = s.d_ff,
+                                             .attention = s.attention,
+                                             .feed_forward = s.feed_forward,
+                                             .normalization = s.normalization,
+                                             .attention_normalization = s.attention_normalization,
+                                             .feed_forward_normalization = s.feed_forward_normalization,
+                                             .causal = false,
+                                             .bias = s.bias,
+                                             .normalization_bias = s.normalization_bias,
+                                             .dropout = s.dropout,
+                                             .layers = s.layers,
+                                             .context = tokens(),
+                                             .position = position_.get(),
+                                             .initial_weights = nn::initial_weights(s.initial_std, s.width),
+                                             .norm_place = s.norm_place,
+                                             .residual_gain = s.residual_gain}));
+  nn::name_paths(*this);
+}
+
+int64_t Vit::tokens() const { return tokens_of(settings_); }
+
+Tensor Vit::forward(const Tensor& pixels, nn::Pass& pass) {
+  const VitSettings& s = settings_;
+  const Shape& shape = pixels.shape();
+  check(shape.rank() == 4 && shape == Shape{shape[0], s.image_size, s.image_size, s.channels}, "vit: pixels of shape ",
+        shape, "; they must be (batch, ", s.image_size, ", ", s.image_size, ", ", s.channels, ")");
+  Tensor x = patches_(pixels.to(patches_.weight.value.dtype()), pass);
+  if (class_token_.value) x = concatenate({broadcast_to(class_token_.value, Shape{shape[0], 1, s.width}), x}, 1);
+  x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times((*position_)(x, pass)), pass));
+  for (const auto& block : blocks_) x = (*block)(x, pass);
+  return hook(path(), "logits", head_(pooled((*norm_)(x, pass)), pass));
+}
+
+Tensor Vit::before_head(const Tensor& states, nn::Pass& pass) {
+  return pooled((*norm_)(blocks_.back()->after_residual(states, pass), pass));
+}
+Tensor Vit::pooled(const Tensor& x) const {
+  return class_token_.value ? slice(x, 1, 0, 1).reshape(Shape{x.size(0), settings_.width}) : mean(x, {1});
+}
+
+void Vit::visit(nn::Visitor& v) {
+  v("patch_embedding", patches_);
+  v("class_token", class_token_);
+  v("position_embedding", position_);
+  v("embedding_scale", embedding_scale_.parameter);
+  v("embedding_dropout", embedding_dropout_);
+  for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("norm", norm_);
+  v("head", head_);
+}
+
+REGISTER_MODEL(Vit);
+
+}  // namespace orrery::models

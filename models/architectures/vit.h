@@ -1,0 +1,114 @@
+// A vision transformer: patches of an image as tokens, positions, blocks that see everything, a last normalization, and
+// a linear head on the class token or on the mean of all tokens.
+//   x_0 = s ([c; W_p patch_1 + b_p; ...; W_p patch_N + b_p] + P)    c: the class token, if there is one
+//   z = norm(x_layers)_0  or  mean over t of norm(x_layers)_t,      logits = W_h z + b_h,  s: embedding_scale
+// Dosovitskiy et al. 2021, arXiv:2010.11929; the mean as in Beyer et al. 2022, arXiv:2205.01580.  Nothing stands
+// between z and the head ("no pre-logits").  An attention scaled by its length has L = N, or N + 1 with a class token.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/architectures/block.h"
+#include "models/architectures/embedding_scale.h"
+#include "models/architectures/headed_model.h"
+#include "models/image_model.h"
+#include "models/model.h"
+#include "nn/layers/linear.h"
+#include "nn/positions/base/position.h"
+#include "nn/vision/patches.h"
+
+namespace orrery::models {
+
+struct VitSettings {
+  int64_t layers = 4, heads = 4, width = 96, patch = 4;
+  int64_t image_size = 0, channels = 0, classes = 0;  // 0: as the data
+  int64_t d_ff = 0;                                   // of the feed-forward; 0: 4 width
+  std::string pooling = "mean";
+  Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
+       attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
+       final_normalization = parse_spec("same"), position = parse_spec("learned"), initial_std = parse_spec("0.02"),
+       embedding_scale = parse_spec("none");
+  bool bias = true, normalization_bias = true;
+  double dropout = 0, head_bias = 0;
+  std::string norm_place = "pre";
+  LearnableNumber residual_gain{1};
+
+  template <class V>
+  void visit(V& v) {
+    v("layers", layers, "blocks", between(1, 4096));
+    v("heads", heads, "attention heads of a block", between(1, 65536));
+    v("width", width, "channels of the residual stream", between(1, 65536));
+    v("patch", patch, "height and width of a patch, in pixels", between(1, 4096));
+    v("image_size", image_size, "height and width of an image, to which those of the data are brought; 0: as they are",
+      between(0, 16384));
+    v("channels", channels, "of an image: 1 or 3; 0: as many as the data has", between(0, 3));
+    v("classes", classes, "that exist; 0: as many as the data has", between(0, 1048576));
+    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    v("pooling", pooling, "what the head reads: class_token, a token of its own, or the mean of all",
+      one_of({"class_token", "mean"}));
+    v("attention", attention,
+      "how a block reads the image: NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+      name_of_family("attention"));
+    v("feed_forward", feed_forward, "how a block reads its weights, from `orrery list feed_forward`",
+      name_of_family("feed_forward"));
+    v("normalization", normalization,
+      "what stands before each sublayer (or after it: norm_place), from `orrery list normalization`",
+      name_of_family("normalization"));
+    visit_own_normalizations(v, *this);
+    v("final_normalization", final_normalization, "what stands before the head; same: as in the blocks",
+      name_of_family("normalization"));
+    v("position", position, "how a patch knows where it stands, from `orrery list position`",
+      name_of_family("position"));
+    v("bias", bias, "biases in the blocks' linear layers");
+    v("normalization_bias", normalization_bias, "biases in normalizations");
+    v("dropout", dropout, "fraction of the sublayers' outputs and of the embedding set to zero while training",
+      fraction());
+    v("head_bias", head_bias, "where the head's bias starts: about -ln(classes) suits sigmoid cross-entropy",
+      between(-1e3, 1e3));
+    v("norm_place", norm_place, "pre: before each sublayer; post: after its residual is added",
+      one_of({"pre", "post"}));
+    v("initial_std", initial_std,
+      "standard deviation at which weights start: a number, by_width, equal(...), fixup(...) or a paper's: "
+      "nn/layers/initial_weights.h");
+    v("embedding_scale", embedding_scale, embedding_scale_help);
+    v("residual_gain", residual_gain, "what a sublayer's output is multiplied by; learned(0): SkipInit",
+      between(-1e6, 1e6));
+  }
+};
+
+class Vit final : public ImageModel, public HeadedModel {
+ public:
+  static inline const ModelInfo info{.name = "vit",
+                                     .description = "a vision transformer",
+                                     .source = "Dosovitskiy et al. 2021, arXiv:2010.11929",
+                                     .task = "image_classification"};
+  using Settings = VitSettings;
+
+  explicit Vit(const VitSettings& settings);
+  Tensor forward(const Tensor& pixels, nn::Pass& pass) override;
+  void visit(nn::Visitor& v) override;
+  Tensor before_head(const Tensor& states, nn::Pass& pass) override;
+  Head head() const override { return {head_.weight.value, head_.bias.value}; }
+  int64_t image_size() const override { return settings_.image_size; }
+  int64_t channels() const override { return settings_.channels; }
+  int64_t classes() const override { return settings_.classes; }
+  int64_t tokens() const;  // of an image, the class token too
+  const VitSettings& settings() const { return settings_; }
+
+ private:
+  Tensor pooled(const Tensor& x) const;  // (B, T, C) -> (B, C)
+  bool has_class_token() const { return settings_.pooling == "class_token"; }
+
+  VitSettings settings_;
+  nn::PatchEmbedding patches_;
+  nn::Parameter class_token_;  // undefined if there is none
+  std::unique_ptr<nn::Position> position_;
+  BlockNumber embedding_scale_;  // of patches, class token and positions together
+  nn::Dropout embedding_dropout_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<nn::Module> norm_;
+  nn::Linear head_;
+};
+
+}  // namespace orrery::models

@@ -1,0 +1,302 @@
+#include "models/catalogue/catalogue.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "engine/base/registry.h"
+#include "engine/base/wording.h"
+#include "models/data/algorithmic/base/problem.h"
+#include "models/data/data_format.h"
+#include "models/data/tokenizer.h"
+#include "models/figures/base/figure.h"
+#include "models/inspection/base/look.h"
+#include "models/model.h"
+#include "models/tasks/base/task.h"
+#include "nn/formulas/activation.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/base/gradient_case.h"
+#include "nn/feed_forwards/base/feed_forward.h"
+#include "nn/layers/layer.h"
+#include "nn/losses/base/loss.h"
+#include "nn/normalizations/base/normalization.h"
+#include "nn/optimizers/base/optimizer.h"
+#include "nn/positions/base/position.h"
+#include "nn/schedules/base/schedule.h"
+
+namespace orrery::models {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// Four digits; noise of the last bits counts as zero.
+std::string short_number(double x) {
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  if (std::abs(x) < 1e-12) return "0";
+  return significant(x, 4);
+}
+
+// The least value, at one of the limits or between them.
+double minimum(const std::function<double(double)>& f, const std::array<double, 2>& limits) {
+  constexpr double reach = 16;
+  constexpr int points = 4096;
+  double best = 0, least = INFINITY;
+  for (int i = -points; i <= points; ++i) {
+    const double x = reach * i / points, y = f(x);
+    if (y < least) best = x, least = y;
+  }
+  double low = best - reach / points, high = best + reach / points;  // one valley lies between: shrink it by thirds
+  for (int i = 0; i < 60; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    (f(a) < f(b) ? high : low) = f(a) < f(b) ? b : a;
+  }
+  least = std::min(least, f((low + high) / 2));
+  for (const double limit : limits)
+    if (limit < least + 1e-5) least = limit;  // a function that falls towards its limit comes close, but not there
+  return least;
+}
+
+Pairs shape_of(const nn::ActivationInfo& info, const std::function<double(double)>& value, double slope_at_zero) {
+  std::vector<std::string> kinks;
+  for (const double kink : info.kinks) kinks.push_back(short_number(kink));
+  const auto limit = [](double x) { return std::isnan(x) ? std::string("none") : short_number(x); };
+  return {{"kinks", kinks.empty() ? "none" : join(kinks)},
+          {"F(0)", short_number(value(0))},
+          {"F'(0)", short_number(slope_at_zero)},
+          {"minimum", short_number(minimum(value, info.limits))},
+          {"limits", limit(info.limits[0]) + ", " + limit(info.limits[1])}};
+}
+
+CatalogueEntry activation(const std::string& name) {
+  const nn::Activation f = nn::Activation::any(name);
+  const nn::ActivationInfo& info = f.info();
+  CatalogueEntry entry{std::string(info.name), {}, std::string(info.formula), std::string(info.source), {}, {}};
+  for (const std::string_view alias : info.aliases) entry.aliases.emplace_back(alias);
+  for (const nn::ActivationPreset& preset : info.presets) entry.aliases.emplace_back(preset.name);
+  for (const nn::ActivationConstant& constant : info.constants)
+    entry.settings.emplace_back(constant.name, print_number(constant.value));
+  const std::vector<double> p = f.initial_parameters();
+  std::vector<std::string> parameters;
+  for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(info.parameters[i], " from ", short_number(p[i])));
+  entry.facts = shape_of(
+      info, [&](double x) { return f.value(x, p); }, f.derivative(0, p));
+  entry.facts.insert(entry.facts.begin(), {"parameters", p.empty() ? "none" : join(parameters)});
+  entry.facts.emplace_back("keeps", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
+  return entry;
+}
+
+template <class Entry>
+CatalogueEntry registered(const Registry<Entry>& registry, const std::string& name) {
+  const Entry& e = registry.at(name);
+  CatalogueEntry entry{name, registry.aliases(name), std::string(e.formula), std::string(e.source), {}, {}};
+  if constexpr (requires { e.settings; }) entry.settings = e.settings;
+  if constexpr (requires { e.parameters; }) entry.facts.emplace_back("parameters", e.parameters);
+  if constexpr (requires { e.keeps; }) entry.facts.emplace_back("keeps", e.keeps);
+  if constexpr (requires { e.weight_of; })
+    entry.facts.emplace_back("weight", e.weight_of.empty() ? "none: models call it" : "losses." + name);
+  return entry;
+}
+
+CatalogueEntry tokenizer(const std::string& name) { return {name, {}, tokenizers().at(name).description, {}, {}, {}}; }
+
+CatalogueEntry data(const std::string& name) {
+  const DataFormat& d = data_formats().at(name);
+  return {name, {}, d.description, {}, {}, {{"of", d.kind}}};
+}
+
+std::string listed(const Pairs& pairs, const std::string& equals, const std::string& between) {
+  std::vector<std::string> items;
+  for (const auto& [key, value] : pairs)
+    if (!value.empty()) items.push_back(key + equals + value);
+  return join(items, between);
+}
+
+CatalogueEntry model(const std::string& name) {
+  const ModelClass& m = model_classes().at(name);
+  return {name, {}, m.description, m.source, list_settings(m.settings), {{"task", m.task}}};
+}
+
+CatalogueEntry task(const std::string& name) {
+  const TaskClass& t = tasks().at(name);
+  return {name, {}, t.description, {}, list_settings(t.settings), {}};
+}
+
+CatalogueEntry figure(const std::string& name) {
+  const Figure& f = figures().at(name);
+  return {name, {}, f.description, {}, {}, {{"usual", f.usual ? "yes" : "no"}}};
+}
+
+CatalogueEntry look(const std::string& name) { return {name, {}, looks().at(name).description, {}, {}, {}}; }
+
+// Its sizes, and all in which it is not the class as it comes.
+CatalogueEntry model_preset(const std::string& name) {
+  static constexpr std::array sizes = {"layers", "blocks", "heads", "width", "context", "patch"};
+  const Preset& p = presets().at(name);
+  CatalogueEntry entry{name, {}, p.description, {}, {}, {}};
+  const Pairs defaults = list_settings(model_classes().at(p.model).settings);
+  for (const auto& setting : list_settings(p.settings)) {
+    const bool size = std::find(sizes.begin(), sizes.end(), setting.first) != sizes.end();
+    if (size || std::find(defaults.begin(), defaults.end(), setting) == defaults.end())
+      entry.settings.push_back(setting);
+  }
+  entry.facts = {{"model", p.model},
+                 {"parameters", std::to_string(p.parameters)},
+                 {"counted for", listed(p.counted_for, " ", ", ")}};
+  return entry;
+}
+
+CatalogueEntry attention_setting(const std::string& name) {
+  for (const nn::Info& info : nn::attention_settings())
+    if (info.name == name)
+      return {name,
+              {},
+              std::string(info.formula),
+              std::string(info.source),
+              {},
+              {{"parameters", std::string(info.parameters)}, {"keeps", std::string(info.keeps)}}};
+  fail("attention_setting: there is no '", name, "'");
+}
+
+struct FamilyForm {
+  std::string name, title, description;
+  CatalogueEntry (*entry)(const std::string& name);
+  bool formulas = true;
+};
+const std::vector<FamilyForm>& forms() {
+  using Name = const std::string&;
+  static const std::vector<FamilyForm> all = {
+      {"activation", "Activations",
+       "F, applied to every element; also what `dense(F)` takes.  Parameters are changed by training; facts are for "
+       "their initial values.",
+       activation},
+      {"attention", "Attentions", "How a block reads its context.",
+       [](Name n) { return registered(nn::attentions(), n); }},
+      {"attention_setting", "Settings of attentions",
+       "What a setting adds to an attention, on top of the attention's own parameters.", attention_setting},
+      {"feed_forward", "Feed-forward layers", "How a block reads its weights.",
+       [](Name n) { return registered(nn::feed_forwards(), n); }},
+      {"normalization", "Normalizations", "Over the channels of each token.",
+       [](Name n) { return registered(nn::normalizations(), n); }},
+      {"position", "Positions", "How a token knows where it stands.",
+       [](Name n) { return registered(nn::positions(), n); }},
+      {"layer", "Further layers", "Parts that models name in their code.",
+       [](Name n) { return registered(nn::layers(), n); }},
+      {"loss", "Losses", "z are the logits.", [](Name n) { return registered(nn::losses(), n); }},
+      {"optimizer", "Optimizers", "One step for the parameters p with gradients g.",
+       [](Name n) { return registered(nn::optimizers(), n); }},
+      {"schedule", "Schedules",
+       "Learning rate after the warm-up, at progress p from 0 to 1.  `warmup_form` is linear or quadratic for all.",
+       [](Name n) { return registered(nn::schedules(), n); }},
+      {"tokenizer", "Tokenizers", "From text to numbers and back.", tokenizer, false},
+      {"data", "Data", "What `--data` may name; whatever it is, it is recognized by what lies there.", data, false},
+      {"model", "Models", "Classes, each with its settings, and what it learns unless another `task` is named.", model,
+       false},
+      {"model_preset", "Presets of models", "Named settings of a model; further settings override them.", model_preset,
+       false},
+      {"problem", "Problems",
+       "What the task `algorithmic` learns: sequences made on the fly, with the loss on the answers.",
+       [](Name n) { return registered(problems(), n); }},
+      {"figure", "Figures", "What `--figures` may name: the log gets it every `figures_every` steps.", figure, false},
+      {"look", "Looks", "What `orrery inspect --look` may name.", look, false},
+      {"task", "Tasks", "What a batch is, which loss is learned from, and what a validation says.", task, false},
+  };
+  return all;
+}
+
+std::vector<nn::Family> named_families() {
+  std::vector<nn::Family> all = nn::families();
+  const auto add = [&](const std::string& name, std::vector<std::string> members) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const nn::Family& f) { return f.name == name; });
+    if (!known) all.push_back({name, std::move(members)});
+  };
+  std::vector<std::string> settings;
+  for (const nn::Info& info : nn::attention_settings()) settings.emplace_back(info.name);
+  add("attention_setting", std::move(settings));
+  add("tokenizer", tokenizers().names());
+  add("data", data_formats().names());
+  add("model", model_classes().names());
+  add("model_preset", presets().names());
+  add("figure", figures().names());
+  add("look", looks().names());
+  add("task", tasks().names());
+  return all;
+}
+
+std::string cell(std::string text) {  // of a Markdown table
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+}  // namespace
+
+std::vector<CatalogueFamily> catalogue() {
+  std::vector<nn::Family> named = named_families();
+  std::vector<CatalogueFamily> all;
+  for (const FamilyForm& form : forms()) {
+    CatalogueFamily family{form.name, form.title, form.description, {}, form.formulas};
+    for (nn::Family& f : named)
+      if (f.name == form.name)
+        for (const std::string& member : std::exchange(f.members, {})) family.entries.push_back(form.entry(member));
+    all.push_back(std::move(family));
+  }
+  for (const nn::Family& f : named) {  // a family without a form here still shows its names
+    if (f.members.empty()) continue;
+    all.push_back({f.name, f.name, "", {}});
+    for (const std::string& member : f.members) all.back().entries.push_back({member, {}, {}, {}, {}, {}});
+  }
+  return all;
+}
+
+std::string catalogue_text(const CatalogueEntry& entry) {
+  std::string all = "  " + entry.name + (entry.aliases.empty() ? "" : " (" + join(entry.aliases) + ")") + "\n";
+  const auto line = [&](const std::string& content) {
+    if (!content.empty()) all += "      " + content + "\n";
+  };
+  line(entry.formula);
+  if (!entry.settings.empty()) line("settings: " + listed(entry.settings, "=", ", "));
+  line(listed(entry.facts, " ", "; "));
+  line(entry.source);
+  return all;
+}
+
+std::string catalogue_text(const CatalogueFamily& family) {
+  std::string all = family.name + ": " + family.description + "\n";
+  for (const CatalogueEntry& entry : family.entries) all += catalogue_text(entry);
+  return all;
+}
+
+std::string catalogue_markdown() {
+  std::string all;
+  for (const CatalogueFamily& family : catalogue()) {
+    const auto any = [&](const auto& wanted) {
+      return std::any_of(family.entries.begin(), family.entries.end(), wanted);
+    };
+    const bool with_settings = any([](const CatalogueEntry& e) { return !e.settings.empty(); });
+    const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
+    if (family.entries.empty()) continue;
+    all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
+    std::vector<std::string> header = {"name", family.formulas ? "formula" : "what it is"};
+    if (with_settings) header.push_back("settings");
+    std::vector<size_t> facts;  // those that somebody has
+    for (size_t i = 0; i < family.entries[0].facts.size(); ++i)
+      if (any([i](const CatalogueEntry& e) { return !e.facts[i].second.empty(); })) facts.push_back(i);
+    for (const size_t i : facts) header.push_back(family.entries[0].facts[i].first);
+    if (with_source) header.push_back("source");
+    std::string rule = "|";
+    for (size_t i = 0; i < header.size(); ++i) rule += " --- |";
+    all += "| " + join(header, " | ") + " |\n" + rule + "\n";
+    for (const CatalogueEntry& e : family.entries) {
+      all += "| `" + e.name + "`" + (e.aliases.empty() ? "" : ", `" + join(e.aliases, "`, `") + "`") + " | " +
+             cell(e.formula);
+      if (with_settings) all += " | " + cell(listed(e.settings, "=", ", "));
+      for (const size_t i : facts) all += " | " + cell(e.facts[i].second);
+      if (with_source) all += " | " + cell(e.source);
+      all += " |\n";
+    }
+  }
+  return all;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,164 @@
+#include "models/formats/gzip.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "engine/base/machine_memory.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t piece = size_t{1} << 18;
+constexpr std::string_view packed_ending = ".gz";
+constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's own wrapping nor none
+
+}  // namespace
+
+// Members in a row, from packed bytes that come in pieces.
+class DataReader::Unpacking {
+ public:
+  using More = std::function<std::string_view()>;  // the next packed bytes; none: that was all
+  Unpacking(More more, std::string_view name) : more_(std::move(more)), name_(name) {
+    check(inflateInit2(&stream_, gzip_alone) == Z_OK, name_, ": there is no memory to unpack it");
+  }
+  ~Unpacking() { inflateEnd(&stream_); }
+  Unpacking(const Unpacking&) = delete;
+
+  // Fewer bytes than there is room for only at the end.
+  size_t read(std::span<char> to) {
+    size_t got = 0;
+    while (got < to.size() && !ended_) {
+      if (!within_member_) {
+        begin_member();
+        continue;
+      }
+      if (packed_.empty()) refill();
+      got += inflate_some(to.subspan(got));
+    }
+    return got;
+  }
+
+ private:
+  void refill() {
+    packed_ = more_();
+    exhausted_ = packed_.empty();
+  }
+  void begin_member() {
+    std::array<char, 2> mark = {};
+    size_t known = 0;
+    while (known < mark.size() && (!packed_.empty() || (refill(), !exhausted_)))
+      mark[known++] = packed_.front(), packed_.remove_prefix(1);
+    within_member_ = is_gzip({mark.data(), known});
+    if (!within_member_) return check_filling({mark.data(), known});
+    check(inflateReset(&stream_) == Z_OK, name_, ": there is no memory to unpack it");
+    std::string_view begin(mark.data(), known);
+    inflate_from(begin, {});
+  }
+  // Tapes and blocks are filled up with zeros; anything else is no part of what was packed.
+  void check_filling(std::string_view first) {
+    size_t after = 0;
+    bool zeros = true;
+    const auto see = [&](std::string_view bytes) {
+      after += bytes.size();
+      zeros = zeros && bytes.find_first_not_of('\0') == std::string_view::npos;
+    };
+    see(first);
+    for (; !exhausted_; refill()) see(packed_);
+    check(zeros, name_, ": its gzip data is damaged: ", after, " bytes follow the end");
+    ended_ = true;
+  }
+  size_t inflate_some(std::span<char> to) {
+    const size_t given = packed_.size(), got = inflate_from(packed_, to);
+    check(got > 0 || given > 0 || !within_member_, name_, ": its gzip data ends too early");
+    return got;
+  }
+  // Takes from the front of `packed`.
+  size_t inflate_from(std::string_view& packed, std::span<char> to) {
+    constexpr size_t most = std::numeric_limits<uInt>::max();
+    const auto given = static_cast<uInt>(std::min(packed.size(), most)),
+               room = static_cast<uInt>(std::min(to.size(), most));
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib does not write there
+    stream_.avail_in = given;
+    char nothing = 0;
+    stream_.next_out = reinterpret_cast<Bytef*>(to.empty() ? &nothing : to.data());
+    stream_.avail_out = room;
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    check(code != Z_MEM_ERROR, name_, ": there is no memory to unpack it");
+    check(code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR, name_,
+          ": its gzip data is damaged: ", stream_.msg ? stream_.msg : "it needs a dictionary");
+    within_member_ = code != Z_STREAM_END;
+    packed.remove_prefix(given - stream_.avail_in);
+    return room - stream_.avail_out;
+  }
+
+  More more_;
+  std::string name_;
+  std::string_view packed_;
+  bool exhausted_ = false, within_member_ = false, ended_ = false;
+  z_stream stream_ = {};
+};
+
+DataReader::DataReader(const std::string& path) : file_(std::make_unique<FileReader>(path)) {
+  std::array<char, 2> first = {};
+  const size_t known = std::min<uint64_t>(first.size(), file_->size());
+  file_->read_at(0, std::as_writable_bytes(std::span(first).first(known)));
+  if (!is_gzip({first.data(), known})) return;
+  const auto next = [this, bytes = std::string()]() mutable {
+    bytes.resize(piece);
+    bytes.resize(file_->read_up_to(std::as_writable_bytes(std::span(bytes))));
+    return std::string_view(bytes);
+  };
+  unpacking_ = std::make_unique<Unpacking>(next, path);
+}
+DataReader::~DataReader() = default;
+
+size_t DataReader::read_up_to(std::span<std::byte> bytes) {
+  if (!unpacking_) return file_->read_up_to(bytes);
+  return unpacking_->read({reinterpret_cast<char*>(bytes.data()), bytes.size()});
+}
+
+bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
+
+std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit) {
+  check(is_gzip(bytes), name, ": it is no gzip file");
+  DataReader::Unpacking unpacking([&] { return std::exchange(bytes, {}); }, name);
+  std::string all;
+  for (size_t got = piece; got == piece;) {
+    const size_t before = all.size();
+    if (before + piece > all.capacity()) {
+      const size_t more = std::max(piece, before / 4);  // the old bytes are held while they are copied
+      check_memory(text("read: ", name), static_cast<double>(before + more), "take a smaller file");
+      all.reserve(before + more);
+    }
+    all.resize(before + piece);
+    got = unpacking.read(std::span(all).subspan(before));
+    all.resize(before + got);
+    check(all.size() <= limit, name, " holds more bytes than the ", limit, " that are read");
+  }
+  return all;
+}
+
+std::string read_data_file(const std::string& path, uint64_t limit) {
+  std::string bytes = read_file(path, limit);
+  if (!is_gzip(bytes)) return bytes;  // not in one expression with the next line, which would copy it
+  return unpack_gzip(bytes, path, limit);
+}
+
+std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names) {
+  for (const std::string& name : names)
+    for (const std::string_view ending : {std::string_view(), packed_ending})
+      if (const std::string path = text(folder, "/", name, ending); file_exists(path)) return path;
+  return "";
+}
+
+bool ends_with_or_packed(std::string_view path, std::string_view ending) {
+  if (path.ends_with(packed_ending)) path.remove_suffix(packed_ending.size());
+  return path.ends_with(ending);
+}
+
+}  // namespace orrery::models

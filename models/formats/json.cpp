@@ -1,0 +1,143 @@
+#include "models/formats/json.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/check.h"
+#include "engine/base/machine_memory.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t deepest = 64;
+constexpr size_t most_comparisons = 100'000'000;  // of keys, while ordered objects are made
+
+int64_t line_of(std::string_view text, size_t at) {
+  return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n');
+}
+
+// Memory of what is parsed, measured with glibc: a value, of a list that grows; what an object, a list and a text hold
+// apart; and a member.  An ordered object moves its members while it grows.
+constexpr double bytes_of_value = 40, bytes_of_object = 64, bytes_of_list = 32, bytes_of_text = 48,
+                 bytes_of_member = 112;
+
+struct Counted {
+  size_t comparisons = 0;  // of keys, while ordered objects are made: an object compares each with all before it
+  size_t objects = 0, lists = 0, texts = 0, commas = 0, members = 0;
+  double memory(size_t bytes) const {
+    const auto of = [](size_t count, double each) { return static_cast<double>(count) * each; };
+    return static_cast<double>(bytes) + of(lists + commas, bytes_of_value) + of(objects, bytes_of_object) +
+           of(lists, bytes_of_list) + of(texts, bytes_of_text) + of(members, bytes_of_member);
+  }
+};
+
+// An Error if the text is beyond the limits, or if memory lacks room for what it becomes.
+Counted check_limits(std::string_view text, std::string_view what) {
+  check(text.size() <= largest_json, what, ": ", text.size(), " bytes of JSON, more than the ", largest_json,
+        " that are read");
+  std::array<size_t, deepest + 1> members = {};  // of what is open, from the outside
+  size_t depth = 0;
+  Counted counted;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      ++counted.texts;
+      for (++at; at < text.size() && text[at] != '"'; ++at)
+        if (text[at] == '\\') ++at;
+    } else if (c == '{' || c == '[') {
+      if (depth == deepest)
+        fail(what, ": line ", line_of(text, at), ": lists and objects stand in one another more than ", deepest,
+             " deep");
+      members[++depth] = 0;
+      ++(c == '{' ? counted.objects : counted.lists);
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    } else if (c == ':') {
+      counted.comparisons += members[depth]++, ++counted.members;
+    } else if (c == ',') {
+      ++counted.commas;
+    }
+  }
+  check_memory(what, counted.memory(text.size()), "take a smaller file");
+  return counted;
+}
+
+// Python writes Infinity, -Infinity and NaN as numbers, which JSON does not have. They become text in quotes: whoever
+// reads such a member as a number refuses it, and all others are read.
+std::string with_quoted_infinities(std::string_view text) {
+  std::string all;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size();) {
+    size_t length = 1;
+    if (in_string && text[at] == '\\') length = std::min<size_t>(2, text.size() - at);
+    if (text[at] == '"') in_string = !in_string;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+      if (!in_string && text.substr(at).starts_with(word)) length = word.size();
+    const bool quoted = !in_string && length > 1;
+    if (quoted) all.push_back('"');
+    all.append(text.substr(at, length));
+    if (quoted) all.push_back('"');
+    at += length;
+  }
+  return all;
+}
+
+// After check_limits.
+template <class Parsed>
+Parsed parse(std::string_view text, std::string_view what) {
+  std::string quoted;
+  if (text.find("Infinity") != text.npos || text.find("NaN") != text.npos) text = quoted = with_quoted_infinities(text);
+  try {
+    return Parsed::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const size_t at = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
+    const size_t line_break = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
+    const size_t begin = line_break == std::string_view::npos ? 0 : line_break + 1;
+    fail(what, ": line ", line_of(text, at), ", column ", at - begin + 1, ": ",
+         at == text.size() ? "the JSON ends too early" : "this is no JSON");
+  } catch (const nlohmann::json::exception&) {  // the only other thing that parsing knows
+    fail(what, ": a number is too large");
+  }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view what) {
+  if (check_limits(text, what).comparisons <= most_comparisons) return parse<Json>(text, what);
+  return parse<SortedJson>(text, what);
+}
+SortedJson parse_large_json(std::string_view text, std::string_view what) {
+  check_limits(text, what);
+  return parse<SortedJson>(text, what);
+}
+
+const Json& member(const Json& object, std::string_view key, std::string_view what) {
+  check(object.is_object(), what, ": an object {...} should hold '", key, "'");
+  const auto found = object.find(key);
+  check(found != object.end(), what, ": '", key, "' is missing");
+  return *found;
+}
+const Json& list_member(const Json& object, std::string_view key, std::string_view what) {
+  const Json& value = member(object, key, what);
+  check(value.is_array(), what, ": '", key, "' must be a list");
+  return value;
+}
+std::string text_member(const Json& object, std::string_view key, std::string_view what) {
+  const Json& value = member(object, key, what);
+  check(value.is_string(), what, ": '", key, "' must be text in quotes");
+  return value.get<std::string>();
+}
+int64_t whole_number_member(const Json& object, std::string_view key, std::string_view what) {
+  const Json& value = member(object, key, what);
+  const bool whole = value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
+  check(whole, what, ": '", key, "' must be a whole number below 2^63");
+  return value.get<int64_t>();
+}
+double number_member(const Json& object, std::string_view key, std::string_view what) {
+  const Json& value = member(object, key, what);
+  check(value.is_number(), what, ": '", key, "' must be a number");
+  return value.get<double>();
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,36 @@
+#include "models/formats/output_file.h"
+
+#include <filesystem>
+
+#include "engine/base/check.h"
+#include "engine/base/folders.h"
+
+namespace orrery::models {
+
+OutputKind marked_kind(std::string name, std::string first, std::string later, size_t at) {
+  const auto is_ours = [first = std::move(first), later = std::move(later), at](const std::string& path) {
+    constexpr size_t searched = 4096;
+    std::string begin(at + first.size() + searched, '\0');
+    begin.resize(FileReader(path).read_up_to(std::as_writable_bytes(std::span(begin))));
+    return begin.size() >= at && begin.compare(at, first.size(), first) == 0 &&
+           begin.find(later, at + first.size()) != std::string::npos;
+  };
+  return {std::move(name), is_ours};
+}
+
+void check_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view setting) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!is_there(path)) return;  // what cannot be asked cannot be written
+  check(!folder_exists(path), command, ": ", path, " is a folder; choose a file for ", setting);
+  check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " is not ", kind.name,
+        " and would be replaced; choose another ", setting, ", or remove it");
+}
+
+void write_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view content,
+                  std::string_view setting) {
+  check_output(command, path, kind, setting);
+  write_file_atomically(path, content);
+}
+
+}  // namespace orrery::models

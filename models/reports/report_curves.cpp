@@ -1,0 +1,191 @@
+#include "models/reports/report_curves.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/config.h"
+#include "engine/base/wording.h"
+#include "models/reports/report.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t most_points = 150'000, most_of_a_curve = 2'000,
+                 least_of_a_curve = 200;  // of a page, about 14 bytes each
+
+struct Series {
+  std::string name, key;
+  size_t run = 0, rows = 0, not_finite = 0;
+  Curve shown = {};
+};
+struct Chart {
+  std::string figure, group;
+  std::vector<Series> series;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_loss(const std::string& key) { return key == "loss" || key == "training_loss" || key == "validation_loss"; }
+
+// In which chart a key stands: its figure, with a slash if it has places, and the place that the line shows.  A point
+// and a number divide as well, span.0.mean, which a validation says and has a chart of its own: a figure of that name
+// may tell the same of a step.
+std::pair<std::string, std::string> figure_and_place(const std::string& key) {
+  if (is_loss(key)) return {"loss", key};
+  size_t cut = key.find('/');
+  for (size_t i = 0; cut == std::string::npos && i + 1 < key.size(); ++i)
+    if (key[i] == '.' && is_digit(key[i + 1])) cut = i;
+  if (cut == std::string::npos) return {key, key};
+  return {key.substr(0, cut + 1), key.substr(cut + 1)};
+}
+bool has_places(const std::string& figure) { return figure.ends_with('/') || figure.ends_with('.'); }
+
+// blocks.2 before blocks.10.
+bool comes_before(const std::string& a, const std::string& b) {
+  for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    if (!is_digit(a[i]) || !is_digit(b[k])) {
+      if (a[i] != b[k]) return a[i] < b[k];
+      ++i, ++k;
+      continue;
+    }
+    size_t end_a = i, end_b = k;
+    while (end_a < a.size() && is_digit(a[end_a])) ++end_a;
+    while (end_b < b.size() && is_digit(b[end_b])) ++end_b;
+    if (end_a - i != end_b - k) return end_a - i < end_b - k;
+    const int order = a.compare(i, end_a - i, b, k, end_b - k);
+    if (order != 0) return order < 0;
+    i = end_a, k = end_b;
+  }
+  return a.size() < b.size();
+}
+
+// Each figure that is shown, of each row.
+void each_figure(const LoggedRun& run, const auto& take) {
+  run.log.each([&](const LogRow& row) {
+    for (const auto& [key, value] : row.figures)
+      if (run.shown.empty() || run.shown.contains(key)) take(row.step, key, value);
+  });
+}
+
+std::vector<Chart> charts_of(std::span<const LoggedRun> runs) {
+  struct Count {
+    size_t rows = 0, not_finite = 0;
+  };
+  std::vector<Chart> charts;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    std::map<std::string, Count> counts;
+    each_figure(runs[r], [&](int64_t, const std::string& key, double value) {
+      Count& count = counts[key];
+      ++count.rows, count.not_finite += std::isnan(value);
+    });
+    for (const auto& [key, count] : counts) {
+      const auto [figure, place] = figure_and_place(key);
+      auto chart = std::ranges::find(charts, figure, &Chart::figure);
+      if (chart == charts.end())
+        chart = charts.insert(charts.end(), {figure, has_places(figure) ? "Parts over time" : "Curves", {}});
+      const std::string name = has_places(figure) ? place : key == "loss" ? "loss of steps" : in_words(place);
+      chart->series.push_back({name, key, r, count.rows, count.not_finite});
+    }
+  }
+  const auto rank = [](const Chart& c) { return c.figure == "loss" ? 0 : has_places(c.figure) ? 2 : 1; };
+  std::sort(charts.begin(), charts.end(), [&](const Chart& a, const Chart& b) {
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a.figure < b.figure;
+  });
+  for (Chart& chart : charts)
+    std::stable_sort(chart.series.begin(), chart.series.end(),
+                     [](const Series& a, const Series& b) { return comes_before(a.key, b.key); });
+  return charts;
+}
+
+// Seven digits are more than a picture shows, and half as long as all.
+Json short_number(double x) {
+  if (!std::isfinite(x)) return nullptr;
+  if (x == std::floor(x) && std::abs(x) < 1e15) return static_cast<int64_t>(x);
+  return parse_number("report", significant(x, 7));
+}
+
+}  // namespace
+
+void ThinnedCurve::keep(const Point& point) {
+  curve_.steps.push_back(point.step);
+  curve_.values.push_back(point.value);
+}
+
+void ThinnedCurve::add(int64_t step, double value) {
+  const Point point{step, value, at_++};
+  if (points_ <= most_) return keep(point);
+  const size_t buckets = most_ / 2;
+  if (point.at == end_) {  // another bucket begins
+    end_ = points_ * ++bucket_ / buckets;
+    least_ = largest_ = point, not_finite_ = false;
+  }
+  if (!not_finite_ && std::isnan(value)) least_ = largest_ = point, not_finite_ = true;
+  if (!not_finite_ && value < least_.value) least_ = point;
+  if (!not_finite_ && value >= largest_.value) largest_ = point;
+  if (at_ < end_) return;
+  const bool in_order = least_.at < largest_.at;
+  keep(in_order ? least_ : largest_);
+  if (least_.at != largest_.at) keep(in_order ? largest_ : least_);
+}
+
+Curve thinned(const Curve& curve, size_t most) {
+  ThinnedCurve thin(curve.steps.size(), most);
+  for (size_t i = 0; i < curve.steps.size(); ++i) thin.add(curve.steps[i], curve.values[i]);
+  return thin.curve();
+}
+
+namespace {
+
+void fill_in(std::vector<Chart>& charts, std::span<const LoggedRun> runs, size_t most) {
+  for (size_t r = 0; r < runs.size(); ++r) {
+    std::map<std::string, ThinnedCurve> curves;
+    for (const Chart& chart : charts)
+      for (const Series& series : chart.series)
+        if (series.run == r) curves.emplace(series.key, ThinnedCurve(series.rows, most));
+    each_figure(runs[r], [&](int64_t step, const std::string& key, double value) { curves.at(key).add(step, value); });
+    for (Chart& chart : charts)
+      for (Series& series : chart.series)
+        if (series.run == r) series.shown = curves.at(series.key).curve();
+  }
+}
+
+}  // namespace
+
+void add_curves(Json& sections, std::span<const LoggedRun> runs) {
+  std::vector<Chart> charts = charts_of(runs);
+  size_t curves = 0;
+  for (const Chart& chart : charts) curves += chart.series.size();
+  const size_t most = std::clamp(most_points / std::max<size_t>(1, curves), least_of_a_curve, most_of_a_curve);
+  fill_in(charts, runs, most);
+  Json names = Json::array();
+  for (const LoggedRun& run : runs) names.push_back({{"name", run.name}, {"group", run.group}});
+  for (const Chart& chart : charts) {
+    Json all = Json::array();
+    bool thin = false;
+    size_t not_finite = 0;
+    for (const Series& series : chart.series) {
+      const Curve& shown = series.shown;
+      thin |= shown.steps.size() < series.rows;
+      not_finite += series.not_finite;
+      Json values = Json::array();
+      for (const double x : shown.values) values.push_back(short_number(x));
+      all.push_back({{"name", series.name},
+                     {"key", series.key},
+                     {"run", series.run},
+                     {"rows", series.rows},
+                     {"steps", shown.steps},
+                     {"values", std::move(values)}});
+    }
+    const std::string figure =
+        has_places(chart.figure) ? chart.figure.substr(0, chart.figure.size() - 1) : chart.figure;
+    const std::string title = in_words(figure) + (chart.figure.ends_with('.') ? " at validations" : "");
+    std::string said;
+    if (thin) said = text("Of more than ", most, " rows the least and the largest of each span are shown.");
+    if (not_finite > 0)
+      said += text(said.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
+    sections.push_back(report_section(chart.group, "curves", title, said,
+                                      {{"figure", figure}, {"runs", names}, {"thinned", thin}, {"series", all}}));
+  }
+}
+
+}  // namespace orrery::models

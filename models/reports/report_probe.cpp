@@ -1,0 +1,75 @@
+#include "models/reports/report_probe.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/files.h"
+#include "engine/base/wording.h"
+#include "models/training/probe.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr const char* group = "Before the first step";
+
+std::string size(double x) { return std::isnan(x) ? "-" : scientific(x, 2); }
+std::string size(const Probe::Value* value, double Probe::Value::*which) { return value ? size(value->*which) : "-"; }
+
+Json table(const std::vector<std::string>& columns, const std::vector<std::vector<std::string>>& rows,
+           size_t text_columns, size_t last_text_columns = 0) {
+  Json names = Json::array();
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const bool is_text = i < text_columns || i == last_text_columns;
+    names.push_back({{"name", columns[i]}, {"align", is_text ? "left" : "right"}});
+  }
+  return {{"columns", names}, {"rows", rows}, {"marked", Json::array()}};
+}
+
+void add_probe(Json& sections, const std::string& name, const Probe& probe) {
+  using Value = Probe::Value;
+  Json bars = Json::array();
+  std::vector<std::vector<std::string>> stream, ratios;
+  for (const StreamStep& step : stream_steps(probe)) {
+    stream.push_back({step.place, size(step.before, &Value::mean_square), size(step.adds, &Value::mean_square),
+                      size(step.after, &Value::mean_square), size(step.before, &Value::gradient),
+                      size(step.adds, &Value::gradient), size(step.after, &Value::gradient)});
+    if (std::isfinite(step.after->mean_square) && step.after->mean_square >= 0 && !step.place.ends_with("logits"))
+      bars.push_back({{"name", step.place},
+                      {"value", std::sqrt(step.after->mean_square)},
+                      {"low", nullptr},
+                      {"high", nullptr},
+                      {"note", "gradient " + size(std::sqrt(step.after->gradient))}});
+  }
+  for (const Probe::Ratio& r : probe.ratios)
+    ratios.push_back({r.place, r.ratio, size(r.measured), size(r.predicted),
+                      std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
+  sections.push_back(report_section(group, "bars", name + ": the residual stream after each step",
+                                    "Root mean squares; beside them those of the loss's gradient there.",
+                                    {{"figure", "root mean square"}, {"rows", bars}}));
+  sections.push_back(report_section(
+      group, "table", name + ": what each step does to sizes",
+      "Mean squares of the stream before and after a step and of what it adds, and of the gradients there.",
+      table({"place", "before", "adds", "after", "gradient before", "gradient of what it adds", "gradient after"},
+            stream, 1)));
+  sections.push_back(report_section(
+      group, "table", name + ": ratios and what papers predict",
+      "Ratios of mean squares. Predictions assume independent values of mean zero and scores N(0, v).",
+      table({"place", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, ratios, 2, 5)));
+}
+
+}  // namespace
+
+void add_probes(Json& sections, std::span<const ReportedRun> runs) {
+  for (const ReportedRun& run : runs) {
+    const std::string file = probe_file(run.folder);
+    if (!file_exists(file)) continue;
+    try {
+      add_probe(sections, run.name, read_probe(file));
+    } catch (const Error& error) {
+      sections.push_back(report_section(group, "text", run.name, "",
+                                        {{"items", {{{"name", "cannot be read"}, {"text", error.what()}}}}}));
+    }
+  }
+}
+
+}  // namespace orrery::models

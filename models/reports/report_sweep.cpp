@@ -1,0 +1,178 @@
+#include "models/reports/report_sweep.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/base/config.h"
+#include "engine/base/files.h"
+#include "engine/base/wording.h"
+#include "models/formats/csv.h"
+#include "models/reports/report_curves.h"
+#include "models/study/runs.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr uint64_t largest_table = uint64_t{16} << 20;  // bytes
+constexpr size_t most_curves = 60;                      // more lines show nothing
+
+class CsvTable {
+ public:
+  explicit CsvTable(const std::string& path) : path_(path), rows_(parse_csv(read_file(path, largest_table), path)) {
+    check(!rows_.empty(), path, " is empty; orrery sweep writes it");
+  }
+  size_t rows() const { return rows_.size() - 1; }
+  const CsvRow& header() const { return rows_[0]; }
+  const CsvRow& row(size_t i) const { return rows_[i + 1]; }
+  size_t column(const std::string& name) const {
+    const auto found = std::find(rows_[0].begin(), rows_[0].end(), name);
+    check(found != rows_[0].end(), path_, " has no column '", name, "'; it is not a table of orrery sweep");
+    return static_cast<size_t>(found - rows_[0].begin());
+  }
+  std::string at(size_t i, const std::string& name) const { return row(i)[column(name)]; }
+  std::optional<double> number(size_t i, const std::string& column) const {
+    const std::string field = at(i, column);
+    if (field.empty()) return {};
+    return parse_number(text(path_, ": row ", i + 1, ", ", column), field);
+  }
+
+ private:
+  std::string path_;
+  std::vector<CsvRow> rows_;
+};
+
+std::string shown(const std::optional<double>& x) { return x ? fixed(*x, 4) : ""; }
+std::string shown_difference(const std::optional<double>& x) { return x ? signed_fixed(*x, 4) : ""; }
+Json json_of(const std::optional<double>& x) { return x ? Json(*x) : Json(nullptr); }
+
+void add_differences(Json& sections, const CsvTable& table, const std::string& metric) {
+  Json bars = Json::array(), rows = Json::array();
+  const bool any = [&] {
+    for (size_t i = 0; i < table.rows(); ++i)
+      if (table.number(i, "difference")) return true;
+    return false;
+  }();
+  for (size_t i = 0; i < table.rows(); ++i) {
+    const auto mean = table.number(i, "mean"), difference = table.number(i, "difference"), low = table.number(i, "low"),
+               high = table.number(i, "high");
+    std::string state;
+    for (const char* what : {"diverged", "failed"})
+      if (const std::string count = table.at(i, what); count != "0")
+        state += (state.empty() ? "" : ", ") + count + " " + what;
+    const std::string seeds = table.at(i, "seeds");
+    rows.push_back({table.at(i, "row"), shown(mean), seeds == "1" ? "" : shown(table.number(i, "deviation")), seeds,
+                    shown_difference(difference),
+                    low && high ? shown_difference(low) + " to " + shown_difference(high) : "", state});
+    // A row without a number stands there as well, with what became of its runs.
+    bars.push_back({{"name", table.at(i, "row")},
+                    {"value", any && mean ? Json(difference.value_or(0)) : json_of(mean)},
+                    {"low", json_of(low)},
+                    {"high", json_of(high)},
+                    {"note", !mean ? state : any && !difference ? "compared with" : ""}});
+  }
+  if (any)
+    sections.push_back(report_section(
+        "Comparison", "bars", "Difference of " + in_words(metric) + ", seed by seed",
+        "Means of the differences of runs with the same seed, with Student's 95 % interval.  Where it does not reach "
+        "zero, the seeds agree that there is a difference.",
+        {{"figure", "difference of " + in_words(metric)}, {"rows", bars}}));
+  Json columns = Json::array();
+  for (const char* name : {"row", "mean", "deviation", "seeds", "difference", "95 % interval", "state"})
+    columns.push_back({{"name", std::string(name) == "mean" ? in_words(metric) : std::string(name)},
+                       {"align", std::string(name) == "row" || std::string(name) == "state" ? "left" : "right"}});
+  sections.push_back(report_section("Comparison", "table", "Rows of the sweep", "",
+                                    {{"columns", columns}, {"rows", rows}, {"marked", Json::array()}}));
+}
+
+void add_runs(Json& sections, const CsvTable& runs) {
+  Json columns = Json::array(), rows = Json::array();
+  for (const std::string& name : runs.header()) {
+    const bool words = name == "row" || name == "run" || name == "outcome" || name == "why";
+    columns.push_back({{"name", in_words(name)}, {"align", words ? "left" : "right"}});
+  }
+  for (size_t i = 0; i < runs.rows(); ++i) {
+    Json cells = Json::array();
+    for (size_t k = 0; k < runs.header().size(); ++k) {
+      const std::string& field = runs.row(i)[k];
+      const bool figure = k >= 7 && field.find('.') != std::string::npos;  // they come after what a run is
+      const auto number = figure ? runs.number(i, runs.header()[k]) : std::nullopt;
+      cells.push_back(!number ? field : std::abs(*number) < 1e-3 ? significant(*number, 4) : fixed(*number, 4));
+    }
+    rows.push_back(std::move(cells));
+  }
+  sections.push_back(report_section("Comparison", "table", "Every run", "",
+                                    {{"columns", columns}, {"rows", rows}, {"marked", Json::array()}}));
+}
+
+// Of the losses and of what is compared; the rest is in the report of a run.
+void add_curves_of_pool(Json& sections, const CsvTable& runs, const std::string& pool, const std::string& metric) {
+  std::vector<LoggedRun> logged;
+  for (size_t i = 0; i < runs.rows() && logged.size() < most_curves; ++i) {
+    const std::string id = runs.at(i, "run"), folder = pool + "/" + id;
+    if (!is_run_id(id) || !file_exists(folder + "/metrics.jsonl")) continue;
+    logged.push_back({runs.at(i, "row") + ", seed " + runs.at(i, "seed"),
+                      runs.at(i, "row"),
+                      RunLog::of_run(folder),
+                      {metric, "loss", "validation_loss"}});
+  }
+  add_curves(sections, logged);
+}
+
+}  // namespace
+
+void add_trained_runs(Json& sections, const std::string& folder, const std::string& pool, const std::string& metric) {
+  const CsvTable runs(folder + "/runs.csv");
+  add_runs(sections, runs);
+  if (!pool.empty()) add_curves_of_pool(sections, runs, pool, metric);
+}
+
+std::vector<TabledRun> runs_in_tables(const std::string& folder) {
+  std::vector<TabledRun> all;
+  const auto read = [&](const char* name, const auto& take) {
+    const std::string path = folder + "/" + name;
+    if (!file_exists(path)) return;
+    try {
+      take(path);
+    } catch (const Error& error) {
+      fail("sweep: ", path, " was not written by a sweep (", error.what(), "); rename it, or choose another --out");
+    }
+  };
+  read("sweep.json",
+       [](const std::string& path) { text_member(parse_json(read_file(path, largest_json), path), "command", path); });
+  read("table.csv", [](const std::string& path) {
+    const CsvTable table(path);
+    for (const char* column : {"row", "seeds", "mean", "deviation", "difference", "failed"}) table.column(column);
+  });
+  read("runs.csv", [&](const std::string& path) {
+    const CsvTable runs(path);
+    for (const char* column : {"row", "seed", "run", "outcome", "step", "seconds"}) runs.column(column);
+    for (size_t i = 0; i < runs.rows(); ++i)
+      all.push_back({runs.at(i, "row"), runs.at(i, "seed"), runs.at(i, "run"), runs.at(i, "outcome")});
+  });
+  return all;
+}
+
+bool is_sweep_folder(const std::string& folder) {
+  return file_exists(folder + "/table.csv") && file_exists(folder + "/runs.csv");
+}
+
+void add_sweep(Json& sections, const std::string& folder) {
+  const std::string file = folder + "/sweep.json";
+  std::string metric = "validation_loss", pool, command;  // of tables alone, the figure that most sweeps compare
+  if (file_exists(file)) {
+    const Json json = parse_json(read_file(file, largest_json), file);
+    metric = text_member(json, "metric", file), pool = text_member(json, "runs", file);
+    command = text_member(json, "command", file);
+  }
+  add_differences(sections, CsvTable(folder + "/table.csv"), metric);
+  add_trained_runs(sections, folder, pool, metric);
+  if (!command.empty())
+    sections.push_back(report_section(
+        "Commands", "text", "The command that repeats the sweep", "",
+        {{"items",
+          Json::array({{{"name", "trains what is missing and compares again"}, {"text", command}, {"copy", true}}})}}));
+}
+
+}  // namespace orrery::models

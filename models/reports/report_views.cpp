@@ -1,0 +1,104 @@
+#include "models/reports/report_views.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/wording.h"
+
+namespace orrery::models {
+namespace {
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+Json packed(const Tensor& values) {
+  std::vector<float> numbers;
+  for (const double x : values.to_vector()) numbers.push_back(static_cast<float>(x));
+  return packed_values(numbers);
+}
+
+// One number if all rows have the same.
+Json span_of(const MapView& map, size_t i) {
+  const size_t rows = map.rows.size();
+  const std::span<const double> reach = std::span(map.reach).subspan(i * rows, rows);
+  if (std::adjacent_find(reach.begin(), reach.end(), std::not_equal_to<>()) == reach.end()) return number(reach[0]);
+  Json each = Json::array();
+  for (const double far : reach) each.push_back(number(far));
+  return each;
+}
+
+Json section_of(const View& view, const MapView& map) {
+  Json data = {{"figure", map.figure}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
+  if (!map.axes.first.empty() || !map.axes.second.empty()) data["axes"] = {map.axes.first, map.axes.second};
+  if (!std::isnan(map.low)) data["low"] = map.low;
+  if (!std::isnan(map.high)) data["high"] = map.high;
+  if (map.slots > 0) data["slots"] = map.slots;
+  if (!map.marked.empty()) data["marked"] = map.marked;
+  if (!map.reach.empty()) data["spans"] = true;
+  const std::vector<double> all = map.values.to_vector();
+  if (std::any_of(all.begin(), all.end(), [](double x) { return std::isnan(x); })) data["none"] = map.none;
+  if (map.values.size(0) == 1) {
+    data["values"] = packed(map.values);
+    if (!map.reach.empty()) data["span"] = span_of(map, 0);
+    return report_section(view.group, "matrix", view.title, view.said, std::move(data));
+  }
+  data["down"] = map.sides.first, data["across"] = map.sides.second;
+  data["shape"] = {map.grid.first, map.grid.second};
+  Json maps = Json::array();
+  for (int64_t i = 0; i < map.values.size(0); ++i) {
+    maps.push_back({{"name", map.names[static_cast<size_t>(i)]}, {"values", packed(map.values.slice(i, i + 1))}});
+    if (!map.reach.empty()) maps.back()["span"] = span_of(map, static_cast<size_t>(i));
+  }
+  data["maps"] = std::move(maps);
+  return report_section(view.group, "matrices", view.title, view.said, std::move(data));
+}
+
+Json section_of(const View& view, const BarView& bars) {
+  Json rows = Json::array();
+  for (const BarView::Bar& bar : bars.bars)
+    rows.push_back({{"name", bar.name},
+                    {"value", number(bar.value)},
+                    {"low", number(bar.low)},
+                    {"high", number(bar.high)},
+                    {"note", bar.note}});
+  return report_section(view.group, "bars", view.title, view.said,
+                        {{"figure", bars.figure}, {"zero", true}, {"rows", rows}});
+}
+
+Json section_of(const View& view, const TableView& table) {
+  Json columns = Json::array();
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    columns.push_back({{"name", table.columns[i]}, {"align", table.alignment[i] == 'r' ? "right" : "left"}});
+  return report_section(view.group, "table", view.title, view.said,
+                        {{"columns", columns}, {"rows", table.rows}, {"marked", Json::array()}});
+}
+
+Json section_of(const View& view, const LineView& lines) {
+  Json series = Json::array();
+  for (const LineView::Line& line : lines.lines) {
+    Json values = Json::array();
+    for (const double y : line.y) values.push_back(number(y));
+    series.push_back({{"name", line.name},
+                      {"key", line.name},
+                      {"run", 0},
+                      {"rows", line.x.size()},
+                      {"steps", line.x},
+                      {"values", std::move(values)}});
+  }
+  Json data = {{"figure", lines.y_figure},
+               {"axis", lines.x_figure},
+               {"runs", Json::array({{{"name", ""}, {"group", ""}}})},
+               {"thinned", false},
+               {"series", std::move(series)}};
+  if (!lines.places.empty()) data["places"] = lines.places;
+  return report_section(view.group, "curves", view.title, view.said, std::move(data));
+}
+
+}  // namespace
+
+void add_views(Json& sections, std::span<const View> views) {
+  for (const View& view : views)
+    sections.push_back(std::visit([&](const auto& shown) { return section_of(view, shown); }, view.shown));
+}
+
+}  // namespace orrery::models

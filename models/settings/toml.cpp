@@ -1,0 +1,197 @@
+#include "models/settings/toml.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "engine/base/check.h"
+#include "models/formats/gzip.h"
+
+namespace orrery::models {
+namespace {
+
+constexpr size_t deepest = 16, most_dots = 16, most_items = 2'000, longest_word = 100;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool in_key(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-'; }
+bool in_word(char c) { return in_key(c) || c == '+' || c == '.' || c == ':'; }
+bool opens_text(char c) { return c == '"' || c == '\''; }
+
+// true, false, inf, nan, or a decimal number, with _ between its digits: 1_000, -0.5, 1e-4.
+bool is_plain_value(std::string_view word) {
+  if (word == "true" || word == "false") return true;
+  const auto take = [&](std::string_view any) {
+    const bool found = !word.empty() && any.find(word[0]) != std::string_view::npos;
+    if (found) word.remove_prefix(1);
+    return found;
+  };
+  const auto digits = [&] {
+    size_t length = 0;
+    while (length < word.size() && (is_digit(word[length]) || (length > 0 && word[length] == '_'))) ++length;
+    const std::string_view all = word.substr(0, length);
+    word.remove_prefix(length);
+    return length > 0 && all.back() != '_' && all.find("__") == std::string_view::npos;
+  };
+  take("+-");
+  if (word == "inf" || word == "nan") return true;
+  if (word.size() > 1 && word[0] == '0' && (is_digit(word[1]) || word[1] == '_')) return false;
+  if (!digits()) return false;
+  if (take(".") && !digits()) return false;
+  if (take("eE")) {
+    take("+-");
+    if (!digits()) return false;
+  }
+  return word.empty();
+}
+
+// Walks through the text once, with its grammar in mind: what stands where, not what it means.
+class Scan {
+ public:
+  Scan(std::string_view text, std::string_view path) : text_(text), path_(path) {}
+
+  void run() {
+    if (text_.size() > largest_toml)
+      refuse(orrery::text(text_.size(), " bytes, more than the ", largest_toml, " that are read"));
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // some editors' mark of UTF-8
+    while (at_ < text_.size()) step(text_[at_]);
+    if (place_ == Place::value && !in_list()) refuse(no_value);
+  }
+
+ private:
+  enum class Place { line_begin, key, header, value, after_value };
+  static constexpr std::string_view no_value = "a value is missing";
+
+  void step(char c) {
+    if (opens_text(c)) return text_in_quotes(c);
+    if (in_word(c)) return word();
+    if (c == '#') return comment();
+    ++at_;
+    switch (c) {
+      case ' ':
+      case '\t':
+        return;
+      case '\r':
+        if (at_ == text_.size() || text_[at_] != '\n') refuse("a control character");
+        return;
+      case '\n':
+        return line_break();
+      case '=':
+        place_ = Place::value, dots_ = 0;
+        return count_item();
+      case ',':
+        return comma();
+      case '[':
+        if (place_ == Place::line_begin) return header();
+        return open(c);
+      case '{':
+        return open(c);
+      case ']':
+      case '}':
+        return close(c);
+      default:
+        control(c);
+        refuse("a character that stands outside of quotes and belongs to no TOML");
+    }
+  }
+
+  bool in_list() const { return depth_ > 0 && open_[depth_ - 1] == '['; }
+
+  void line_break() {
+    if (place_ == Place::value && !in_list()) refuse(no_value);
+    if (depth_ == 0) place_ = Place::line_begin, dots_ = 0;
+    ++line_;
+  }
+  // The parser takes for granted that a name follows.
+  void header() {
+    if (at_ < text_.size() && text_[at_] == '[') ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
+    if (at_ == text_.size() || !(in_key(text_[at_]) || opens_text(text_[at_]))) refuse("a table without a name");
+    place_ = Place::header;
+    count_item();
+  }
+  void open(char bracket) {
+    if (place_ != Place::value) refuse(orrery::text("a '", bracket, "' where no value should stand"));
+    if (depth_ == deepest) refuse(orrery::text("brackets stand in one another more than ", deepest, " deep"));
+    open_[depth_++] = bracket;
+    place_ = bracket == '[' ? Place::value : Place::key;
+  }
+  void close(char bracket) {
+    if (place_ == Place::header) return;
+    if (depth_ == 0 || open_[depth_ - 1] != (bracket == ']' ? '[' : '{')) refuse("a bracket that was not opened");
+    if (place_ == Place::value && !in_list()) refuse(no_value);
+    --depth_;
+    place_ = Place::after_value;
+  }
+  void comma() {
+    if (place_ == Place::value) refuse(no_value);
+    if (depth_ == 0) refuse("a comma outside of brackets");
+    place_ = in_list() ? Place::value : Place::key;
+    count_item();
+  }
+  void comment() {
+    if (place_ == Place::value && !in_list()) refuse(no_value);
+    for (; at_ < text_.size() && text_[at_] != '\n'; ++at_) control(text_[at_]);
+  }
+
+  void word() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && in_word(text_[at_])) ++at_;
+    const std::string_view all = text_.substr(begin, at_ - begin);
+    if (place_ == Place::value) {
+      if (all.size() > longest_word) refuse(orrery::text("a value of more than ", longest_word, " characters"));
+      if (!is_plain_value(all)) refuse("a value must be a number, true, false or text in quotes");
+      place_ = Place::after_value;
+      return;
+    }
+    dots_ += static_cast<size_t>(std::count(all.begin(), all.end(), '.'));
+    if (dots_ > most_dots) refuse(orrery::text("a key of more than ", most_dots, " dots"));
+    if (all.size() > longest_word) refuse(orrery::text("a key of more than ", longest_word, " characters"));
+    if (place_ == Place::line_begin) place_ = Place::key;
+  }
+
+  // From an opening quote behind the closing one.  Three of them: over several lines.
+  void text_in_quotes(char quote) {
+    const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
+    const bool lines = text_.substr(at_, 3) == three;
+    at_ += lines ? 3 : 1;
+    const auto ends = [&] { return lines ? text_.substr(at_, 3) == three : text_[at_] == quote; };
+    while (at_ < text_.size() && !ends()) {
+      const char c = text_[at_];
+      if (c == '\n' && !lines) refuse("text in quotes does not end");
+      control(c);
+      line_ += c == '\n';
+      const bool escape = c == '\\' && quote == '"';
+      if (escape &&
+          (at_ + 1 == text_.size() || std::string_view("btnfr\"\\uU").find(text_[at_ + 1]) == std::string_view::npos))
+        refuse("a backslash that begins no escape");
+      at_ += escape ? 2 : 1;
+    }
+    if (at_ >= text_.size()) refuse("text in quotes does not end");
+    at_ += lines ? 3 : 1;
+    while (lines && at_ < text_.size() && text_[at_] == quote) ++at_;  // up to two more belong to the text
+    place_ = place_ == Place::value ? Place::after_value : place_ == Place::line_begin ? Place::key : place_;
+  }
+
+  void count_item() {
+    if (++items_ > most_items) refuse(orrery::text("more than ", most_items, " items"));
+  }
+  void control(char c) const {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7F) refuse("a control character");
+  }
+  [[noreturn]] void refuse(std::string_view what) const { fail(path_, ":", line_, ": ", what); }
+
+  std::string_view text_, path_;
+  size_t at_ = 0, depth_ = 0, dots_ = 0, items_ = 0;
+  char open_[deepest] = {};
+  int line_ = 1;
+  Place place_ = Place::line_begin;
+};
+
+}  // namespace
+
+void check_toml(std::string_view text, std::string_view path) {
+  check(!is_gzip(text), path, " is packed by gzip, and settings are read as they are; unpack it first");
+  Scan(text, path).run();
+}
+
+}  // namespace orrery::models
